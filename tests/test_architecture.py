@@ -9,7 +9,7 @@ from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 HEAVY = ("anthropic", "httpx2", "pydantic", "yaml", "rich", "sqlite3", "jiter")
 
 
-def test_imports_only_go_down(capsys):
+def test_imports_follow_the_layers_without_cycles(capsys):
     """The import contracts of pyproject.toml hold: layers, and no cycles at any depth."""
     assert lint_imports(no_logo=True, no_cache=True) == EXIT_STATUS_SUCCESS, capsys.readouterr().out
 
@@ -22,11 +22,11 @@ def modules_after(code: str) -> set[str]:
 
 
 @pytest.mark.parametrize("module", ["run_specialist.cli.ask", "run_specialist.cli.manage"])
-def test_help_does_not_pay_for_heavy_libraries(module):
+def test_help_imports_no_heavy_libraries(module):
     """`--help` imports the parser and little else."""
     assert not modules_after(f"import {module}") & set(HEAVY)
 
 
-def test_the_sdk_is_imported_only_on_the_way_to_a_request():
+def test_preparing_an_offline_run_does_not_import_the_sdk():
     """The SDK is imported only for a request: a program that prepares offline runs never loads it."""
     assert "anthropic" not in modules_after("import run_specialist.api.runner, run_specialist.providers.anthropic")

@@ -27,13 +27,13 @@ def checked(script: Script) -> Played:
 
 @settings(max_examples=examples(400))
 @given(SCRIPTS)
-def test_whatever_happens_the_rules_hold(script):
+def test_all_rules_hold_for_any_script(script):
     """All rules hold for any generated script."""
     checked(script)
 
 
 @pytest.mark.parametrize("how", ["panic", "unspeakable"])
-def test_a_tool_that_raises_what_is_no_exception_or_cannot_be_told_costs_one_call(how):
+def test_a_tool_that_raises_a_base_exception_fails_one_call(how):
     """A tool that raises a BaseException, or an error without a valid text, fails one call, and the run continues."""
     played = checked(Script((Line(wishes=(ScriptedCall("do", {"how": how}),)),), DUTIFUL))
     assert played.end.status == "answered"
@@ -49,14 +49,14 @@ def test_a_tool_that_raises_what_is_no_exception_or_cannot_be_told_costs_one_cal
     ],
     ids=["endpoint", "tool"],
 )
-def test_a_cancellation_that_comes_out_as_another_error_is_still_one(how, line, at):
+def test_a_cancellation_converted_to_another_error_is_an_abort(how, line, at):
     """An abort stays an abort if a client or tool raises another error when it is cancelled."""
     played = checked(Script((line,), **{how: at}))
     assert played.end.status == "aborted"
     assert played.cancelled == (how == "cancel_at")
 
 
-def test_a_request_that_is_out_of_time_lands_even_if_its_client_raises_an_error_of_its_own():
+def test_a_request_over_the_time_limit_lands_even_if_the_client_raises():
     """A request that exceeds the time limit lands even if the client turns the cancellation into another error."""
     late = Line(seconds=100, wishes=STUBBORN.wishes, spoils=True)
     played = checked(Script((late,), DUTIFUL, {Kind.TIME: 60.0, Kind.TOOL_CALLS: 3}))
@@ -64,14 +64,14 @@ def test_a_request_that_is_out_of_time_lands_even_if_its_client_raises_an_error_
     assert played.end.landing.reason == "time"
 
 
-def test_a_model_that_wants_tools_and_names_none_is_not_asked_for_ever():
+def test_a_tool_use_stop_without_calls_counts_as_text():
     """A tool-use stop without calls counts as text and spends no call; two empty ones in a row count as no answer."""
     played = checked(Script((), Line(Stop.WANTS_TOOLS)))
     assert (played.end.status, int(played.end.exit_code), len(played.requests)) == ("failed", 4, 2)
 
 
 @pytest.mark.parametrize("stop", [Stop.ANSWERED, Stop.PAUSED])
-def test_calls_beside_a_stop_that_has_none_are_answered_too(stop):
+def test_calls_beside_a_stop_reason_without_calls_get_results(stop):
     """Calls beside a stop reason that allows none still get results, because endpoints refuse calls without results."""
     wrong = Line(stop, "no JSON", STUBBORN.wishes)
     answer = Line(wishes=(ScriptedCall("respond", {"answer": {"n": 1}}),))
@@ -80,7 +80,7 @@ def test_calls_beside_a_stop_that_has_none_are_answered_too(stop):
     assert len(played.requests) == 2
 
 
-def test_the_characters_that_events_tell_are_those_that_are_left_after_the_cut():
+def test_events_count_the_characters_left_after_truncation():
     """Events count the characters of a result after it is cut to the remaining budget."""
     long = Line(wishes=(ScriptedCall("do", {"how": "lots"}), ScriptedCall("do", {"how": "tell"})))
     played = checked(Script((long,), DUTIFUL, {Kind.TOOL_CALLS: 9, Kind.CHARACTERS: 10}))
@@ -97,13 +97,13 @@ def test_the_characters_that_events_tell_are_those_that_are_left_after_the_cut()
     ],
     ids=["full", "half", "refused", "mute"],
 )
-def test_whatever_a_landing_request_is_answered_with_it_counts(last):
+def test_an_unusable_reply_to_a_landing_request_counts(last):
     """A reply to a landing request counts, even if nothing in it can be used."""
     played = checked(Script((), last, {Kind.TOOL_CALLS: 0}))
     assert played.end.landing.requests == 1
 
 
-def test_a_landing_request_that_fails_is_none_that_was_answered():
+def test_a_failed_landing_request_does_not_count_as_answered():
     """A landing request that fails with any error does not count as answered."""
     for does in ("bug", "error", "context"):
         assert checked(Script((), Line(does), {Kind.TOOL_CALLS: 0})).end.landing.requests == 0
@@ -121,7 +121,7 @@ def test_a_summary_that_spends_the_rest_is_followed_by_the_landing():
     assert played.of(Landed)[0].reason is Kind.TOKENS
 
 
-def test_a_summary_that_breaks_off_is_paid_all_the_same():
+def test_an_interrupted_summary_is_counted_in_the_usage():
     """A summary interrupted by the time limit counts: the tokens of its finished chunk are in the outcome."""
     summaries = (Line(Stop.ANSWERED, "notes"), Line("hang"))
     both = Line(wishes=(*LONG.wishes, *LONG.wishes))
@@ -131,7 +131,7 @@ def test_a_summary_that_breaks_off_is_paid_all_the_same():
     assert len(played.model.used) > len([asked for asked in played.requests if asked.reply])
 
 
-def test_a_summary_that_fails_for_whatever_reason_does_not_end_the_run():
+def test_a_failed_summary_does_not_end_the_run():
     """A failed summary does not end the run: outputs without notes are marked and remain readable by id."""
     played = checked(Script((LONG, LONG), DUTIFUL, {Kind.TOOL_CALLS: 9}, summarize_at=500, summaries=(Line("bug"),)))
     assert played.end.status == "answered"

@@ -127,7 +127,7 @@ async def play(
     shared=st.booleans(),
     abort_at=st.none() | st.floats(0, 200),
 )
-def test_x_11_nothing_is_spent_twice_or_beyond_the_limit_in_any_family(seed, limit, shared, abort_at):
+def test_x_11_a_tree_of_runs_counts_each_call_and_token_once(seed, limit, shared, abort_at):
     """With a shared budget, all calls of the tree fit its limit and equal its `used`; usage and cost cover all runs."""
     with TemporaryDirectory() as folder:
         outcome, begun, usage = run(play(Path(folder), seed, limit, shared=shared, abort_at=abort_at))

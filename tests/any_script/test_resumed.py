@@ -167,6 +167,6 @@ NEXT = st.builds(
 
 @settings(max_examples=examples(150))
 @given(TAMED, st.lists(NEXT, min_size=1, max_size=3))
-def test_x_10_wherever_it_is_cut_off_a_run_goes_on(script, goings):
+def test_x_10_a_run_interrupted_anywhere_can_be_resumed(script, goings):
     """Any script, interrupted at any record and resumed up to three times, follows the rules."""
     resumed_again_and_again(script, goings)

@@ -46,7 +46,7 @@ def test_lines_are_written_in_their_order(pipe, monkeypatch):
     assert written(*pipe) == [f"specialists: line {number}\ufffd[2J" for number in range(100)]
 
 
-def test_logs_and_warnings_go_the_same_way(pipe):
+def test_logs_and_warnings_go_to_the_writer(pipe):
     """Unhandled log records and warnings go to the writer; afterwards `logging.lastResort` is restored."""
     before = logging.lastResort
     log = logging.Logger("of-a-test")  # noqa: LOG001 - one without the handlers of the test runner
@@ -69,7 +69,7 @@ def test_a_long_text_is_cut(pipe):
     assert len(line) == LONGEST_LINE
 
 
-def test_who_does_not_read_holds_up_nothing(pipe):
+def test_an_unread_pipe_never_blocks(pipe):
     """If nothing reads the pipe, surplus lines are dropped and closing does not wait; a later reader gets the count."""
     fill(pipe[1])
     with BackgroundStderr(pipe[1].fileno(), most=10, patience=0.01) as stderr:
@@ -90,7 +90,7 @@ def test_who_does_not_read_holds_up_nothing(pipe):
     assert lines == []
 
 
-def test_the_number_of_dropped_lines_is_told(pipe, monkeypatch):
+def test_the_number_of_dropped_lines_is_reported(pipe, monkeypatch):
     """The number of dropped lines is written before the first line that is written again."""
     monkeypatch.setattr("sys.argv", ["specialists"])
     stderr = BackgroundStderr(pipe[1].fileno(), most=2, patience=TIMELESS)
@@ -104,7 +104,7 @@ def test_the_number_of_dropped_lines_is_told(pipe, monkeypatch):
     ]
 
 
-def test_an_end_that_is_closed_is_no_error(pipe):
+def test_a_closed_read_end_causes_no_error(pipe):
     """Lines are dropped without an error when the read end of the pipe is closed."""
     pipe[0].close()
     with BackgroundStderr(pipe[1].fileno(), patience=TIMELESS) as stderr:

@@ -93,7 +93,7 @@ def test_a_signal_ends_the_search(api, write, program, fire, end):
 @pytest.mark.exhaustive
 @only_linux
 @pytest.mark.parametrize("arguments", [("finder", "What?"), ("mcp",)], ids=["run-specialist", "specialists mcp"])
-def test_a_program_that_is_killed_takes_its_search_along(api, write, program, fire, arguments):
+def test_a_killed_program_ends_its_search(api, write, program, fire, arguments):
     """After SIGKILL, when the program cannot clean up, the kernel kills the search."""
     write("finder", "model: haiku")
     api([SEARCH])
@@ -116,7 +116,7 @@ def test_a_program_that_is_killed_takes_its_search_along(api, write, program, fi
     ],
     ids=["SIGTERM", "SIGINT", "end of input"],
 )
-def test_the_end_of_an_mcp_server_ends_the_search(api, write, program, fire, end):
+def test_stopping_an_mcp_server_ends_its_searches(api, write, program, fire, end):
     """Stopping the server stops its runs and the processes they started."""
     write("finder", "model: haiku")
     api([SEARCH])
@@ -130,7 +130,7 @@ def test_the_end_of_an_mcp_server_ends_the_search(api, write, program, fire, end
 
 
 @pytest.mark.parametrize("how", ["cancel", "abort"])
-def test_a_run_that_a_program_ends_takes_its_search_along(api, write, fire, monkeypatch, how):
+def test_a_run_cancelled_by_its_program_ends_its_search(api, write, fire, monkeypatch, how):
     """The end of the call kills the search; the program keeps running and cannot do it by exiting."""
     monkeypatch.setattr(by_pattern, "TIMEOUT", 3600.0)
     write("finder", "model: haiku")

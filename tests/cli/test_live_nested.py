@@ -68,7 +68,7 @@ async def shown(simulator, root, width=120):
 
 
 @pytest.mark.anyio
-async def test_x_11_the_tree_stands_below_the_call_that_asked(api, files, notes):
+async def test_x_11_child_lines_follow_the_delegate_call(api, files, notes):
     """Lines of a child run follow the delegate call, with the child's name, countdown, landing and result."""
     lines, outcome = await shown(api(family), notes)
     refused = lines.pop(-2)
@@ -90,7 +90,7 @@ async def test_x_11_the_tree_stands_below_the_call_that_asked(api, files, notes)
 
 
 @pytest.mark.anyio
-async def test_on_a_narrow_terminal_each_line_stays_one(api, files, notes):
+async def test_lines_are_truncated_on_a_narrow_terminal(api, files, notes):
     """Lines that are too long are truncated, and the remaining budget is still shown."""
     lines, _ = await shown(api(family), notes, width=40)
     below = [line for line in lines if line.startswith("      ")]
@@ -174,7 +174,7 @@ def test_two_children_at_once_stay_readable():
     ]
 
 
-def test_a_call_that_reached_nobody_is_a_line_like_any_other():
+def test_a_delegate_call_without_a_child_run_has_a_line():
     """The call failed before a run started; a later call is not affected."""
     told = lines_of(
         call("started", 1, specialist="owls", query="Why?"),
@@ -193,7 +193,7 @@ def test_a_call_that_reached_nobody_is_a_line_like_any_other():
     ]
 
 
-def test_a_skipped_call_and_hostile_words_of_a_child():
+def test_control_characters_of_a_child_are_replaced():
     """Control characters in a child's tool names and arguments are replaced."""
     told = lines_of(
         began("a", "o\x1bwl", "Why\x1b[2J\nnot?"),
@@ -202,7 +202,7 @@ def test_a_skipped_call_and_hostile_words_of_a_child():
     assert told == ["   1  delegate o�wl  Why�[2J not?", "      1.-  o�wl  se�arch x�]0;  not run"]
 
 
-def test_the_summary_counts_what_children_took_once():
+def test_the_summary_counts_only_direct_children():
     """Only direct children are counted, since each includes its descendants; unknown prices are omitted."""
     inner = Child("c", "owls", "answered", 2, Usage(100), 0.01)
     one = Child("a", "owls", "answered", 5, Usage(1_000), 0.02, children=(inner,))
@@ -218,7 +218,7 @@ def test_the_summary_counts_what_children_took_once():
     assert summary(outcome_of("x", children=(offline,))).endswith("1 specialist asked: 1 tool call, included")
 
 
-def test_events_of_children_are_lines_of_json(api, files, call_json):
+def test_child_events_are_nested_in_json(api, files, call_json):
     """Each event is wrapped in a `child` event, nested as deeply as the runs."""
     api(family)
     told = call_json("first", "What do owls eat?", "--model", "haiku", "--events")
@@ -242,7 +242,7 @@ def call_json(call):
     return called
 
 
-def test_that_a_call_failed_is_seen_however_long_it_is():
+def test_a_long_line_still_shows_the_failure_reason():
     """Half of the line is reserved for the reason of the failure."""
     paper = io.StringIO()
     view = LiveView(Console(file=paper, width=60, highlight=False))

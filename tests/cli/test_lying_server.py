@@ -67,7 +67,7 @@ def ask(api, write, call, notes, monkeypatch):
 
 @pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("name", SAID)
-def test_x_12_a_lie_is_one_line_and_exit_code_3(ask, name):
+def test_x_12_an_invalid_response_is_one_line_and_exit_code_3(ask, name):
     """The gathered evidence is on stdout and the reason on stderr; the printed command resumes the run to an answer."""
     result, line, resumed = ask(name)
     assert (result.exit_code, result.stderr.splitlines()) == (3, [line])
@@ -87,7 +87,7 @@ def test_x_12_the_outcome_of_a_failure_is_json_of_the_same_shape(ask, name):
     assert failed["evidence"]
 
 
-def test_x_14_a_silent_server_is_left_when_the_time_is_up(ask):
+def test_x_14_a_time_limit_ends_a_run_on_a_silent_server(ask):
     """With `--time-limit` the run ends by itself, with the gathered evidence and exit code 0."""
     result, line, resumed = ask("stall before the head", "--time-limit", "2")
     assert result.exit_code == 0

@@ -24,7 +24,7 @@ def test_list_shows_files_and_problems(project: Path) -> None:
     assert "specialists/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve" in lines
 
 
-def test_list_is_whole_in_a_pipe(project: Path) -> None:
+def test_list_truncates_nothing_in_a_pipe(project: Path) -> None:
     """Without a terminal nothing is truncated: a description of any length is on one line."""
     words = " ".join(["word"] * 100)
     (project / "specialists" / "long.md").write_text(f"---\nname: long\ndescription: {words}\n---\nBody\n")
@@ -56,7 +56,7 @@ def test_list_json(project: Path) -> None:
     }
 
 
-def test_given_folder_comes_first(project: Path, tmp_path: Path) -> None:
+def test_dir_takes_precedence_over_project_files(project: Path, tmp_path: Path) -> None:
     """A specialist in `--dir` hides a project file of the same name, which is reported as a warning."""
     (tmp_path / "near").mkdir()
     (tmp_path / "near" / "finder.md").write_text(GOOD)
@@ -105,14 +105,14 @@ def test_check_strict(project: Path) -> None:
     }
 
 
-def test_check_of_a_path_that_is_not_there(project: Path) -> None:
+def test_check_reports_a_missing_path(project: Path) -> None:
     """A path that does not exist is reported with one line on standard error."""
     result = call("check", "nope.md")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.endswith("no such file: nope.md\n")
 
 
-def test_unknown_specialist(project: Path) -> None:
+def test_an_unknown_specialist_suggests_a_similar_name(project: Path) -> None:
     """The error suggests a similar name, on one line, with exit code 2."""
     result = call("show", "findr")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -123,14 +123,14 @@ def test_unknown_specialist(project: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["list", "--dir", "nope"], ["check", "--root", "nope"], ["show", "finder", "--root", "nope"]]
 )
-def test_folders_that_are_not_there(project: Path, arguments: list[str]) -> None:
+def test_a_missing_folder_is_reported(project: Path, arguments: list[str]) -> None:
     """A folder that does not exist is reported with a clear error."""
     result = call(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "nope is not a folder" in result.stderr
 
 
-def test_program_without_anything_reads_well(project: Path) -> None:
+def test_help_lists_commands_and_an_unknown_command_is_reported(project: Path) -> None:
     """`--help` lists the commands, and an unknown command is reported without a traceback."""
     assert "Commands:" in program("--help").stdout
     wrong = program("chekc")

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.specialists_command import GOOD, call, program
 
 
-def test_new_passes_a_strict_check_and_is_found(project: Path) -> None:
+def test_a_new_file_passes_a_strict_check(project: Path) -> None:
     """A file written by `new` passes a strict check, contains the given values, and has a prompt."""
     result = call(
         "new", "note-finder", "--description", "Finds notes: all #1", "--tools", "read, grep", "--model", "haiku"
@@ -22,7 +22,7 @@ def test_new_passes_a_strict_check_and_is_found(project: Path) -> None:
     assert "Finds notes: all #1." in shown["prompt"]
 
 
-def test_new_keeps_what_is_there(project: Path) -> None:
+def test_new_keeps_existing_files_without_force(project: Path) -> None:
     """An existing file is overwritten only with `--force`."""
     refused = call("new", "finder", "--description", "d")
     assert refused.exit_code == 2
@@ -51,7 +51,7 @@ def test_new_refuses_bad_names(project: Path, name: str) -> None:
         ("--description", " ", "description: "),
     ],
 )
-def test_new_refuses_what_a_strict_check_would(project: Path, flag: str, value: str, said: str) -> None:
+def test_new_refuses_values_that_fail_a_strict_check(project: Path, flag: str, value: str, said: str) -> None:
     """An invalid value is refused before anything is written."""
     flags = {"--description": "d"} | {flag: value}
     result = call("new", "fresh", *(part for pair in flags.items() for part in pair))
@@ -60,21 +60,21 @@ def test_new_refuses_what_a_strict_check_would(project: Path, flag: str, value: 
     assert not (project / "specialists" / "fresh.md").exists()
 
 
-def test_new_takes_none_and_another_folder(project: Path, tmp_path: Path) -> None:
+def test_new_accepts_none_and_a_destination_folder(project: Path, tmp_path: Path) -> None:
     """`none` removes the limit; `--dir` is the destination folder, which is created if missing."""
     result = call("new", "free", "--description", "d", "--tool-calls-limit", "none", "--dir", str(tmp_path / "x" / "y"))
     assert result.exit_code == 0
     assert "tool_calls_limit: none" in (tmp_path / "x" / "y" / "free.md").read_text()
 
 
-def test_new_asks_nobody_without_a_terminal(project: Path) -> None:
+def test_new_without_a_terminal_requires_its_flags(project: Path) -> None:
     """Without a terminal to prompt on, the error names the missing flag."""
     result = call("new", "fresh")
     assert result.exit_code == 2
     assert "--description is required" in result.stderr
 
 
-def test_new_asks_on_a_terminal(project: Path) -> None:
+def test_new_prompts_on_a_terminal(project: Path) -> None:
     """On a terminal, `new` prompts for missing values and accepts the default limit."""
     ours, theirs = os.openpty()
     os.write(ours, b"when asked\n\n")

@@ -16,7 +16,7 @@ def shown(*arguments: str) -> dict[str, list[str]]:
     return {key: rest for key, *rest in rows[1:]}
 
 
-def test_show_tells_values_and_where_they_come_from(project: Path) -> None:
+def test_show_prints_each_setting_with_its_source(project: Path) -> None:
     """Each setting shows its line or `default`; those of the file come first; problems and prompt follow."""
     (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", "quux: 1\ntools:"))
     result, rows = call("show", "finder"), shown("finder")
@@ -32,7 +32,7 @@ def test_show_tells_values_and_where_they_come_from(project: Path) -> None:
     assert result.stdout.endswith("\nYou find notes.\n")
 
 
-def test_show_tells_what_the_preset_of_the_file_sets(project: Path) -> None:
+def test_show_names_settings_from_the_preset_of_the_file(project: Path) -> None:
     """Settings from the preset follow those of the file; a partly overridden countdown names the preset as well."""
     lines = "preset: soft-warning\ncountdown: {from: 3}\ntime_limit: 10m\ntools:"
     (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", lines))
@@ -55,7 +55,7 @@ def test_show_tells_what_the_preset_of_the_file_sets(project: Path) -> None:
     assert values["cost_limit"] == {"value": None, "source": "default", "line": None}
 
 
-def test_show_tells_what_a_preset_of_the_call_would_make_of_it(project: Path) -> None:
+def test_show_applies_the_preset_flag(project: Path) -> None:
     """Values from `--preset` come first, and the preset of the file is ignored."""
     (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", "preset: soft-warning\ntools:"))
     rows = shown("finder", "--preset", "finalize")
@@ -71,7 +71,7 @@ def test_show_tells_what_a_preset_of_the_call_would_make_of_it(project: Path) ->
     assert "'--preset': must be soft-landing, soft-warning, finalize, budget-notice or openai-loop" in wrong.stderr
 
 
-def test_show_of_a_file_that_cannot_be_run(project: Path) -> None:
+def test_show_of_an_invalid_file_has_no_settings(project: Path) -> None:
     """For an invalid file, `show` has its problems and no settings."""
     (project / "specialists" / "bad.md").write_text(BAD)
     result = call("show", "bad", "--json")
@@ -80,12 +80,12 @@ def test_show_of_a_file_that_cannot_be_run(project: Path) -> None:
     assert "specialists/bad.md:4:19: tool_calls_limit" in call("show", "specialists/bad.md").stdout
 
 
-def test_show_lets_nothing_through_to_the_terminal(project: Path) -> None:
+def test_show_escapes_control_characters(project: Path) -> None:
     """Escape sequences in a file are not printed raw."""
     (project / "specialists" / "finder.md").write_text(GOOD.replace("notes", "no\x1b[31mtes"))
     assert "\x1b" not in call("show", "finder").stdout + call("list").stdout + call("check").stdout
 
 
-def test_schema_is_one() -> None:
+def test_schema_prints_a_valid_json_schema() -> None:
     """`schema` prints a valid JSON Schema that editors can use."""
     jsonschema.Draft202012Validator.check_schema(json.loads(call("schema").stdout))

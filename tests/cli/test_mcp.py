@@ -44,7 +44,7 @@ def test_help_does_not_import_the_library():
     assert "--http HOST:PORT" in done.stdout
 
 
-def test_without_the_extra_one_line_says_how_to_install_it(refused):
+def test_a_missing_extra_names_the_install_command(refused):
     """Without the extra, one line says how to install it, and the exit code is 2."""
     assert refused("--http", "0", before=BLOCKED) == (2, [f"specialists: {mcp.INSTALL}"])
     assert refused(before=BLOCKED)[0] == 2
@@ -74,7 +74,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(refused):
     ],
 )
 @pytest.mark.exhaustive(one_in=2)
-def test_what_cannot_be_served_is_one_line(refused, arguments, told):
+def test_an_invalid_configuration_is_one_line(refused, arguments, told):
     """An invalid configuration is reported on one line with exit code 2, before any client connects."""
     code, said = refused(*arguments)
     assert (code, len(said)) == (2, 1)
@@ -83,7 +83,7 @@ def test_what_cannot_be_served_is_one_line(refused, arguments, told):
 
 
 @pytest.mark.exhaustive
-def test_a_port_that_is_taken_is_one_line(refused):
+def test_a_port_in_use_is_one_line(refused):
     """A port in use is one line that names the port and how to choose another one."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -94,7 +94,7 @@ def test_a_port_that_is_taken_is_one_line(refused):
     ]
 
 
-def test_the_project_can_be_elsewhere_than_where_a_client_starts_the_server(notes, write, tmp_path, monkeypatch):
+def test_root_selects_the_project_to_serve(notes, write, tmp_path, monkeypatch):
     """With --root, its specialists are served; other relative paths start at the client's working directory."""
     write("finder")
     (tmp_path / "more").mkdir()
@@ -124,7 +124,7 @@ def test_the_project_can_be_elsewhere_than_where_a_client_starts_the_server(note
 
 
 @pytest.mark.exhaustive
-def test_a_token_without_http_is_told_to_be_of_no_use(refused, monkeypatch):
+def test_a_token_without_http_causes_a_warning(refused, monkeypatch):
     """A token in the environment, possibly meant for another server, causes a warning, and the server still starts."""
     monkeypatch.setenv("SPECIALIST_MCP_TOKEN", "x")
     code, said = refused("--model", "offline")
@@ -134,7 +134,7 @@ def test_a_token_without_http_is_told_to_be_of_no_use(refused, monkeypatch):
 
 
 @pytest.mark.exhaustive
-def test_files_that_cannot_be_served_are_named_at_the_start(refused, write):
+def test_invalid_files_are_reported_at_startup(refused, write):
     """Each invalid file is reported with its line; the others are served."""
     path = write("broken", "turns_limit: -3")
     write("fine")

@@ -58,7 +58,7 @@ def test_a_signal_while_servers_are_started_ends_the_program(api, write, program
 
 
 @pytest.mark.exhaustive
-def test_a_program_that_is_killed_leaves_no_server_that_heeds_the_end_of_its_input(api, write, program, marked):
+def test_a_killed_program_leaves_no_server_process(api, write, program, marked):
     """After SIGKILL, a server that exits at the end of its input is not left running."""
     write("finder", servers("told", marked))
     api([calls("mcp__raw__look", {})])

@@ -63,7 +63,7 @@ def status(lines, **headers) -> int:
 
 @pytest.mark.exhaustive
 @pytest.mark.anyio
-async def test_the_official_client_gets_in_with_the_token_that_is_printed(started, data, write):
+async def test_the_printed_token_authorizes_an_official_client(started, data, write):
     """A client configured with the printed command can ask a specialist, and only the token file contains the token."""
     write("finder", "paths: [notes]")
     lines = await asyncio.to_thread(started, "--store", str(data / "runs.db"))
@@ -82,7 +82,7 @@ async def test_the_official_client_gets_in_with_the_token_that_is_printed(starte
 
 
 @pytest.mark.exhaustive
-def test_nobody_gets_in_without_it(started):
+def test_requests_without_the_token_get_status_401(started):
     """Requests without a token or with a wrong token get status 401."""
     lines = started()
     assert status(lines) == 401
@@ -91,7 +91,7 @@ def test_nobody_gets_in_without_it(started):
 
 
 @pytest.mark.exhaustive
-def test_the_token_stays_the_same_in_a_file_of_the_user(started, data):
+def test_the_token_is_kept_in_a_private_file(started, data):
     """The token in a client's configuration is valid after a restart, and only the user can read the file."""
     first = started()
     assert token_in(started()) == token_in(first)
@@ -104,7 +104,7 @@ def test_the_token_stays_the_same_in_a_file_of_the_user(started, data):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["flag", "environment"])
-def test_a_token_that_was_given_is_not_printed_and_none_is_made(started, data, monkeypatch, how):
+def test_a_given_token_is_neither_printed_nor_replaced(started, data, monkeypatch, how):
     """A token chosen by the user is neither printed nor replaced by a generated one."""
     if how == "environment":
         monkeypatch.setenv("SPECIALIST_MCP_TOKEN", "of-my-own")
@@ -114,7 +114,7 @@ def test_a_token_that_was_given_is_not_printed_and_none_is_made(started, data, m
     assert not (data / FILE).exists()
 
 
-def test_without_a_token_one_line_says_what_that_opens(started, data):
+def test_no_token_prints_a_warning(started, data):
     """With `--no-token`, one line warns that every local process has access."""
     lines = started("--no-token")
     assert lines[0] == (
@@ -126,7 +126,7 @@ def test_without_a_token_one_line_says_what_that_opens(started, data):
 
 
 @pytest.mark.exhaustive
-def test_who_serves_others_is_warned(started):
+def test_listening_on_all_interfaces_prints_a_warning(started):
     """Listening on all interfaces warns that the token is sent unencrypted."""
     lines = started("--http", "0.0.0.0:0")
     assert token_in(lines)
@@ -136,7 +136,7 @@ def test_who_serves_others_is_warned(started):
     )
 
 
-def test_a_token_file_that_others_could_read_is_refused(data):
+def test_a_token_file_readable_by_others_is_refused(data):
     """A token file readable by others is refused on one line with exit code 2 and a remedy."""
     data.mkdir(parents=True)
     (data / FILE).write_text("known-to-all\n")
@@ -150,7 +150,7 @@ def test_a_token_file_that_others_could_read_is_refused(data):
 
 
 @pytest.mark.parametrize("kept", ["", "two words", "geheimü", "\x00"])
-def test_a_file_without_a_token_is_refused(data, kept):
+def test_an_invalid_token_file_is_refused(data, kept):
     """An empty token would grant access to everyone, and an invalid one cannot be sent."""
     data.mkdir(parents=True)
     (data / FILE).touch(mode=0o600)
@@ -160,7 +160,7 @@ def test_a_file_without_a_token_is_refused(data, kept):
         access_token()
 
 
-def test_what_is_no_ordinary_file_is_refused(data):
+def test_a_named_pipe_as_token_file_is_refused(data):
     """A named pipe is refused instead of blocking the start."""
     data.mkdir(parents=True)
     os.mkfifo(data / FILE, 0o600)
@@ -168,7 +168,7 @@ def test_what_is_no_ordinary_file_is_refused(data):
         access_token()
 
 
-def test_a_token_that_cannot_be_kept_holds_for_one_start(tmp_path):
+def test_an_unstorable_token_is_valid_for_one_start(tmp_path):
     """If the token cannot be stored, each start has a new one and says why; no directory or symlink is read."""
     (tmp_path / "file").touch()
     (tmp_path / "elsewhere").write_text("planted\n")
@@ -181,7 +181,7 @@ def test_a_token_that_cannot_be_kept_holds_for_one_start(tmp_path):
         assert one.message.startswith(f"the token cannot be stored and changes at each start: {folder / FILE}: ")
 
 
-def test_starts_at_the_same_time_agree_on_one_token(tmp_path):
+def test_concurrent_starts_share_one_token(tmp_path):
     """Concurrent starts share the token of the first one."""
     given = f"access_token(Path({str(tmp_path / 'new')!r}))"
     code = f"from run_specialist.mcp_server.access_token import *; print({given}.value)"
@@ -191,7 +191,7 @@ def test_starts_at_the_same_time_agree_on_one_token(tmp_path):
     assert re.fullmatch(r"[\w-]{43}\n", *tokens)
 
 
-def test_the_token_does_not_show_where_its_holder_is_printed(tmp_path):
+def test_repr_does_not_contain_the_token(tmp_path):
     """`repr` does not contain the token, so that a traceback does not show it."""
     token = access_token(tmp_path)
     assert token.value not in repr(token)

@@ -21,7 +21,7 @@ def result(call, content):
     return {"role": "tool", "tool_call_id": call["id"], "content": content}
 
 
-def test_s4_1_the_choice_is_auto_until_the_limit_and_then_none(chat, write, call):
+def test_s4_1_tool_choice_is_auto_until_the_limit_and_then_none(chat, write, call):
     """A limit of 3 gives four requests and three results, compared in full; the list of tools never changes."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
     simulator = chat([*GREP, says(ANSWER)])
@@ -48,7 +48,7 @@ def test_s4_1_the_choice_is_auto_until_the_limit_and_then_none(chat, write, call
     assert [sent.messages for sent in simulator.requests] == [whole[:2], whole[:4], whole[:6], whole]
 
 
-def test_s4_2_the_last_result_carries_the_limit_as_fields_and_no_other_does(chat, write, call):
+def test_s4_2_only_the_last_result_has_the_limit_fields(chat, write, call):
     """Skipped calls of a batch that exceeds the limit say so, and only the last result has the limit fields."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
     batch = calls("grep", *({"pattern": word} for word in ("night", "winter", "bats")))
@@ -62,7 +62,7 @@ def test_s4_2_the_last_result_carries_the_limit_as_fields_and_no_other_does(chat
 
 
 @pytest.mark.anyio
-async def test_s4_2_fields_join_a_result_that_is_a_json_object_and_wrap_any_other(chat, write, monkeypatch):
+async def test_s4_2_fields_extend_a_json_object_and_wrap_other_results(chat, write, monkeypatch):
     """Fields are added to a JSON object; a list, a number or a text becomes the `output` of a new object."""
     write("finder", "tools: []")
     told = []
@@ -79,7 +79,7 @@ async def test_s4_2_fields_join_a_result_that_is_a_json_object_and_wrap_any_othe
     ]
 
 
-def test_s4_3_a_line_on_stderr_names_the_limit_and_how_to_go_on(chat, write, call):
+def test_s4_3_stderr_names_the_limit_and_the_flag_that_raises_it(chat, write, call):
     """The model's answer is on stdout; the limit that was reached and the flag that raises it are on stderr."""
     write("finder", "tool_calls_limit: 3")
     chat(policies.always_tool("grep", answer=ANSWER))

@@ -44,7 +44,7 @@ full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full 
 @pytest.mark.exhaustive(one_in=9)
 @full
 @pytest.mark.parametrize("name", COMMANDS)
-def test_lines_that_are_lost_on_standard_error_change_no_exit_code(run, name):
+def test_an_unwritable_stderr_does_not_change_the_exit_code(run, name):
     """With an unwritable stderr, the output on stdout is complete and the exit code is 0."""
     done = run(name, "2>/dev/full")
     assert done.returncode == 0
@@ -54,7 +54,7 @@ def test_lines_that_are_lost_on_standard_error_change_no_exit_code(run, name):
 @pytest.mark.exhaustive(one_in=9)
 @full
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_output_that_cannot_be_written_is_a_failure(run, name):
+def test_an_unwritable_stdout_is_exit_code_2(run, name):
     """An unwritable stdout is one line on stderr with exit code 2."""
     done = run(name, ">/dev/full")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
@@ -62,13 +62,13 @@ def test_an_output_that_cannot_be_written_is_a_failure(run, name):
 
 
 @full
-def test_a_wrong_flag_stays_one_though_nobody_is_told(run):
+def test_an_unknown_command_is_exit_code_2_even_if_stderr_is_full(run):
     """An unknown command exits with code 2 even if stderr is full."""
     assert run("wrong", "2>/dev/full").returncode == 2
 
 
 @full
-def test_an_output_that_cannot_be_written_is_a_failure_though_nobody_is_told(run):
+def test_an_unwritable_stdout_is_exit_code_2_even_if_stderr_is_full(run):
     """An unwritable stdout exits with code 2 even if stderr is full, too."""
     assert run("answer", ">/dev/full 2>/dev/full").returncode == 2
 
@@ -78,7 +78,7 @@ def test_an_output_that_cannot_be_written_is_a_failure_though_nobody_is_told(run
     ("name", "redirected"),
     [*((name, ">&- 2>&-") for name in COMMANDS), ("answer", ">&-"), ("answer", "2>&-"), ("runs", ">&-")],
 )
-def test_an_output_that_is_closed_is_not_written(run, name, redirected):
+def test_a_closed_output_is_no_failure(run, name, redirected):
     """A closed output causes neither a failure nor a traceback."""
     done = run(name, redirected)
     assert done.returncode == 0
@@ -87,7 +87,7 @@ def test_an_output_that_is_closed_is_not_written(run, name, redirected):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "help"])
-def test_a_pipe_that_nobody_reads_is_no_failure(run, name):
+def test_a_closed_pipe_is_no_failure(run, name):
     """A closed pipe, such as after `| head -1`, causes neither a failure nor an error message."""
     ours, theirs = os.pipe()
     os.close(ours)

@@ -57,7 +57,7 @@ def held(api, write, program, database):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_restart_of_the_server_in_the_middle_of_a_run_costs_nothing(held, server, database, mode):
+def test_a_server_restart_during_a_run_loses_nothing(held, server, database, mode):
     """Every turn is stored once, and no warning is printed."""
     start, gate, served = held
     process = start()
@@ -74,7 +74,7 @@ def test_a_restart_of_the_server_in_the_middle_of_a_run_costs_nothing(held, serv
 
 
 @pytest.mark.exhaustive
-def test_a_run_whose_lock_alone_was_cut_is_not_taken_over(held, database):
+def test_a_run_that_lost_only_its_lock_is_not_taken_over(held, database):
     """`resume` in another process refuses because the run is still running, and the run finishes with its answer."""
     start, gate, served = held
     process = start()
@@ -90,7 +90,7 @@ def test_a_run_whose_lock_alone_was_cut_is_not_taken_over(held, database):
 
 
 @pytest.mark.exhaustive
-def test_a_run_that_was_taken_over_asks_nothing_more(held, database):
+def test_a_run_taken_over_by_another_process_sends_no_more_requests(held, database):
     """The run stops so that two processes do not pay for it; the gathered evidence is printed, with exit code 4."""
     start, gate, served = held
     process = start()
@@ -106,7 +106,7 @@ def test_a_run_that_was_taken_over_asks_nothing_more(held, database):
 
 
 @pytest.mark.exhaustive
-def test_a_run_that_needs_its_store_ends_when_that_is_lost(held, database):
+def test_on_lost_abort_ends_the_run_when_the_store_is_lost(held, database):
     """The tables were dropped, so waiting would not help: with `--on-lost abort` the run ends with exit code 4."""
     start, gate, served = held
     process = start("--on-lost", "abort", "--json")
@@ -129,7 +129,7 @@ def ascii_server():
 
 
 @pytest.mark.exhaustive
-def test_a_database_in_sql_ascii_keeps_every_text(ascii_server, call, write, notes):
+def test_an_sql_ascii_database_keeps_every_text(ascii_server, call, write, notes):
     """Texts are stored and read as UTF-8, although the driver would return bytes for every text."""
     write("finder", body="Du findest Notizen über Eulen – 鳥.")
     question = "Was fressen Eulen? é 鳥 \N{OWL}"
@@ -179,7 +179,7 @@ ODD = {
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("oddity", ODD)
-def test_every_command_says_in_one_line_what_is_wrong_with_a_server(database, call, write, notes, oddity, command):
+def test_every_command_reports_a_server_problem_on_one_line(database, call, write, notes, oddity, command):
     """Every command reports the problem on one line, without the password."""
     write("finder")
     assert call("finder", "What do owls eat?", "--model", "offline", "--store", database).exit_code == 0

@@ -43,7 +43,7 @@ def report(url, *more):
     return CliRunner().invoke(manage.app, ["report", "run-1", "--store", url, *more], catch_exceptions=False)
 
 
-def test_a_report_is_for_its_user_alone(url, tmp_path, umask):
+def test_a_report_is_readable_only_by_its_owner(url, tmp_path, umask):
     """A report may contain everything the run read; its mode is 0600 with any umask."""
     said = report(url)
     assert (said.exit_code, said.stdout) == (0, "report-run-1.html\n")
@@ -73,7 +73,7 @@ def test_a_report_is_written_through_a_link(url, tmp_path):
     assert mode(tmp_path / "page.html") == 0o600
 
 
-def test_what_is_no_file_is_written_into(tmp_path):
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     """A pipe or device is written to instead of being replaced by a file."""
     os.mkfifo(tmp_path / "pipe")
     reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
@@ -83,7 +83,7 @@ def test_what_is_no_file_is_written_into(tmp_path):
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_a_report_that_cannot_be_written_leaves_nothing_behind(url, tmp_path, monkeypatch):
+def test_an_unwritable_report_leaves_no_temporary_file(url, tmp_path, monkeypatch):
     """The error names the requested file; an existing file keeps its content and no temporary file is left."""
     said = report(url, "--out", str(tmp_path / "nowhere" / "page.html"))
     assert (said.exit_code, said.stderr.count("\n")) == (2, 1)

@@ -27,7 +27,7 @@ def ours(stderr):
     return [line for line in stderr.splitlines() if not SUMMARY.search(line)]
 
 
-def test_s4_3_the_line_at_the_limit_is_a_command_that_goes_on(store, api, write, call):
+def test_s4_3_the_line_at_the_limit_has_a_working_resume_command(store, api, write, call):
     """The line names the limit and a command with the run id and twice the limit; running it continues the run."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
     api([*GREP, answers("some"), calls("grep", {"pattern": "owls"}), answers("more")])
@@ -42,7 +42,7 @@ def test_s4_3_the_line_at_the_limit_is_a_command_that_goes_on(store, api, write,
     assert ours(again.stderr) == []
 
 
-def test_s4_3_a_store_that_was_named_stands_in_the_command(notes, api, write, call, tmp_path):
+def test_s4_3_the_resume_command_contains_the_named_store(notes, api, write, call, tmp_path):
     """The printed command has the `--store` of the run; without it, `resume` would look in the default store."""
     write("finder", "tool_calls_limit: 1", "tools: grep")
     api([GREP[0], answers("some")])
@@ -85,7 +85,7 @@ def outcome(kind, limit, used):
         ("time", 600.0, 590.0, "1200"),
     ],
 )
-def test_the_total_that_is_proposed_is_more_than_was_used(kind, limit, used, total):
+def test_the_suggested_total_is_more_than_was_used(kind, limit, used, total):
     """A landing may exceed its limit, and `resume` refuses a total below what was used."""
     command = resume_command(outcome(kind, limit, used), None)
     assert command == f"specialists resume r {FLAGS[kind]} {total}"
@@ -129,7 +129,7 @@ def test_s4_5_resume_json_prints_the_outcome_of_the_whole_run(store, api, write,
     assert told["cost_usd"] > first["cost_usd"]
 
 
-def test_resume_events_prints_started_resumed_and_so_on(store, api, write, call):
+def test_resume_events_prints_json_events(store, api, write, call):
     """Each line is a JSON event, and the last one contains the outcome."""
     write("finder", "tool_calls_limit: 1", "tools: grep")
     api([GREP[0], answers("some"), answers("more")])
@@ -141,7 +141,7 @@ def test_resume_events_prints_started_resumed_and_so_on(store, api, write, call)
     assert events[-1]["outcome"]["answer"] == "more"
 
 
-def test_a_question_that_begins_with_a_dash_or_odd_signs_is_asked(store, api, write, call):
+def test_a_question_with_special_characters_reaches_the_model(store, api, write, call):
     """The question reaches the model exactly as passed by the shell."""
     write("finder")
     simulator = api([answers("some"), answers("more")])
@@ -151,7 +151,7 @@ def test_a_question_that_begins_with_a_dash_or_odd_signs_is_asked(store, api, wr
     assert "- wo, 'ö' \U0001f989?" in str(simulator.requests[-1].messages[-1])
 
 
-def test_offline_runs_go_on_offline(store, write, call):
+def test_offline_runs_resume_offline(store, write, call):
     """Without a language model, a follow-up question searches again within the new total."""
     write("finder", "tool_calls_limit: 1")
     first = json.loads(call("finder", "What do owls eat?", "--model", "offline", "--json").stdout)
@@ -162,7 +162,7 @@ def test_offline_runs_go_on_offline(store, write, call):
     assert told["tool_calls"]["used"] > first["tool_calls"]["used"]
 
 
-def test_x_12_the_api_is_down_and_the_line_says_how_to_go_on(store, api, write, call):
+def test_x_12_a_run_failed_by_the_api_can_be_resumed(store, api, write, call):
     """Exit code 3 with the gathered evidence on stdout; once the API is back, the printed command gets the answer."""
     write("finder", "tool_calls_limit: 1", "tools: grep")
     api([GREP[0], faults.invalid("the moon is wrong"), answers("some")])
@@ -209,7 +209,7 @@ def test_the_help_of_resume_imports_no_database(notes):
     assert "Limits are new totals" in done.stdout
 
 
-def test_the_command_that_goes_on_names_no_password(store_url, api, write, call):
+def test_the_resume_command_omits_the_password(store_url, api, write, call):
     """The printed command omits the password of the store URL, since it may end up in a log."""
     write("finder", "tool_calls_limit: 3", "tools: grep")
     api([*GREP, answers("some")])

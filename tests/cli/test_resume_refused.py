@@ -34,7 +34,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=str)
-def test_what_cannot_be_is_one_line_with_exit_2(landed, store, arguments, words):
+def test_an_impossible_resumption_is_one_line_with_exit_code_2(landed, store, arguments, words):
     """The error is one line; no request is sent, the store is unchanged, and no secret is shown."""
     simulator, _ = landed
     before = store.read_bytes(), manage("transcript", "last", "--json").stdout
@@ -48,7 +48,7 @@ def test_what_cannot_be_is_one_line_with_exit_2(landed, store, arguments, words)
     assert not Path("absent.db").exists()
 
 
-def test_a_changed_file_is_refused_and_forced(landed, api):
+def test_a_changed_file_is_refused_without_force(landed, api):
     """The error names `--force`; when forced, the transcript notes that the instructions were changed."""
     _, path = landed
     path.write_text(path.read_text().replace("You find", "You seek"))
@@ -62,7 +62,7 @@ def test_a_changed_file_is_refused_and_forced(landed, api):
     assert "You find notes." in simulator.requests[0].body["system"][0]["text"]
 
 
-def test_another_model_is_refused_where_there_is_thinking_and_forced(store, api, write, call):
+def test_another_model_is_refused_after_thinking_without_force(store, api, write, call):
     """With `--force` the thinking is left out and the transcript notes it; runs without thinking need no `--force`."""
     write("finder", "tools: grep")
     api([says(thinking("hm"), tool_use("grep", {"pattern": "mice"})), answers("some")])

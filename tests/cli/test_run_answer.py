@@ -22,7 +22,7 @@ def paragraphs(request):
 @pytest.mark.parametrize(
     "answer", ["Owls eat mice.", "one\n\n  two\t\n# three", "  set in  ", "naïve – ✓ 猫", '{"a": [1]}', "x" * 70_000]
 )
-def test_s0_6_stdout_is_exactly_the_argument_of_respond(api, write, call, answer):
+def test_s0_6_stdout_is_exactly_the_answer(api, write, call, answer):
     """Stdout is the answer, byte for byte, and a newline, and nothing else."""
     write("finder")
     api([LOOK, answers(answer, gaps=["what toads eat"])])
@@ -31,7 +31,7 @@ def test_s0_6_stdout_is_exactly_the_argument_of_respond(api, write, call, answer
     assert beside_the_summary(result.stderr) == []
 
 
-def test_s0_6_a_landing_prints_what_respond_was_given_when_forced(api, write, call):
+def test_s0_6_a_forced_landing_prints_the_answer(api, write, call):
     """A model that would search forever is forced to call `respond`, and that answer is printed."""
     write("finder", "model: haiku")
     simulator = api(policies.always_tool("search", answer="all that was found"))
@@ -66,7 +66,7 @@ def test_s0_9_a_bad_file_is_named_and_the_others_still_run(api, write, call):
         ("tool_calls_limit:", None, 30),
     ],
 )
-def test_s2_11_s3_4_the_flag_beats_the_file_and_the_file_the_default(api, write, call, line, flag, limit):
+def test_s2_11_s3_4_the_flag_overrides_the_file_and_the_file_the_default(api, write, call, line, flag, limit):
     """2 overrides 10, 10 overrides 2, 0 is a limit, and the default is 30; exactly that many calls are made."""
     write("finder", "model: haiku", *([line] if line else []))
     simulator = api(policies.always_tool("search", calls_per_turn=4))
@@ -86,7 +86,7 @@ def test_s2_11_s3_4_the_flag_beats_the_file_and_the_file_the_default(api, write,
     [("tool_calls_limit: 2", ["--tool-calls-limit", "none"]), ("tool_calls_limit: none", [])],
     ids=["flag", "file"],
 )
-def test_s3_4_s0_8_none_is_no_limit(api, write, call, line, flags):
+def test_s3_4_s0_8_none_removes_the_limit(api, write, call, line, flags):
     """Without a limit no result shows what remains, no tool is forced, and the prompt has no budget."""
     write("finder", line)
     simulator = api(policies.works_then_answers("search", calls=40, calls_per_turn=10))
@@ -125,7 +125,7 @@ def test_s3_1_the_system_prompt_ends_with_the_budget(api, write, call, limit, wo
         (["budget_notice: true"], ["--tool-calls-limit", "none"]),
     ],
 )
-def test_s3_1_s0_2_no_notice_where_none_is_wanted(api, write, call, lines, flags):
+def test_s3_1_s0_2_the_budget_notice_can_be_switched_off(api, write, call, lines, flags):
     """With `budget_notice: false` or without a limit, the prompt does not mention the budget."""
     write("finder", *lines)
     simulator = api([answers("yes")])
@@ -133,7 +133,7 @@ def test_s3_1_s0_2_no_notice_where_none_is_wanted(api, write, call, lines, flags
     assert "Tool budget" not in "\n\n".join(paragraphs(simulator.requests[0]))
 
 
-def test_s0_7_two_runs_side_by_side_count_for_themselves(api, write, call, program):
+def test_s0_7_two_parallel_processes_count_their_own_calls(api, write, call, program):
     """Two processes run in lockstep against one server; each makes its own number of calls."""
     write("finder", "model: haiku")
     together, forever = threading.Barrier(2, timeout=60), policies.always_tool("search")
@@ -185,7 +185,7 @@ def test_an_unknown_tool_is_a_warning_on_stderr(api, write, call):
     assert json.loads(call("finder", "What?", "--json").stdout)["warnings"] == [warning]
 
 
-def test_s1_7_a_missing_tool_is_told_to_the_model(api, write, call):
+def test_s1_7_a_call_of_a_missing_tool_gets_an_error_result(api, write, call):
     """With `tools: []`, a call of a file tool gets an error result that lists the available tools."""
     write("finder", "tools: []")
     simulator = api([calls("read", {"path": "notes/owls.md"}), answers("nothing")])
@@ -193,7 +193,7 @@ def test_s1_7_a_missing_tool_is_told_to_the_model(api, write, call):
     assert list(simulator.requests[1].results.values()) == ["read failed: there is no such tool; there are respond"]
 
 
-def test_a_path_to_a_file_is_taken_for_a_name(api, notes, call, tmp_path):
+def test_a_path_is_accepted_in_place_of_a_name(api, notes, call, tmp_path):
     """A specialist file outside the project can be run; its file tools still see the project."""
     path = tmp_path / "elsewhere.md"
     path.write_text("---\ndescription: Elsewhere\n---\nLook around.\n")
@@ -204,7 +204,7 @@ def test_a_path_to_a_file_is_taken_for_a_name(api, notes, call, tmp_path):
     assert "notes/" in listing
 
 
-def test_dir_comes_before_the_usual_places(api, write, call, tmp_path):
+def test_dir_takes_precedence_over_the_default_folders(api, write, call, tmp_path):
     """A specialist in `--dir` takes precedence over one of the same name in the default folders."""
     write("finder")
     (tmp_path / "near").mkdir()
@@ -214,7 +214,7 @@ def test_dir_comes_before_the_usual_places(api, write, call, tmp_path):
     assert paragraphs(simulator.requests[0])[0] == "You are near."
 
 
-def test_root_is_what_the_file_tools_see(api, write, call, tmp_path):
+def test_root_limits_the_file_tools(api, write, call, tmp_path):
     """With `--root`, the file tools see only the files in that folder."""
     write("finder")
     (tmp_path / "other").mkdir()
@@ -243,7 +243,7 @@ def test_a_dash_reads_the_question_from_standard_input(api, write, call, given, 
 @pytest.mark.parametrize(
     ("style", "how"), [("order", "order"), ("none", "none"), ("force", "force"), ("finalize", "finalize")]
 )
-def test_the_landing_flag_beats_the_file(api, write, call, style, how):
+def test_the_landing_flag_overrides_the_file(api, write, call, style, how):
     """The outcome names the landing method that produced the answer."""
     write("finder", "model: haiku", "tool_calls_limit: 1", f"landing: {'none' if style != 'none' else 'order'}")
     orders = ("call of `respond`", "Answer directly now")
@@ -264,7 +264,7 @@ def test_landing_stop_prints_the_salvage_without_another_request(api, write, cal
     assert "no answer at the limit of 1 tool call; raise tool_calls_limit to continue" in line
 
 
-def test_x_12_a_failed_run_prints_what_was_gathered(api, write, call):
+def test_x_12_a_failed_run_prints_the_gathered_evidence(api, write, call):
     """If the API fails after the first turn: exit code 3, the gathered evidence on stdout, one line on stderr."""
     write("finder")
     api([LOOK, faults.unauthorised()])

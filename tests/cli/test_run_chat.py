@@ -25,7 +25,7 @@ def test_an_answer_goes_to_stdout_and_the_outcome_names_the_model(chat, write, c
 
 
 @pytest.mark.parametrize("place", ["file", "environment"])
-def test_the_model_may_stand_in_the_file_or_the_environment(chat, write, call, monkeypatch, place):
+def test_the_model_can_be_set_in_the_file_or_the_environment(chat, write, call, monkeypatch, place):
     """The model id may contain a colon and capital letters."""
     model = "openai:Qwen3:8B"
     write("finder", *([f"model: {model}"] if place == "file" else []))
@@ -36,7 +36,7 @@ def test_the_model_may_stand_in_the_file_or_the_environment(chat, write, call, m
 
 
 @pytest.mark.parametrize(("key", "sent"), [(None, "none-needed"), (" ", "none-needed"), ("my-own\n", "my-own")])
-def test_the_key_is_sent_and_a_dummy_where_there_is_none(chat, write, call, monkeypatch, key, sent):
+def test_a_placeholder_key_is_sent_if_none_is_set(chat, write, call, monkeypatch, key, sent):
     """A placeholder is sent to a local server without a key; a key is sent without surrounding whitespace."""
     write("finder")
     simulator = chat([says("yes")])
@@ -46,7 +46,7 @@ def test_the_key_is_sent_and_a_dummy_where_there_is_none(chat, write, call, monk
     assert simulator.requests[0].headers["authorization"] == f"Bearer {sent}"
 
 
-def test_blanks_around_an_address_do_no_harm(chat, write, call, monkeypatch):
+def test_whitespace_around_the_base_url_is_removed(chat, write, call, monkeypatch):
     """Surrounding whitespace, such as a newline from a file, is removed from the URL."""
     write("finder")
     simulator = chat([says("yes")])
@@ -55,7 +55,7 @@ def test_blanks_around_an_address_do_no_harm(chat, write, call, monkeypatch):
 
 
 @pytest.mark.parametrize("url", [None, "", " "])
-def test_without_an_address_it_is_the_vendors(monkeypatch, url):
+def test_the_default_base_url_is_the_vendors(monkeypatch, url):
     """An unset, empty or blank OPENAI_BASE_URL selects the vendor's URL."""
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     if url is not None:
@@ -63,7 +63,7 @@ def test_without_an_address_it_is_the_vendors(monkeypatch, url):
     assert str(make_provider("openai:some-model").client.base_url) == "https://api.openai.com/v1/"
 
 
-def test_without_key_and_address_the_three_ways_out_are_named(write, call, monkeypatch):
+def test_a_missing_key_and_base_url_names_three_remedies(write, call, monkeypatch):
     """Exit code 2 and one line; credentials for another API do not count."""
     write("finder")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
@@ -74,7 +74,7 @@ def test_without_key_and_address_the_three_ways_out_are_named(write, call, monke
     assert all(way in line for way in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "--model offline"))
 
 
-def test_credentials_for_chat_completions_name_no_model_by_themselves(write, call, monkeypatch):
+def test_openai_credentials_alone_do_not_choose_a_model(write, call, monkeypatch):
     """Without `--model` the answer comes offline, since the model id cannot be guessed."""
     write("finder")
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
@@ -82,7 +82,7 @@ def test_credentials_for_chat_completions_name_no_model_by_themselves(write, cal
     assert outcome["model"] == "offline"
 
 
-def test_a_missing_id_is_told(write, call, monkeypatch):
+def test_a_missing_model_id_is_refused(write, call, monkeypatch):
     """`openai:` without an id is refused with exit code 2."""
     write("finder")
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
@@ -91,7 +91,7 @@ def test_a_missing_id_is_told(write, call, monkeypatch):
     assert "the model id is missing" in result.stderr
 
 
-def test_a_missing_part_is_told_with_the_line_that_installs_it(write, call, monkeypatch):
+def test_a_missing_sdk_names_the_install_command(write, call, monkeypatch):
     """If the optional SDK is missing, the error names the command that installs it."""
     write("finder")
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
@@ -113,7 +113,7 @@ def test_a_missing_part_is_told_with_the_line_that_installs_it(write, call, monk
     ids=["401", "404", "html", "400"],
 )
 @pytest.mark.parametrize("flags", [[], ["--quiet"], ["--json"]], ids=["plain", "quiet", "json"])
-def test_x_12_a_server_that_refuses_is_exit_code_3_and_one_line(chat, write, call, fault, said, flags):
+def test_x_12_a_refusal_by_the_server_is_one_line_with_exit_code_3(chat, write, call, fault, said, flags):
     """The line has the cause and a remedy, without a traceback, for every kind of output."""
     write("finder")
     chat([fault])
@@ -126,7 +126,7 @@ def test_x_12_a_server_that_refuses_is_exit_code_3_and_one_line(chat, write, cal
 
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "no-url", "http://["], ids=["closed", "no URL", "broken"])
-def test_x_12_a_server_that_cannot_be_reached_is_named(write, call, monkeypatch, url):
+def test_x_12_an_unreachable_server_is_one_line(write, call, monkeypatch, url):
     """The error is one line that names OPENAI_BASE_URL."""
     write("finder")
     monkeypatch.setenv("OPENAI_BASE_URL", url)
@@ -137,7 +137,7 @@ def test_x_12_a_server_that_cannot_be_reached_is_named(write, call, monkeypatch,
     assert "Traceback" not in line
 
 
-def test_a_key_with_stray_characters_is_one_line(chat, write, call, monkeypatch):
+def test_an_invalid_key_is_one_line_without_the_key(chat, write, call, monkeypatch):
     """The error is one line that does not contain the key."""
     write("finder")
     chat([])
@@ -149,7 +149,7 @@ def test_a_key_with_stray_characters_is_one_line(chat, write, call, monkeypatch)
     assert "my-own" not in line
 
 
-def test_the_program_itself_reaches_the_server(chat, write, program):
+def test_the_separate_process_gets_an_answer(chat, write, program):
     """As a separate process with warnings as errors: the answer on stdout, the summary on stderr, exit code 0."""
     write("finder")
     chat([calls("search", {"query": "owls"}), answers("yes")])

@@ -46,7 +46,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize(("flag", "kind", "given", "limit"), LIMITS, ids=str)
-def test_s3_4_the_flag_of_each_limit_beats_the_file(job_of, flag, kind, given, limit):
+def test_s3_4_each_limit_flag_overrides_the_file(job_of, flag, kind, given, limit):
     """The flag overrides 900 in the file, and the other limits are unchanged."""
     key = flag.removeprefix("--").replace("-", "_")
     budget = job_of(f"{flag} {given}", f"{key}: 900").budget
@@ -55,14 +55,14 @@ def test_s3_4_the_flag_of_each_limit_beats_the_file(job_of, flag, kind, given, l
 
 
 @pytest.mark.parametrize(("flag", "kind"), sorted({(flag, kind) for flag, kind, *_ in LIMITS}))
-def test_s0_8_none_takes_away_the_limit_of_the_file(job_of, flag, kind):
+def test_s0_8_none_removes_the_limit_of_the_file(job_of, flag, kind):
     """`none` removes the limit, even if the file or its preset sets one."""
     key = flag.removeprefix("--").replace("-", "_")
     assert job_of(f"{flag} none", f"{key}: 900", "preset: soft-warning").budget[kind].limit is None
     assert job_of(f"{flag} none").budget[kind].limit is None
 
 
-def test_every_setting_that_is_a_flag_reaches_the_run(job_of):
+def test_every_setting_flag_reaches_the_run(job_of):
     """Every flag of a setting has a test here, and those with a few values reach the run."""
     assert job_of("--landing order", "landing: stop").landing == "order"
     assert job_of("--landing schema", "landing: stop").landing == "schema"
@@ -79,7 +79,7 @@ def _ours():
     return [value for value in vars(flags_).values() if hasattr(value, "__metadata__")]
 
 
-def test_s3_4_the_preset_of_the_call_beats_the_file_and_a_flag_beats_the_preset(job_of):
+def test_s3_4_the_preset_flag_overrides_the_file_and_flags_the_preset(job_of):
     """`finalize` sets its landing, one tool at a time and no notice; other settings of the file remain."""
     lines = ("landing: order", "parallel_tools_limit: 3", "tool_calls_limit: 9", "budget_notice: true")
     job = job_of("--preset finalize", *lines)

@@ -25,7 +25,7 @@ OPUS, SONNET, HAIKU, FABLE = "claude-opus-5-5", "claude-sonnet-5-5", "claude-hai
         (None, None, None, SONNET),
     ],
 )
-def test_the_model_is_that_of_the_flag_the_file_the_environment(
+def test_the_model_comes_from_flag_file_environment_in_this_order(
     api, write, call, monkeypatch, flag, file, environment, model
 ):
     """The order is flag, file (unless `inherit`), SPECIALIST_MODEL, then `sonnet` if a base URL is set."""
@@ -41,7 +41,7 @@ def test_the_model_is_that_of_the_flag_the_file_the_environment(
     ("flags", "file", "environment"),
     [([], None, None), ([], "inherit", None), (["--model", "offline"], "haiku", "fable"), ([], "offline", "fable")],
 )
-def test_offline_where_nothing_is_set_or_where_it_is_named(write, call, monkeypatch, flags, file, environment):
+def test_offline_is_used_without_credentials_or_if_named(write, call, monkeypatch, flags, file, environment):
     """Without credentials and base URL the answer comes offline with exit code 0; a named `offline` overrides a key."""
     write("finder", *([f"model: {file}"] if file else []))
     if environment:
@@ -53,7 +53,7 @@ def test_offline_where_nothing_is_set_or_where_it_is_named(write, call, monkeypa
     assert "Owls eat mice at night." in outcome["answer"]
 
 
-def test_offline_says_so_on_stderr(write, call):
+def test_offline_is_reported_on_stderr(write, call):
     """One line says that no language model answered and what to set; `--quiet` suppresses it; stdout is the same."""
     write("finder")
     loud, quiet = call("finder", "What do owls eat?"), call("finder", "What do owls eat?", "--quiet")
@@ -70,7 +70,7 @@ def test_offline_says_so_on_stderr(write, call):
     [(["--model", "sonnet"], None, None), ([], "haiku", None), ([], None, "claude-opus-4-8")],
     ids=["flag", "file", "environment"],
 )
-def test_a_named_model_without_credentials_names_the_three_ways_out(write, call, monkeypatch, flags, file, environment):
+def test_a_model_without_credentials_names_three_remedies(write, call, monkeypatch, flags, file, environment):
     """Exit code 2 before any request; the error names a key, a base URL and offline mode."""
     write("finder", *([f"model: {file}"] if file else []))
     if environment:
@@ -90,7 +90,7 @@ def test_a_named_model_without_credentials_names_the_three_ways_out(write, call,
     ],
     ids=["no key", "key", "token"],
 )
-def test_the_key_is_sent_and_a_dummy_where_there_is_none(api, write, call, monkeypatch, environment, key):
+def test_a_placeholder_key_is_sent_if_none_is_set(api, write, call, monkeypatch, environment, key):
     """A placeholder is sent to a server with a custom base URL if no key is set; a key or token is sent unchanged."""
     write("finder")
     simulator = api([answers("yes")])
@@ -116,7 +116,7 @@ def test_the_key_is_sent_and_a_dummy_where_there_is_none(api, write, call, monke
     ids=["401", "404", "html", "400"],
 )
 @pytest.mark.parametrize("flags", [[], ["--quiet"], ["--json"]], ids=["plain", "quiet", "json"])
-def test_x_12_an_endpoint_that_refuses_is_exit_code_3_and_one_line(api, write, call, fault, said, flags):
+def test_x_12_a_refusal_by_the_endpoint_is_one_line_with_exit_code_3(api, write, call, fault, said, flags):
     """The line has the cause and a remedy, without a traceback, for every kind of output."""
     write("finder")
     api([fault])
@@ -134,7 +134,7 @@ def test_x_12_an_endpoint_that_refuses_is_exit_code_3_and_one_line(api, write, c
 
 @pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "no-url"], ids=["closed", "no URL"])
-def test_x_12_an_endpoint_that_cannot_be_reached_is_named(write, call, monkeypatch, url):
+def test_x_12_an_unreachable_endpoint_is_one_line(write, call, monkeypatch, url):
     """Exit code 3 and one line with the URL and the variable that sets it."""
     write("finder")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
@@ -147,7 +147,7 @@ def test_x_12_an_endpoint_that_cannot_be_reached_is_named(write, call, monkeypat
 
 
 @pytest.mark.exhaustive
-def test_a_key_with_stray_characters_is_one_line(api, write, call, monkeypatch):
+def test_an_invalid_key_is_one_line_without_the_key(api, write, call, monkeypatch):
     """A newline in a key is reported on one line that does not contain the key."""
     write("finder")
     api([])

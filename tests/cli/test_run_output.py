@@ -92,7 +92,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize(("script", "flags", "exit_code"), ENDINGS.values(), ids=ENDINGS)
-def test_json_is_exactly_the_outcome_whatever_the_ending(api, write, call, script, flags, exit_code):
+def test_json_output_matches_the_schema_for_every_ending(api, write, call, script, flags, exit_code):
     """Stdout is one JSON object with the documented keys and types, even without an answer."""
     write("finder")
     api(script)
@@ -101,7 +101,7 @@ def test_json_is_exactly_the_outcome_whatever_the_ending(api, write, call, scrip
     jsonschema.validate(json.loads(result.stdout), OUTCOME, cls=jsonschema.Draft202012Validator)
 
 
-def test_json_tells_what_was_asked_spent_and_found(api, write, call):
+def test_json_has_usage_evidence_and_cost(api, write, call):
     """Usage is the sum over the requests, each quote is verified, and the cost follows the price list."""
     write("finder", "tool_calls_limit: 7")
     simulator = api([LOOK, calls("read", {"path": "nowhere.md"}), answers("yes", evidence=QUOTES, gaps=["toads"])])
@@ -124,7 +124,7 @@ def test_json_tells_what_was_asked_spent_and_found(api, write, call):
     assert "Owls eat cheese." in warning
 
 
-def test_a_price_that_is_not_known_is_null(api, write, call):
+def test_an_unknown_price_is_null(api, write, call):
     """An unknown price is null, neither a guess nor 0, in the total and among the limits."""
     write("finder", "model: claude-mythos-preview")
     api([LOOK, answers("yes")])
@@ -132,7 +132,7 @@ def test_a_price_that_is_not_known_is_null(api, write, call):
     assert (outcome["cost_usd"], outcome["limits"]["cost"]) == (None, {"used": None, "limit": None})
 
 
-def test_json_of_a_landing_tells_how_it_came_down(api, write, call):
+def test_json_describes_the_landing(api, write, call):
     """The landing has the limit that was reached, the method, the number of requests, and their usage and cost."""
     write("finder", "model: haiku", "tool_calls_limit: 2")
     simulator = api(policies.always_tool("search", calls_per_turn=3))
@@ -144,7 +144,7 @@ def test_json_of_a_landing_tells_how_it_came_down(api, write, call):
     assert outcome["tool_calls"] == {"used": 2, "limit": 2, "failed": 0, "skipped": 1}
 
 
-def test_json_goes_out_in_utf_8_and_is_readable(api, write, call):
+def test_json_keeps_non_ascii_letters_unescaped(api, write, call):
     """Non-ASCII letters are printed unescaped."""
     write("finder")
     api([answers("Käuzchen – 猫頭鷹")])
@@ -189,7 +189,7 @@ def test_an_answer_is_printed_in_any_encoding(api, write, call):
 
 
 @pytest.mark.parametrize("flag", ["--json", "--events"])
-def test_json_is_json_in_any_encoding(api, write, call, flag):
+def test_json_is_valid_in_any_encoding(api, write, call, flag):
     """Characters outside the terminal's encoding are JSON escapes, so that the answer can be parsed unchanged."""
     write("finder")
     api([answers("Käuzchen 🦉")])
@@ -210,7 +210,7 @@ def test_help_lists_every_option(call):
         assert [name for name in names if name not in text.replace(",", " ").split()] == []
 
 
-def test_help_names_what_is_promised(call):
+def test_help_lists_documented_flags_and_exit_codes(call):
     """`--help` lists the documented flags and exit codes."""
     text = " ".join(call("--help", env={"COLUMNS": "200"}).stdout.split())
     fixed = "--dir --root --model --tool-calls-limit --turns-limit --total-tokens-limit --cost-limit --time-limit "

@@ -62,7 +62,7 @@ def telling(program, *arguments, code):
         yield process, told
 
 
-def test_s3_6_ctrl_c_midway_prints_what_was_gathered(api, write, program):
+def test_s3_6_ctrl_c_prints_the_gathered_evidence(api, write, program):
     """While the second reply is pending: exit code 130, the gathered evidence on stdout, one line on stderr."""
     write("finder")
     gate = Gate()
@@ -92,7 +92,7 @@ def test_under_nohup_a_run_outlives_its_terminal(api, write, program):
 
 
 @pytest.mark.exhaustive
-def test_s3_6_sigterm_midway_has_its_outcome_in_json(api, write, program):
+def test_s3_6_sigterm_still_prints_the_json_outcome(api, write, program):
     """Exit code 130, and `--json` still prints the outcome, with status `aborted` and the evidence."""
     write("finder")
     gate = Gate()
@@ -118,7 +118,7 @@ def test_a_second_ctrl_c_ends_at_once(write, program):
     assert (process.returncode, err) == (130, "run-specialist: interrupted\n")
 
 
-def test_s3_6_ctrl_c_does_not_wait_for_the_thread_of_a_tool(write, program):
+def test_s3_6_ctrl_c_does_not_wait_for_a_hanging_tool(write, program):
     """A tool that hangs delays neither the outcome nor the exit of the program."""
     write("finder")
     with telling(program, "finder", "What?", "--model", "offline", "--json", code=HANGING_TOOL) as (process, told):
@@ -128,7 +128,7 @@ def test_s3_6_ctrl_c_does_not_wait_for_the_thread_of_a_tool(write, program):
     assert (process.returncode, json.loads(out)["status"]) == (130, "aborted")
 
 
-def test_a_reader_that_leaves_midway_is_no_error(api, write, program):
+def test_a_reader_that_closes_midway_causes_no_error(api, write, program):
     """Stdout is closed after one event while a reply is pending, as by `head -1`: exit code 0 and no message."""
     write("finder")
     gate = Gate()
@@ -144,7 +144,7 @@ def test_a_reader_that_leaves_midway_is_no_error(api, write, program):
 
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("flags", [["--events"], ["--json"], ["--quiet"]], ids=" ".join)
-def test_a_reader_that_never_reads_is_no_error(write, program, flags):
+def test_a_reader_that_never_reads_causes_no_error(write, program, flags):
     """Stdout is closed before anything is written: exit code 0 and no traceback, with any output format."""
     write("finder", "model: offline")
     process = program("finder", "What do owls eat?", *flags)
@@ -230,7 +230,7 @@ def test_the_live_view_shows_a_run_on_a_terminal(api, write, program):
 
 @pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("flags", [["--quiet"], ["--json"]], ids=["quiet", "json"])
-def test_no_live_view_where_it_was_not_asked_for(write, program, flags):
+def test_quiet_and_json_disable_the_live_view(write, program, flags):
     """On a terminal, `--quiet` and `--json` switch the live view off."""
     write("finder", "model: offline")
     with Screen() as screen:
@@ -243,7 +243,7 @@ def test_no_live_view_where_it_was_not_asked_for(write, program, flags):
     assert "finder · offline" not in screen.text
 
 
-def test_no_live_view_where_stderr_is_no_terminal(api, write, call):
+def test_without_a_terminal_on_stderr_there_is_no_live_view(api, write, call):
     """If stderr is not a terminal, there is no live view and replies are not streamed."""
     write("finder")
     simulator = api([LOOK, answers("yes")])

@@ -29,7 +29,7 @@ def refused(call, api):
 
 
 @pytest.mark.parametrize("line", [f"{key}: none" for key in NONE])
-def test_none_promises_nothing_and_runs(write, call, line):
+def test_none_switches_a_setting_off_without_a_warning(write, call, line):
     """`none` switches a setting off without a warning."""
     write("finder", line)
     result = call("finder", "What do owls eat?", "--model", "offline", "--quiet", "--strict")
@@ -85,13 +85,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "said"), WRONG, ids=[" ".join(arguments)[:60] for arguments, _ in WRONG])
-def test_wrong_arguments_are_named(write, refused, arguments, said):
+def test_an_invalid_argument_is_named(write, refused, arguments, said):
     """The error names the invalid argument and, if possible, suggests a correction."""
     write("finder")
     assert said in refused(*arguments)
 
 
-def test_what_is_wrong_with_a_flag_is_one_line(write, refused):
+def test_an_invalid_flag_value_is_one_line(write, refused):
     """Below the usual usage text, one line has the flag, the accepted values and the given value."""
     write("finder")
     said = refused("finder", "What?", "--preset", "fast").splitlines()
@@ -106,7 +106,7 @@ def test_an_empty_question_from_standard_input_is_refused(write, refused, given)
     assert "the question is empty" in refused("finder", "-", input=given)
 
 
-def test_a_missing_specialist_tells_the_places_searched(write, refused, notes):
+def test_a_missing_specialist_lists_the_folders_searched(write, refused, notes):
     """The error lists the folders that were searched, and only existing ones."""
     write("finder")
     said = refused("zzz-not-there", "What?")
@@ -114,7 +114,7 @@ def test_a_missing_specialist_tells_the_places_searched(write, refused, notes):
     assert ".claude" not in said
 
 
-def test_paths_that_are_not_there_name_the_ways_out(write, refused, notes):
+def test_paths_without_files_name_the_remedies(write, refused, notes):
     """If no file matches `paths`, the error names the root, `--root` and `specialists new`."""
     write("finder", "paths: thoughts, plans")
     said = refused("finder", "What?")
@@ -123,21 +123,21 @@ def test_paths_that_are_not_there_name_the_ways_out(write, refused, notes):
     assert "`specialists new`" in said
 
 
-def test_paths_that_lead_out_of_the_root_are_an_error_of_the_file(write, refused):
+def test_paths_outside_the_root_are_refused(write, refused):
     """`..` is refused with its place in the file."""
     path = write("finder", "paths: ../elsewhere")
     assert f"{path}:4:8: paths: must be folders or globs under the root" in refused("finder", "What?")
 
 
 @pytest.mark.parametrize("pattern", [".", "./", "**", "notes/**", "./notes", "notes/**.md"])
-def test_paths_of_every_spelling_run(write, call, pattern):
+def test_paths_accept_the_root_and_any_glob(write, call, pattern):
     """The root itself and any glob that git accepts are accepted."""
     write("finder", f'paths: ["{pattern}"]')
     result = call("finder", "What do owls eat?", "--model", "offline", "--quiet")
     assert (result.exit_code, "mice" in result.stdout) == (0, True)
 
 
-def test_tools_of_which_none_exists_are_refused(write, refused):
+def test_a_file_whose_tools_all_are_unknown_is_refused(write, refused):
     """The error has the place in the file, the requested tools and the available ones."""
     path = write("finder", "tools: Telescope, WebFetch")
     said = refused("finder", "What?")
@@ -156,7 +156,7 @@ def test_strict_refuses_a_file_with_warnings(write, refused, call):
     assert f"warning: {path}:4:1: colour_of_owls: unknown key" in result.stderr
 
 
-def test_quiet_keeps_warnings_back_and_never_errors(write, refused, call):
+def test_quiet_suppresses_warnings_but_not_errors(write, refused, call):
     """`--quiet` keeps stderr empty if there is an answer, and does not suppress errors."""
     write("finder", "colour_of_owls: brown")
     result = call("finder", "What do owls eat?", "--model", "offline", "--quiet")
@@ -164,7 +164,7 @@ def test_quiet_keeps_warnings_back_and_never_errors(write, refused, call):
     assert "colour_of_owls" in refused("finder", "What?", "--strict", "--quiet")
 
 
-def test_agents_that_are_not_there_are_warned_about_once(write, call):
+def test_unknown_agents_cause_one_warning(write, call):
     """The run continues without them, with one warning that has file, line and a suggestion."""
     write("toads")
     path = write("finder", "agents: toad")
@@ -174,7 +174,7 @@ def test_agents_that_are_not_there_are_warned_about_once(write, call):
     assert said == [f"warning: {path}:4:1: agents: no specialist named toad; did you mean toads?"]
 
 
-def test_specialists_that_ask_one_another_in_a_circle_are_refused(write, refused):
+def test_a_cycle_of_agents_is_refused(write, refused):
     """Each specialist of the cycle is refused, with file, line and the cycle."""
     for name, other in (("finder", "checker"), ("checker", "finder")):
         path = write(name, f"agents: {other}")
@@ -183,7 +183,7 @@ def test_specialists_that_ask_one_another_in_a_circle_are_refused(write, refused
             assert f"{path}:4:1: agents: calls form a cycle: checker -> finder -> checker; remove" in said
 
 
-def test_a_server_that_nothing_tells_how_to_reach_is_warned_about(write, call):
+def test_an_mcp_server_without_command_and_url_causes_a_warning(write, call):
     """The run continues without the server, with a warning that has file and line."""
     path = write("finder", "mcp_servers: [files]")
     result = call("finder", "What do owls eat?", "--model", "offline")

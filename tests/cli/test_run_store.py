@@ -8,7 +8,7 @@ from tests.cli.resumed_commands import MODEL
 from tests.cli.specialists_command import call as manage
 
 
-def test_a_default_store_that_cannot_be_written_is_one_warning(notes, write, call, monkeypatch, tmp_path):
+def test_an_unwritable_default_store_causes_one_warning(notes, write, call, monkeypatch, tmp_path):
     """The run answers with exit code 0 and one warning, and no resume command is printed."""
     home = tmp_path / "home.txt"
     home.write_text("no folder")
@@ -30,7 +30,7 @@ def test_a_default_store_that_cannot_be_written_is_one_warning(notes, write, cal
 
 
 @pytest.mark.parametrize("by", ["flag", "environment"])
-def test_a_named_store_that_cannot_be_used_is_exit_2_before_anything_is_asked(notes, write, call, api, by, monkeypatch):
+def test_an_unusable_named_store_is_refused_before_any_request(notes, write, call, api, by, monkeypatch):
     """A file that is not a store is refused with one line and left unchanged, and no request is sent."""
     write("finder")
     simulator = api([])
@@ -45,7 +45,7 @@ def test_a_named_store_that_cannot_be_used_is_exit_2_before_anything_is_asked(no
     assert file.read_bytes() == before
 
 
-def test_with_the_store_none_nothing_is_stored_and_nothing_is_said_of_it(notes, write, call, monkeypatch, tmp_path):
+def test_store_none_stores_nothing_without_a_warning(notes, write, call, monkeypatch, tmp_path):
     """With `--store none` there is no warning and no database file."""
     monkeypatch.delenv("SPECIALIST_STORE")
     write("finder")

@@ -17,7 +17,7 @@ def unchanged():
     gc.enable()
 
 
-def test_objects_of_the_start_are_excluded_from_collections():
+def test_objects_created_at_startup_are_frozen():
     """Objects that exist when the run begins are frozen; later objects are collected."""
     pause_gc()
     assert not gc.isenabled()
@@ -33,7 +33,7 @@ def test_without_a_pause_nothing_is_frozen():
     assert gc.get_freeze_count() == 0
 
 
-def test_the_command_collects_garbage_while_it_works():
+def test_garbage_collection_is_enabled_when_the_run_begins():
     """The garbage collector is enabled again when the run begins."""
     code = (
         "import gc, sys; from run_specialist.cli import ask\n"

@@ -55,7 +55,7 @@ def held(shown, *, harmless=()):
 
 
 @pytest.mark.exhaustive
-def test_what_models_and_servers_say_is_made_harmless(api, poisoned):
+def test_texts_of_models_and_servers_are_sanitized(api, poisoned):
     """Texts of models and servers are made harmless in the live view, in JSON, in events and in stored runs.
 
     They are streamed text, names and arguments of tools, answers, evidence, gaps, refusals and errors.
@@ -96,7 +96,7 @@ def test_what_models_and_servers_say_is_made_harmless(api, poisoned):
     held(shown, harmless=["specialists tune finder"])
 
 
-def test_what_files_and_arguments_say_is_made_harmless(poisoned):
+def test_texts_of_files_and_arguments_are_sanitized(poisoned):
     """Front matter, file names and contents, invalid YAML and invalid arguments are made harmless."""
     given = [("--root", NAMEABLE), ("--store", f"x://{NAMEABLE}"), ("--tool-calls-limit", NAMEABLE)]
     held(
@@ -131,7 +131,7 @@ def test_what_files_and_arguments_say_is_made_harmless(poisoned):
     )
 
 
-def test_an_answer_goes_into_a_pipe_as_it_is(api, write, call):
+def test_an_answer_reaches_a_pipe_unchanged(api, write, call):
     """A pipe gets the model's answer unchanged; the lines on standard error have no control characters."""
     write("finder")
     api([says(tool_use("search", {"query": "owls"})), answers(SENDABLE, evidence=[{"source": "x", "quote": SENDABLE}])])
@@ -141,7 +141,7 @@ def test_an_answer_goes_into_a_pipe_as_it_is(api, write, call):
     assert harm(done.stderr) == []
 
 
-def test_json_keeps_what_it_escapes():
+def test_json_escapes_control_characters():
     """JSON output escapes control characters and lone surrogates, and parses back to the same text."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
     print_json({POISON: [POISON, "caf\u00e9 \u6f22\u5b57"]}, to=out)
@@ -151,7 +151,7 @@ def test_json_keeps_what_it_escapes():
     assert "caf\u00e9 \u6f22\u5b57" in printed
 
 
-def test_blanks_and_joiners_are_left_as_they_are():
+def test_special_spaces_and_joiners_are_kept():
     """Non-breaking spaces and joiners, as in French, Japanese, Persian and emoji sequences, are kept."""
     meant = "12\u202f000\u00a0\u20ac \u3000\u6f22 \u0645\u06cc\u200c\u062e\u0648 \U0001f469\u200d\U0001f467"
     assert printable(meant) == meant

@@ -25,7 +25,7 @@ def specialists(*arguments):
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_it_is_asked_for_once_and_again_when_something_changed(app, ask):
+def test_trust_is_remembered_until_the_module_changes(app, ask):
     """An untrusted file is refused with one line; `--trust` is remembered until the module changes."""
     code, out, err = ask()
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -38,7 +38,7 @@ def test_it_is_asked_for_once_and_again_when_something_changed(app, ask):
     assert ask()[0] == 2
 
 
-def test_trust_given_for_one_project_holds_for_no_copy_of_it(app, ask, tmp_path, monkeypatch):
+def test_trust_does_not_apply_to_a_copy_of_the_project(app, ask, tmp_path, monkeypatch):
     """A copy must be allowed anew, since the same file may import and start different files there."""
     assert ask("--trust")[0] == 0
     copy = tmp_path / "copy"
@@ -60,7 +60,7 @@ def test_an_error_of_a_function_is_one_line_with_its_place(app, ask):
     assert f"RuntimeError: broken ({where}:1)" in err
 
 
-def test_trust_that_cannot_be_remembered_is_a_warning(app, call, monkeypatch, tmp_path):
+def test_an_unstorable_permission_causes_a_warning(app, call, monkeypatch, tmp_path):
     """The run answers with a warning if the permission cannot be stored."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
@@ -69,7 +69,7 @@ def test_trust_that_cannot_be_remembered_is_a_warning(app, call, monkeypatch, tm
     assert f"warning: cannot store the permission in {tmp_path}/file/run-specialist/trusted (" in result.stderr
 
 
-def test_show_says_whether_a_file_is_trusted_and_imports_nothing(app, ask, write):
+def test_show_reports_trust_without_importing(app, ask, write):
     """`show` has a line on trust if the file needs it, and `trusted` in JSON, and imports nothing."""
     write("plain")
     assert "trusted" not in specialists("show", "plain")[1]
@@ -86,7 +86,7 @@ def test_show_says_whether_a_file_is_trusted_and_imports_nothing(app, ask, write
     assert json.loads(specialists("show", "finder", "--json")[1])["trusted"] is True
 
 
-def test_show_tells_of_a_module_that_is_not_there(app, write):
+def test_show_reports_a_missing_module(app, write):
     """`show` reports a missing module and shows the rest."""
     write("finder", "python_tools: [nowhere.tools:lookup]")
     code, out, _ = specialists("show", "finder")
@@ -95,7 +95,7 @@ def test_show_tells_of_a_module_that_is_not_there(app, write):
     assert "no module nowhere" in out
 
 
-def test_resume_asks_for_trust_too(app, ask, monkeypatch, tmp_path):
+def test_resume_requires_trust_too(app, ask, monkeypatch, tmp_path):
     """A run whose function changed is resumed only with `--trust`."""
     store = str(tmp_path / "runs.db")
     assert ask("--trust", "--store", store)[0] == 0
@@ -109,7 +109,7 @@ def test_resume_asks_for_trust_too(app, ask, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--json", "--events", "--quiet"])
-def test_what_a_module_prints_is_neither_answer_nor_event(app, call, flag):
+def test_output_of_a_module_goes_to_stderr(app, call, flag):
     """Output of the module goes to standard error, so that standard output stays machine-readable."""
     app.write("PKG/tools.py", "print('loading')", "def lookup(word: str) -> str:", "    return word")
     result = call("finder", "What do owls eat?", "--model", "offline", "--trust", flag)

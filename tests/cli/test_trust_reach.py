@@ -18,9 +18,7 @@ def app(notes):
 
 @pytest.mark.parametrize("entry", ["{url: 'URL/${SOME_KEY}'}", "{url: 'URL', headers: {A: '${SOME_KEY}'}}", "'URL'"])
 @pytest.mark.parametrize("listed", [False, True])
-def test_a_url_on_this_machine_is_told_nothing_before_somebody_allows_it(
-    app, ask, write, monkeypatch, *, entry, listed
-):
+def test_nothing_is_sent_to_a_local_url_without_trust(app, ask, write, monkeypatch, *, entry, listed):
     """Nothing is sent to a local URL without trust, as any user may listen there; the error names variables only."""
     monkeypatch.setenv("SOME_KEY", KEY)
     with serving(EchoOfTools) as server:
@@ -43,7 +41,7 @@ def test_a_url_on_this_machine_is_told_nothing_before_somebody_allows_it(
 
 
 @pytest.mark.parametrize("changed", ["PKG/helper.py", "PKG/server.py"])
-def test_a_changed_neighbour_or_script_is_asked_about_with_one_line(app, ask, write, changed):
+def test_a_changed_import_or_script_requires_trust_again(app, ask, write, changed):
     """A change to a module that a trusted one imports, or to the script of a trusted command, is refused."""
     app.write("PKG/helper.py", "WORD = 'x'")
     app.write("PKG/server.py", "raise SystemExit('no server')")

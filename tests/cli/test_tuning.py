@@ -71,7 +71,7 @@ def cut(**given: Any) -> dict[str, Any]:
     return outcome(6, 6, "landed", landed="tool_calls", **given)
 
 
-def test_s1_8_it_shows_what_was_used_what_was_hit_and_what_to_write(store, write):
+def test_s1_8_the_report_has_histogram_limits_costs_and_suggestion(store, write):
     """The report has a histogram with both limits, the limits that were reached, the costs, and the line to write."""
     path = write("finder", "tool_calls_limit: 6")
     kept = [outcome(n, 30) for n in (3, 3, 4, 9, 9, 9, 10)]
@@ -113,7 +113,7 @@ def test_s1_8_it_shows_what_was_used_what_was_hit_and_what_to_write(store, write
     ]
 
 
-def test_a_limit_that_fits_is_left(store, write):
+def test_a_fitting_limit_is_kept(store, write):
     """A fitting limit is kept: there is no line to write, and only the current limit is marked."""
     write("finder", "tool_calls_limit: 12")
     store("finder", *[outcome(8, 12)] * 6)
@@ -134,7 +134,7 @@ def test_json_is_one_object(store, write):
     assert (told["suggestion"]["verdict"], told["suggestion"]["tool_calls_limit"]) == ("set", 10)
 
 
-def test_the_newest_runs_alone(store, write):
+def test_last_excludes_older_runs(store, write):
     """`--last` excludes older runs."""
     write("finder")
     store("finder", *[cut()] * 9, *[outcome(3, 6)] * 5)
@@ -143,7 +143,7 @@ def test_the_newest_runs_alone(store, write):
     assert call("finder", "--last", "0").exit_code == 2
 
 
-def test_runs_tell_something_without_a_file_too(store, write):
+def test_runs_are_reported_without_a_valid_file(store, write):
     """Without a valid file the limit is that of the newest run. A path is accepted in place of the name."""
     path = write("broken", "tool_calls_limit: twelve")
     for name in ("gone", "broken"):
@@ -154,7 +154,7 @@ def test_runs_tell_something_without_a_file_too(store, write):
     assert call(str(path), "--json").stdout == call("broken", "--json").stdout
 
 
-def test_the_file_is_looked_for_where_the_other_commands_look(store, notes, tmp_path):
+def test_dir_and_root_select_the_file(store, notes, tmp_path):
     """`--dir` and `--root` choose the file with the limit; a root that does not exist is refused."""
     for folder, limit in ((tmp_path / "near", 7), (tmp_path / "other" / "specialists", 9)):
         folder.mkdir(parents=True)
@@ -167,7 +167,7 @@ def test_the_file_is_looked_for_where_the_other_commands_look(store, notes, tmp_
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
 
 
-def test_who_has_no_runs_is_told_who_has(store, write, notes):
+def test_a_specialist_without_runs_lists_those_with_runs(store, write, notes):
     """One line with exit code 2 lists specialists with runs; a run without an outcome does not count."""
     write("finder")
     store("reader", outcome())
@@ -180,7 +180,7 @@ def test_who_has_no_runs_is_told_who_has(store, write, notes):
     )
 
 
-def test_without_a_store_there_is_nothing_to_judge_by(notes):
+def test_a_missing_store_is_one_line(notes):
     """A missing or disabled store is reported on one line with exit code 2; no store is created."""
     for place, told in ((str(notes / "none.db"), "none.db"), ("none", "runs are not stored")):
         result = call("finder", "--store", place)
@@ -211,7 +211,7 @@ def test_bars_fit_the_width(store, write):
         (11, ["9 3 ████", "11 limit now"]),
     ],
 )
-def test_a_limit_beyond_the_bars_has_a_line_of_its_own(store, write, limit, rows):
+def test_a_limit_outside_the_bars_has_its_own_row(store, write, limit, rows):
     """The row of the limit is sorted by its number."""
     write("finder", f"tool_calls_limit: {limit}")
     store("finder", *[outcome(9, 30)] * 3)
@@ -219,7 +219,7 @@ def test_a_limit_beyond_the_bars_has_a_line_of_its_own(store, write, limit, rows
     assert [re.sub("█+", "████", re.sub(" +", " ", line).strip()) for line in lines] == rows
 
 
-def test_what_costs_nothing_has_no_line(store, write):
+def test_an_unknown_or_zero_cost_has_no_table(store, write):
     """Offline runs use no tokens, so they have no cost table; an unknown price is reported as such."""
     write("finder")
     free = outcome(cost=None)
@@ -232,14 +232,14 @@ def test_what_costs_nothing_has_no_line(store, write):
     assert "cost  " not in told
 
 
-def test_a_small_share_is_not_called_nothing(store, write):
+def test_a_small_share_is_shown_as_under_one_percent(store, write):
     """One landing among hundreds of runs is shown as "under 1 %"."""
     write("finder")
     store("finder", *[outcome()] * 300, outcome(2, landed="time", status="landed", time=9))
     assert "100, under 1 % of all" in call("finder").stdout
 
 
-def test_where_blocks_cannot_be_written_letters_do(store, write):
+def test_bars_use_ascii_if_the_encoding_lacks_blocks(store, write):
     """Bars use ASCII characters if the output's encoding lacks block characters."""
     write("finder", "tool_calls_limit: 6")
     store("finder", *[outcome(3, 30)] * 3, *[cut()] * 4)
@@ -273,7 +273,7 @@ def _piece(descriptor: int) -> bytes:
 
 
 @pytest.mark.exhaustive
-def test_colours_are_for_terminals(store, write):
+def test_colours_appear_only_on_a_terminal(store, write):
     """Each column of bars has its own colour; there are no colours with NO_COLOR or in a pipe."""
     write("finder")
     store("finder", *[outcome(6, 30)] * 3, *[cut()] * 4)

@@ -62,12 +62,12 @@ def the_same(told: object, known: object) -> None:
         ([], {"a": "count"}, ["$: wanted an object, found []"]),
     ],
 )
-def test_a_change_of_a_key_or_a_type_is_seen(value, shape, found):
+def test_a_changed_key_or_type_is_reported(value, shape, found):
     """A removed, new or retyped key is reported with its path."""
     assert list(faults(value, shape)) == found
 
 
-def test_the_words_and_numbers_are_those_of_the_tables():
+def test_exit_codes_and_statuses_equal_the_tables():
     """Exit codes, statuses, kinds, phases, rungs, stops, choices and verdicts equal those of the tables."""
     the_same({code.name: int(code) for code in Exit}, tables.EXIT_CODES)
     the_same(set(get_args(Status)), tables.STATUSES)
@@ -80,7 +80,7 @@ def test_the_words_and_numbers_are_those_of_the_tables():
     the_same(set(get_args(Verdict)), tables.PRINTED["specialists tune"]["suggestion"]["verdict"])
 
 
-def test_every_event_and_every_field_has_its_line():
+def test_every_event_and_field_is_in_the_tables():
     """Every event and every field is listed in the tables, even those that no test run emits."""
     known = {one.event: {field.name for field in fields(one)} for one in events.Event.__subclasses__()}
     the_same(known, {name: set(shape) for name, shape in tables.EVENTS.items()})
@@ -124,7 +124,7 @@ ENDINGS = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("script", "settings", "status", "code"), ENDINGS.values(), ids=ENDINGS)
-async def test_the_outcome_and_its_exit_code_whatever_the_ending(tmp_path, script, settings, status, code):
+async def test_the_outcome_has_the_same_shape_for_every_ending(tmp_path, script, settings, status, code):
     """The outcome has the same keys and types for every ending, and its exit code matches the status."""
     async with Runner(root=tmp_path, provider=ScriptedProvider(script), tools=[LOOK]) as runner:
         outcome = await (aborted(runner) if settings is None else runner.run(FINDER, "What?", **settings))
@@ -193,7 +193,7 @@ def call(command: str, *more: str, code: int = 0) -> str:
     return result.stdout
 
 
-def test_what_the_commands_print_as_json(project):
+def test_json_output_of_each_command_matches_its_table(project):
     """Each command prints one object with its table's keys and types; exit code 0, or 2 if a file has an error."""
     asked = ("run-specialist finder", "What do owls eat?", "--model", "offline", "--json")
     holds(json.loads(call(*asked)), tables.OUTCOME)
@@ -233,6 +233,6 @@ def test_what_the_commands_print_as_json(project):
         ("specialists list", 0),
     ],
 )
-def test_exit_codes_of_what_cannot_be_done(project, command, code):
+def test_errors_the_caller_can_fix_exit_with_code_2(project, command, code):
     """Errors that the caller can fix exit with code 2 and send no request; finding no runs is not an error."""
     call(command, code=code)

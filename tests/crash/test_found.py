@@ -26,7 +26,7 @@ from tests.loop_jobs import LOOK, job, outcome_of, results
     ],
     ids=["stopped", "process ended", "returned"],
 )
-async def test_x_13_a_call_that_never_returned_is_run_when_it_is_made_again(earlier, again):
+async def test_x_13_an_interrupted_call_runs_when_it_is_repeated(earlier, again):
     """A repeatable call that was interrupted has no recorded result, so it runs if it is made after two resumes."""
     provider = ScriptedProvider([calls(("look", {}), first_id=2), says("Known.")])
     past = ResumeState(
@@ -39,7 +39,7 @@ async def test_x_13_a_call_that_never_returned_is_run_when_it_is_made_again(earl
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("last", [says("Known."), calls(("respond", {"answer": "Known."}), first_id=2)], ids=str)
-async def test_an_answer_is_acted_upon_and_its_outcome_kept_in_one_record(last):
+async def test_the_last_turn_and_the_outcome_are_stored_in_one_record(last):
     """The last turn and the outcome are stored in one record; interrupted before it, a run keeps its reply pending."""
     journal = Notebook()
     await Run(job(ScriptedProvider([calls(("look", {})), last]), 9), journal=journal).outcome()

@@ -101,7 +101,7 @@ def check_resumed(before: StoredRun, lines_before: int, case: Case) -> None:
 
 @pytest.mark.exhaustive(one_in=len(PLACES))
 @pytest.mark.parametrize(("at", "limit"), PLACES)
-def test_s4_4_killed_at_each_place_a_run_can_be_gone_on_with(fork_server, store_url, tmp_path, at, limit):
+def test_s4_4_a_run_killed_at_any_boundary_can_be_resumed(fork_server, store_url, tmp_path, at, limit):
     """After a kill at any point the store is consistent; resumed, each call has one result and ran at most once."""
     for number in itertools.count(1):
         case = Case(fork_server, store_url, tmp_path, f"{at}-{number}", limit)

@@ -11,7 +11,7 @@ from tests.crash.watched_program import WatchedProgram
 
 
 @pytest.mark.exhaustive
-def test_s3_6_a_run_that_is_stopped_at_random_can_be_gone_on_with(tmp_path):
+def test_s3_6_a_run_stopped_at_random_can_be_resumed(tmp_path):
     """After 8 SIGINT, SIGTERM or SIGKILL, `specialists runs` lists `aborted` or `interrupted`; no data is lost."""
     loop = KillLoop(3, tmp_path, signals=[signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
     loop.work(Kills(8), ForkServer())
@@ -40,7 +40,7 @@ class KilledByServer(KillLoop):
 
 
 @pytest.mark.exhaustive
-def test_s4_4_killed_by_the_server_a_run_has_lost_nothing(tmp_path):
+def test_s4_4_a_run_killed_by_the_server_loses_nothing(tmp_path):
     """Killed during one of its first three requests, a process has stored all earlier replies; none is repeated."""
     loop = KilledByServer(4, tmp_path)
     loop.work(Kills(9), ForkServer())

@@ -21,7 +21,7 @@ SEED = seed()
 
 @pytest.mark.parametrize("stored", [False, True], ids=["kept nowhere", "stored"])
 @pytest.mark.parametrize("children", [FEW, pytest.param(CHILDREN, marks=pytest.mark.exhaustive)], ids=["few", "many"])
-def test_every_child_has_its_own_end_and_nothing_stays(tmp_path, children, stored):
+def test_every_child_has_one_outcome_and_its_objects_are_released(tmp_path, children, stored):
     """Each child has one outcome with the status of its fate; afterwards all objects of the runs are released.
 
     The server waits for the first request of every child before it answers any, so that all are active at once.

@@ -31,7 +31,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOTES = sorted((ROOT / "thoughts").rglob("*.md"))
 
 
-def test_the_two_commands_stand_at_the_top_and_ci_runs_the_second():
+def test_the_readme_starts_with_two_commands_and_ci_runs_the_second():
     """The README starts with the two commands for newcomers, and `.ci/run` runs the tests with the second one.
 
     It adds the flag for all tests.
@@ -48,7 +48,7 @@ COMMANDS = [f"specialists {one.name or one.callback.__name__}" for one in manage
 
 
 @pytest.mark.parametrize("command", ["run-specialist", "specialists", *COMMANDS])
-def test_help_texts_stand_in_the_docs_as_they_are_printed(command):
+def test_the_docs_contain_the_exact_help_texts(command):
     """docs/command-line.md contains the exact output of `--help`, that of each command below its name."""
     name, *words = command.split()
     app = ask.app if name == "run-specialist" else manage.app
@@ -65,7 +65,7 @@ def test_every_key_of_the_front_matter_is_documented():
     assert all(len(row) == 3 and all(row) for row in rows.values())
 
 
-def test_the_defaults_of_numbers_and_words_are_those_of_the_code():
+def test_documented_defaults_equal_those_of_the_code():
     """Numbers and literals given as defaults in the table of keys are those of the code."""
     rows = {row[0].strip("`"): row[1] for row in table(FILES, "## Keys")}
     said = {key: yaml.safe_load(word) for key, word in rows.items() if re.fullmatch(r"\d+|true|false|auto", word)}
@@ -87,7 +87,7 @@ def test_every_limit_is_documented():
     assert all(takes(key)(value) == value for key, _, value in flags)
 
 
-def test_the_presets_are_documented_as_they_are():
+def test_the_presets_are_documented_with_their_settings():
     """Each cell of the presets' table is what the preset sets, and a paragraph says when to choose it."""
     head = ["budget_notice", "countdown", "landing"]
     told = {}
@@ -135,7 +135,7 @@ def test_example_files_load_without_a_problem(name):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("misfits", "status"), [(0, "answered"), (1, "answered"), (2, "partial")])
-async def test_the_structured_answer_of_the_docs_fits_its_schema(tmp_path, misfits, status):
+async def test_the_documented_structured_answer_fits_its_schema(tmp_path, misfits, status):
     """The answer in docs/structured-answers.md fits its schema.
 
     It is accepted, also after one invalid answer, but not after two.
@@ -154,14 +154,14 @@ async def test_the_structured_answer_of_the_docs_fits_its_schema(tmp_path, misfi
         assert outcome.answer == said.strip()
 
 
-def test_the_readme_lists_the_specialists_that_come_along():
+def test_the_readme_lists_the_built_in_specialists():
     """The README lists each built-in specialist in one row, and each file loads without a problem."""
     paths = {path.stem: path for path in (ROOT / "specialists").glob("*.md")}
     assert {row[0].strip("`") for row in table(README, "## Write a specialist")} == set(paths)
     assert [problem for path in paths.values() for problem in load(path).problems] == []
 
 
-def test_the_session_in_the_readme_shows_silence_countdown_and_landing():
+def test_the_readme_session_shows_countdown_and_landing():
     """The README's session has two silent calls, then 3 to 0 remaining, then the landing.
 
     It was recorded with a limit of 6.
@@ -175,7 +175,7 @@ def test_the_session_in_the_readme_shows_silence_countdown_and_landing():
     assert "offline, without a language model" in " ".join(session.replace("\n", "").split())
 
 
-def test_the_commands_of_the_readme_are_understood():
+def test_the_readme_commands_use_existing_flags():
     """Every command in the README uses subcommands, flags and specialists that exist."""
     for line in "\n".join(blocks(README, "console")).splitlines():
         command = line.removeprefix("$ ").removeprefix("uv run ").split(" < ")[0]
@@ -197,13 +197,13 @@ def test_the_python_example_of_the_readme_runs(monkeypatch, capsys):
     assert re.match(r"(answered|landed) \d+ ", capsys.readouterr().out)
 
 
-def test_the_loop_of_the_readme_is_the_one_that_is_tried_over_the_wire():
+def test_the_readme_loop_is_the_one_tested_over_the_wire():
     """The loop in the README is that of the page whose examples are compared with the tests' agent."""
     (loop,) = (text for text in blocks(README, "python") if "delegate.result" in text)
     assert loop in blocks((ROOT / "docs/delegate.md").read_text(encoding="utf-8"), "python")
 
 
-def test_the_files_that_how_it_works_names_are_there():
+def test_every_file_named_in_how_it_works_exists():
     """Every module named in backticks on the page, and in the notes, exists at the given path."""
     source = ROOT / "src/run_specialist"
     named = re.findall(r"`([a-z_/]+\.py|[a-z]+/)`", (ROOT / "docs/how-it-works.md").read_text(encoding="utf-8"))
@@ -214,7 +214,7 @@ def test_the_files_that_how_it_works_names_are_there():
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_somewhere(document):
+def test_every_relative_link_names_an_existing_file(document):
     """Every relative link in the docs names an existing file."""
     links = re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8"))
     assert [link for link in links if not (document.parent / link).exists()] == []
@@ -226,7 +226,7 @@ def test_the_changelog_knows_the_version():
     assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def test_the_notes_are_there_and_speak_of_the_project_alone():
+def test_the_notes_exist_and_contain_no_local_paths():
     """There are at least twelve notes, including the brainstorm.
 
     Each has a heading and contains no path of somebody's machine.

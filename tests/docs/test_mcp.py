@@ -40,7 +40,7 @@ def test_the_tools_are_documented_with_their_arguments_and_results():
     assert [*rows][1:] == [*catalogue.RESERVED]
 
 
-def test_numbers_are_those_of_the_code():
+def test_documented_numbers_equal_those_of_the_code():
     """Seconds, sizes and counts in the docs are those of the code, even where a line break splits them."""
     words = " ".join(TEXT.split())
     assert f"Without news for {runs.HEARTBEAT:.0f} seconds" in words

@@ -20,7 +20,7 @@ TEXT = (ROOT / "docs" / "mcp-servers.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.anyio
-async def test_the_example_is_run(tmp_path, monkeypatch):
+async def test_the_example_server_runs_unchanged(tmp_path, monkeypatch):
     """The example's program and file run unchanged in a project of their own."""
     monkeypatch.setenv("PYTHON", sys.executable)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -36,7 +36,7 @@ async def test_the_example_is_run(tmp_path, monkeypatch):
     assert (outcome.status, outcome.warnings) == ("answered", ())
 
 
-def test_the_files_have_nothing_to_warn_about(tmp_path):
+def test_the_documented_files_load_without_warnings(tmp_path):
     """The files in the document load without a warning, also the examples of single front matter lines."""
     for text in blocks(TEXT, "markdown"):
         name = re.search(r"^name: (.*)$", text, re.MULTILINE)[1]
@@ -45,7 +45,7 @@ def test_the_files_have_nothing_to_warn_about(tmp_path):
         assert load_text(f"---\nname: a\ndescription: b\n{line}\n---\nFind.", tmp_path / "a.md").status == "ok"
 
 
-def test_the_figures_are_those_of_the_code():
+def test_documented_figures_equal_those_of_the_code():
     """Each bound in the document is that of the code."""
     seconds = f"at most {LONGEST_START:g}; {START_TIMEOUT:g} when left out"
     tools = f"{MOST_TOOLS:,}, on {MOST_PAGES} pages"

@@ -46,7 +46,7 @@ def test_every_example_runs(project, capsys, place):
 
 
 @pytest.mark.anyio
-async def test_the_specialist_of_the_page_uses_the_function_of_the_page(project):
+async def test_the_documented_specialist_calls_the_documented_function(project):
     """Without trust the specialist is refused with the error shown on the page; with trust the glossary answers."""
     assert load(project.file).problems == ()
     look = calls(("define", {"term": "rung"}))
@@ -63,14 +63,14 @@ async def test_the_specialist_of_the_page_uses_the_function_of_the_page(project)
     assert results(provider.requests[1].messages[-1])[0].startswith("Rung: one of the ways")
 
 
-def test_the_kinds_that_can_be_asked_for_are_told():
+def test_the_kinds_that_left_accepts_are_documented():
     """The page lists all kinds that `left` accepts, with the names it accepts."""
     (line,) = re.findall(r"`ctx\.left\(kind\)` takes (.*?), and returns", PAGE, re.DOTALL)
     assert re.findall(r"`(\w+)`", line) == [kind.value for kind in Kind]
 
 
 @pytest.mark.anyio
-async def test_what_is_left_changes_what_a_tool_does():
+async def test_the_documented_tool_adapts_to_the_remaining_calls():
     """The tool on the page asks only one source when fewer than three calls are left."""
     (example,) = [text for text in EXAMPLES if "def survey" in text]
     survey = (await execute(example.split("async with")[0]))["survey"]

@@ -44,7 +44,7 @@ def test_every_example_runs(project, capsys, place):
     assert capsys.readouterr().out.strip()
 
 
-def test_every_public_name_stands_in_an_example():
+def test_every_public_name_is_imported_in_an_example():
     """Every public name is imported in an example, which shows where it comes from and fails when it is removed."""
     imported = set()
     for _, example in EXAMPLES:
@@ -55,7 +55,7 @@ def test_every_public_name_stands_in_an_example():
     assert imported == set(run_specialist.__all__)
 
 
-def test_what_an_example_shows_is_used_there():
+def test_every_name_imported_in_an_example_is_used():
     """Every name imported in an example is used in it."""
     for _, example in EXAMPLES:
         names = re.findall(r"\w+", example.split("import", 1)[1])
@@ -64,7 +64,7 @@ def test_what_an_example_shows_is_used_there():
         assert [name for name in told if names.count(name) < 2] == []
 
 
-def test_the_tables_are_those_of_the_code():
+def test_the_tables_of_events_and_errors_match_the_code():
     """The tables of events and of errors that a program may meet match the code."""
     told = [name for row in table(PAGE, "## Events") for name in re.findall(r"`(\w+)`", row[0])]
     assert sorted(told) == sorted({one.__name__ for one in events.Event.__subclasses__()})
@@ -76,7 +76,7 @@ def test_the_tables_are_those_of_the_code():
     assert f"the base of the next {words[len(below) - 1]}" in PAGE
 
 
-def test_what_the_page_says_of_a_stream_holds_in_its_example(project, capsys):
+def test_the_stream_example_lands_with_three_calls(project, capsys):
     """The example of a stream lands with its three calls, and prints so from the events."""
     (example,) = [text for _, text in EXAMPLES if "runner.stream" in text]
     names = asyncio.run(execute(example))
@@ -102,7 +102,7 @@ def test_every_attribute_of_a_span_is_documented():
     assert set(re.findall(f"`{attribute}`", SPANS)) == set(re.findall(f'"{attribute}"', "".join(said)))
 
 
-def test_the_example_of_the_spans_runs(project, monkeypatch):
+def test_the_span_example_prints_the_run_and_its_children(project, monkeypatch):
     """The example prints the run and its child spans to the console."""
     (example,) = blocks(SPANS, "python")
     # The exporter's default stream is sys.stdout at the first import, which may be that of another test.

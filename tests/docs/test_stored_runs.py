@@ -61,7 +61,7 @@ def newest():
         return store.load("last")
 
 
-def test_the_story_of_a_run_goes_as_it_is_told(project):
+def test_the_documented_commands_work_in_order(project):
     """The documented commands work one after the other.
 
     They are run, runs, transcript, resume, ask more, report, tune, delete.
@@ -83,7 +83,7 @@ def test_the_story_of_a_run_goes_as_it_is_told(project):
     assert newest().run_id == run_id, "it is not older than 30 days"
 
 
-def test_the_commands_of_the_readme_go_on_from_its_session(project):
+def test_the_readme_commands_work_after_its_session(project):
     """The README's commands after its session work one after the other, once the recorded command has run."""
     session = README.split("<!-- session", 1)[1].split("$ ", 1)[1].splitlines()[0]
     (goes_on,) = re.findall(r"to resume: (.*)", call(session).stderr)
@@ -94,7 +94,7 @@ def test_the_commands_of_the_readme_go_on_from_its_session(project):
     assert [*project.glob("report-*.html")] != []
 
 
-def test_what_the_docs_delete_is_gone(project):
+def test_the_documented_selections_delete_runs(project):
     """Each documented selection of runs to delete is valid, and the last one deletes all runs."""
     (deleting,) = [block.splitlines() for block in blocks(STORED, "console") if "--all" in block]
     call(f"{story(STORED)[0]} -q")
@@ -105,7 +105,7 @@ def test_what_the_docs_delete_is_gone(project):
     assert "--yes is required" in call(deleting[0], code=2).stderr
 
 
-def test_the_store_stands_where_the_docs_say_for_its_owner_alone(project):
+def test_the_default_store_has_the_documented_path_and_permissions(project):
     """The default store is the file given in the table, with the documented permissions."""
     told = {row[0]: row[1] for row in table(STORED, "## Location")}
     call(f"{story(STORED)[0]} -q")
@@ -117,7 +117,7 @@ def test_the_store_stands_where_the_docs_say_for_its_owner_alone(project):
     assert f"does not answer for {COMMIT_TIMEOUT:.0f} seconds" in STORED
 
 
-def test_what_runs_prints_as_json_is_documented(project):
+def test_the_json_fields_of_runs_are_documented(project):
     """The table has all fields of a run, and the text those next to the list of runs."""
     call(f"{story(STORED)[0]} -q")
     printed = json.loads(call("specialists runs --json").stdout)
@@ -146,7 +146,7 @@ async def test_the_kinds_of_a_transcript_are_documented(tmp_path):
     assert [key for key in printed if f"`{key}`" not in COMMAND_LINE.split("### specialists transcript")[1]] == []
 
 
-def test_what_a_report_and_a_tuning_hold_is_documented(project):
+def test_the_json_keys_of_report_and_tune_are_documented(project):
     """Both tables have exactly the keys that `--json` prints."""
     call(f"{story(STORED)[0]} -q")
     for heading, keys in (
@@ -158,7 +158,7 @@ def test_what_a_report_and_a_tuning_hold_is_documented(project):
     assert json.loads(call("specialists report last --json").stdout).keys() == data(newest()).keys()
 
 
-def test_what_a_model_is_told_when_it_goes_on_is_quoted_as_it_is_said():
+def test_the_docs_quote_the_real_resumption_text():
     """The resumption text quoted in the docs is the real one for 60 tool calls of which 30 are used."""
     budget = Budget.of({Kind.TOOL_CALLS: 60}).spend(30)
     assert prompts.resumed(budget, [Kind.TOOL_CALLS], None, []) in [text.strip() for text in blocks(STORED, "text")]
@@ -185,7 +185,7 @@ def test_the_tables_of_the_store_are_documented_and_can_be_queried(project):
     assert question == b"\0" + newest().question.encode()
 
 
-def test_the_python_examples_of_resuming_run(project, capsys):
+def test_the_python_examples_resume_a_run(project, capsys):
     """In the Python examples a run lands at 2 calls and is resumed with more."""
     examples = [text for text in blocks(STORED, "python") + blocks(README, "python") if ".resume(" in text]
     assert examples != []

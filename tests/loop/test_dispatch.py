@@ -40,7 +40,7 @@ async def test_s2_2_a_batch_that_straddles_the_limit_runs_the_first_and_skips_th
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (2, 1)
 
 
-async def test_x_2_countdown_lines_stand_in_call_order_whatever_finishes_first():
+async def test_x_2_countdown_lines_follow_call_order():
     """Countdown lines follow call order: the first call finishes last and still shows the larger number."""
     order, first_may_end = [], asyncio.Event()
 
@@ -58,7 +58,7 @@ async def test_x_2_countdown_lines_stand_in_call_order_whatever_finishes_first()
 
 
 @pytest.mark.parametrize("most", [1, 3])
-async def test_s2_5_parallel_tools_limit_bounds_what_runs_at_once(most):
+async def test_s2_5_parallel_tools_limit_bounds_concurrent_calls(most):
     """Concurrent tool calls reach `parallel_tools_limit` and never exceed it."""
     running, peak = 0, 0
 
@@ -118,7 +118,7 @@ async def test_s1_7_x_3_failures_go_to_the_model_and_spend_budget(name, argument
     assert (outcome.tool_calls.used, outcome.tool_calls.failed) == (1, 1)
 
 
-async def test_x_3_arguments_that_are_no_object_are_an_error_and_mended_in_history():
+async def test_x_3_malformed_arguments_are_an_error_and_replaced_in_history():
     """The transcript replaces malformed arguments with `{}`, because the API accepts only objects."""
     reply = calls(("look", {}))
     reply = type(reply)(reply.stop, ({**reply.content[0], "input": "oops"},), reply.usage)
@@ -129,7 +129,7 @@ async def test_x_3_arguments_that_are_no_object_are_an_error_and_mended_in_histo
     assert results(user) == ["look failed: the arguments are no JSON object"]
 
 
-async def test_s1_7_a_tool_that_hangs_is_given_up():
+async def test_s1_7_a_hanging_tool_ends_at_its_timeout():
     """A hanging tool call ends after `tool_timeout` with an error result, and the run continues."""
     never = asyncio.Event()
 
@@ -144,7 +144,7 @@ async def test_s1_7_a_tool_that_hangs_is_given_up():
     assert outcome.answer == "done"
 
 
-async def test_s3_3_augmenters_are_the_last_stage_and_never_harm_a_result():
+async def test_s3_3_augmenters_run_before_the_countdown_and_never_change_a_result():
     """An augmenter's line precedes the countdown, also on failed calls; if it raises, there is only a warning."""
 
     def tag(executed):
@@ -161,7 +161,7 @@ async def test_s3_3_augmenters_are_the_last_stage_and_never_harm_a_result():
     assert len([event for event in events if isinstance(event, Warned)]) == 2
 
 
-async def test_x_13_a_repeated_call_is_answered_from_the_record_and_spends():
+async def test_x_13_a_repeated_call_returns_the_recorded_result_and_counts():
     """A repeated call, also within a batch, returns the recorded result with a hint instead of running, and counts."""
     ran = []
 
@@ -181,7 +181,7 @@ async def test_x_13_a_repeated_call_is_answered_from_the_record_and_spends():
     assert outcome.tool_calls.used == 3
 
 
-async def test_x_13_tools_of_your_own_are_run_each_time():
+async def test_x_13_custom_tools_run_on_every_call():
     """Custom tools run on every call; only read-only file tools are answered from the record."""
     provider = ScriptedProvider([batch("a"), batch("a", first=2), DONE])
     await outcome_of(job(provider, 9, tools=[LOOK]))
@@ -207,7 +207,7 @@ async def test_secrets_are_masked_before_the_model_sees_them():
     assert all(secret not in one.quote for one in outcome.evidence)
 
 
-async def test_a_secret_across_the_cut_is_masked_whole():
+async def test_a_secret_at_the_truncation_point_is_masked_completely():
     """Secrets are masked before truncation, so that no part of a key remains."""
     secret = "sk-ant-api03-" + "A1b2" * 10
     provider = ScriptedProvider([calls(("look", {"query": secret})), DONE])
@@ -220,7 +220,7 @@ async def test_a_secret_across_the_cut_is_masked_whole():
     [asyncio.CancelledError("mine"), SystemExit(3), StopIteration("odd"), GeneratorExit("odd"), TimeoutError("own")],
 )
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
-async def test_s1_7_whatever_a_tool_raises_goes_to_the_model(error, kind):
+async def test_s1_7_any_exception_of_a_tool_becomes_an_error_result(error, kind):
     """Any exception of a tool, even one that would end a task, program or generator, becomes an error result."""
 
     def plain(query: str) -> str:
@@ -236,7 +236,7 @@ async def test_s1_7_whatever_a_tool_raises_goes_to_the_model(error, kind):
     assert results(provider.requests[1].messages[-1])[0].startswith("look failed: ")
 
 
-async def test_s3_3_an_augmenter_may_return_what_it_likes_and_its_failure_is_told():
+async def test_s3_3_an_augmenter_value_becomes_text_and_its_failure_a_warning():
     """A number returned by an augmenter is converted to text; an exception becomes a warning in the outcome."""
 
     def bad(executed):
@@ -248,14 +248,14 @@ async def test_s3_3_an_augmenter_may_return_what_it_likes_and_its_failure_is_tol
     assert "an augmenter failed on look" in outcome.warnings[0]
 
 
-async def test_an_empty_result_is_said_in_words():
+async def test_an_empty_result_is_replaced_by_a_message():
     """An empty result is replaced by an explicit message, because an API or a model could take it for an error."""
     provider = ScriptedProvider([batch("a"), DONE])
     await outcome_of(job(provider, 9, tools=[Tool("look", "Finds nothing.", lambda query: " ")]))
     assert results(provider.requests[1].messages[-1]) == ["(no output)"]
 
 
-async def test_x_13_a_repeat_counts_down_from_its_own_place():
+async def test_x_13_a_repeated_call_has_its_own_countdown():
     """A repeated call returns the recorded text with the countdown of the new call."""
     tool = Tool("look", "Looks.", lambda query: "note", repeatable=True)
     provider = ScriptedProvider([batch("a", "a"), ANSWER])

@@ -52,7 +52,7 @@ async def test_x_3_respond_never_spends():
     assert (outcome.status, outcome.tool_calls.used) == ("answered", 1)
 
 
-async def test_x_6_respond_cut_by_max_tokens_is_asked_for_again_with_more_room():
+async def test_x_6_a_cut_respond_is_requested_again_with_a_larger_limit():
     """A `respond` cut by max_tokens stays out of the history; the same messages are sent with a larger limit."""
     provider = ScriptedProvider([LOOKS, cut(("respond", {"answer": "the ans"})), ANSWER])
     outcome = await outcome_of(job(provider, 9))
@@ -78,14 +78,14 @@ async def test_x_6_respond_cut_to_nothing_is_salvaged_from_the_results():
     assert "note on 'a'" in outcome.answer
 
 
-async def test_x_6_text_cut_twice_is_kept():
+async def test_x_6_text_cut_twice_is_the_truncated_answer():
     """Text cut twice is accepted as the answer and marked as truncated."""
     provider = ScriptedProvider([says("half", Stop.TRUNCATED), says("half a", Stop.TRUNCATED)])
     outcome = await outcome_of(job(provider, 9))
     assert (outcome.status, outcome.answer) == ("partial", "half a\n[truncated]")
 
 
-async def test_x_6_a_tool_call_that_was_cut_is_never_executed():
+async def test_x_6_a_cut_tool_call_is_never_executed():
     """A cut tool call is not executed but requested again; after a second cut it is an error and the run lands."""
     halves = [cut(("look", {"query": "ha"}), first_id=number) for number in (50, 60)]
     provider = ScriptedProvider([LOOKS, *halves, ANSWER])
@@ -108,13 +108,13 @@ async def test_x_5_a_landing_for_another_reason_runs_no_calls_either():
     assert (outcome.status, outcome.landing.how) == ("landed", "order")
 
 
-async def test_a_salvage_of_nothing_is_a_failure():
+async def test_without_results_to_salvage_the_run_fails():
     """With no results to salvage, the run fails with exit code 4."""
     outcome = await outcome_of(job(ScriptedProvider([]), 0, landing="stop"))
     assert (outcome.status, outcome.exit_code, outcome.answer) == ("failed", Exit.NO_ANSWER, "")
 
 
-async def test_x_6_a_later_cut_is_told_and_the_run_goes_on():
+async def test_x_6_a_later_cut_gets_an_error_result_and_the_run_continues():
     """After the single retry, a later cut call gets an error result and the model may continue."""
     halves = [cut(("look", {}), first_id=number) for number in (50, 60)]
     again = calls(("look", {"query": "b"}), first_id=2)
@@ -123,7 +123,7 @@ async def test_x_6_a_later_cut_is_told_and_the_run_goes_on():
     assert (outcome.status, outcome.tool_calls.used, outcome.landing) == ("answered", 2, None)
 
 
-async def test_x_7_an_empty_answer_is_asked_for_once_more():
+async def test_x_7_an_empty_answer_is_requested_once_more():
     """A reply with only thinking counts as empty, and the same request is sent once more."""
     silent = Reply(Stop.ANSWERED, (THINKING,))
     provider = ScriptedProvider([LOOKS, silent, says("now")])
@@ -152,7 +152,7 @@ async def test_x_8_a_paused_turn_is_sent_back_as_is():
     assert outcome.answer == "found"
 
 
-async def test_x_8_pauses_are_bounded():
+async def test_x_8_the_number_of_pauses_is_limited():
     """A model that only pauses is stopped, and its last text becomes the answer."""
     provider = ScriptedProvider([says("wait", Stop.PAUSED)] * 6)
     outcome = await outcome_of(job(provider, 9))
@@ -160,7 +160,7 @@ async def test_x_8_pauses_are_bounded():
     assert "wait" in outcome.answer
 
 
-async def test_x_8_a_refusal_runs_nothing_and_says_so():
+async def test_x_8_a_refusal_runs_no_calls_and_names_its_category():
     """After a refusal no calls run, and the outcome names the refusal category."""
     refusal = replace(calls(("look", {"query": "b"}), first_id=2), stop=Stop.REFUSED, reason="cyber")
     provider = ScriptedProvider([LOOKS, refusal])
@@ -170,7 +170,7 @@ async def test_x_8_a_refusal_runs_nothing_and_says_so():
     assert "note on 'a'" in outcome.answer
 
 
-async def test_x_8_a_full_context_is_not_asked_again():
+async def test_x_8_a_full_context_is_not_retried():
     """A full context is not retried: the text so far becomes the answer, otherwise the gathered results do."""
     full = replace(says("half", Stop.TRUNCATED), more_room_helps=False)
     outcome = await outcome_of(job(ScriptedProvider([LOOKS, full]), 9))
@@ -190,7 +190,7 @@ async def test_x_9_thinking_goes_back_unmodified():
 
 
 @pytest.mark.parametrize("limit", [1, 9])
-async def test_x_12_when_the_api_is_down_the_gathered_work_is_kept(limit):
+async def test_x_12_an_api_failure_keeps_the_gathered_results(limit):
     """If the API fails before or during the landing, the run fails with exit code 3 and a salvaged answer."""
     provider = ScriptedProvider([LOOKS, ProviderError("the API is down")])
     outcome = await outcome_of(job(provider, limit))
@@ -200,13 +200,13 @@ async def test_x_12_when_the_api_is_down_the_gathered_work_is_kept(limit):
     assert "the API is down" in outcome.warnings
 
 
-async def test_an_api_that_is_down_from_the_start_yields_an_outcome():
+async def test_an_api_failure_at_the_first_request_gives_an_outcome():
     """If the API is down from the start, the outcome has an empty answer."""
     outcome = await outcome_of(job(ScriptedProvider([ProviderError("down")]), 9))
     assert (outcome.status, outcome.answer, outcome.evidence) == ("failed", "", ())
 
 
-async def test_evidence_is_looked_up_in_the_results():
+async def test_quotes_are_verified_against_the_tool_results():
     """A quote is verified if a result contains it, apart from white space; otherwise a warning is added."""
     evidence = [
         {"source": "n.md:1", "quote": "note on\n 'a'"},
@@ -219,7 +219,7 @@ async def test_evidence_is_looked_up_in_the_results():
     assert any("made up" in warning for warning in outcome.warnings)
 
 
-async def test_evidence_may_span_lines_that_a_tool_has_numbered():
+async def test_quotes_are_verified_across_numbered_lines():
     """A quote is verified across lines even if a tool has prefixed them with line numbers."""
     from run_specialist.tools.base import Tool
 
@@ -230,7 +230,7 @@ async def test_evidence_may_span_lines_that_a_tool_has_numbered():
     assert [one.verified for one in outcome.evidence] == [True, True]
 
 
-async def test_of_two_answers_in_a_turn_the_first_that_says_something_counts():
+async def test_of_two_respond_calls_the_first_nonempty_one_counts():
     """With two `respond` calls in a turn, an empty one is ignored in favor of the other."""
     both = calls(("respond", {"answer": ""}), ("respond", {"answer": "yes"}))
     outcome = await outcome_of(job(ScriptedProvider([both]), 9))
@@ -238,13 +238,13 @@ async def test_of_two_answers_in_a_turn_the_first_that_says_something_counts():
 
 
 @pytest.mark.parametrize(("answer", "text"), [(42, "42"), (["a", "b"], '["a", "b"]'), ({"x": 1}, '{"x": 1}')])
-async def test_an_answer_of_another_type_is_taken_as_text(answer, text):
+async def test_a_number_or_list_as_answer_is_accepted_as_text(answer, text):
     """A number or a list given as the answer is accepted as text."""
     outcome = await outcome_of(job(ScriptedProvider([calls(("respond", {"answer": answer}))]), 9))
     assert (outcome.status, outcome.answer) == ("answered", text)
 
 
-async def test_x_4_after_the_end_every_call_in_the_transcript_has_its_result():
+async def test_x_4_every_call_in_a_finished_transcript_has_a_result():
     """At the end of a run every call in the transcript has a result, including `respond` and the calls beside it."""
     run = Run(job(ScriptedProvider([LOOKS, BESIDE]), 9))
     await run.outcome()
@@ -254,7 +254,7 @@ async def test_x_4_after_the_end_every_call_in_the_transcript_has_its_result():
     assert results(answered) == [not_run, DELIVERED, not_run]
 
 
-async def test_x_8_a_pause_at_the_landing_keeps_its_rung_and_is_bounded():
+async def test_x_8_a_pause_at_the_landing_keeps_its_tool_choice():
     """A pause at the landing is sent back under the same tool choice; after three requests, salvage follows."""
     pauses = [says(f"wait {number}", Stop.PAUSED) for number in range(3)]
     provider = ScriptedProvider([LOOKS, *pauses])
@@ -271,13 +271,13 @@ async def test_s0_10_an_empty_answer_at_the_landing_counts_as_a_request():
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("failed", "salvage", 1)
 
 
-async def test_landing_finalize_is_told_as_such_when_the_model_ends_by_itself():
+async def test_text_at_the_limit_lands_as_finalize_without_landing_requests():
     """Text at k = N, before any notice, lands as `finalize` with no landing requests counted."""
     outcome = await outcome_of(job(ScriptedProvider([LOOKS, says("done")]), 1, landing="finalize"))
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "finalize", 0)
 
 
-async def test_a_mistake_of_ours_costs_nothing_that_was_gathered():
+async def test_an_internal_error_keeps_the_gathered_results():
     """After an internal error the outcome names the error and the answer holds the gathered results."""
     outcome = await outcome_of(job(ScriptedProvider([LOOKS, RuntimeError("bug")]), 9))
     assert (outcome.status, outcome.exit_code) == ("failed", Exit.NO_ANSWER)
@@ -293,7 +293,7 @@ async def test_tokens_turns_and_time_are_counted_without_a_limit():
     assert outcome.limits["cost"].used == outcome.cost_usd == pytest.approx(0.0003)
 
 
-async def test_a_cost_that_cannot_be_known_is_none_and_never_0():
+async def test_an_unknown_cost_is_none():
     """Without a price the cost is None, never 0, both in the total and for the landing."""
     provider = ScriptedProvider([LOOKS, calls(("respond", {"answer": "done"}), first_id=9)], priced=False)
     outcome = await outcome_of(job(provider, 1))

@@ -31,7 +31,7 @@ def hanging():
     return Tool("look", "Hangs.", hang), reached
 
 
-async def test_s3_7_events_begin_with_started_tell_each_result_and_end_with_the_outcome():
+async def test_s3_7_events_start_with_started_and_end_with_the_outcome():
     """The first event is `started`, each result has one `finished`, the last has usage; all are plain JSON."""
     events = []
     provider = ScriptedProvider([calls(("look", {"query": "a"}), ("look", {"query": "b"})), says("done")])
@@ -52,7 +52,7 @@ async def test_s3_7_events_begin_with_started_tell_each_result_and_end_with_the_
     assert all(json.dumps(event.as_json()) for event in events)
 
 
-async def test_s3_7_events_end_with_the_outcome_on_an_error_too():
+async def test_s3_7_after_an_error_the_last_event_has_the_outcome():
     """After a provider error the last event still carries the outcome so far."""
     events = []
     await outcome_of(job(ScriptedProvider([LOOKS, ProviderError("down")]), 4), events)
@@ -69,7 +69,7 @@ async def test_s3_6_an_abort_before_the_start_makes_no_request():
     assert (outcome.status, outcome.exit_code, provider.requests) == ("aborted", Exit.INTERRUPTED, [])
 
 
-async def test_s3_6_an_abort_midway_keeps_what_was_gathered(hanging):
+async def test_s3_6_an_abort_keeps_finished_results(hanging):
     """An abort keeps finished results, counts the running call as an attempt, and lets the caller's task continue."""
     look, reached = hanging
 
@@ -84,7 +84,7 @@ async def test_s3_6_an_abort_midway_keeps_what_was_gathered(hanging):
     assert outcome.tool_calls.used == 3
 
 
-async def test_s3_6_an_abort_after_the_end_harms_nobody():
+async def test_s3_6_an_abort_after_the_end_has_no_effect():
     """An abort after the end of the run does not affect the caller's task."""
     run = Run(job(ScriptedProvider([says("done")]), 4))
     outcome = await run.outcome()
@@ -93,7 +93,7 @@ async def test_s3_6_an_abort_after_the_end_harms_nobody():
     assert outcome.status == "answered"
 
 
-async def test_a_run_is_worked_on_once_however_often_its_outcome_is_asked_for(hanging):
+async def test_a_second_outcome_call_is_refused_or_returns_the_same(hanging):
     """A second `outcome()` during the run is refused; after the run it returns the same outcome without a request."""
     look, reached = hanging
     provider = ScriptedProvider([calls(("look", {"query": "a"}))])
@@ -107,7 +107,7 @@ async def test_a_run_is_worked_on_once_however_often_its_outcome_is_asked_for(ha
     assert len(provider.requests) == 1
 
 
-async def test_s3_6_a_cancelled_parent_stays_cancelled(hanging):
+async def test_s3_6_a_cancellation_from_outside_propagates(hanging):
     """A cancellation from outside propagates after the last event."""
     events, (look, reached) = [], hanging
     child = job(ScriptedProvider([calls(("look", {"query": "a"}))]), 9, tools=[look])
@@ -119,7 +119,7 @@ async def test_s3_6_a_cancelled_parent_stays_cancelled(hanging):
     assert events[-1].outcome.status == "aborted"
 
 
-async def test_the_scripted_provider_fails_on_what_the_script_does_not_know():
+async def test_the_scripted_provider_rejects_unexpected_and_missing_requests():
     """The scripted provider fails the test on an unexpected request and on an unused reply."""
     with pytest.raises(OffScript):
         await outcome_of(job(ScriptedProvider([LOOKS]), 9))
@@ -127,7 +127,7 @@ async def test_the_scripted_provider_fails_on_what_the_script_does_not_know():
         ScriptedProvider([LOOKS]).assert_used_up()
 
 
-async def test_a_listener_that_fails_is_dropped_and_the_run_goes_on():
+async def test_a_failing_listener_is_removed_and_the_run_continues():
     """A listener that raises is removed, the run continues, and the outcome contains a warning."""
 
     def listen(event):
@@ -148,7 +148,7 @@ async def test_s3_6_a_listener_may_abort(event, requests, calls_run):
     assert (outcome.status, len(provider.requests), outcome.tool_calls.used) == ("aborted", requests, calls_run)
 
 
-async def test_s3_6_aborting_twice_or_under_a_timeout_leaves_the_task_as_it_was(hanging):
+async def test_s3_6_an_abort_leaves_no_cancellation_on_the_task(hanging):
     """Aborting twice or inside a timeout leaves no cancellation behind on the caller's task."""
     look, reached = hanging
 
@@ -167,7 +167,7 @@ async def test_s3_6_aborting_twice_or_under_a_timeout_leaves_the_task_as_it_was(
     assert (outcome.status, cancelling) == ("aborted", 0)
 
 
-async def test_s3_6_a_cancellation_from_outside_beside_an_abort_goes_on_its_way(hanging):
+async def test_s3_6_a_cancellation_beside_an_abort_propagates(hanging):
     """A cancellation of the parent propagates even if the child is aborted at the same time."""
     look, reached = hanging
 
@@ -180,7 +180,7 @@ async def test_s3_6_a_cancellation_from_outside_beside_an_abort_goes_on_its_way(
         await task
 
 
-async def test_a_watcher_that_fails_costs_nothing():
+async def test_a_failing_observer_does_not_affect_the_reply():
     """An observer that fails while a reply streams does not affect the reply."""
 
     def watch(delta):
@@ -197,7 +197,7 @@ async def test_a_watcher_that_fails_costs_nothing():
     assert (outcome.status, outcome.warnings) == ("answered", ())
 
 
-async def test_budget_events_go_up_whatever_finishes_first():
+async def test_budget_events_never_decrease():
     """Budget events never decrease, in whatever order the calls finish."""
     second_may_end, events = asyncio.Event(), []
 

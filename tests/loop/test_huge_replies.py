@@ -14,7 +14,7 @@ def looks(count):
     return [("look", {"query": str(number)}) for number in range(count)]
 
 
-async def test_s2_2_calls_after_the_most_that_are_kept_cost_nothing():
+async def test_s2_2_calls_above_the_maximum_are_dropped():
     """Of 10,000 calls with a limit of 20, 20 run, the other kept calls get a short result, and the rest are dropped."""
     provider = ScriptedProvider([calls(*looks(10_000)), calls(("respond", {"answer": "done"}), first_id=20_000)])
     outcome = await outcome_of(job(provider, 20))
@@ -27,14 +27,14 @@ async def test_s2_2_calls_after_the_most_that_are_kept_cost_nothing():
     assert outcome.warnings == ("the model made 10,000 tool calls in one reply; those after call 200 were dropped",)
 
 
-async def test_as_many_calls_as_are_kept_are_no_news():
+async def test_exactly_the_maximum_number_of_calls_causes_no_warning():
     """A reply with exactly the maximum number of calls is accepted without a warning."""
     provider = ScriptedProvider([calls(*looks(MOST_CALLS)), says("done")])
     outcome = await outcome_of(job(provider, MOST_CALLS + 1))
     assert (outcome.tool_calls.used, outcome.warnings) == (MOST_CALLS, ())
 
 
-async def test_a_respond_behind_too_many_calls_is_heard():
+async def test_respond_is_kept_after_too_many_calls():
     """A `respond` call is never dropped, however late it comes in the reply."""
     provider = ScriptedProvider([calls(*looks(MOST_CALLS + 50), ("respond", {"answer": "found"}))])
     outcome = await outcome_of(job(provider, 0))

@@ -24,7 +24,7 @@ def order(notebook):
     return [type(record) for record in notebook.records if not isinstance(record, EventLogged)]
 
 
-async def test_records_come_in_the_order_in_which_things_happen():
+async def test_records_follow_the_order_of_the_run():
     """Records follow the run: opened, a checkpoint before each request, the reply, each call, and the end."""
     _, outcome, notebook = await recorded_run([looks(1, 2), looks(3), ANSWER])
     turn = [Checkpointed, Received]
@@ -43,14 +43,14 @@ def places(notebook):
     return [(one.place, len(one.messages)) for one in [*notebook.of(Checkpointed), ended.checkpointed]]
 
 
-async def test_what_was_said_is_put_on_record_once():
+async def test_each_message_is_recorded_once():
     """Each message is recorded once: a record begins where the previous one ended."""
     run, _, notebook = await recorded_run([looks(1), looks(2), ANSWER])
     assert places(notebook) == [(0, 1), (1, 2), (3, 2), (5, 2)]
     assert stored(notebook.records).transcript == run.transcript
 
 
-async def test_what_went_out_with_words_of_ours_is_put_on_record_again():
+async def test_results_sent_with_the_landing_instruction_are_recorded_again():
     """Results that are sent with the landing instruction appended are recorded again in that form."""
     run, _, notebook = await recorded_run([looks(1), looks(2), ANSWER], limit=2, landing="order")
     assert places(notebook) == [(0, 1), (1, 2), (3, 2), (4, 3)]
@@ -58,7 +58,7 @@ async def test_what_went_out_with_words_of_ours_is_put_on_record_again():
     assert stored(notebook.records).transcript == run.transcript
 
 
-async def test_a_reply_is_kept_with_the_request_that_it_answers():
+async def test_a_reply_is_recorded_with_its_request():
     """A reply's record holds the tool choice, whether it was a landing, the landing instruction and the price."""
     _, _, notebook = await recorded_run([looks(1), looks(2), ANSWER], 1)
     first, forced, ordered = notebook.of(Received)
@@ -72,7 +72,7 @@ async def test_a_reply_is_kept_with_the_request_that_it_answers():
     assert [one.cost_usd for one in notebook.of(Received)] == [0.00015] * 3
 
 
-async def test_a_call_is_kept_whole_and_with_what_was_shown_of_it():
+async def test_a_call_is_recorded_with_its_complete_output():
     """A call's record holds the complete redacted output and the maximum length of a result."""
     long = Tool("look", "Look.", lambda query: f"ANTHROPIC_API_KEY=sk-ant-api03-{'a' * 90} " + "x" * 30_000)
     _, _, notebook = await recorded_run([looks(1), ANSWER], tools=[long])
@@ -116,7 +116,7 @@ async def test_x_10_on_every_exit_each_stored_call_has_its_result(how):
 
 
 @pytest.mark.parametrize("at", ["tool", "request"])
-async def test_s3_6_an_abort_keeps_everything_so_far(at):
+async def test_s3_6_an_aborted_run_is_stored_with_its_results(at):
     """After an abort during a tool call or a request, the stored run has each result and the outcome."""
     reached = asyncio.Event()
 

@@ -34,7 +34,7 @@ class Slow(Notebook):
         await asyncio.sleep(0)
 
 
-async def test_all_that_came_before_is_kept_before_the_next_request_goes_out():
+async def test_each_request_waits_until_earlier_records_are_stored():
     """The run waits for the journal before each request but the first, and before it returns the outcome."""
     slow, asked_at = Slow(), []
 
@@ -95,7 +95,7 @@ async def test_a_journal_that_fails_at_any_record_is_one_warning():
         assert outcome.warnings == ((LOST,) if after < end else ())
 
 
-async def test_a_run_is_kept_only_where_a_journal_keeps_it():
+async def test_a_run_is_stored_only_with_a_working_journal():
     """A run counts as stored only with a journal that has not failed."""
     without = Run(job(ScriptedProvider([ANSWER])))
     await without.outcome()
@@ -104,7 +104,7 @@ async def test_a_run_is_kept_only_where_a_journal_keeps_it():
     assert with_one.is_kept
 
 
-async def test_a_disk_that_hangs_costs_a_warning_and_no_answer(monkeypatch):
+async def test_a_hanging_disk_causes_a_warning_and_keeps_the_answer(monkeypatch):
     """If the disk hangs, the run stops waiting after a while, adds a warning and returns its answer."""
 
     class Hanging(Notebook):
@@ -120,7 +120,7 @@ async def test_a_disk_that_hangs_costs_a_warning_and_no_answer(monkeypatch):
     assert not run.is_kept
 
 
-async def test_a_cancellation_from_outside_waits_for_the_disk_and_goes_on_its_way():
+async def test_a_cancellation_propagates_after_the_outcome_is_recorded():
     """A cancellation from outside propagates only after the outcome has been recorded."""
     reached = asyncio.Event()
 
@@ -155,7 +155,7 @@ class Waiting(Notebook):
         return None
 
 
-async def test_s3_6_who_cancels_twice_while_the_outcome_is_kept_loses_nothing():
+async def test_s3_6_a_second_cancellation_does_not_lose_the_outcome():
     """If the task is cancelled twice while the outcome is being stored, it is still stored before the cancellation."""
     journal, events = Waiting(), []
     running = asyncio.ensure_future(Run(job(ScriptedProvider([says("x")])), events.append, journal=journal).outcome())

@@ -122,7 +122,7 @@ async def test_a_quote_from_the_part_that_the_character_limit_cut_off_is_not_ver
     assert [quote.verified for quote in outcome.evidence] == [True, True, False]
 
 
-async def test_x_14_the_tightest_of_several_kinds_speaks():
+async def test_x_14_the_countdown_shows_the_limit_closest_to_exhaustion():
     """The countdown shows the limit closest to exhaustion: first turns, then characters after one large result."""
     tool = Tool("look", "Look.", lambda query: "x" * (10 if int(query) < 4 else 900))
     provider = ScriptedProvider([*(look_reply(n) for n in range(1, 5)), answer_reply()])
@@ -153,7 +153,7 @@ async def test_x_14_a_hanging_model_call_is_cancelled_and_the_run_lands():
     assert outcome.limits["turns"].used == 2
 
 
-async def test_x_14_a_landing_that_hangs_is_given_up_and_what_was_gathered_is_salvaged():
+async def test_x_14_a_hanging_landing_request_is_cancelled_and_salvaged():
     """A landing request that hangs is cancelled a tenth after the limit, and the answer is salvaged."""
 
     class Hanging(ScriptedProvider):
@@ -172,7 +172,7 @@ async def test_x_14_a_landing_that_hangs_is_given_up_and_what_was_gathered_is_sa
     assert any("seconds used, more than the limit of 0.4 seconds: " in warning for warning in outcome.warnings)
 
 
-async def test_x_14_a_hanging_tool_is_cancelled_when_the_time_for_work_is_up():
+async def test_x_14_a_hanging_tool_is_cancelled_at_the_end_of_the_working_time():
     """A hanging tool is cancelled at the end of the working time with an error result, and the run lands."""
 
     async def hang(query):
@@ -189,7 +189,7 @@ async def test_x_14_a_hanging_tool_is_cancelled_when_the_time_for_work_is_up():
     assert (outcome.status, outcome.landing.reason, outcome.tool_calls.failed) == ("landed", "time", 1)
 
 
-async def test_x_14_a_tool_that_hangs_for_itself_is_cancelled_by_its_own_limit():
+async def test_x_14_a_hanging_tool_is_cancelled_at_its_tool_timeout():
     """`tool_timeout` cancels a hanging tool with or without a time limit for the run."""
 
     async def hang(query):
@@ -217,7 +217,7 @@ async def test_x_14_a_limit_of_0_lands_at_once(kind):
     assert outcome.landing.reason == kind
 
 
-async def test_x_14_what_goes_over_a_limit_is_told():
+async def test_x_14_exceeding_a_limit_is_a_warning_in_the_outcome():
     """If the last request exceeds a limit, the outcome reports it."""
     provider = ScriptedProvider([look_reply(1, Usage(100)), look_reply(2, Usage(9_000)), answer_reply()])
     outcome = await outcome_of(job(provider, 30, limits={Kind.TOKENS: 8_000}))
@@ -235,7 +235,7 @@ async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_r
     assert (outcome.limits["characters"].used, outcome.landing.reason) == (10, "characters")
 
 
-async def test_characters_are_counted_after_cutting_and_without_our_notices():
+async def test_characters_are_counted_after_truncation_without_added_lines():
     """Characters are counted after truncation by `tool_result_limit` and without the lines that the program adds."""
     tool = Tool("look", "Look.", lambda query: "x" * 50)
     provider = ScriptedProvider([look_reply(1), look_reply(2), answer_reply()])
@@ -244,7 +244,7 @@ async def test_characters_are_counted_after_cutting_and_without_our_notices():
     assert outcome.limits["characters"].used == 40
 
 
-async def test_x_14_tokens_are_estimated_where_the_server_tells_no_usage():
+async def test_x_14_tokens_are_estimated_if_the_server_reports_no_usage():
     """If the server reports no usage, tokens are estimated, and the outcome warns of it once."""
     silent = [look_reply(n, Usage()) for n in range(1, 3)]
     provider = ScriptedProvider([*silent, replace(answer_reply(), usage=Usage())])
@@ -254,7 +254,7 @@ async def test_x_14_tokens_are_estimated_where_the_server_tells_no_usage():
     assert outcome.warnings == ("the server reports no token usage; it is estimated",)
 
 
-async def test_x_14_nothing_is_estimated_of_what_is_no_model():
+async def test_x_14_no_tokens_are_estimated_without_a_language_model():
     """For a provider that is not a language model no tokens are estimated, and no warning is added."""
     provider = ScriptedProvider([look_reply(1, Usage()), replace(answer_reply(), usage=Usage())])
     provider.capabilities = replace(provider.capabilities, is_language_model=False)

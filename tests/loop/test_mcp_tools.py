@@ -47,7 +47,7 @@ def add(a, b):
     return ("mcp__good__add", {"a": a, "b": b})
 
 
-async def test_calls_are_counted_and_landed_like_all_others(tmp_path, write):
+async def test_mcp_calls_are_counted_and_landed_like_other_calls(tmp_path, write):
     """MCP calls carry the countdown, count when they fail, and are skipped over the limit; the run answers."""
     write(servers={"good": ("good", str(tmp_path))})
     outcome, provider = await run(
@@ -70,7 +70,7 @@ async def test_calls_are_counted_and_landed_like_all_others(tmp_path, write):
 
 
 @pytest.mark.exhaustive
-async def test_a_long_result_is_cut_and_can_be_read_on(tmp_path, write):
+async def test_a_long_mcp_result_is_cut_and_can_be_read_further(tmp_path, write):
     """A long MCP result is cut, counted after the cut, and can be read further with `get_tool_response`."""
     write("tool_result_limit: 100", servers={"good": ("good", str(tmp_path))})
     outcome, provider = await run(
@@ -105,7 +105,7 @@ async def test_secrets_in_results_and_errors_are_masked(tmp_path, write):
         ("tools: []", set()),
     ],
 )
-async def test_tools_filters_them(tmp_path, write, line, names):
+async def test_the_tools_key_filters_mcp_tools(tmp_path, write, line, names):
     """`tools` selects by full name, pattern, server or `server/tool`; a name without a match has no effect."""
     write(line, servers={"good": ("good", str(tmp_path)), "other": ("raw", "fine", str(tmp_path))})
     _, provider = await run(tmp_path, says("done"))
@@ -113,7 +113,7 @@ async def test_tools_filters_them(tmp_path, write, line, names):
 
 
 @pytest.mark.exhaustive
-async def test_disallowed_tools_take_them_away(tmp_path, write):
+async def test_disallowed_tools_removes_mcp_tools(tmp_path, write):
     """`disallowed_tools` removes all tools of a server, or single tools."""
     line = "disallowed_tools: mcp__other, mcp__good__add"
     write(line, servers={"good": ("good", str(tmp_path)), "other": ("raw", "fine", str(tmp_path))})
@@ -124,7 +124,7 @@ async def test_disallowed_tools_take_them_away(tmp_path, write):
 
 
 @pytest.mark.parametrize("how", ["exits", "untyped"])
-async def test_a_server_that_is_not_to_be_had_costs_its_tools_alone(tmp_path, write, how):
+async def test_an_unavailable_server_causes_a_warning(tmp_path, write, how):
     """An unavailable server causes a warning with file and line, and the run answers without its tools."""
     write("tools: mcp__raw__*", servers={"raw": ("raw", how, str(tmp_path))})
     outcome, _ = await run(tmp_path, says("done"))
@@ -134,7 +134,7 @@ async def test_a_server_that_is_not_to_be_had_costs_its_tools_alone(tmp_path, wr
 
 
 @pytest.mark.parametrize("how", ["dies", "mute", "shut", "wide", "error", "wrong", "invalid"])
-async def test_a_server_that_misbehaves_in_a_call_costs_an_error_result(tmp_path, write, how, monkeypatch):
+async def test_a_server_that_misbehaves_in_a_call_causes_an_error_result(tmp_path, write, how, monkeypatch):
     """A server that misbehaves during a call causes an error result; the run answers and the server process ends."""
     monkeypatch.setenv("HOME", str(tmp_path))
     write("tool_timeout: 2", servers={"raw": ("raw", how, str(tmp_path))})
@@ -155,7 +155,7 @@ async def test_nothing_is_started_without_trust(tmp_path, write):
 
 
 @pytest.mark.exhaustive
-async def test_runs_of_one_runner_share_a_server_and_each_has_its_own_budget(tmp_path, write):
+async def test_runs_of_one_runner_share_a_server_but_not_a_budget(tmp_path, write):
     """Two runs of one runner share a server process, and each has its own budget."""
     write(servers={"good": ("good", str(tmp_path))})
     provider = ScriptedProvider([calls(("mcp__good__environment", {})), says("done")] * 2)
@@ -169,7 +169,7 @@ async def test_runs_of_one_runner_share_a_server_and_each_has_its_own_budget(tmp
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("there", [True, False])
-async def test_a_resumed_run_has_its_servers_again(tmp_path, write, there):
+async def test_a_resumed_run_restarts_its_servers(tmp_path, write, there):
     """A resumed run restarts its servers; for a missing one it warns, keeps the tools, and calls return errors."""
     write(servers={"good": ("good", str(tmp_path))})
     program = shutil.copy(script("good")[1], tmp_path / "own.py")
@@ -192,7 +192,7 @@ async def test_a_resumed_run_has_its_servers_again(tmp_path, write, there):
 
 
 @pytest.mark.exhaustive
-async def test_what_a_server_is_given_in_clear_is_kept_nowhere_and_given_again(tmp_path, write):
+async def test_server_values_are_masked_in_the_store_and_sent_again(tmp_path, write):
     """Plain-text server values reach the server, also after a resume, but the stored settings hold only a mask."""
     write(servers={"good": ("good", str(tmp_path))})
     file = tmp_path / "specialists" / "finder.md"
@@ -228,7 +228,7 @@ async def test_what_a_server_is_given_in_clear_is_kept_nowhere_and_given_again(t
     ],
     ids=str,
 )
-async def test_tools_of_servers_that_are_filtered_away_by_mistake_are_told(tmp_path, write, tools, said):
+async def test_a_filter_that_removes_all_tools_of_a_server_causes_a_warning(tmp_path, write, tools, said):
     """A filter that removes all tools of a server causes a warning with the line of `tools` and the available names."""
     write(f"tools: {tools}", servers={"good": ("good", str(tmp_path))})
     outcome, _ = await run(tmp_path, says("done"))

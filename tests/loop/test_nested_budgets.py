@@ -15,7 +15,7 @@ from tests.scripted_specialists import Cast, write
 pytestmark = pytest.mark.anyio
 
 
-async def test_x_11_a_child_is_one_call_whose_result_is_its_answer(run_lead, files):
+async def test_x_11_a_delegate_call_returns_the_answer_of_the_child(run_lead, files):
     """A child is one tool call whose result holds answer, status and calls; the child sees only its own question."""
     files()
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
@@ -42,7 +42,7 @@ async def test_x_11_usage_and_cost_are_counted_once(run_lead, files):
     assert outcome.as_json()["children"][0]["usage"]["input_tokens"] == 20
 
 
-async def test_x_11_the_childs_calls_draw_on_what_the_parent_has_left(run_lead, files):
+async def test_x_11_the_calls_of_a_child_are_limited_by_the_parents_remainder(run_lead, files):
     """With 4 calls, the parent uses one to delegate; the child, whose limit is 6, gets 3, and both land."""
     files(lead=["tool_calls_limit: 4"])
     child = [looks("a", "b", first_id=1), looks("c", first_id=3), answers("some")]
@@ -58,7 +58,7 @@ async def test_x_11_the_childs_calls_draw_on_what_the_parent_has_left(run_lead, 
     assert (outcome.tool_calls.used, outcome.status, outcome.children[0].status) == (4, "landed", "landed")
 
 
-async def test_x_11_without_a_shared_budget_each_has_its_own(run_lead, files):
+async def test_x_11_without_a_shared_budget_a_child_uses_its_own(run_lead, files):
     """With `share_budget: false` the child uses its own 6 calls, and the parent spends one of its 4."""
     files(lead=["tool_calls_limit: 4", "share_budget: false"])
     six = [looks(*"abcdef"), answers("some")]
@@ -68,7 +68,7 @@ async def test_x_11_without_a_shared_budget_each_has_its_own(run_lead, files):
     assert outcome.usage.input_tokens == 40
 
 
-async def test_x_11_children_side_by_side_cannot_overspend_together(run_lead, tmp_path):
+async def test_x_11_parallel_children_share_the_remaining_calls(run_lead, tmp_path):
     """Three parallel children each get a third of the remaining calls, and the limit is not exceeded."""
     write(tmp_path, "lead", "agents: [one, two, three]", "tool_calls_limit: 9")
     greedy = [looks(*"abcdefgh"), answers("some")]
@@ -87,7 +87,7 @@ async def test_x_11_children_side_by_side_cannot_overspend_together(run_lead, tm
     assert (outcome.tool_calls.used, [child.tool_calls for child in outcome.children]) == (9, [2, 2, 2])
 
 
-async def test_x_11_a_child_that_is_refused_takes_no_part(run_lead, tmp_path):
+async def test_x_11_a_refused_delegate_call_gets_no_share(run_lead, tmp_path):
     """A delegate call without a question gets no share: the two valid ones, run one at a time, get half each."""
     write(tmp_path, "lead", "agents: [one, two]", "tool_calls_limit: 9", "parallel_tools_limit: 1")
     write(tmp_path, "one", "tool_calls_limit: 8")
@@ -103,7 +103,7 @@ async def test_x_11_a_child_that_is_refused_takes_no_part(run_lead, tmp_path):
     assert [child.tool_calls for child in outcome.children] == [3, 3]
 
 
-async def test_x_11_a_child_is_held_to_the_price_of_its_own_model(tmp_path, monkeypatch):
+async def test_x_11_a_child_is_budgeted_at_the_price_of_its_own_model(tmp_path, monkeypatch):
     """A child's budget is checked at its own model's price: a cheap child runs where its parent could not."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "lead", "agents: [finder]", "cost_limit: 0.5", "model: opus")
@@ -118,7 +118,7 @@ async def test_x_11_a_child_is_held_to_the_price_of_its_own_model(tmp_path, monk
     assert [child.specialist for child in outcome.children] == ["finder"], dear.played["lead"][0].requests[-1].messages
 
 
-async def test_x_11_what_a_child_leaves_over_is_given_back(run_lead, files):
+async def test_x_11_unused_calls_of_a_child_return_to_the_parent(run_lead, files):
     """A child that gets 6 of 9 calls and uses 1 returns the rest, so that the second child gets its full 6."""
     files()
     six = [looks(*"abcdef"), answers("more")]
@@ -131,7 +131,7 @@ async def test_x_11_what_a_child_leaves_over_is_given_back(run_lead, files):
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (9, 0)
 
 
-async def test_x_11_with_nothing_left_a_child_is_not_asked(run_lead, files):
+async def test_x_11_a_child_without_remaining_budget_is_not_started(run_lead, files):
     """If the parent's last call delegates, no budget is left: the result says so and the child sends no request."""
     files(lead=["tool_calls_limit: 1"])
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[])
@@ -141,7 +141,7 @@ async def test_x_11_with_nothing_left_a_child_is_not_asked(run_lead, files):
     assert (outcome.tool_calls.used, outcome.tool_calls.failed, outcome.children) == (1, 1, ())
 
 
-async def test_x_11_tokens_and_cost_of_the_child_draw_on_the_parents(run_lead, files):
+async def test_x_11_a_child_is_limited_by_the_parents_tokens_and_cost(run_lead, files):
     """A child gets the parent's remaining tokens and cost, and lands before the parent's limit is exceeded."""
     files(lead=["total_tokens_limit: 100000", "cost_limit: 1.5"])
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
@@ -154,7 +154,7 @@ async def test_x_11_tokens_and_cost_of_the_child_draw_on_the_parents(run_lead, f
 
 
 @pytest.mark.parametrize(("limit", "words"), [("total_tokens_limit: 10000", "tokens"), ("cost_limit: 0.1", "cost")])
-async def test_x_11_many_children_at_once_cannot_spend_what_is_not_there(run_lead, files, limit, words):
+async def test_x_11_parallel_children_start_only_within_the_remaining_budget(run_lead, files, limit, words):
     """Only as many parallel children start as the remaining tokens or cost allow; the others are error results."""
     files(lead=["tool_calls_limit: 40", "parallel_tools_limit: 8", limit])
     cast = Cast(lead=[[asks(*["finder"] * 8), answers("all")]], finder=[[answers("mice")]] * 2)
@@ -175,7 +175,7 @@ async def test_x_11_the_time_of_a_child_ends_before_the_parents(run_lead, files)
     assert 60 < begun.limits["time"] < 90 / 1.1
 
 
-async def test_two_levels_of_children_are_counted_into_the_one_above(run_lead, tmp_path):
+async def test_spending_of_a_grandchild_counts_for_child_and_parent(run_lead, tmp_path):
     """A grandchild's calls and tokens count for the child and the parent; a third level gets no `delegate` tool."""
     write(tmp_path, "lead", "agents: [middle]", "tool_calls_limit: 10")
     write(tmp_path, "middle", "agents: [deep]", "tool_calls_limit: 10")
@@ -201,7 +201,7 @@ def asked_of(cast: Cast, name: str) -> list[Request]:
     return cast.played[name][0].requests
 
 
-async def test_a_child_lands_when_its_part_is_spent_and_the_parent_goes_on(run_lead, files):
+async def test_a_child_lands_at_its_share_and_the_parent_continues(run_lead, files):
     """A child that never stops by itself answers at its limit, and the parent continues with its remaining calls."""
     files(finder=["tool_calls_limit: 2"])
     cast = Cast(

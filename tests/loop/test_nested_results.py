@@ -17,7 +17,7 @@ from tests.scripted_specialists import Cast, write
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_child_that_nobody_has_allowed_is_a_warning(run_lead, files, tmp_path):
+async def test_an_untrusted_child_causes_one_warning(run_lead, files, tmp_path):
     """A child that is not trusted causes one warning for two calls, which says what to allow."""
     files(finder=["python_tools: ['app:find']"])
     (tmp_path / ".git").mkdir()
@@ -48,7 +48,7 @@ async def test_s3_5_a_child_has_no_delegate_tool_unless_its_file_lists_agents(ru
     }
 
 
-async def test_who_is_above_is_not_asked_again(run_lead, tmp_path):
+async def test_delegate_does_not_offer_the_parent(run_lead, tmp_path):
     """A child's `delegate` tool does not offer its parent."""
     write(tmp_path, "lead", "agents: [middle]")
     write(tmp_path, "middle", "agents: [deep]")
@@ -75,7 +75,7 @@ async def test_a_quote_from_a_child_is_verified_only_if_the_child_has_read_it(ru
     assert [quote.verified for quote in outcome.children[0].evidence] == [True, False]
 
 
-async def test_a_child_that_fails_costs_an_error_result(run_lead, files):
+async def test_a_failed_child_becomes_an_error_result(run_lead, files):
     """A child whose provider fails becomes an error result; its spending is counted and the parent answers."""
     files()
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), ProviderError("the server is gone")]])
@@ -87,7 +87,7 @@ async def test_a_child_that_fails_costs_an_error_result(run_lead, files):
     assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.failed) == ("answered", 2, 1)
 
 
-async def test_a_child_that_is_cancelled_from_within_is_counted(run_lead, files):
+async def test_a_child_cancelled_by_its_provider_is_counted(run_lead, files):
     """If a child's provider raises CancelledError unprompted, the child's spending counts for the parent."""
     files()
     gone = asyncio.CancelledError()
@@ -102,7 +102,7 @@ async def test_a_child_that_is_cancelled_from_within_is_counted(run_lead, files)
     assert outcome.usage.input_tokens == 30
 
 
-async def test_what_a_failed_child_had_gathered_is_in_the_salvage_of_its_parent(run_lead, files):
+async def test_the_salvage_of_a_parent_includes_the_results_of_a_failed_child(run_lead, files):
     """If parent and child both fail, the salvaged answer includes the child's results."""
     files()
     gone = ProviderError("the server is gone")
@@ -123,7 +123,7 @@ async def test_an_empty_question_is_an_error_result(run_lead, files, query):
     assert "the query is empty" in told
 
 
-async def test_a_name_that_is_not_listed_is_an_error_result(run_lead, files, tmp_path):
+async def test_an_unlisted_specialist_is_an_error_result(run_lead, files, tmp_path):
     """Only specialists listed in the file can be called, even if others exist."""
     files()
     write(tmp_path, "other")
@@ -134,7 +134,7 @@ async def test_a_name_that_is_not_listed_is_an_error_result(run_lead, files, tmp
     assert "finder" in told
 
 
-async def test_an_abort_gives_back_what_the_child_had_gathered(files, tmp_path, monkeypatch):
+async def test_an_abort_keeps_the_results_of_the_child(files, tmp_path, monkeypatch):
     """After an abort the child's calls are counted and its results are part of the parent's salvage."""
     files()
     monkeypatch.chdir(tmp_path)
@@ -159,7 +159,7 @@ async def test_an_abort_gives_back_what_the_child_had_gathered(files, tmp_path, 
     assert outcome.usage.input_tokens == 30
 
 
-async def test_events_of_a_child_reach_the_parents_listener_in_their_wrapping(run_lead, files):
+async def test_child_events_reach_the_parents_listener_wrapped(run_lead, files):
     """The parent's listener receives the child's events wrapped, between start and end of the delegate call."""
     files()
     cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
@@ -175,7 +175,7 @@ async def test_events_of_a_child_reach_the_parents_listener_in_their_wrapping(ru
     assert all(isinstance(event.as_json()["told"], dict) for event in events if isinstance(event, ChildTold))
 
 
-async def test_a_child_without_a_model_of_its_own_has_its_parents(tmp_path, monkeypatch):
+async def test_a_child_without_a_model_uses_its_parents(tmp_path, monkeypatch):
     """A child without a model uses its parent's provider; one that names a model gets its own, created once."""
     made = []
 

@@ -37,7 +37,7 @@ def store(tmp_path, monkeypatch):
     return f"sqlite:///{tmp_path}/runs.db"
 
 
-async def test_x_11_both_runs_are_kept_and_the_child_names_its_parent(store):
+async def test_x_11_parent_and_child_runs_are_both_stored(store):
     """Both runs are stored, events are stored with the run they belong to, and `last` is the run a user started."""
     cast = Cast(lead=[[ASKS, answers("all")]], finder=[[LOOKS, answers("mice")]])
     async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
@@ -53,7 +53,7 @@ async def test_x_11_both_runs_are_kept_and_the_child_names_its_parent(store):
     assert lead.outcome["children"][0]["run_id"] == finder.run_id
 
 
-async def test_x_11_a_parent_that_goes_on_keeps_its_children_and_asks_them_again(store):
+async def test_x_11_a_resumed_parent_keeps_its_children(store):
     """A resumed parent counts its first child once, and sends an identical `delegate` definition."""
     cast = Cast(lead=[[ASKS, answers("some")]], finder=[[LOOKS, answers("mice")]])
     async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
@@ -69,7 +69,7 @@ async def test_x_11_a_parent_that_goes_on_keeps_its_children_and_asks_them_again
     assert (outcome.tool_calls.used, outcome.usage.input_tokens) == (3, 70)
 
 
-async def test_a_child_works_in_the_folder_of_its_parent_wherever_that_is_taken_up(store, tmp_path):
+async def test_a_resumed_child_works_in_the_root_of_its_parent(store, tmp_path):
     """A resumed run and its child work in the run's own root, even if the new runner has another root."""
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -88,7 +88,7 @@ async def test_a_child_works_in_the_folder_of_its_parent_wherever_that_is_taken_
         assert kept.load(outcome.children[0].run_id).frozen["root"] == str(notes)
 
 
-async def test_a_run_that_is_taken_up_from_another_project_asks_those_of_its_own(store, tmp_path, monkeypatch):
+async def test_a_run_resumed_from_another_project_calls_its_own_specialists(store, tmp_path, monkeypatch):
     """A run resumed from another project calls its own project's specialists; the `delegate` tool is identical."""
     (tmp_path / ".git").mkdir()
     first = Cast(lead=[[answers("nothing yet")]])
@@ -106,7 +106,7 @@ async def test_a_run_that_is_taken_up_from_another_project_asks_those_of_its_own
     assert before == after
 
 
-async def test_taking_a_run_up_holds_up_no_other(store, monkeypatch):
+async def test_resuming_a_run_does_not_block_the_event_loop(store, monkeypatch):
     """Resuming a run reads the store without blocking the event loop."""
     cast = Cast(lead=[[answers("some")], [answers("all")]])
     claim, loop, going_on = Writer.claim, asyncio.get_running_loop(), threading.Event()
@@ -123,7 +123,7 @@ async def test_taking_a_run_up_holds_up_no_other(store, monkeypatch):
     assert (going_on.is_set(), outcome.answer) == (True, "all")
 
 
-async def test_a_run_whose_taking_up_was_cancelled_can_be_taken_up_again(store, monkeypatch):
+async def test_a_run_whose_resume_was_cancelled_can_be_resumed_again(store, monkeypatch):
     """A resume that was cancelled ends the run as aborted, so that the same process can resume it again."""
     cast = Cast(lead=[[answers("some")], [], [answers("all")]])
     claim, loop = Writer.claim, asyncio.get_running_loop()
@@ -149,7 +149,7 @@ async def test_a_run_whose_taking_up_was_cancelled_can_be_taken_up_again(store, 
 
 
 @pytest.mark.parametrize("shared", [True, False])
-async def test_x_11_what_a_child_spent_that_died_with_its_parent_is_counted(store, tmp_path, shared):
+async def test_x_11_spending_of_a_child_killed_with_its_parent_is_counted(store, tmp_path, shared):
     """If parent and child were killed together, the resumed parent counts the child's requests and calls."""
     if not shared:
         write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10", "share_budget: false")
@@ -185,7 +185,7 @@ async def test_x_11_what_a_child_spent_that_died_with_its_parent_is_counted(stor
 
 
 @pytest.mark.parametrize("shared", [True, False])
-async def test_x_11_what_was_begun_below_when_the_process_died_is_counted(store, tmp_path, monkeypatch, shared):
+async def test_x_11_calls_of_two_killed_levels_are_counted_on_resume(store, tmp_path, monkeypatch, shared):
     """If two nested levels were killed during a call, the replies and started calls of both count on resuming."""
     switch = f"share_budget: {str(shared).lower()}"
     write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 20", switch)
@@ -230,7 +230,7 @@ def not_after_the_call(record) -> bool:
     return not isinstance(record, Returned | Ended) and not (isinstance(record, Checkpointed) and record.snapshot.calls)
 
 
-async def test_an_opened_child_is_kept_with_its_parent_at_once(store):
+async def test_the_first_record_of_a_child_names_its_parent(store):
     """A child's first record names its parent, so that the tree is complete after any crash."""
     cast = Cast(lead=[[ASKS, answers("all")]], finder=[[answers("mice")]])
     async with Runner(provider=cast, store=store) as runner:
@@ -239,7 +239,7 @@ async def test_an_opened_child_is_kept_with_its_parent_at_once(store):
         assert kept.load(outcome.children[0].run_id).frozen["parents"] == ["lead"]
 
 
-async def test_deleting_a_run_deletes_what_it_asked(store):
+async def test_deleting_a_run_deletes_its_children(store):
     """Deleting a run deletes its children and leaves other runs unchanged."""
     cast = Cast(lead=[[ASKS, answers("all")], [answers("at once")]], finder=[[answers("mice")]])
     async with Runner(provider=cast, store=store) as runner:

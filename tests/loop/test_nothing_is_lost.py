@@ -25,7 +25,7 @@ HALF = calls(("respond", {"answer": "Half of wh"}), first_id=6, stop=Stop.TRUNCA
     [ProviderError("the API answered 500"), says("", Stop.REFUSED), RuntimeError("a bug"), ContextExceeded("too long")],
     ids=["error", "refused", "bug", "full"],
 )
-async def test_x_12_an_answer_out_of_shape_is_kept_when_the_next_request_fails(then, tmp_path):
+async def test_x_12_an_invalid_answer_is_kept_if_its_correction_fails(then, tmp_path):
     """An answer that does not fit the schema is kept if the request to correct it fails."""
     schema = AnswerSchema.load({"type": "object"}, tmp_path)
     outcome = await outcome_of(job(ScriptedProvider([GATHERED, then]), answer_schema=schema))
@@ -33,7 +33,7 @@ async def test_x_12_an_answer_out_of_shape_is_kept_when_the_next_request_fails(t
     assert "What was gathered." in outcome.answer
 
 
-async def test_x_6_a_cut_answer_is_kept_when_the_next_request_fails():
+async def test_x_6_a_cut_answer_is_kept_if_the_retry_fails():
     """A cut answer is kept if the retry with a larger token limit fails."""
     outcome = await outcome_of(job(ScriptedProvider([HALF, ProviderError("gone")])))
     assert (outcome.status, outcome.exit_code) == ("failed", 3)
@@ -55,7 +55,7 @@ class Talking(ScriptedProvider):
         await asyncio.Event().wait()
 
 
-async def test_x_14_what_was_streaming_when_the_time_was_up_is_kept():
+async def test_x_14_an_answer_streaming_at_the_time_limit_is_kept():
     """If time runs out during the landing, the partially streamed answer becomes the salvage."""
     made = job(Talking([]), limits={Kind.TIME: 0.2})
     outcome = await Run(made, watch=lambda delta: None).outcome()
@@ -63,7 +63,7 @@ async def test_x_14_what_was_streaming_when_the_time_was_up_is_kept():
     assert "Owls eat mice, and th" in outcome.answer
 
 
-async def test_s3_6_what_was_streaming_when_somebody_aborted_is_kept():
+async def test_s3_6_an_answer_streaming_at_an_abort_is_kept():
     """If the run is aborted during an answer (Ctrl-C), the partially streamed text is kept."""
     run = Run(job(Talking([])), watch=lambda delta: run.abort() if "and th" in delta.text else None)
     outcome = await run.outcome()
@@ -100,7 +100,7 @@ def no_text(executed):
 
 
 @pytest.mark.parametrize("augmenter", [raises, no_json, no_text])
-async def test_s3_3_whatever_an_augmenter_does_the_result_is_whole(augmenter):
+async def test_s3_3_an_augmenter_never_damages_the_result(augmenter):
     """Text from an augmenter is dropped or made printable; the result and the countdown after it are complete."""
     provider = ScriptedProvider([calls(("look", {"query": "a"})), says("done")])
     made = job(provider, 2, augmenters=[augmenter, *job(provider).augmenters])
@@ -111,7 +111,7 @@ async def test_s3_3_whatever_an_augmenter_does_the_result_is_whole(augmenter):
     assert outcome.status == "answered"
 
 
-async def test_x_14_a_tool_that_will_not_be_cancelled_is_left_to_itself():
+async def test_x_14_a_tool_that_ignores_cancellation_is_abandoned():
     """A tool that ignores its cancellation is abandoned at its timeout, and its later result is ignored."""
     done = asyncio.Event()
 
@@ -131,7 +131,7 @@ async def test_x_14_a_tool_that_will_not_be_cancelled_is_left_to_itself():
     assert results(provider.requests[1].messages[-1])[0].startswith("look failed: no result within")
 
 
-async def test_x_8_the_newest_results_are_cut_where_the_context_has_no_room_for_them():
+async def test_x_8_a_full_context_shortens_the_longest_new_results():
     """If the context is full, the longest new results are shortened, short ones are kept, and the run lands."""
     tool = Tool("look", "Look.", lambda query: query * 3_000)
     turn = calls(("look", {"query": "a"}), ("look", {"query": ""}))

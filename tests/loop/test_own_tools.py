@@ -37,7 +37,7 @@ async def test_a_function_of_the_project_is_called_and_counted(app):
     ],
     ids=str,
 )
-async def test_tools_does_not_filter_them_and_disallowed_tools_does(app, lines, there):
+async def test_declared_functions_are_removed_only_by_disallowed_tools(app, lines, there):
     """`tools` does not filter declared functions and may list them as well; `disallowed_tools` removes them."""
     app.specialist("python_tools: ['PKG.tools:lookup']", *lines)
     async with playing(ANSWER, trust=True) as runner:
@@ -46,7 +46,7 @@ async def test_tools_does_not_filter_them_and_disallowed_tools_does(app, lines, 
     assert outcome.warnings == (NOTHING_READ,)
 
 
-async def test_nothing_is_imported_or_asked_before_it_is_allowed(app):
+async def test_an_untrusted_module_is_not_imported(app):
     """Untrusted modules are refused before import and requests; once allowed, later runners need no trust option."""
     app.specialist("python_tools: ['PKG.tools:lookup']")
     async with playing() as runner:
@@ -58,7 +58,7 @@ async def test_nothing_is_imported_or_asked_before_it_is_allowed(app):
             assert (await runner.run("finder", "What?")).answer == "mice"
 
 
-async def test_a_value_made_in_python_needs_no_leave(app):
+async def test_a_specialist_built_in_python_needs_no_trust(app):
     """A specialist built in Python needs no trust, because the program itself vouches for it."""
     value = Specialist(name="mine", description="", prompt="You find.", python_tools=(f"{app.package}.tools:lookup",))
     async with playing(LOOKS, ANSWER) as runner:
@@ -77,7 +77,7 @@ async def test_a_value_made_in_python_needs_no_leave(app):
         ("['PKG.ours:respond']", "PKG.ours:respond: tool name respond is reserved"),
     ],
 )
-async def test_what_cannot_be_had_is_refused_at_its_line_before_anything_is_asked(app, references, said):
+async def test_an_unusable_function_is_refused_before_any_request(app, references, said):
     """An unusable function is refused with one line that has file and key, before any request."""
     app.write("PKG/twin.py", *LOOKUP)
     app.write("PKG/ours.py", "def respond(answer: str) -> str:", "    return answer")
@@ -90,7 +90,7 @@ async def test_what_cannot_be_had_is_refused_at_its_line_before_anything_is_aske
     assert "\n" not in str(caught.value)
 
 
-async def test_a_child_without_leave_is_an_error_result_for_its_parent(app):
+async def test_an_untrusted_child_is_an_error_result_for_its_parent(app):
     """An untrusted child becomes an error result that names the module to import; with trust the child runs."""
     write(app.root, "lead", "agents: [finder]")
     write(app.root, "finder", f"python_tools: ['{app.package}.tools:lookup']")
@@ -105,7 +105,7 @@ async def test_a_child_without_leave_is_an_error_result_for_its_parent(app):
         assert (outcome.answer, len(outcome.children)) == ("mice", int(trust))
 
 
-async def test_a_function_that_a_program_gives_becomes_a_tool():
+async def test_a_function_passed_by_a_program_becomes_a_tool():
     """A plain function passed by a program becomes a tool; a value that is no function is refused by the runner."""
 
     def lookup(word: str) -> str:
@@ -120,7 +120,7 @@ async def test_a_function_that_a_program_gives_becomes_a_tool():
         Runner(tools=[3])
 
 
-async def test_a_tool_scales_its_effort_by_what_is_left():
+async def test_a_tool_can_read_the_remaining_budget():
     """A tool can read how many calls and tokens remain, and the time limit of its own call."""
     asked = []
 
@@ -141,7 +141,7 @@ async def test_a_tool_scales_its_effort_by_what_is_left():
     assert told == ['["owl", "owl"]', '["owl"]', "[]"]
 
 
-async def test_a_tool_that_hangs_or_takes_no_notice_of_being_cancelled_costs_an_error_result():
+async def test_a_hanging_or_stubborn_tool_causes_an_error_result():
     """A tool that hangs or ignores cancellation ends at its own timeout with an error result; the run continues."""
     release, let_go = threading.Event(), asyncio.Event()
     begun = []
@@ -177,7 +177,7 @@ async def test_a_tool_that_hangs_or_takes_no_notice_of_being_cancelled_costs_an_
     let_go.set()
 
 
-async def test_invalid_arguments_and_what_a_function_raises_are_error_results():
+async def test_invalid_arguments_and_exceptions_are_error_results():
     """Invalid arguments and exceptions become error results with a reason that the model can act on."""
 
     @tool
@@ -195,7 +195,7 @@ async def test_invalid_arguments_and_what_a_function_raises_are_error_results():
     assert outcome.tool_calls.failed == 2
 
 
-async def test_x_13_only_a_tool_that_says_so_is_answered_from_the_record():
+async def test_x_13_only_repeatable_tools_are_answered_from_the_record():
     """Only a function with `repeatable=True` is answered from the record; others run on every call."""
     asked = []
 
@@ -218,7 +218,7 @@ async def test_x_13_only_a_tool_that_says_so_is_answered_from_the_record():
     assert (sorted(asked), outcome.tool_calls.used) == (["each", "each", "once"], 4)
 
 
-async def test_s3_3_an_augmenter_of_ones_own_sees_each_call_and_stands_before_the_countdown():
+async def test_s3_3_a_custom_augmenter_sees_each_call_and_precedes_the_countdown():
     """A custom augmenter sees each call and its result, failures included, and its text precedes the countdown."""
 
     def size(executed: Executed) -> str | None:

@@ -12,7 +12,7 @@ from tests.loop_jobs import results
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_resumed_run_has_its_functions_again_by_the_leave_that_was_given(app, tmp_path):
+async def test_a_resumed_run_reuses_the_trust_of_its_functions(app, tmp_path):
     """A resumed run uses its functions under the trust already given, as long as file and modules are unchanged."""
     app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")
     store = str(tmp_path / "runs.db")
@@ -26,7 +26,7 @@ async def test_a_resumed_run_has_its_functions_again_by_the_leave_that_was_given
     assert outcome.warnings == ()
 
 
-async def test_a_function_that_is_gone_at_a_resume_costs_itself_and_says_so(app, tmp_path):
+async def test_a_function_missing_on_resume_causes_errors_and_a_warning(app, tmp_path):
     """A function missing on resume keeps its definition for the cache; calls return errors, and a warning explains."""
     app.write("PKGgone.py", *LOOKUP)
     path = app.specialist("python_tools: ['PKGgone:lookup']", "tool_calls_limit: 1")
@@ -45,7 +45,7 @@ async def test_a_function_that_is_gone_at_a_resume_costs_itself_and_says_so(app,
     assert warning.startswith(f"{path}:4:1: python_tools: {app.package}gone:lookup: no module")
 
 
-async def test_a_module_that_fails_at_a_resume_costs_its_functions_and_says_so(app, tmp_path):
+async def test_a_module_that_fails_on_resume_causes_a_warning(app, tmp_path):
     """If a module fails to import on resume, the run continues without its functions and warns."""
     path = app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")
     store = str(tmp_path / "runs.db")
@@ -61,7 +61,7 @@ async def test_a_module_that_fails_at_a_resume_costs_its_functions_and_says_so(a
     )
 
 
-async def test_a_module_that_changed_before_a_resume_has_to_be_allowed_anew(app, tmp_path):
+async def test_a_module_changed_before_a_resume_needs_trust_again(app, tmp_path):
     """A module changed before a resume must be allowed again: the run is refused before any import until it is."""
     app.specialist("python_tools: ['PKG.tools:lookup']", "tool_calls_limit: 1")
     store = str(tmp_path / "runs.db")

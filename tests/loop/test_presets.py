@@ -60,7 +60,7 @@ class Together:
         ((), {}, 3),
     ],
 )
-async def test_s2_5_three_calls_of_one_turn(prepare, lines, settings, at_once):
+async def test_s2_5_calls_of_one_turn_run_in_sequence_or_in_parallel(prepare, lines, settings, at_once):
     """Three calls run in sequence or in parallel, as the preset or the file sets; results keep call order."""
     provider, together = wishes("abc"), Together(at_once)
     await outcome_of(await prepare(provider, *lines, tools=[together.tool], **settings))
@@ -70,7 +70,7 @@ async def test_s2_5_three_calls_of_one_turn(prepare, lines, settings, at_once):
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("most", [1, 2, 4])
-async def test_s2_5_the_limit_of_the_file_holds_in_every_preset(prepare, preset, most):
+async def test_s2_5_the_parallel_limit_of_the_file_applies_in_every_preset(prepare, preset, most):
     """The file's parallel limit applies in every preset and is fully used; results keep call order."""
     provider, together = wishes("abcd"), Together(most)
     lines = (f"preset: {preset}", f"parallel_tools_limit: {most}")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 MORE = calls(("respond", {"answer": "More."}), first_id=91)
 
 
-async def test_settings_that_this_version_does_not_know_are_passed_over(desk):
+async def test_unknown_stored_settings_are_ignored(desk):
     """Unknown settings in a stored run are ignored, but a program that misspells one gets an error."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     run = desk.load()
@@ -30,7 +30,7 @@ async def test_settings_that_this_version_does_not_know_are_passed_over(desk):
         Specialist(name="looker", description="", prompt="", tool_call_limit=3)
 
 
-async def test_s4_5_three_calls_and_then_three_more(desk):
+async def test_s4_5_a_run_with_three_calls_is_resumed_with_a_total_of_six(desk):
     """A run with 3 calls resumed with a total of 6 continues counting, and its earlier messages are unchanged."""
     first = await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     assert (first.outcome.status, first.outcome.tool_calls.used) == ("landed", 3)
@@ -57,7 +57,7 @@ async def test_s4_5_three_calls_and_then_three_more(desk):
     ]
 
 
-async def test_s4_5_the_countdown_goes_by_the_new_total(desk):
+async def test_s4_5_the_countdown_is_relative_to_the_new_total(desk):
     """With 3 of 6 calls used, the countdown of further results is relative to the new total."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     again = await desk.go_on(looks(4), looks(5), ANSWER, tool_calls_limit=6)
@@ -67,7 +67,7 @@ async def test_s4_5_the_countdown_goes_by_the_new_total(desk):
     assert again.outcome.status == "answered"
 
 
-async def test_s3_8_the_news_stand_inside_the_last_result_once(desk):
+async def test_s3_8_the_resume_note_is_inside_the_last_result_once(desk):
     """The resume note is added once, with its exact text, inside the result of `respond`, never behind results."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
@@ -78,7 +78,7 @@ async def test_s3_8_the_news_stand_inside_the_last_result_once(desk):
     assert (event.note, event.used["tool_calls"]) == (REFRESHED, 3)
 
 
-async def test_s3_8_after_a_text_they_are_a_message_of_the_user(desk):
+async def test_s3_8_after_a_text_answer_the_resume_note_is_a_user_message(desk):
     """After a text answer the resume note is a user message, and new questions follow the answer."""
     first = await desk.ask(looks(1), says("Owls."))
     assert first.outcome.answer == "Owls."
@@ -102,7 +102,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("key", LIMITS)
-async def test_s3_8_a_budget_of_any_kind_is_refreshed(desk, key):
+async def test_s3_8_a_raised_limit_of_any_kind_continues_from_the_used_amount(desk, key):
     """A raised limit of any kind continues from the used amount, and the run no longer lands at the old total."""
     limit, words = LIMITS[key]
     first = await desk.ask(looks(1), ANSWER, **{key: limit})
@@ -118,7 +118,7 @@ async def test_s3_8_a_budget_of_any_kind_is_refreshed(desk, key):
     assert again.outcome.limits["turns"].used == 4
 
 
-async def test_s3_8_one_of_a_kind_is_told_in_the_singular(desk):
+async def test_s3_8_the_resume_note_uses_the_singular_for_one_call(desk):
     """The resume note uses the singular for one remaining call."""
     await desk.ask(looks(1), ANSWER, tool_calls_limit=1)
     again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=2)
@@ -126,7 +126,7 @@ async def test_s3_8_one_of_a_kind_is_told_in_the_singular(desk):
     assert words in again.named("resumed")[0].note
 
 
-async def test_no_limit_any_more_is_said_so(desk):
+async def test_resuming_with_none_removes_the_limit(desk):
     """Resuming with `none` removes the limit, and the note says so."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=None)
@@ -134,7 +134,7 @@ async def test_no_limit_any_more_is_said_so(desk):
     assert again.outcome.tool_calls.limit is None
 
 
-async def test_a_question_more_within_the_old_limits_says_nothing_of_the_budget(desk):
+async def test_a_follow_up_within_the_old_limits_adds_no_budget_note(desk):
     """A follow-up within the old limits adds no budget note; if the budget is spent, the run lands at once."""
     await desk.ask(looks(1), ANSWER)
     again = await desk.go_on(looks(4), ANSWER, question="Since when?")
@@ -145,7 +145,7 @@ async def test_a_question_more_within_the_old_limits_says_nothing_of_the_budget(
     assert again.outcome.status == "landed"
 
 
-async def test_the_bill_of_a_run_is_that_of_all_of_it(desk):
+async def test_a_resumed_run_sums_usage_over_all_segments(desk):
     """A resumed run's tokens, cost and calls are the sums over all its segments, each counted once."""
     fails = Tool("fail", "Fail.", lambda: 1 / 0)
     desk.tools = [*desk.tools, fails]
@@ -160,7 +160,7 @@ async def test_the_bill_of_a_run_is_that_of_all_of_it(desk):
     assert again.outcome.duration_s >= first.outcome.duration_s
 
 
-async def test_evidence_of_an_earlier_going_is_found(desk):
+async def test_a_quote_from_an_earlier_segment_is_verified(desk):
     """A quote from a result before the resume is verified."""
     await desk.ask(looks(1), ANSWER)
     quote = {"source": "n", "quote": "note on '1', part 0"}
@@ -168,7 +168,7 @@ async def test_evidence_of_an_earlier_going_is_found(desk):
     assert [one.verified for one in again.outcome.evidence] == [True]
 
 
-async def test_a_run_can_be_taken_up_again_and_again(desk):
+async def test_a_run_resumed_three_times_has_one_history(desk):
     """A run resumed three times has one history, one bill and consecutive event numbers."""
     await desk.ask(looks(1), ANSWER)
     for number in (2, 3, 4):
@@ -186,7 +186,7 @@ async def test_a_run_can_be_taken_up_again_and_again(desk):
     assert run.outcome == json.loads(json.dumps(again.outcome.as_json()))
 
 
-async def test_warnings_of_before_are_told_once_and_are_not_doubled(desk):
+async def test_warnings_of_an_earlier_segment_appear_once(desk):
     """Warnings of an earlier segment appear once in the later outcome and are not emitted again as events."""
     missing = {"source": "n", "quote": "nowhere"}
     wrong = calls(("respond", {"answer": "x", "evidence": [missing]}), first_id=95)

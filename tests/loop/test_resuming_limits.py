@@ -18,7 +18,7 @@ from tests.stored_runs import LOOKER
 pytestmark = pytest.mark.anyio
 
 
-async def test_x_12_the_api_is_down_at_the_landing_and_comes_back(desk):
+async def test_x_12_a_run_failed_at_the_landing_can_be_resumed(desk):
     """A run that failed with exit code 3 at the landing can be resumed: it lands and answers."""
     first = await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3)
     assert (first.outcome.status, first.outcome.exit_code) == ("failed", Exit.PROVIDER)
@@ -33,7 +33,7 @@ async def test_x_12_the_api_is_down_at_the_landing_and_comes_back(desk):
     assert again.outcome.tool_calls.used == 3
 
 
-async def test_x_12_with_a_larger_limit_it_works_on(desk):
+async def test_x_12_a_run_resumed_with_more_calls_continues(desk):
     """Resumed with more calls after an API failure, the run continues; the note joins the unsent results."""
     await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3)
     again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
@@ -42,7 +42,7 @@ async def test_x_12_with_a_larger_limit_it_works_on(desk):
     assert again.outcome.status == "answered"
 
 
-async def test_order_of_the_landing_behind_the_news(desk):
+async def test_the_landing_instruction_follows_the_resume_note(desk):
     """If the new total is already spent, the landing instruction follows the resume note as the last line."""
     await desk.ask(*THREE, ProviderError("the API is down"), tool_calls_limit=3, landing="order")
     again = await desk.go_on(ANSWER, tool_calls_limit=3, question="And now?")
@@ -51,7 +51,7 @@ async def test_order_of_the_landing_behind_the_news(desk):
     assert again.outcome.status == "landed"
 
 
-async def test_started_then_resumed_then_the_first_request(desk):
+async def test_a_resume_emits_started_resumed_then_request(desk):
     """Events come in the order started, resumed, request, and `finished` is the last."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     again = await desk.go_on(ANSWER, tool_calls_limit=6)
@@ -60,7 +60,7 @@ async def test_started_then_resumed_then_the_first_request(desk):
     assert [event.turn for event in again.named("request")] == [5]
 
 
-async def test_s3_8_time_that_passed_between_two_goings_does_not_count(desk):
+async def test_s3_8_time_between_two_segments_does_not_count(desk):
     """Time between segments does not count: after 40 of 60 s and a week, a limit of 100 s leaves 60 s."""
     clock = Clock()
 
@@ -80,7 +80,7 @@ async def test_s3_8_time_that_passed_between_two_goings_does_not_count(desk):
     assert second.outcome.status == "answered"
 
 
-async def test_a_time_that_is_used_up_lands_at_once_and_again_with_a_larger_one_does_not(desk):
+async def test_a_spent_time_limit_lands_and_a_larger_one_does_not(desk):
     """The time limit covers all segments: a spent one lands at once, a larger one does not."""
     clock = Clock()
 
@@ -97,7 +97,7 @@ async def test_a_time_that_is_used_up_lands_at_once_and_again_with_a_larger_one_
     assert answered.outcome.status == "answered"
 
 
-async def test_s2_8_what_was_archived_is_read_again_in_the_next_going(desk):
+async def test_s2_8_archived_outputs_can_be_read_after_a_resume(desk):
     """Archived outputs can be read in full at the same offsets after a resume, for cut, merged and skipped results."""
     desk.tools = [Tool("look", "Look something up.", lambda query: query * 5_000)]
     desk.specialist = desk.specialist.model_copy(update={"summarize_at": 50_000, "tool_result_limit": 12_000})

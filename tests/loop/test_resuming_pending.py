@@ -29,7 +29,7 @@ async def dies_after(desk, kind, number, *script, **settings):
 
 
 @pytest.mark.parametrize("reply", [ANSWER, says("It is known.")], ids=["respond", "text"])
-async def test_an_answer_that_had_come_is_handed_over(desk, reply):
+async def test_an_answer_received_before_the_crash_is_returned_without_a_request(desk, reply):
     """An answer received before the crash is returned without a request and is paid for once."""
     run = await dies_after(desk, Received, 2, looks(1), reply)
     assert run.pending is not None
@@ -42,7 +42,7 @@ async def test_an_answer_that_had_come_is_handed_over(desk, reply):
 
 
 @pytest.mark.parametrize("reply", [ANSWER, says("It is known.")], ids=["respond", "text"])
-async def test_with_a_further_question_it_is_history_and_the_question_is_asked(desk, reply):
+async def test_with_a_follow_up_the_received_answer_becomes_history(desk, reply):
     """With a follow-up question, the received answer becomes part of the history and the question is sent."""
     await dies_after(desk, Received, 2, looks(1), reply)
     again = await desk.go_on(LATER, question="Since when?")
@@ -53,7 +53,7 @@ async def test_with_a_further_question_it_is_history_and_the_question_is_asked(d
     assert again.outcome.usage.total_tokens == 45
 
 
-async def test_x_10_calls_that_had_returned_are_not_run_again_and_the_others_are_told_so(desk):
+async def test_x_10_finished_calls_do_not_run_again_on_resume(desk):
     """Of three parallel calls, the finished one keeps its stored result, and the tool does not run again on resume."""
     run = await dies_after(desk, Returned, 1, looks(1, 3), ANSWER)
     assert len(run.calls) == 1
@@ -68,7 +68,7 @@ async def test_x_10_calls_that_had_returned_are_not_run_again_and_the_others_are
     assert [event.phase for event in again.named("tool_call")] == ["failed", "failed"]
 
 
-async def test_x_10_when_no_record_of_a_call_was_kept_it_may_have_run_all_the_same(desk):
+async def test_x_10_calls_without_a_record_count_and_do_not_run_again(desk):
     """If only the reply is stored, its calls count but do not run again, and the model gets an error for each."""
     await dies_after(desk, Received, 1, looks(1, 2), ANSWER)
     again = await desk.go_on(LATER)
@@ -76,7 +76,7 @@ async def test_x_10_when_no_record_of_a_call_was_kept_it_may_have_run_all_the_sa
     assert again.outcome.tool_calls.used == 2
 
 
-async def test_the_next_calls_are_run_as_ever(desk):
+async def test_calls_after_the_resume_run_normally(desk):
     """Only calls that were in progress are reported as interrupted; later calls run normally."""
     await dies_after(desk, Received, 1, looks(1, 2), ANSWER)
     again = await desk.go_on(looks(3, 2), LATER)
@@ -87,7 +87,7 @@ async def test_the_next_calls_are_run_as_ever(desk):
 CUT = calls(("look", {"query": "a"}), ("look", {"query": "b"}), first_id=50, stop=Stop.TRUNCATED)
 
 
-async def test_calls_of_a_turn_that_runs_none_leave_no_mark_on_the_next(desk):
+async def test_calls_of_a_turn_that_runs_none_are_not_reported_as_interrupted(desk):
     """Calls of a cut turn are not reported as interrupted, and the next turn's calls run."""
     await dies_after(desk, Received, 1, CUT, looks(1), ANSWER)
     again = await desk.go_on(looks(1), LATER)
@@ -95,7 +95,7 @@ async def test_calls_of_a_turn_that_runs_none_leave_no_mark_on_the_next(desk):
     assert again.outcome.tool_calls.used == 1
 
 
-async def test_calls_that_the_old_limit_skipped_are_run_by_the_new_one(desk):
+async def test_calls_skipped_by_the_old_limit_run_under_the_new_one(desk):
     """Only the call within the old limit may have run already; the skipped ones run under the new limit."""
     await dies_after(desk, Received, 2, looks(1), looks(2, 3), ANSWER, tool_calls_limit=2)
     again = await desk.go_on(LATER, tool_calls_limit=5)
@@ -106,7 +106,7 @@ async def test_calls_that_the_old_limit_skipped_are_run_by_the_new_one(desk):
     assert again.outcome.tool_calls.used == 4
 
 
-async def test_calls_of_a_landing_are_not_run_by_a_later_going_either(desk):
+async def test_calls_of_a_landing_never_run_in_a_later_segment(desk):
     """Calls made during a landing never run in a later segment, whatever its limit."""
     run = await dies_after(desk, Received, 2, looks(1), looks(2, 2), ANSWER, tool_calls_limit=1)
     assert run.pending.landing
@@ -119,7 +119,7 @@ async def test_calls_of_a_landing_are_not_run_by_a_later_going_either(desk):
     assert again.outcome.status == "answered"
 
 
-async def test_in_the_landing_an_answer_that_had_come_is_taken_as_one_at_the_limit(desk):
+async def test_an_answer_received_during_the_landing_gives_status_landed(desk):
     """An answer received during the landing is accepted with status landed and one landing request."""
     await dies_after(desk, Received, 2, looks(1), ANSWER, tool_calls_limit=1)
     again = await desk.go_on()
@@ -128,7 +128,7 @@ async def test_in_the_landing_an_answer_that_had_come_is_taken_as_one_at_the_lim
     assert again.outcome.landing.usage.total_tokens == 15
 
 
-async def test_in_the_landing_something_else_that_had_come_is_answered_and_the_next_rung_is_tried(desk):
+async def test_a_call_received_during_the_landing_leads_to_the_next_rung(desk):
     """A tool call received during the landing is not run, and the next rung is tried."""
     await dies_after(desk, Received, 2, looks(1), looks(2), ANSWER, tool_calls_limit=1)
     again = await desk.go_on(LATER)
@@ -137,7 +137,7 @@ async def test_in_the_landing_something_else_that_had_come_is_answered_and_the_n
     assert (again.outcome.status, again.outcome.tool_calls.used) == ("landed", 1)
 
 
-async def test_our_last_words_in_the_request_that_was_answered_stay_history(desk):
+async def test_the_landing_instruction_stays_in_the_history(desk):
     """The landing instruction of the answered request stays in the history, byte for byte."""
     going = await desk.record(looks(1), looks(2), ANSWER, tool_calls_limit=1, landing="order")
     await desk.keep(going.notebook.until(Received, 2))
@@ -148,7 +148,7 @@ async def test_our_last_words_in_the_request_that_was_answered_stay_history(desk
     assert again.outcome.answer == "Later."
 
 
-async def test_x_6_an_answer_that_was_cut_is_asked_for_once_more(desk):
+async def test_x_6_a_cut_answer_received_before_the_crash_is_requested_again(desk):
     """A cut answer received before the crash is paid for, left out of the history and requested again."""
     await dies_after(desk, Received, 1, says("It is", Stop.TRUNCATED), says("It is known."))
     again = await desk.go_on(says("It is known."))
@@ -157,7 +157,7 @@ async def test_x_6_an_answer_that_was_cut_is_asked_for_once_more(desk):
     assert again.outcome.usage.total_tokens == 30
 
 
-async def test_x_8_a_pause_that_had_come_is_sent_back_as_it_is(desk):
+async def test_x_8_a_pause_received_before_the_crash_is_sent_back_unchanged(desk):
     """A pause received before the crash is sent back unchanged, with no message added."""
     pause = says("Wait", Stop.PAUSED)
     await dies_after(desk, Received, 1, pause, ANSWER)
@@ -167,7 +167,7 @@ async def test_x_8_a_pause_that_had_come_is_sent_back_as_it_is(desk):
     assert again.named("resumed")[0].note == ""
 
 
-async def test_x_8_a_refusal_that_had_come_ends_the_run(desk):
+async def test_x_8_a_refusal_received_before_the_crash_ends_the_run(desk):
     """A refusal received before the crash fails with exit code 4; it is not in the history, so a follow-up works."""
     await dies_after(desk, Received, 2, looks(1), says("No.", Stop.REFUSED))
     again = await desk.go_on()
@@ -177,7 +177,7 @@ async def test_x_8_a_refusal_that_had_come_ends_the_run(desk):
     assert "No." not in str(later.requests[0].messages)
 
 
-async def test_x_7_an_empty_answer_that_had_come_is_asked_for_once_more(desk):
+async def test_x_7_an_empty_answer_received_before_the_crash_is_requested_again(desk):
     """An empty answer received before the crash is requested once more, as in an uninterrupted run."""
     await dies_after(desk, Received, 1, says(""), ANSWER)
     again = await desk.go_on(LATER)
@@ -185,7 +185,7 @@ async def test_x_7_an_empty_answer_that_had_come_is_asked_for_once_more(desk):
     assert again.outcome.limits["turns"].used == 2
 
 
-async def test_x_13_an_identical_call_is_answered_from_the_record_of_the_earlier_going(desk):
+async def test_x_13_a_call_repeated_after_a_resume_is_answered_from_the_record(desk):
     """A repeated read-only call from an earlier segment is answered from the record, with a hint, and counts."""
     desk.tools = [Tool(LOOK.name, LOOK.description, LOOK.function, repeatable=True)]
     await desk.ask(looks(1), ANSWER)
@@ -203,7 +203,7 @@ async def test_x_13_an_identical_call_is_answered_from_the_record_of_the_earlier
     assert again.outcome.tool_calls.used == 2
 
 
-async def test_x_10_s3_6_ctrl_c_in_the_middle_of_a_batch_closes_what_was_under_way(desk):
+async def test_x_10_s3_6_ctrl_c_during_a_batch_stores_a_result_for_each_call(desk):
     """After Ctrl-C with two of three calls finished, all three have a stored result, which the next segment sends."""
     going = asyncio.Event()
 
@@ -232,7 +232,7 @@ async def test_x_10_s3_6_ctrl_c_in_the_middle_of_a_batch_closes_what_was_under_w
     assert (again.outcome.tool_calls.used, again.outcome.usage.total_tokens) == (3, 30)
 
 
-async def test_killed_while_it_was_taken_up_it_is_taken_up_once_more(desk):
+async def test_a_run_killed_again_during_a_resume_can_be_resumed(desk):
     """A run killed twice during batches never runs a call twice and keeps its numbering in the third segment."""
     going = await desk.record(looks(1, 2), ANSWER, parallel_tools_limit=1)
     first = going.notebook.until(Returned, 1)

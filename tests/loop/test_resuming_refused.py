@@ -42,7 +42,7 @@ async def refused(desk, words, error=NotResumable, question=None, provider=None,
     return str(told.value)
 
 
-async def test_an_answered_run_wants_a_question(desk):
+async def test_an_answered_run_is_resumed_only_with_a_question(desk):
     """An answered run can be resumed only with a question, even if the limit is raised."""
     await desk.ask(LOOKS, ANSWER)
     words = "is already answered; to ask a follow-up question, add it after the run"
@@ -50,7 +50,7 @@ async def test_an_answered_run_wants_a_question(desk):
     await refused(desk, words, tool_calls_limit=50)
 
 
-async def test_a_landed_run_wants_a_larger_total_or_a_question(desk):
+async def test_a_landed_run_needs_a_larger_total_or_a_question(desk):
     """A landed run needs a larger total or a question; the same total is refused."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     words = "landed at its limit; set a higher limit, or ask a follow-up question"
@@ -59,7 +59,7 @@ async def test_a_landed_run_wants_a_larger_total_or_a_question(desk):
 
 
 @pytest.mark.parametrize("question", ["", " \n"])
-async def test_an_empty_question_is_none(desk, question):
+async def test_an_empty_question_is_refused(desk, question):
     """An empty question is refused with a hint."""
     await desk.ask(LOOKS, ANSWER)
     await refused(desk, "the question is empty; omit it, or ask a follow-up question", question=question)
@@ -77,7 +77,7 @@ async def test_an_empty_question_is_none(desk, question):
     ],
     ids=str,
 )
-async def test_a_total_below_what_is_used_is_refused(desk, limits, words):
+async def test_a_total_below_the_used_amount_is_refused(desk, limits, words):
     """A total below the used amount is refused with that amount, for every kind of limit."""
     await desk.ask(LOOKS, calls(("look", {"query": "2"}), first_id=2), ANSWER)
     (key,) = limits
@@ -85,7 +85,7 @@ async def test_a_total_below_what_is_used_is_refused(desk, limits, words):
     assert said.startswith(f"{key}: ")
 
 
-async def test_calls_that_may_have_been_under_way_are_used(desk):
+async def test_calls_possibly_in_progress_count_as_used(desk):
     """Calls that may have been in progress count as used: with two of them a total of one is too small."""
     two = calls(("look", {"query": "1"}), ("look", {"query": "2"}))
     going = await desk.record(two, ANSWER)
@@ -95,7 +95,7 @@ async def test_calls_that_may_have_been_under_way_are_used(desk):
     assert again.outcome.tool_calls.used == 2
 
 
-async def test_a_limit_that_makes_no_sense_is_told_as_ever(desk):
+async def test_an_invalid_limit_is_refused(desk):
     """An invalid limit is refused with its key, the accepted values and the given one."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     await refused(desk, "tool_calls_limit: must be an integer", UsageError, tool_calls_limit=-1)
@@ -111,7 +111,7 @@ async def test_a_limit_of_cost_without_a_price_is_refused(desk):
     await refused(desk, "the price of scripted is unknown", UsageError, provider=unpriced, cost_limit=1.0)
 
 
-async def test_an_id_that_is_unknown_or_fits_several(desk):
+async def test_an_unknown_or_ambiguous_id_is_refused(desk):
     """An unknown or ambiguous id is refused with the similar or matching ids."""
     first = await desk.ask(LOOKS, ANSWER)
     second = await desk.ask(LOOKS, ANSWER)
@@ -121,14 +121,14 @@ async def test_an_id_that_is_unknown_or_fits_several(desk):
     assert second.outcome.run_id in said
 
 
-async def test_the_beginning_of_an_id_is_enough(desk):
+async def test_a_unique_prefix_of_an_id_is_accepted(desk):
     """A unique prefix of an id is enough to resume a run."""
     going = await desk.ask(LOOKS, ANSWER)
     again = await desk.go_on(LATER, run_id=going.outcome.run_id[:-2], question="More?")
     assert again.outcome.run_id == going.outcome.run_id
 
 
-async def test_a_run_that_is_alive_is_left_alone(desk):
+async def test_a_run_in_a_living_process_is_not_resumed(desk):
     """A run whose process is alive cannot be resumed, and the error names the process."""
     reached, release = asyncio.Event(), asyncio.Event()
 
@@ -154,7 +154,7 @@ async def test_a_run_that_is_alive_is_left_alone(desk):
     assert stranger.requests == []
 
 
-async def test_the_root_is_gone(desk, tmp_path):
+async def test_a_missing_root_is_refused(desk, tmp_path):
     """A run whose root folder no longer exists is refused."""
     desk.folder = tmp_path / "project"
     desk.folder.mkdir()
@@ -167,7 +167,7 @@ async def test_the_root_is_gone(desk, tmp_path):
             await runner.resume("last", "More?")
 
 
-async def test_given_tools_must_be_given_again(desk):
+async def test_a_missing_custom_tool_is_refused_without_force(desk):
     """A missing custom tool is named in the refusal; with force the run resumes and calls of it are errors."""
     first = await desk.ask(LOOKS, ANSWER)
     desk.tools = ()
@@ -185,7 +185,7 @@ async def test_given_tools_must_be_given_again(desk):
     await refused(desk, words, question="And?")
 
 
-async def test_another_model_takes_over_what_has_no_thinking(desk):
+async def test_another_model_may_resume_a_history_without_thinking(desk):
     """A history without thinking can be resumed with another model without force, byte for byte."""
     first = await desk.ask(LOOKS, ANSWER)
     other = ScriptedProvider([LATER])
@@ -197,7 +197,7 @@ async def test_another_model_takes_over_what_has_no_thinking(desk):
     assert desk.load().model == "another"
 
 
-async def test_another_model_with_thinking_has_to_be_forced(desk):
+async def test_another_model_needs_force_after_thinking(desk):
     """A history with thinking needs force for another model: the thinking is removed and the model is notified."""
     thinks = Reply(Stop.WANTS_TOOLS, (THOUGHT, *LOOKS.content), Usage(10, 0, 0, 5), "tool_use")
     await desk.ask(thinks, ANSWER)
@@ -222,7 +222,7 @@ async def test_another_model_with_thinking_has_to_be_forced(desk):
     ][:-1]
 
 
-async def test_a_reply_of_thinking_alone_is_replaced_by_words(desk):
+async def test_a_reply_with_only_thinking_is_replaced_by_text(desk):
     """A reply with only thinking is replaced by text, because messages must not be empty and roles must alternate."""
     mute = Reply(Stop.PAUSED, (THOUGHT,), Usage(10, 0, 0, 5), "pause_turn")
     await desk.ask(mute, says("Owls."))
@@ -232,7 +232,7 @@ async def test_a_reply_of_thinking_alone_is_replaced_by_words(desk):
     assert other.requests[0].messages[1].content == ({"type": "text", "text": prompts.LEFT_OUT},)
 
 
-async def test_a_file_that_was_changed_has_to_be_forced(desk):
+async def test_a_changed_file_needs_force(desk):
     """A changed file needs force; the stored settings still apply, and the model is notified."""
     folder = desk.folder / "specialists"
     folder.mkdir()
@@ -251,7 +251,7 @@ async def test_a_file_that_was_changed_has_to_be_forced(desk):
     assert (await desk.go_on(ANSWER, question="And?", force=True)).outcome.status == "landed"
 
 
-async def test_nothing_is_stored_or_the_store_is_not_there(desk, tmp_path):
+async def test_a_missing_or_invalid_store_is_refused(desk, tmp_path):
     """Store `none`, a missing file and a file that is no store are each refused with one line; no file is created."""
     cases = [
         ("none", NotResumable, "the store is `none`, so no runs are stored"),
@@ -267,7 +267,7 @@ async def test_nothing_is_stored_or_the_store_is_not_there(desk, tmp_path):
     assert not (tmp_path / "absent.db").exists()
 
 
-async def test_two_processes_take_up_one_run_and_one_of_them_does(desk):
+async def test_of_two_processes_resuming_a_run_one_is_refused(desk):
     """If two processes resume an interrupted run, the second claim is refused and there is one history."""
     going = await desk.record(LOOKS, ANSWER)
     await desk.keep(going.notebook.until(Returned, 1))

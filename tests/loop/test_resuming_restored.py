@@ -16,7 +16,7 @@ DOWN = ProviderError("the API is down")
 
 
 @pytest.mark.parametrize("limit", [{"total_tokens_limit": 3_000}, {"cost_limit": 0.035}], ids=str)
-async def test_x_14_what_the_largest_request_took_is_held_back_for_the_landing(desk, limit):
+async def test_x_14_the_largest_earlier_request_is_reserved_for_the_landing(desk, limit):
     """The landing reserve follows the largest earlier request, so the resumed run lands at once, within its limit."""
     await desk.ask(replace(LOOKS, usage=Usage(1_000, 0, 0, 5)), DOWN)
     again = await desk.go_on(replace(ANSWER, usage=Usage(1_000, 0, 0, 5)), **limit)
@@ -25,7 +25,7 @@ async def test_x_14_what_the_largest_request_took_is_held_back_for_the_landing(d
     assert again.outcome.warnings == ()
 
 
-async def test_x_12_the_salvage_holds_what_the_model_said_in_an_earlier_going(desk):
+async def test_x_12_the_salvage_includes_text_of_an_earlier_segment(desk):
     """If the API fails again, the salvage includes the model's text and the results of the earlier segment."""
     await desk.ask(replace(LOOKS, content=({"type": "text", "text": "Owls, I think."}, *LOOKS.content)), DOWN)
     again = await desk.go_on(DOWN)
@@ -67,7 +67,7 @@ async def test_warnings_about_the_file_stay_in_the_outcome(desk):
     assert (await desk.go_on(ANSWER, question="Sure?")).outcome.warnings == first.outcome.warnings
 
 
-async def test_where_the_model_had_the_last_word_it_is_told_to_go_on(desk):
+async def test_a_cut_answer_is_followed_by_a_message_to_continue(desk):
     """After a cut answer the resumed request ends with a user message that tells the model to continue."""
     await desk.ask(says("It is", Stop.TRUNCATED), says("It is kn", Stop.TRUNCATED))
     again = await desk.go_on(ANSWER)
@@ -77,7 +77,7 @@ async def test_where_the_model_had_the_last_word_it_is_told_to_go_on(desk):
     assert again.outcome.status == "answered"
 
 
-async def test_the_landing_of_a_new_going_is_told_by_itself(desk):
+async def test_the_landing_describes_only_the_last_segment(desk):
     """The outcome's landing describes the last segment only; `usage` has the totals."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     two = calls(("look", {"query": "2"}), first_id=2)
@@ -88,7 +88,7 @@ async def test_the_landing_of_a_new_going_is_told_by_itself(desk):
     assert (answered.outcome.status, answered.outcome.landing) == ("answered", None)
 
 
-async def test_a_total_holds_in_every_later_going(desk):
+async def test_a_raised_total_applies_to_all_later_segments(desk):
     """A raised total applies to all later segments, and later resume notes do not repeat it."""
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     assert (await desk.go_on(DOWN, tool_calls_limit=3)).outcome.status == "failed"

@@ -52,7 +52,7 @@ async def test_x_1_a_limit_of_0_lands_with_the_first_request():
     assert (outcome.status, outcome.landing.requests) == ("landed", 1)
 
 
-async def test_x_1_in_order_style_a_limit_of_0_puts_the_order_at_the_end_of_the_question():
+async def test_x_1_without_forcing_a_limit_of_0_ends_the_question_with_the_instruction():
     """If forcing is not available, N = 0 puts the landing instruction at the end of the question."""
     provider = ScriptedProvider([ANSWER])
     await outcome_of(job(provider, 0, landing="order", question="Why?"))
@@ -63,7 +63,7 @@ async def test_x_1_in_order_style_a_limit_of_0_puts_the_order_at_the_end_of_the_
     assert asked.choice is Choice.AUTO
 
 
-async def test_s0_8_without_a_limit_nothing_is_said_and_nothing_forced():
+async def test_s0_8_without_a_limit_there_is_no_notice_and_no_forced_choice():
     """With `none` there is no notice, no countdown and no forced choice, however many calls run."""
     provider = ScriptedProvider([*looks(40), says("done")])
     outcome = await outcome_of(job(provider, None))
@@ -105,7 +105,7 @@ async def test_s0_10_a_400_on_forcing_puts_the_order_into_the_last_result():
     assert (outcome.landing.how, outcome.landing.requests) == ("order", 1)
 
 
-async def test_s0_10_where_forcing_is_known_to_be_refused_it_is_not_tried():
+async def test_s0_10_forcing_is_not_tried_where_it_is_known_to_be_refused():
     """If the capability table says that forcing is refused, it is not tried."""
     provider = ScriptedProvider([*looks(2), ANSWER], forced_choice=False)
     outcome = await outcome_of(job(provider, 2))
@@ -114,7 +114,7 @@ async def test_s0_10_where_forcing_is_known_to_be_refused_it_is_not_tried():
     assert outcome.landing.how == "order"
 
 
-async def test_s0_10_a_model_that_ignores_everything_still_yields_an_outcome():
+async def test_s0_10_a_model_that_ignores_all_orders_is_salvaged():
     """Force, order, none, then salvage: three answered landing requests, and none of their calls run."""
     provider = ScriptedProvider([*looks(2), *looks(3, first=3)])
     outcome = await outcome_of(job(provider, 2))
@@ -143,7 +143,7 @@ async def test_x_5_text_at_the_landing_is_accepted(style):
     assert (outcome.status, outcome.answer) == ("landed", "in plain words")
 
 
-async def test_landing_none_takes_the_text():
+async def test_landing_none_sets_tool_choice_none():
     """`landing: none` sets tool choice none and adds no text for the model."""
     provider = ScriptedProvider([*looks(2), says("text")])
     outcome = await outcome_of(job(provider, 2, landing="none"))
@@ -152,7 +152,7 @@ async def test_landing_none_takes_the_text():
     assert outcome.landing.how == "none"
 
 
-async def test_landing_finalize_speaks_only_when_the_model_asks_again():
+async def test_landing_finalize_sends_its_notice_beside_skipped_results():
     """`landing: finalize` sends its notice once, beside the skipped results of calls made at k = N."""
     provider = ScriptedProvider([*looks(2), *looks(2, first=3), says("text")])
     outcome = await outcome_of(job(provider, 2, landing="finalize", augmenters=()))
@@ -172,14 +172,14 @@ async def test_landing_stop_salvages_without_another_request():
     assert "note on '1'" in outcome.answer
 
 
-async def test_landing_prompt_replaces_our_words():
+async def test_landing_prompt_replaces_the_landing_instruction():
     """`landing_prompt` of the file replaces the default landing instruction."""
     provider = ScriptedProvider([*looks(1), ANSWER])
     await outcome_of(job(provider, 1, landing="order", landing_prompt="Come home."))
     assert last_results(provider)[-1].splitlines()[-2:] == ["0 tool calls remaining", "Come home."]
 
 
-async def test_s0_6_the_parent_gets_what_respond_was_given():
+async def test_s0_6_the_answer_is_the_unchanged_argument_of_respond():
     """The answer is the argument of `respond`, unchanged."""
     answer = "Line one.\n\n  *Two* “three” 4\u2009%"
     provider = ScriptedProvider([calls(("respond", {"answer": answer, "gaps": ["five"]}))])
@@ -187,7 +187,7 @@ async def test_s0_6_the_parent_gets_what_respond_was_given():
     assert (outcome.status, outcome.answer, outcome.gaps) == ("answered", answer, ("five",))
 
 
-async def test_a_run_cannot_be_talked_past_its_limit_by_a_tool():
+async def test_a_tool_result_that_imitates_the_countdown_changes_no_limit():
     """A tool result that imitates the countdown does not change the limit."""
     from run_specialist.tools.base import Tool
 

@@ -68,7 +68,7 @@ async def ended(script, journal, on_lost="go_on", **how):
 SCRIPT = [looks(1), looks(2), ANSWER]
 
 
-async def test_a_run_goes_on_without_its_store():
+async def test_by_default_a_run_continues_without_its_store():
     """By default a run continues without its store, with one warning, and answers."""
     outcome, asked = await ended(SCRIPT, Losing(1, LOST))
     assert (outcome.status, outcome.exit_code, outcome.warnings, asked) == ("answered", 0, (LOST,), 3)
@@ -84,14 +84,14 @@ async def test_a_run_that_needs_its_store_ends_before_its_next_request(at):
     assert ("note on '1'" in outcome.answer) is (at > 1)
 
 
-async def test_an_answer_that_is_there_is_not_given_up_for_the_store():
+async def test_a_received_answer_is_returned_even_if_the_store_is_lost():
     """A run that requires its store still returns an answer that has already been received."""
     outcome, _ = await ended([ANSWER], Losing(2, LOST), "abort")
     assert (outcome.status, outcome.exit_code, outcome.warnings) == ("answered", 0, (LOST, NOTHING_READ))
 
 
 @pytest.mark.parametrize("on_lost", ["go_on", "abort"])
-async def test_a_run_that_another_process_took_over_pays_for_nothing_more(on_lost):
+async def test_a_run_taken_over_by_another_process_sends_no_more_requests(on_lost):
     """A run that another process has taken over sends no more requests, because both would pay for them."""
     why = "this run is not stored from turn 2 on: another process goes on with it"
     outcome, asked = await ended(SCRIPT, Losing(2 if on_lost == "abort" else 1, TakenOver(why)), on_lost)
@@ -99,13 +99,13 @@ async def test_a_run_that_another_process_took_over_pays_for_nothing_more(on_los
     assert outcome.error == f"{why}; the run was stopped before its next request"
 
 
-async def test_that_another_process_took_it_over_at_the_end_costs_no_answer():
+async def test_a_takeover_detected_at_the_end_keeps_the_answer():
     """If the takeover is detected only when the outcome is stored, the answer is still returned."""
     outcome, _ = await ended([ANSWER], Losing(1, TakenOver("taken")))
     assert (outcome.status, outcome.warnings) == ("answered", ("taken", NOTHING_READ))
 
 
-async def test_a_store_that_is_away_is_waited_for_longer_than_one_that_is_slow(monkeypatch):
+async def test_an_unavailable_store_is_retried_longer_than_a_slow_one(monkeypatch):
     """An unavailable store is retried for longer than a slow one; listeners get one event, and no record is lost."""
     monkeypatch.setattr(checkpoint, "COMMIT_TIMEOUT", 0.01)
     journal = Absent()
@@ -122,7 +122,7 @@ async def test_a_store_that_is_away_is_waited_for_longer_than_one_that_is_slow(m
 
 
 @pytest.mark.parametrize(("on_lost", "status", "asked"), [("go_on", "landed", 2), ("abort", "aborted", 1)])
-async def test_the_time_limit_holds_while_the_store_is_waited_for(on_lost, status, asked, monkeypatch):
+async def test_the_time_limit_applies_while_waiting_for_the_store(on_lost, status, asked, monkeypatch):
     """The time limit applies while waiting for the store: the run lands, or aborts if it requires its store."""
     clock = Clock()
     monkeypatch.setattr(checkpoint, "POLL_INTERVAL", 0.01)
@@ -148,7 +148,7 @@ async def test_the_time_limit_holds_while_the_store_is_waited_for(on_lost, statu
     assert [record.outcome.status for record in journal.of(Ended)] == [status]
 
 
-async def test_a_run_that_needs_its_store_does_not_go_on_without_knowing(monkeypatch):
+async def test_a_run_that_requires_its_store_aborts_if_the_disk_hangs(monkeypatch):
     """A run that requires its store ends if the disk hangs without reporting an error."""
 
     class Hanging(Notebook):
@@ -163,7 +163,7 @@ async def test_a_run_that_needs_its_store_does_not_go_on_without_knowing(monkeyp
     assert outcome.error == checkpoint.RUN_STOPPED.format(checkpoint.STORE_SILENT)
 
 
-async def test_who_stops_a_run_does_not_wait_for_a_store_that_is_away(monkeypatch):
+async def test_stopping_a_run_does_not_wait_for_an_unavailable_store(monkeypatch):
     """Stopping a run waits no longer for an unavailable store than for a slow one."""
     monkeypatch.setattr(checkpoint, "COMMIT_TIMEOUT", 0.01)
     journal = Absent()
@@ -176,13 +176,13 @@ async def test_who_stops_a_run_does_not_wait_for_a_store_that_is_away(monkeypatc
     assert not journal.back.is_set()
 
 
-def test_what_becomes_of_a_run_without_its_store_is_one_of_two_words():
+def test_on_lost_accepts_two_values():
     """The option for a lost store accepts two values; any other text is refused."""
     with pytest.raises(UsageError, match="on_lost must be one of go_on, abort, got 'stop'"):
         Runner(on_lost="stop")
 
 
-async def test_a_run_that_needs_its_store_is_not_begun_where_the_default_one_cannot_be_opened(tmp_path, monkeypatch):
+async def test_a_run_that_requires_its_store_does_not_start_without_it(tmp_path, monkeypatch):
     """A run that requires its store does not start if the default one cannot be opened; otherwise it only warns."""
     (tmp_path / "file").write_text("no folder")
     monkeypatch.delenv("SPECIALIST_STORE")

@@ -36,13 +36,13 @@ def shaped(provider, limit=9, **settings):
     return job(provider, limit, answer_schema=SCHEMA, tools=[LOOK, respond_tool(SCHEMA)], **settings)
 
 
-async def test_an_answer_that_fits_is_the_output_and_its_text_the_answer():
+async def test_a_valid_answer_is_the_output_and_its_json_the_answer():
     """A valid answer is available as `output` for programs and as JSON text for people."""
     outcome = await outcome_of(shaped(ScriptedProvider([LOOKS, GOOD])))
     assert (outcome.status, outcome.output, outcome.answer) == ("answered", {"food": "mice"}, '{\n  "food": "mice"\n}')
 
 
-async def test_an_answer_that_does_not_fit_goes_back_once_with_the_reason():
+async def test_an_invalid_answer_is_returned_once_with_the_reason():
     """An invalid answer gets an error result with the validator's message, costs no call, and the next one is used."""
     provider = ScriptedProvider([LOOKS, bad(), GOOD])
     outcome = await outcome_of(shaped(provider))
@@ -53,7 +53,7 @@ async def test_an_answer_that_does_not_fit_goes_back_once_with_the_reason():
     assert not outcome.warnings
 
 
-async def test_a_second_answer_that_does_not_fit_is_partial_with_what_there_is():
+async def test_a_second_invalid_answer_is_partial():
     """A second invalid answer is partial: its text is kept, and the outcome names the error."""
     provider = ScriptedProvider([LOOKS, bad(), bad(40, {"food": "mice", "owls": "two"})])
     outcome = await outcome_of(shaped(provider))
@@ -63,13 +63,13 @@ async def test_a_second_answer_that_does_not_fit_is_partial_with_what_there_is()
 
 
 @pytest.mark.parametrize("text", ['{"food": "mice"}', 'Here:\n```json\n{"food": "mice"}\n```'])
-async def test_json_that_is_said_without_respond_is_an_answer_too(text):
+async def test_json_in_plain_text_is_accepted_as_the_answer(text):
     """JSON in plain text, also in a code fence with text around it, is accepted as the answer."""
     outcome = await outcome_of(shaped(ScriptedProvider([LOOKS, says(text)])))
     assert (outcome.status, outcome.output) == ("answered", {"food": "mice"})
 
 
-async def test_a_text_that_does_not_fit_goes_back_as_a_message_of_the_user():
+async def test_an_invalid_text_answer_is_returned_as_a_user_message():
     """An invalid answer in plain text stays in the history, and the reason follows as a user message."""
     provider = ScriptedProvider([LOOKS, says("They eat mice."), GOOD])
     outcome = await outcome_of(shaped(provider))
@@ -79,7 +79,7 @@ async def test_a_text_that_does_not_fit_goes_back_as_a_message_of_the_user():
     assert outcome.output == {"food": "mice"}
 
 
-async def test_calls_beside_an_answer_that_does_not_fit_are_not_run():
+async def test_calls_beside_an_invalid_answer_are_skipped():
     """At a limit calls beside an invalid answer get skipped results in call order, and the next answer is used."""
     both = calls(("look", {"query": "a"}), ("respond", {"answer": {}}), ("look", {"query": "b"}), first_id=30)
     provider = ScriptedProvider([LOOKS, both, GOOD])
@@ -91,7 +91,7 @@ async def test_calls_beside_an_answer_that_does_not_fit_are_not_run():
     assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("landed", 1, 2)
 
 
-async def test_at_a_limit_the_return_is_no_rung():
+async def test_at_a_limit_an_invalid_answer_keeps_its_rung():
     """At a limit an invalid answer is returned on the same rung, and the next answer has landed."""
     provider = ScriptedProvider([LOOKS, bad(), GOOD])
     outcome = await outcome_of(shaped(provider, 1))
@@ -99,7 +99,7 @@ async def test_at_a_limit_the_return_is_no_rung():
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "force", 1)
 
 
-async def test_an_empty_text_goes_back_as_an_empty_text():
+async def test_an_empty_text_is_requested_again_without_a_message():
     """An empty text is requested again without a message (X.7) and stays out of the history."""
     provider = ScriptedProvider([LOOKS, says(""), says("")])
     outcome = await outcome_of(shaped(provider))

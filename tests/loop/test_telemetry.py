@@ -38,7 +38,7 @@ async def test_a_run_is_a_tree_of_spans(spans):
     assert {span.instrumentation_scope.name for span in spans.all} == {"run_specialist"}
 
 
-async def test_each_span_tells_what_the_conventions_name_and_nothing_that_was_said(spans):
+async def test_spans_have_only_the_attributes_of_the_conventions(spans):
     """Spans have exactly the attributes of the conventions, without questions, answers, arguments or results."""
     await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
     run = {"gen_ai.provider.name": "scripted", "gen_ai.conversation.id": "run-1", "gen_ai.request.model": "scripted"}
@@ -73,7 +73,7 @@ async def test_each_span_tells_what_the_conventions_name_and_nothing_that_was_sa
     }
 
 
-async def test_what_the_cache_took_is_part_of_the_input(spans):
+async def test_input_tokens_include_cached_tokens(spans):
     """Input tokens include cached ones, as the conventions define, and cache reads and writes have own attributes."""
     reply = Reply(Stop.ANSWERED, ({"type": "text", "text": "mice"},), Usage(1, 20, 300, 4000), "end_turn", model="one")
     await outcome_of(job(ScriptedProvider([reply]), 4))
@@ -83,7 +83,7 @@ async def test_what_the_cache_took_is_part_of_the_input(spans):
     assert spans.one("chat").attributes["gen_ai.response.finish_reasons"] == ("end_turn",)
 
 
-async def test_a_landing_is_told(spans):
+async def test_the_span_of_a_landed_run_describes_the_landing(spans):
     """The span of a landed run has the reason, the rung and the number of requests."""
     await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 1))
     told = spans.one("invoke_agent").attributes
@@ -95,7 +95,7 @@ async def test_a_landing_is_told(spans):
     ]
 
 
-async def test_s4_5_a_run_that_goes_on_has_a_span_of_its_own_in_the_same_conversation(spans, tmp_path):
+async def test_s4_5_a_resumed_run_has_its_own_span_in_the_same_conversation(spans, tmp_path):
     """A resumed run has its own span in the same conversation, with the usage of its own segment only."""
     desk = Desk(tmp_path)
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
@@ -109,9 +109,7 @@ async def test_s4_5_a_run_that_goes_on_has_a_span_of_its_own_in_the_same_convers
     assert going.outcome.usage.total_tokens == 60
 
 
-async def test_x_11_a_childs_run_stands_below_the_call_that_asked_it_and_nothing_is_counted_twice(
-    spans, tmp_path, monkeypatch
-):
+async def test_x_11_the_span_of_a_child_is_below_its_delegate_call(spans, tmp_path, monkeypatch):
     """A child's run is below the delegate call, and its usage is counted once in runs, requests and outcome."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10")
@@ -134,7 +132,7 @@ async def test_x_11_a_childs_run_stands_below_the_call_that_asked_it_and_nothing
 
 
 @pytest.mark.parametrize("kind", ["thread", "task"])
-async def test_spans_of_a_tool_stand_below_its_call_and_a_run_below_its_callers(spans, kind):
+async def test_spans_of_a_tool_are_below_its_call(spans, kind):
     """Spans made by a tool are below its call, also from threads and tasks, and a run is below its caller's span."""
     tracer = trace.get_tracer("host")
 
@@ -154,7 +152,7 @@ async def test_spans_of_a_tool_stand_below_its_call_and_a_run_below_its_callers(
     assert after.name == "host"
 
 
-async def test_what_comes_after_a_run_is_not_in_it(spans):
+async def test_spans_of_two_runs_in_one_task_are_separate(spans):
     """Requests of two runs in one task belong to their own run's span."""
     for _ in range(2):
         await outcome_of(job(ScriptedProvider([ANSWER]), 4))
@@ -164,7 +162,7 @@ async def test_what_comes_after_a_run_is_not_in_it(spans):
 
 
 @pytest.mark.parametrize("switch", ["true", "SPAN_ONLY"])
-async def test_content_is_told_where_the_environment_says_so_and_secrets_never(spans, monkeypatch, switch):
+async def test_content_is_recorded_only_if_enabled_and_masked(spans, monkeypatch, switch):
     """With the environment variable set, spans hold question, answer, arguments and results, with secrets masked."""
     monkeypatch.setenv(CONTENT, switch)
     secret = f"sk-{'a1' * 20}"
@@ -182,7 +180,7 @@ async def test_content_is_told_where_the_environment_says_so_and_secrets_never(s
     assert not any(secret in span.to_json() for span in spans.all)
 
 
-async def test_a_text_is_told_as_an_answer_too(spans):
+async def test_a_text_answer_has_one_request_span(spans):
     """A text answer without a call gives one request span and one run span."""
     await outcome_of(job(ScriptedProvider([says("mice")]), 4))
     assert spans.names == ["chat scripted", "invoke_agent looker"]

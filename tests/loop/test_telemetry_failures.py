@@ -21,7 +21,7 @@ from tests.spans import recorded
 pytestmark = pytest.mark.anyio
 
 
-async def test_calls_that_fail_are_marked_and_calls_that_are_not_run_have_no_span(spans):
+async def test_failed_calls_are_marked_and_skipped_calls_have_no_span(spans):
     """A failed call's span has the error type without its message; repeated and skipped calls have no span."""
 
     def burst(query: str) -> str:
@@ -42,7 +42,7 @@ async def test_calls_that_fail_are_marked_and_calls_that_are_not_run_have_no_spa
     assert not any("secret" in str(span.to_json()) for span in spans.all)
 
 
-async def test_a_request_that_fails_fails_the_run(spans):
+async def test_a_failed_request_marks_the_run_span_as_failed(spans):
     """A failed request sets the error type on its span, and the run's span gets the type for its exit code."""
     outcome = await outcome_of(job(ScriptedProvider([LOOKS, ProviderError(f"the server takes no sk-{'a1' * 20}")]), 4))
     assert outcome.status == "failed"
@@ -56,7 +56,7 @@ async def test_a_request_that_fails_fails_the_run(spans):
     assert spans.usage("invoke_agent") == spans.usage("chat") == [10, 5, 0, 0]
 
 
-async def test_a_refusal_is_told_without_the_models_words(spans):
+async def test_the_span_of_a_refusal_omits_the_reason(spans):
     """A refusal's span omits the server's reason, which may be text of the model."""
     refused = Reply(Stop.REFUSED, (), Usage(10, 0, 0, 5), "I will not speak of owls")
     await outcome_of(job(ScriptedProvider([refused]), 4))
@@ -64,7 +64,7 @@ async def test_a_refusal_is_told_without_the_models_words(spans):
     assert spans.one("invoke_agent").attributes["error.type"] == "no_answer"
 
 
-async def test_a_request_that_time_ran_out_for_is_told(spans):
+async def test_the_span_of_a_timed_out_request_has_an_error(spans):
     """A request that ran out of time has an error and no usage on its span."""
 
     class Slow(ScriptedProvider):
@@ -81,7 +81,7 @@ async def test_a_request_that_time_ran_out_for_is_told(spans):
 
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
-async def test_s3_6_the_spans_of_a_run_that_is_stopped_end_too(spans, how):
+async def test_s3_6_spans_of_an_aborted_run_end(spans, how):
     """An aborted run's span ends without an error; that of the interrupted call has the error type CancelledError."""
     reached = asyncio.Event()
 
@@ -132,7 +132,7 @@ class Deaf(SpanExporter):
 
 
 @pytest.mark.parametrize("where", ["start", "end"])
-async def test_a_processor_that_fails_harms_nothing(where):
+async def test_a_failing_span_processor_does_not_change_the_run(where):
     """A failing span processor does not change the run, and the caller's span is current again afterwards."""
     broken = Broken(where)
     with recorded(broken):
@@ -143,7 +143,7 @@ async def test_a_processor_that_fails_harms_nothing(where):
     assert (outcome.status, outcome.answer, outcome.warnings) == ("answered", "mice", ())
 
 
-async def test_an_exporter_that_fails_harms_nothing():
+async def test_a_failing_exporter_does_not_change_the_run():
     """A failing exporter does not change the run, because the SDK catches the error."""
     with recorded(SimpleSpanProcessor(Deaf())):
         outcome = await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))

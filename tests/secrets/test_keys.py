@@ -50,7 +50,7 @@ async def runner_of(model: str, folder: Path) -> AsyncIterator[Runner]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("variable", ENDPOINTS)
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_key_that_a_server_repeats_comes_out_nowhere(tmp_path, monkeypatch, caplog, echo, variable, streamed):
+async def test_a_key_repeated_by_a_server_appears_nowhere(tmp_path, monkeypatch, caplog, echo, variable, streamed):
     """The server repeats the key in many formats; outcome, events, spans, store and log contain no piece of it."""
     address, model = ENDPOINTS[variable]
     monkeypatch.setenv(variable, KEY)
@@ -74,7 +74,7 @@ async def test_a_key_that_a_server_repeats_comes_out_nowhere(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("flag", ["--json", "--events", "--quiet"])
-def test_a_key_that_a_server_repeats_is_not_printed(tmp_path, monkeypatch, capfd, echo, flag):
+def test_a_key_repeated_by_a_server_is_not_printed(tmp_path, monkeypatch, capfd, echo, flag):
     """No command prints the key, neither during the run nor from the store."""
     (tmp_path / "finder.md").write_text("---\nname: finder\ndescription: Finds\n---\nYou look.\n")
     monkeypatch.chdir(tmp_path)
@@ -105,7 +105,7 @@ def test_a_key_that_a_server_repeats_is_not_printed(tmp_path, monkeypatch, capfd
         "http://me:{}@127.0.0.1:odd",
     ],
 )
-async def test_what_is_secret_in_a_base_url_is_not_told(tmp_path, monkeypatch, variable, model, url):
+async def test_the_password_and_query_of_a_base_url_are_not_shown(tmp_path, monkeypatch, variable, model, url):
     """For an unreachable or invalid URL, neither its password nor its query is in the error."""
     monkeypatch.setenv(f"{variable}_API_KEY", "another-key")
     monkeypatch.setenv(f"{variable}_BASE_URL", url.format(KEY))
@@ -121,7 +121,7 @@ async def test_what_is_secret_in_a_base_url_is_not_told(tmp_path, monkeypatch, v
     assert came_out(KEY, *told, *stored(tmp_path)) == []
 
 
-def test_the_search_itself_finds_what_it_shall(tmp_path):
+def test_the_key_search_finds_pieces_in_texts_errors_and_stores(tmp_path):
     """The search finds a piece of the key in a text, in the cause of an error, and in a compressed store."""
     with closing(sqlite3.connect(tmp_path / "runs.db")) as store:
         store.execute("create table a (b)")

@@ -201,7 +201,7 @@ def all_commands(scene: Scene, tmp_path: Path) -> str:
 
 @pytest.mark.exhaustive(one_in=21)
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_no_command_shows_what_lies_outside_of_the_project(scene: Scene, tmp_path: Path, attack: str) -> None:
+def test_no_command_discloses_secrets_outside_the_project(scene: Scene, tmp_path: Path, attack: str) -> None:
     """Neither the output, the MCP server's tools, the store nor the report contains a piece of the secrets."""
     if "/proc" in attack and not Path("/proc/self/environ").exists():
         pytest.skip("there are no files of processes")
@@ -214,7 +214,7 @@ def test_no_command_shows_what_lies_outside_of_the_project(scene: Scene, tmp_pat
 
 
 @pytest.mark.parametrize("attack", LISTED)
-def test_what_is_refused_is_listed_with_the_reason(scene: Scene, monkeypatch, attack: str) -> None:
+def test_each_refused_file_is_listed_with_the_reason(scene: Scene, monkeypatch, attack: str) -> None:
     """Each refused file is listed on one line with its place and the reason."""
     from typer.testing import CliRunner
 

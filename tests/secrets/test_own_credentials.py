@@ -68,7 +68,7 @@ async def run_once(folder, script, tools=(), secrets=(), own=OWN):
 
 
 @pytest.mark.anyio
-async def test_what_the_process_uses_is_masked_by_value(tmp_path, monkeypatch):
+async def test_credentials_of_the_process_are_masked_by_value(tmp_path, monkeypatch):
     """Secrets of the process and of MCP servers are masked in results, errors and files, in every encoding.
 
     They come from variables, proxy URLs, the program and the settings of an MCP server.
@@ -93,7 +93,7 @@ async def test_what_the_process_uses_is_masked_by_value(tmp_path, monkeypatch):
 
 
 @pytest.mark.anyio
-async def test_the_password_of_a_store_given_to_a_runner(tmp_path, monkeypatch):
+async def test_the_password_of_the_store_is_masked_in_tool_results(tmp_path, monkeypatch):
     """A tool that returns the store's password gets it masked."""
     monkeypatch.setattr("run_specialist.api.run_store.RunStore.journal", _nothing)
     provider = ScriptedProvider([calls(("everything", {})), says("done")])
@@ -147,7 +147,7 @@ async def test_no_tool_shows_a_piece_of_a_key(keys, tool):
 
 
 @pytest.mark.anyio
-async def test_line_numbers_stay_right(keys):
+async def test_masking_a_key_keeps_line_numbers(keys):
     """Each line of the key is masked on its own line, and later lines keep their numbers."""
     _, seen, _ = await run_once(keys, [("read", {"path": "a.md", "offset": 5, "limit": 20})])
     lines = seen.split("\n")
@@ -157,7 +157,7 @@ async def test_line_numbers_stay_right(keys):
 
 
 @pytest.mark.anyio
-async def test_the_limit_of_a_result_cuts_no_secret(tmp_path):
+async def test_a_result_is_masked_before_it_is_truncated(tmp_path):
     """A result is masked before it is truncated, so that no prefix of a key remains at its end."""
     token = "sk-" + "ant-api03-" + BODY[:80].replace("+", "a").replace("/", "b")
 
@@ -185,7 +185,7 @@ def test_an_offline_answer_quotes_no_key(keys, monkeypatch):
 
 
 @pytest.mark.anyio
-async def test_a_key_in_the_name_of_a_file(tmp_path):
+async def test_a_key_in_a_file_name_is_masked(tmp_path):
     """The key is masked in a listing, as in a text."""
     token = "ghp_" + "a1B2" * 9
     (tmp_path / token).touch()
@@ -195,7 +195,7 @@ async def test_a_key_in_the_name_of_a_file(tmp_path):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("place", ["augmenter", "listener", "bug"])
-async def test_what_other_code_raises_is_masked_by_value(tmp_path, monkeypatch, place):
+async def test_credentials_in_warnings_and_errors_are_masked(tmp_path, monkeypatch, place):
     """Warnings and the error of a run contain no credential of the process."""
     secret = SECRETS["given"]
     monkeypatch.setenv("DEPLOY_TOKEN", secret)
@@ -214,7 +214,7 @@ async def test_what_other_code_raises_is_masked_by_value(tmp_path, monkeypatch, 
 
 
 @pytest.mark.anyio
-async def test_the_key_that_a_provider_was_made_with(tmp_path):
+async def test_a_key_passed_to_a_provider_is_masked(tmp_path):
     """A key that a program passes to a provider, and that is in no variable, is masked."""
     secret = SECRETS["given"]
     provider = ScriptedProvider([calls(("everything", {})), says("done")])
@@ -224,7 +224,7 @@ async def test_the_key_that_a_provider_was_made_with(tmp_path):
     assert came_out(secret, *results(provider.requests[-1].messages[-1])) == []
 
 
-def test_the_token_of_a_server_is_handed_over(tmp_path, monkeypatch):
+def test_the_mcp_server_token_is_masked_in_tool_results(tmp_path, monkeypatch):
     """The runner of `specialists mcp --token` masks the token in tool results."""
     made = []
 

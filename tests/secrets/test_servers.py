@@ -36,7 +36,7 @@ async def ask(folder: Any, server: dict[str, Any], *, calling: bool) -> tuple[Ou
 @pytest.mark.anyio
 @pytest.mark.parametrize("value", [KEY, "${FROM_OUTSIDE}"])
 @pytest.mark.parametrize("words", [1, 84, 90, 93])
-async def test_a_server_that_dies_with_its_key_on_its_lips(tmp_path, monkeypatch, value, words):
+async def test_a_key_in_the_last_line_of_a_failing_server_is_masked(tmp_path, monkeypatch, value, words):
     """The key is masked in the last line of a failing server, even if the line is truncated within the key."""
     monkeypatch.setenv("FROM_OUTSIDE", KEY)
     server = {"command": [sys.executable, "-c", DIES, str(words)], "env": {"API_TOKEN": value}}
@@ -50,7 +50,7 @@ async def test_a_server_that_dies_with_its_key_on_its_lips(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     "headers", [{"Authorization": f"Bearer {KEY}"}, {"x-api-key": KEY}, {"authorization": "Owl ${FROM_OUTSIDE}"}]
 )
-async def test_a_server_that_repeats_its_headers(tmp_path, monkeypatch, caplog, headers):
+async def test_a_key_repeated_by_a_server_is_masked(tmp_path, monkeypatch, caplog, headers):
     """The server repeats the key as a result, an error, a truncated text, its list of tools, or its initialization."""
     monkeypatch.setenv("FROM_OUTSIDE", KEY)
     caplog.set_level(logging.DEBUG)
@@ -67,7 +67,7 @@ async def test_a_server_that_repeats_its_headers(tmp_path, monkeypatch, caplog, 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("url", ["{}/401?key=KEY", "{}/html?token=KEY", "http://me:KEY@127.0.0.1:9/mcp"])
-async def test_what_is_secret_in_the_url_of_a_server(tmp_path, url):
+async def test_the_password_and_query_of_a_server_url_are_not_shown(tmp_path, url):
     """If the server cannot be reached, the warning contains neither the password nor the query of its URL."""
     with serving(EchoOfTools) as server:
         outcome, told = await ask(tmp_path, {"url": url.format(server.url).replace("KEY", KEY)}, calling=False)
@@ -75,7 +75,7 @@ async def test_what_is_secret_in_the_url_of_a_server(tmp_path, url):
     assert came_out(KEY, *told) == []
 
 
-def test_what_of_a_server_is_secret():
+def test_server_values_are_secret_by_the_name_of_their_key():
     """Values are secret by the name of their key, also without their scheme; paths, modes and authors are not."""
     env = (("API_TOKEN", "one two"), ("MODE", "production"), ("AUTHOR", "Ada Lovelace"), ("DB_PASSWORD", "p4"))
     server = ServerConfig("s", env=env)
@@ -86,7 +86,7 @@ def test_what_of_a_server_is_secret():
     assert web.secrets == ("Bearer t", "k1", "Bearer", "t", "k1", "a%20b", "a b")
 
 
-def test_public_values_do_not_show_what_is_secret_in_them():
+def test_repr_of_public_values_contains_no_secrets():
     """The `repr` of a specialist, a server configuration and a guard is safe to log."""
     url, pairs = f"https://me:{KEY}@host/a?key={KEY}&b={KEY}", {"X": KEY}
     entry = {"s": {"url": url, "headers": pairs, "env": [f"Y={KEY}"]}}
@@ -107,6 +107,6 @@ def test_public_values_do_not_show_what_is_secret_in_them():
         ({"env": {"A": 3, "B": "${B}"}}, {"env": {"A": MASK, "B": "${B}"}}),
     ],
 )
-def test_what_is_kept_of_a_server_has_no_value_that_is_set_in_clear(said, kept):
+def test_stored_server_settings_have_masked_values(said, kept):
     """Values are masked in every notation; references to variables and texts that are not URLs are kept."""
     assert without_secrets(said) == kept

@@ -88,7 +88,7 @@ def shown(folder) -> list[str]:
 
 
 @pytest.mark.anyio
-async def test_what_tools_and_notes_say_is_masked_for_all(project):
+async def test_keys_in_files_and_notes_are_masked_everywhere(project):
     """Requests, outcome, events, spans with content, store, report and transcript contain no piece of a key."""
     own = Specialist(name="finder", description="", prompt="You look.", tools=None, summarize_at=100_000)
     provider, told = ScriptedProvider([*WORK, says("done")]), []
@@ -108,7 +108,7 @@ def below() -> str:
 
 
 @pytest.mark.anyio
-async def test_what_a_child_read_is_masked_at_every_door(project):
+async def test_keys_read_by_a_child_are_masked_for_its_callers(project):
     """The evidence of a run without an answer is masked for its parent, an agent and an MCP client."""
     write(project, "lead", "agents: [finder]")
     write(project, "finder")
@@ -127,7 +127,7 @@ async def test_what_a_child_read_is_masked_at_every_door(project):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("place", ["augmenter", "listener", "bug"])
-async def test_what_other_peoples_code_raises_is_masked(project, caplog, place):
+async def test_keys_in_errors_of_other_code_are_masked(project, caplog, place):
     """Keys in errors of an augmenter, a listener or a provider are masked in the warnings and the error."""
     caplog.set_level("DEBUG", "run_specialist")
     told: list[object] = []
@@ -150,7 +150,7 @@ async def test_what_other_peoples_code_raises_is_masked(project, caplog, place):
     assert leaks(*told, outcome, outcome.error, *shown(project)) == {}
 
 
-def test_what_a_module_raises_when_it_is_imported_is_masked(project):
+def test_a_key_in_an_import_error_is_masked(project):
     """The error that explains why a function cannot be imported is masked."""
     (project / "odd.py").write_text(f"raise RuntimeError('no {key('raised')}')\n")
     write(project, "finder", "python_tools: [odd:look]")
@@ -160,7 +160,7 @@ def test_what_a_module_raises_when_it_is_imported_is_masked(project):
 
 
 @pytest.mark.parametrize("flags", [["--json"], ["--events"], []])
-def test_what_an_offline_answer_quotes_is_masked(project, flags):
+def test_keys_quoted_by_an_offline_answer_are_masked(project, flags):
     """No piece of a key is printed, stored or left in a temporary file."""
     write(project, "finder", "tools: [search, grep, read, ls, glob]", "paths: [.]")
     result = CliRunner().invoke(ask.app, ["finder", "Which key do owls have?", "--model", "offline", *flags])
@@ -170,7 +170,7 @@ def test_what_an_offline_answer_quotes_is_masked(project, flags):
 
 
 @pytest.mark.parametrize("command", ["run-specialist", "runs", "transcript last", "tune finder", "resume last", "mcp"])
-def test_the_password_of_a_store_is_not_told(project, command):
+def test_no_command_prints_the_password_of_a_store(project, command):
     """No command prints the password if the server cannot be reached; the password has no well-known format."""
     write(project, "finder")
     app, words = manage.app, command.split()

@@ -134,7 +134,7 @@ def say(outcome: Outcome) -> int:
 """
 
 
-def test_the_public_names_are_these():
+def test_the_public_names_are_frozen():
     """The public names are exactly these: adding one is a decision, removing one a breaking change."""
     assert run_specialist.__all__ == NAMES == sorted(NAMES, key=lambda name: (name.islower(), name))
     assert set(NAMES) <= set(dir(run_specialist))
@@ -185,7 +185,7 @@ def check(folder, program):
 
 
 @pytest.mark.exhaustive
-def test_a_users_program_is_typed(tmp_path):
+def test_a_program_using_the_package_passes_type_checks(tmp_path):
     """A program that uses the lazily imported names passes strict type checks.
 
     An unknown name and a wrong use are reported.
@@ -196,7 +196,7 @@ def test_a_users_program_is_typed(tmp_path):
     assert 'got "str", expected "int"' in misused
 
 
-def test_the_package_says_that_it_is_typed():
+def test_the_package_contains_its_type_marker():
     """The package contains the `py.typed` marker, and the wheel includes the entire package."""
     built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
     assert built["wheel"]["packages"] == ["src/run_specialist"]

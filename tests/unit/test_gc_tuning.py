@@ -18,7 +18,7 @@ def unchanged():
     gc.enable()
 
 
-def test_the_collector_works_again_after_an_import_also_after_one_that_fails():
+def test_the_collector_is_enabled_again_after_any_import():
     """The collector is enabled again after an import, also after a failed one."""
     seen = []
 
@@ -32,7 +32,7 @@ def test_the_collector_works_again_after_an_import_also_after_one_that_fails():
     assert (seen, gc.isenabled()) == ([False], True)
 
 
-def test_a_collector_that_is_disabled_stays_disabled():
+def test_a_disabled_collector_stays_disabled():
     """A collector that the program has disabled stays disabled."""
     gc.disable()
     with paused():
@@ -68,7 +68,7 @@ def test_frozen_objects_stay_frozen():
     assert gc.get_freeze_count() == pytest.approx(before, abs=50)
 
 
-def test_a_run_changes_neither_the_threshold_nor_what_is_frozen():
+def test_a_run_keeps_the_threshold_and_the_frozen_objects():
     """After an SDK import and a run, the program's threshold and frozen objects are unchanged."""
     code = (
         "import gc, asyncio; gc.set_threshold(123, 4, 5)\n"

@@ -142,7 +142,7 @@ def test_a_test_that_hangs_is_ended_and_leaves_no_process(run, tmp_path, workers
 
 
 @pytest.mark.exhaustive
-def test_a_test_that_cannot_be_ended_takes_its_worker_with_it_and_leaves_no_process(run, tmp_path):
+def test_a_test_that_swallows_its_timeout_is_ended_with_its_worker(run, tmp_path):
     """A test that swallows the timeout exception is ended with its worker and leaves no process.
 
     Another worker runs the other test.
@@ -154,7 +154,7 @@ def test_a_test_that_cannot_be_ended_takes_its_worker_with_it_and_leaves_no_proc
 
 
 @pytest.mark.exhaustive
-def test_what_a_worker_that_died_has_started_is_killed(run, tmp_path):
+def test_processes_of_a_dead_worker_are_killed(run, tmp_path):
     """All processes that carry a dead worker's name are killed; one with a bare environment cannot be recognised."""
     told = run(DIES, "-n", "1")
     assert "1 failed, 1 passed" in told
@@ -166,7 +166,7 @@ def test_what_a_worker_that_died_has_started_is_killed(run, tmp_path):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("workers", ["1", "0"])
-def test_what_a_process_inherits_is_the_same_for_every_test(run, workers):
+def test_processes_of_every_test_inherit_the_same_state(run, workers):
     """Every test's processes inherit the same state.
 
     This covers ignored and blocked signals, umask, time zone, locale, keys, proxies, colours and HOME.
@@ -184,7 +184,7 @@ def test_what_a_process_inherits_is_the_same_for_every_test(run, workers):
 @pytest.mark.parametrize(
     ("flags", "passed"), [((), "4 passed"), (("--exhaustive",), "9 passed"), (("-m", "exhaustive"), "8 passed")]
 )
-def test_the_flag_runs_what_is_left_out_otherwise(run, flags, passed):
+def test_exhaustive_runs_the_tests_skipped_otherwise(run, flags, passed):
     """`--exhaustive` runs the tests that are skipped otherwise, and `-m` selects marked tests.
 
     An ordinary run has the first of each three parameters where the marker says so.

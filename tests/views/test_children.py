@@ -87,7 +87,7 @@ def test_x_11_the_tree_has_each_with_its_question_and_figures(shown):
     assert json.loads(json.dumps(shown)) == shown
 
 
-def test_x_11_what_they_took_is_counted_once(shown):
+def test_x_11_spending_of_children_is_counted_once(shown):
     """The children's spending counts once in the figures and the chart, and is listed apart from the run's requests."""
     own = shown["requests"]["total"]["total"]
     took = shown["children"]
@@ -100,7 +100,7 @@ def test_x_11_what_they_took_is_counted_once(shown):
     assert tokens[-1][1] == pytest.approx((own + 1_050) / 100_000, abs=1e-4)
 
 
-def test_budgets_of_their_own_leave_that_of_the_run_alone():
+def test_separate_budgets_do_not_change_the_chart_of_the_run():
     """With separate budgets, calls and chart show the run's own use; tokens and cost include the children."""
     shown = data(parent(OWLS, shared=False), RUNS)
     assert shown["facts"]["calls"] == 2
@@ -111,7 +111,7 @@ def test_budgets_of_their_own_leave_that_of_the_run_alone():
     assert "The figures above include tokens and cost; tool calls had separate budgets." in page
 
 
-def test_one_that_is_no_longer_kept_has_its_numbers():
+def test_a_deleted_child_keeps_its_figures():
     """A deleted child still has its figures and its own children, taken from the parent's outcome."""
     run = replace(parent(OWLS), children=())
     shown = data(run)
@@ -121,7 +121,7 @@ def test_one_that_is_no_longer_kept_has_its_numbers():
     assert "This run is no longer stored." in report(run)
 
 
-def test_one_that_was_interrupted_is_shown_as_it_stands():
+def test_an_interrupted_child_is_shown_without_an_answer():
     """An interrupted child of an interrupted run is shown without an answer."""
     cut = replace(RUNS["b"], outcome=None, ended_at=None, status="interrupted")
     run = replace(parent(SAME), outcome=None, ended_at=None, status="interrupted")
@@ -136,7 +136,7 @@ def test_an_unknown_price_makes_the_sum_unknown():
     assert data(parent(OWLS, unknown))["children"]["cost_usd"] is None
 
 
-def test_a_run_that_asked_nobody_shows_no_section():
+def test_a_run_without_children_has_no_section():
     """A run without children has no children section and no link to one."""
     page = report(full_run())
     assert 'id="specialists"' not in page
@@ -144,7 +144,7 @@ def test_a_run_that_asked_nobody_shows_no_section():
     assert "In total " in page
 
 
-def test_the_runs_below_are_found_however_deep():
+def test_nested_children_are_found_at_any_depth():
     """Nested children are found at any depth, and each is loaded once."""
     loaded = []
 
@@ -156,7 +156,7 @@ def test_the_runs_below_are_found_however_deep():
     assert sorted(loaded) == ["a", "b", "c"]
 
 
-def test_hostile_words_of_a_child_are_text():
+def test_markup_in_texts_of_a_child_is_escaped():
     """Markup in a child's name, question, answer, quotes and calls is shown as text."""
     odd = Child("a", ODD, "partial", 1, Usage(1), None)
     hostile = replace(odd_run(), run_id="a", specialist=ODD)
@@ -175,7 +175,7 @@ def tab(tmp_path_factory):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("width", [1280, 360])
-def test_the_page_leads_from_a_call_to_the_specialist_and_back(tab, tmp_path, width):
+def test_links_lead_from_a_call_to_its_child_and_back(tab, tmp_path, width):
     """Links lead from a call to its child and back and open their target; nothing overflows, no request is made."""
     path = tmp_path / "page.html"
     path.write_text(report(parent(OWLS, SAME), RUNS), encoding="utf-8")
@@ -193,7 +193,7 @@ def test_the_page_leads_from_a_call_to_the_specialist_and_back(tab, tmp_path, wi
     assert tab.requests == [path.as_uri()]
 
 
-def test_times_are_those_of_the_child():
+def test_the_time_of_a_child_is_its_duration():
     """A child's time is its duration, not a point in time."""
     (one,) = data(parent(SAME), RUNS)["children"]["asked"]
     assert 0 < one["seconds"] < BEGIN

@@ -41,7 +41,7 @@ def written(folder, run):
 
 
 @pytest.mark.exhaustive
-def test_the_page_asks_for_nothing_and_complains_of_nothing(page, full):
+def test_the_page_makes_no_request_and_reports_no_errors(page, full):
     """The browser loads a single file and reports no errors, warnings or policy violations."""
     page.open(full)
     page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
@@ -52,7 +52,7 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(page, full):
 
 
 @pytest.mark.exhaustive
-def test_the_policy_stops_what_would_reach_out(page, full):
+def test_the_content_security_policy_blocks_connections(page, full):
     """The content security policy blocks connections, images and foreign scripts, and the console names it."""
     page.open(full)
     page.run("fetch('http://127.0.0.1:9/').catch(() => 1)")
@@ -76,7 +76,7 @@ def test_hostile_text_does_nothing(page, tmp_path):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("run", [full_run, odd_run, odd.huge_run, odd.interrupted_run, odd.failed_run])
-def test_nothing_sticks_out_at_the_width_of_a_phone(page, tmp_path, run):
+def test_nothing_overflows_at_phone_width(page, tmp_path, run):
     """At 360 pixels with all sections open, the page scrolls only vertically; wide elements scroll on their own."""
     page.open(written(tmp_path, run()), width=360, height=740)
     page.run("for (const one of document.querySelectorAll('details')) one.open = true")
@@ -98,7 +98,7 @@ def test_contrast_is_sufficient(page, full, dark):
 
 
 @pytest.mark.exhaustive
-def test_everything_that_folds_can_be_reached_and_opened_by_keys(page, full):
+def test_every_summary_can_be_reached_and_opened_by_keyboard(page, full):
     """Tab reaches each summary in order, Enter opens it, Space closes it, and the focus is visible."""
     page.open(full)
     summaries = page.run("document.querySelectorAll('summary').length")
@@ -119,7 +119,7 @@ def test_everything_that_folds_can_be_reached_and_opened_by_keys(page, full):
 
 
 @pytest.mark.exhaustive
-def test_the_first_stop_leads_past_the_head(page, full):
+def test_the_first_tab_stop_is_a_skip_link(page, full):
     """The first Tab stop is a skip link, and heading levels never skip a level downwards."""
     page.open(full)
     page.press("Tab", 9)
@@ -178,7 +178,7 @@ def test_a_second_click_on_the_same_link_opens_again(page, full):
 
 
 @pytest.mark.exhaustive
-def test_a_long_question_is_folded(page, tmp_path):
+def test_a_long_question_is_shortened_in_the_heading(page, tmp_path):
     """A long question is shortened in the heading, and its full text can be opened."""
     page.open(written(tmp_path, odd.huge_run()))
     assert page.run("document.querySelector('h1').textContent.length") < 600
@@ -206,7 +206,7 @@ def test_one_button_opens_and_closes_all_calls(page, full):
 
 
 @pytest.mark.exhaustive
-def test_links_and_ids_agree(page, full):
+def test_every_link_has_a_target_and_every_id_is_unique(page, full):
     """Every link has a target in the page, and every id is unique."""
     page.open(full)
     assert page.run("[...document.querySelectorAll('a')].filter((a) => !document.querySelector(a.hash)).length") == 0
@@ -224,7 +224,7 @@ def test_links_and_ids_agree(page, full):
 
 
 @pytest.mark.exhaustive
-def test_a_run_of_300_turns_stays_small_and_can_be_used(page, tmp_path):
+def test_the_page_of_a_run_with_300_turns_stays_usable(page, tmp_path):
     """A run of 300 turns has folded groups and few open elements, and all of it can be opened on a phone."""
     path = written(tmp_path, many_turns(300))
     assert path.stat().st_size < MOST_BYTES
@@ -239,7 +239,7 @@ def test_a_run_of_300_turns_stays_small_and_can_be_used(page, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_paper_shows_the_page_without_what_only_a_screen_needs(page, full):
+def test_printing_omits_navigation_and_buttons(page, full):
     """Printing omits navigation and buttons, and prints open sections in full."""
     page.open(full)
     page.send("Emulation.setEmulatedMedia", media="print", features=[])

@@ -10,7 +10,7 @@ from tests.views import odd
 from tests.views.full import full_run
 
 
-def test_time_that_passed_before_a_resumption_is_no_working_time(full):
+def test_time_between_segments_takes_no_space_on_the_axis(full):
     """Two hours between two segments are mentioned but take no space on the time axis."""
     assert full["seconds"] == pytest.approx(54.6, abs=0.1)
     assert [mark["words"] for mark in full["timeline"]["marks"]][1] == "Resumed after 2 h 10 min"
@@ -19,7 +19,7 @@ def test_time_that_passed_before_a_resumption_is_no_working_time(full):
     assert begins[-1] < full["seconds"]
 
 
-def test_the_chart_follows_each_limit_and_begins_anew_where_a_limit_is_raised(full):
+def test_the_chart_restarts_where_a_limit_is_raised(full):
     """The chart rises in steps and restarts where a limit is raised: 11 calls are 69 % of 16 and 55 % of 20."""
     kinds = {kind["kind"]: kind for kind in full["budget"]["kinds"]}
     assert [kind for kind in kinds if kinds[kind]["lines"]] == ["tool_calls", "tokens", "time"]
@@ -36,7 +36,7 @@ def test_the_chart_follows_each_limit_and_begins_anew_where_a_limit_is_raised(fu
     assert kinds["tokens"]["lines"][1][-1][1] == pytest.approx(kinds["tokens"]["share"], abs=0.001)
 
 
-def test_what_was_booked_counts_where_it_is_more_than_what_is_seen():
+def test_the_chart_shows_the_larger_of_recorded_and_visible_use():
     """The recorded budget and the visible calls can differ, by children or a crash; the chart shows the larger one."""
     tape = odd.Tape({odd.Kind.TOOL_CALLS: 10})
     tape.turn("", odd.grep("x", "x"))
@@ -58,13 +58,13 @@ def test_what_was_booked_counts_where_it_is_more_than_what_is_seen():
     assert data(died)["budget"]["kinds"][0]["used"] == 2
 
 
-def test_a_limit_of_nothing_is_spent_from_the_start():
+def test_a_limit_of_0_is_spent_from_the_start():
     """A limit of 0 is drawn as spent from the start."""
     (line,) = data(odd.odd_run())["budget"]["kinds"][0]["lines"]
     assert {share for _, share in line} == {1.0}
 
 
-def test_a_summary_is_paid_for_too():
+def test_the_chart_includes_the_cost_of_a_summary():
     """The tokens and the cost of a summary are part of the chart."""
     tape = odd.Tape({odd.Kind.TOKENS: 100_000, odd.Kind.COST: 1.0})
     tape.turn("", odd.grep("x", "x"))
@@ -75,7 +75,7 @@ def test_a_summary_is_paid_for_too():
     assert {kind: found[-1][-1][1] for kind, found in lines.items()} == pytest.approx(shares, abs=0.0001)
 
 
-def test_a_phase_that_lasts_no_time_is_left_out():
+def test_a_phase_of_zero_length_is_omitted():
     """A phase of zero length is omitted: a run resumed when its budget was just spent shows no spent phase."""
     tape = odd.Tape({odd.Kind.TOOL_CALLS: 2})
     tape.turn("", odd.grep("x", "x"), odd.grep("y", "y"))
@@ -84,7 +84,7 @@ def test_a_phase_that_lasts_no_time_is_left_out():
     assert [band["phase"] for band in data(tape.stored("running"))["budget"]["bands"]] == ["silent"]
 
 
-def test_phases_and_the_landing_stand_where_they_were_told(full):
+def test_phases_are_silent_countdown_and_spent(full):
     """The phases are silent up to half of the calls, then countdown, then spent from the landing on."""
     bands = full["budget"]["bands"]
     assert [band["phase"] for band in bands] == ["silent", "countdown", "spent"]
@@ -93,7 +93,7 @@ def test_phases_and_the_landing_stand_where_they_were_told(full):
     assert (landing["how"], landing["at"]) == ("force", bands[-1]["begin"])
 
 
-def test_a_run_that_was_resumed_with_room_is_silent_again():
+def test_a_run_resumed_with_a_larger_limit_is_silent_again():
     """After a resume with a larger limit, the phase is computed from the new limit and is silent again."""
     tape = odd.Tape({odd.Kind.TOOL_CALLS: 2})
     tape.turn("", odd.grep("x", "x"), odd.grep("y", "y"))
@@ -105,14 +105,14 @@ def test_a_run_that_was_resumed_with_room_is_silent_again():
     assert [band["phase"] for band in data(run)["budget"]["bands"]] == ["silent", "spent", "silent"]
 
 
-def test_a_run_without_limits_says_so():
+def test_a_run_without_limits_has_no_chart():
     """A run without limits has no chart, but its usage is shown."""
     assert not data(odd.huge_run())["budget"]["limited"]
     assert "This run had no limits." in report(odd.huge_run())
     assert "This run had no limits." not in report(full_run())
 
 
-def test_calls_that_ran_at_once_have_lanes_of_their_own(full):
+def test_overlapping_calls_are_in_different_lanes(full):
     """Calls that overlap in time are in different lanes, and a call uses a free lane if there is one."""
     rows = [row for group in full["timeline"]["groups"] for row in group["rows"]]
     assert [row["lanes"] for row in rows] == [3, 1, 3, 1, 1, 2, 4, 2, 1, 1, 1, 0]
@@ -124,7 +124,7 @@ def test_calls_that_ran_at_once_have_lanes_of_their_own(full):
                 assert one is two or one["lane"] != two["lane"] or apart
 
 
-def test_a_lane_is_taken_again_once_it_is_free():
+def test_a_free_lane_is_reused():
     """Four calls of which two run at once need two lanes."""
     tape = odd.Tape({})
     tape.turn("", *[odd.grep(sign, sign, 1) for sign in "abcd"])
@@ -137,7 +137,7 @@ def test_a_lane_is_taken_again_once_it_is_free():
     assert group["rows"][0]["lanes"] == 2
 
 
-def test_each_mark_stands_in_one_group_of_turns():
+def test_each_mark_is_in_one_group_of_turns():
     """Each mark belongs to exactly one group of turns in a long run."""
     shown = data(odd.many_turns(190, 10))["timeline"]
     assert [mark["before"] for group in shown["groups"] for mark in group["marks"]] == [62, 162]

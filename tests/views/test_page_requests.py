@@ -14,7 +14,7 @@ from tests.views import odd
 from tests.views.full import RESUMED, SUMMARY, full_run
 
 
-def test_where_the_cache_was_lost_is_said_with_the_reason(full):
+def test_cache_misses_are_listed_with_their_reason(full):
     """Cache misses are listed with their reason: a summary, a changed tool choice, or more than five minutes."""
     losses = {loss["turn"]: loss["words"] for loss in full["requests"]["losses"]}
     assert list(losses) == [6, 7, 12]
@@ -27,7 +27,7 @@ def test_where_the_cache_was_lost_is_said_with_the_reason(full):
     ]
 
 
-def test_a_server_that_does_not_tell_what_it_writes_is_taken_to_keep_all():
+def test_without_reported_cache_writes_all_input_counts_as_cached():
     """If a server reports no cache writes, all input is assumed cached, except small inputs below the minimum."""
     tape = odd.Tape({})
     for _ in range(4):
@@ -39,7 +39,7 @@ def test_a_server_that_does_not_tell_what_it_writes_is_taken_to_keep_all():
     assert losses[0]["words"].startswith("read 0 of 5,000 cached tokens")
 
 
-def test_a_summary_that_no_request_followed_is_in_the_table():
+def test_a_summary_without_a_later_request_is_in_the_table():
     """A summary that no request followed is in the table, because it was paid for."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "x"))
@@ -48,7 +48,7 @@ def test_a_summary_that_no_request_followed_is_in_the_table():
     assert [row["name"] for row in data(tape.stored("running"))["requests"]["rows"]] == ["turn 1", "turn 2", "summary"]
 
 
-def test_a_loss_that_nothing_explains_is_not_explained_away():
+def test_an_unexplained_cache_miss_is_reported_as_such():
     """A cache miss without a known reason is reported as having no cause within the run."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "x"))
@@ -57,7 +57,7 @@ def test_a_loss_that_nothing_explains_is_not_explained_away():
     assert loss["words"].startswith("read 0 of 6,596 cached tokens: no cause within this run")
 
 
-def test_the_table_of_requests_has_those_for_summaries_and_adds_up(full):
+def test_the_table_includes_summary_requests_and_its_total(full):
     """The table includes requests for summaries, and its total equals the outcome's usage."""
     run = full_run()
     rows = full["requests"]["rows"]
@@ -77,7 +77,7 @@ def test_an_unknown_price_stays_unknown():
     assert "price unknown" in report(run)
 
 
-def test_a_run_without_an_answer_says_why_and_how_to_go_on():
+def test_a_run_without_an_answer_shows_the_reason_and_the_resume_command():
     """A run without an answer shows the reason, how to resume it, and the model's latest text."""
     page = report(odd.interrupted_run())
     assert "specialists resume 20261122-040000-5f3a9c" in page
@@ -92,7 +92,7 @@ def test_structured_output_is_shown_as_json():
     assert "&#34;note&#34;: &#34;&lt;/pre&gt;&#34;" in page
 
 
-def test_the_status_is_told_in_words(full):
+def test_the_status_is_written_out(full):
     """The status is written out with the limit that was reached and how the answer was obtained."""
     assert full["status_words"] == "the limit of 20 tool calls was reached, and the answer was forced in 1 request"
     tape = odd.Tape({})
@@ -101,7 +101,7 @@ def test_the_status_is_told_in_words(full):
     assert words_of.endswith("; the context window was full, and the answer was salvaged from the gathered material")
 
 
-def test_the_page_shows_all_that_its_data_holds():
+def test_the_page_shows_every_listed_detail():
     """Each listed detail of the run appears in the page; no other test would notice that it is missing."""
     page = html.unescape(report(full_run()))
     for words_of in (
@@ -128,14 +128,14 @@ def test_the_page_shows_all_that_its_data_holds():
         assert words_of in page, words_of
 
 
-def test_tools_in_the_shape_of_either_api_are_named():
+def test_tool_names_are_found_in_both_api_formats():
     """Tool names are found in both API formats; chat completions nests the definition one level deeper."""
     definition = {"name": "read", "description": "Read."}
     frozen = {"tools": [definition, {"type": "function", "function": definition}]}
     assert data(odd.replace(odd.empty_run(), frozen=frozen))["setup"]["tools"] == [definition] * 2
 
 
-def test_line_ends_of_other_systems_are_line_ends():
+def test_crlf_counts_as_a_line_end():
     """CRLF counts as a line end; a lone carriage return is not one and is shown."""
     assert formats.legible("a\r\nb\rc") == "a\nb⟨CR⟩c"
 
@@ -153,12 +153,12 @@ def test_line_ends_of_other_systems_are_line_ends():
         (273_600, "3 days 4 h"),
     ],
 )
-def test_lengths_of_time_are_rounded_to_two_units(seconds, text):
+def test_durations_are_rounded_to_two_units(seconds, text):
     """Durations are rounded to two units, and never to 60 seconds beside minutes."""
     assert formats.lasted(seconds) == text
 
 
-def test_moments_on_the_axis_are_round_and_few():
+def test_the_time_axis_has_few_round_ticks():
     """The time axis has 2 to 6 round ticks for any duration, from 0 and not beyond the end."""
     for seconds in (0.3, 1, 7, 42, 61, 600, 5_000, 90_000, 2_000_000):
         found = formats.ticks(seconds)
@@ -169,13 +169,13 @@ def test_moments_on_the_axis_are_round_and_few():
     assert [formats.clock(at) for at in formats.ticks(100)] == ["0 s", "20 s", "40 s", "1:00", "1:20", "1:40"]
 
 
-def test_a_line_has_no_needless_corners():
+def test_a_chart_path_merges_collinear_segments():
     """A chart path merges collinear segments and keeps each corner."""
     assert path([(0, 0), (1, 0), (2, 0), (2, 0.5), (2, 1), (4, 1)], 4, 1) == "M0 1000 500 1000 500 0 1000 0"
     assert path([(0, 0.5), (0, 0.5)], 0, 1) == "M0 500"
 
 
-def test_quotes_that_overlap_are_marked_once():
+def test_of_overlapping_quotes_one_is_marked():
     """Of two overlapping quotes the first is marked, and the other links to the call only."""
     pieces = parted("one two three", [(1, "one two"), (2, "two three")])
     assert pieces == [{"text": "one two", "quote": 1}, {"text": " three", "quote": None}]

@@ -33,7 +33,7 @@ def text_of(call):
 
 
 @pytest.mark.parametrize("run", ODD_RUNS)
-def test_odd_runs_have_a_page_and_their_data_is_json(run):
+def test_unusual_runs_have_a_page_and_json_data(run):
     """Every unusual run can be written as a page, and its data can be serialized to JSON."""
     kept = run()
     assert json.loads(json.dumps(data(kept)))["run_id"] == kept.run_id
@@ -42,7 +42,7 @@ def test_odd_runs_have_a_page_and_their_data_is_json(run):
     page.encode("utf-8")
 
 
-def test_nothing_from_outside_becomes_markup():
+def test_untrusted_text_is_escaped():
     """Text from tools, model, user and file is escaped, and its odd characters are made visible."""
     page = report(odd.odd_run())
     assert page.count("<script>") == page.count("</script>") == 1
@@ -55,7 +55,7 @@ def test_nothing_from_outside_becomes_markup():
     assert not set(page) & {*map(chr, range(32)), "\x7f", "\x9b", "\u202e"} - {"\n", "\t"}
 
 
-def test_the_page_reaches_nobody():
+def test_the_policy_of_the_page_forbids_all_connections():
     """The page's policy forbids all connections, and the page contains no addresses."""
     page = html.unescape(report(full_run()))
     assert "default-src 'none'; style-src 'sha256-" in page
@@ -64,7 +64,7 @@ def test_the_page_reaches_nobody():
     assert "https://" not in page
 
 
-def test_evidence_leads_to_the_very_place_in_the_result_that_holds_it(full):
+def test_evidence_links_to_its_place_in_the_result(full):
     """Each verified quote names its call and is marked in the result, also across numbered lines."""
     first, second, third, unfound = full["answer"]["evidence"]
     assert [one["call"] for one in (first, second, third)] == [4, 5, 12]
@@ -77,7 +77,7 @@ def test_evidence_leads_to_the_very_place_in_the_result_that_holds_it(full):
     assert marked[3] == "only finished runs are written"
 
 
-def test_a_quote_is_linked_to_the_call_that_its_source_names():
+def test_a_quote_links_to_the_call_named_as_its_source():
     """If several results contain a quote, it links to the call named as its source, not to a repeated one."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "a.py:3: the words\nz.py:1: other"), odd.grep("y", "b.py:9: the words"))
@@ -101,7 +101,7 @@ def test_g_5_the_page_says_whether_a_quote_was_found_or_looked_up_at_all(verifie
     assert [said in check for check in checks] == [True]
 
 
-def test_a_failed_call_bears_nothing_out():
+def test_a_failed_call_is_not_used_as_evidence():
     """A failed call is not used as evidence, because its error text may repeat the model's."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "grep failed: the words", is_error=True), odd.grep("y", "a.py:1: the words"))
@@ -109,7 +109,7 @@ def test_a_failed_call_bears_nothing_out():
     assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2]
 
 
-def test_a_quote_that_cannot_be_marked_leads_to_its_result():
+def test_a_quote_that_cannot_be_marked_links_to_its_result():
     """Of two overlapping quotes, one is marked and the other links to the beginning of the result."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "a.py:1: one two three"))
@@ -118,7 +118,7 @@ def test_a_quote_that_cannot_be_marked_leads_to_its_result():
     assert [one["target"] for one in data(run)["answer"]["evidence"]] == ["quote-1", "result-1"]
 
 
-def test_evidence_of_a_missing_answer_leads_to_its_calls():
+def test_evidence_of_a_salvaged_answer_links_to_its_calls():
     """The evidence of a salvaged answer links to the call that is named as the source."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "[only a notice about 7 files]"), odd.grep("y", "[only a notice about 7 files]"))
@@ -127,7 +127,7 @@ def test_evidence_of_a_missing_answer_leads_to_its_calls():
     assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2, 1]
 
 
-def test_calls_stand_in_order_with_what_became_of_each(full):
+def test_calls_are_listed_in_order_with_their_state(full):
     """Calls are listed in order with their state: finished, failed, repeated, cut or skipped; the answer is last."""
     calls = calls_of(full)
     assert [call["number"] for call in calls] == [*range(1, 21), None, None, None]
@@ -148,7 +148,7 @@ def test_an_archived_result_is_shown_as_it_was_before_the_summary(full):
     assert "class Loop:" in text_of(calls_of(full)[3])
 
 
-def test_our_last_words_in_a_result_are_told_from_the_result():
+def test_a_landing_instruction_is_shown_below_the_result():
     """A landing instruction is shown below the result and is not taken for the countdown."""
     tape = odd.Tape({odd.Kind.TOOL_CALLS: 2})
     done = [odd.grep("x", "a.py:1: x"), odd.grep("y", "a.py:2: y")]
@@ -160,7 +160,7 @@ def test_our_last_words_in_a_result_are_told_from_the_result():
     assert last["added"] == ["0 tool calls remaining", "Answer now."]
 
 
-def test_a_note_of_several_lines_belongs_to_the_output():
+def test_a_note_of_several_lines_is_shown_once():
     """A note of several lines is shown once, and none of its lines is taken for text that the run added."""
     tape = odd.Tape({odd.Kind.TOOL_CALLS: 1})
     tape.turn("", odd.grep("x", "a.py:1: x\n[one]\n[two]"))
@@ -169,7 +169,7 @@ def test_a_note_of_several_lines_belongs_to_the_output():
     assert (text_of(call), call["note"], call["added"]) == ("a.py:1: x", "[one]\n[two]", ["0 tool calls remaining"])
 
 
-def test_words_that_joined_a_result_after_a_summary_are_shown():
+def test_text_added_to_a_result_after_a_summary_is_shown():
     """Text added to a result after a summary is shown; it is in the messages sent after the summary only."""
     tape = odd.Tape({})
     tape.turn("", odd.grep("x", "a.py:1: x"))
@@ -193,14 +193,14 @@ def test_a_result_in_json_fields_is_shown_whole():
     assert (text_of(call), call["added"]) == (wrapped, [])
 
 
-def test_ids_that_come_twice_do_not_mix_up_results():
+def test_results_of_duplicate_ids_belong_to_their_positions():
     """With duplicate ids, a result belongs to the call at its position."""
     calls = calls_of(data(odd.odd_run()))
     assert [text_of(call).split()[0] for call in calls] == ["one", "two", "three", "four"]
     assert [call["number"] for call in calls] == [1, 2, 3, 4]
 
 
-def test_turns_and_calls_that_repeat_each_other_keep_their_own_results():
+def test_identical_turns_and_calls_keep_their_own_results():
     """Identical turns and calls keep their own results, also with a summary between them."""
     tape = odd.Tape({})
     same = [
@@ -216,7 +216,7 @@ def test_turns_and_calls_that_repeat_each_other_keep_their_own_results():
     assert [call["number"] for call in calls] == [1, 2, 3, 4, 5, 6]
 
 
-def test_an_answer_that_was_not_taken_is_told_from_one_that_was():
+def test_a_rejected_answer_is_distinguished_from_an_accepted_one():
     """A rejected answer is distinguished from an accepted one by the result of `respond`."""
     tape = odd.Tape({})
     for why in (answer_prompts.does_not_fit("it is no list").to_call, ""):
@@ -227,7 +227,7 @@ def test_an_answer_that_was_not_taken_is_told_from_one_that_was():
     assert [call["state"] for call in calls] == ["not taken", "answer"]
 
 
-def test_calls_that_the_process_did_not_finish_are_told_from_skipped_ones():
+def test_interrupted_calls_are_distinguished_from_skipped_ones():
     """Interrupted calls are distinguished from skipped ones and have no figures; calls that returned show a result."""
     shown = data(odd.interrupted_run())
     assert [(call["number"], call["state"]) for call in shown["turns"][1]["calls"]] == [
@@ -239,7 +239,7 @@ def test_calls_that_the_process_did_not_finish_are_told_from_skipped_ones():
     assert data(odd.pending_run())["turns"][1]["calls"][0]["state"] == "unfinished"
 
 
-def test_a_long_result_is_cut_in_the_page_and_says_how_to_see_it_all():
+def test_a_long_result_is_cut_in_the_page_with_a_hint():
     """A result over 200,000 characters is cut in the page with the number of omitted characters and a hint."""
     run = odd.huge_run()
     (call,) = calls_of(data(run))
@@ -247,7 +247,7 @@ def test_a_long_result_is_cut_in_the_page_and_says_how_to_see_it_all():
     assert f"omits 800,001 characters. <code>specialists transcript {run.run_id}</code>" in report(run)
 
 
-def test_what_happened_between_turns_stands_before_the_turn_that_followed(full):
+def test_marks_precede_the_turn_that_follows(full):
     """Marks precede the turn that follows: a summary with its text, a resume with its note, a landing with its rung."""
     marks = {turn["number"]: [(mark["kind"], mark["text"]) for mark in turn["before"]] for turn in full["turns"]}
     assert {number: found for number, found in marks.items() if found} == {

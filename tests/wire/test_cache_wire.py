@@ -65,7 +65,7 @@ def marked(sent):
     ]
 
 
-async def test_every_request_reads_what_the_one_before_wrote(ask):
+async def test_every_request_reads_the_cache_written_by_the_previous_one(ask):
     """The first request writes its full prompt; each later one reads the previous prompt and writes the new part."""
     outcome, requests = await ask(policies.works_then_answers("look", calls=6))
     assert outcome.status == "answered"
@@ -77,7 +77,7 @@ async def test_every_request_reads_what_the_one_before_wrote(ask):
     assert outcome.usage.cache_read_input_tokens == sum(map(read, requests)) > 0
 
 
-async def test_s0_4_a_forced_landing_reads_tools_and_system_and_writes_nothing(ask):
+async def test_s0_4_a_forced_landing_reads_tools_and_system_from_the_cache(ask):
     """A changed `tool_choice` invalidates cached messages, so no tail marker is sent: its write would not be read."""
     outcome, requests = await ask(policies.always_tool("look"), 4)
     *_, before, last = requests
@@ -90,7 +90,7 @@ async def test_s0_4_a_forced_landing_reads_tools_and_system_and_writes_nothing(a
     assert len(markers(last.body, segments(last.body))) == 1
 
 
-async def test_s0_10_a_landing_without_tools_reads_tools_and_system_too(ask):
+async def test_s0_10_a_landing_without_tools_reads_tools_and_system_from_the_cache(ask):
     """`tool_choice: none` invalidates the cached messages too; tools and system are still read from the cache."""
     outcome, requests = await ask(policies.always_tool("look"), 3, landing="none")
     last = requests[-1]
@@ -100,7 +100,7 @@ async def test_s0_10_a_landing_without_tools_reads_tools_and_system_too(ask):
 
 
 @pytest.mark.parametrize(("model", "style"), [("haiku", "order"), ("sonnet", "auto")])
-async def test_s0_10_a_landing_by_order_reads_the_messages(ask, model, style):
+async def test_s0_10_a_landing_by_order_reads_the_messages_from_the_cache(ask, model, style):
     """Only the last result changes: everything up to the last turn is read from the cache, and nothing is written."""
     outcome, requests = await ask(policies.always_tool("look"), 4, model=model, landing=style)
     *_, before, last = requests
@@ -153,7 +153,7 @@ async def test_s0_10_a_schema_after_an_ignored_order_costs_what_a_force_would(as
 
 
 @pytest.mark.parametrize(("at_once", "extra"), [(1, False), (9, False), (10, True), (12, True), (30, True)])
-async def test_a_large_batch_still_reads_the_whole_prefix(ask, at_once, extra):
+async def test_a_large_batch_marks_and_reads_the_previous_tail(ask, at_once, extra):
     """A turn of 12 calls adds 24 blocks, more than the lookback of 20: the previous tail is marked too, and read."""
     outcome, requests = await ask(policies.works_then_answers("look", calls=3 * at_once, calls_per_turn=at_once), None)
     assert outcome.tool_calls.used == 3 * at_once
@@ -163,7 +163,7 @@ async def test_a_large_batch_still_reads_the_whole_prefix(ask, at_once, extra):
     assert marked(requests[0]) == []
 
 
-async def test_the_marker_on_the_previous_tail_stands_on_its_last_block_only(ask):
+async def test_only_the_last_block_of_the_previous_tail_is_marked(ask):
     """Only the last block of the message carries the marker; its content equals that of the previous request."""
     _, requests = await ask(policies.works_then_answers("look", calls=24, calls_per_turn=12), None)
     before, after = requests[1].messages[2]["content"], requests[2].messages[2]["content"]
@@ -180,7 +180,7 @@ async def test_x_9_thinking_and_text_count_as_blocks_of_a_turn(ask):
     assert read(requests[2]) == whole(requests[1])
 
 
-async def test_a_large_batch_at_the_limit_is_not_marked_where_forcing_loses_it_anyway(ask):
+async def test_a_forced_landing_after_a_large_batch_has_no_message_marker(ask):
     """At a forced landing no message carries a cache marker, however large the last turn was."""
     _, requests = await ask(policies.always_tool("look", calls_per_turn=15), 30)
     assert [marked(sent) for sent in requests] == [[], [0], []]
@@ -189,7 +189,7 @@ async def test_a_large_batch_at_the_limit_is_not_marked_where_forcing_loses_it_a
 
 @pytest.mark.parametrize("at_once", [1, 12])
 @pytest.mark.parametrize("style", ["force", "order", "finalize", "none"])
-async def test_never_more_markers_than_the_api_takes(ask, at_once, style):
+async def test_no_request_has_more_markers_than_the_api_allows(ask, at_once, style):
     """Every request of every landing style has at most three of the four markers: system, tail, previous tail."""
     _, requests = await ask(policies.ignores_everything("look", calls_per_turn=at_once), 3 * at_once, landing=style)
     counts = [len(markers(sent.body, segments(sent.body))) for sent in requests]
@@ -205,7 +205,7 @@ async def test_effort_is_passed_on_in_every_request(ask, effort):
     assert read(requests[1]) == whole(requests[0])
 
 
-async def test_without_effort_the_model_decides(ask):
+async def test_without_an_effort_setting_no_output_config_is_sent(ask):
     """Without an effort setting, no `output_config` is sent."""
     _, requests = await ask([answers("yes")])
     assert "output_config" not in requests[0].body
@@ -215,7 +215,7 @@ LOCAL = Model("a-local-model", max_output=32_000)
 
 
 @pytest.mark.parametrize("model", [*MODELS, LOCAL], ids=lambda model: model.id)
-async def test_x_6_max_tokens_stays_within_what_the_model_takes(ask, model):
+async def test_x_6_max_tokens_stays_within_the_maximum_of_the_model(ask, model):
     """`max_tokens` stays within the model's maximum, also when raised after a cut reply and for an unknown model."""
     script = [cut_call("look", '{"que', {}), answers("yes")]
     outcome, requests = await ask(script, model=model.id, models=(*MODELS, LOCAL))

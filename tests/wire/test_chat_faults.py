@@ -41,7 +41,7 @@ ASK = "does OPENAI_BASE_URL point to a chat completions server?"
         (faults.ConnectionReset(), "cannot reach http://127.0.0.1"),
     ],
 )
-async def test_x_12_each_fault_is_one_line_that_says_what_to_do(ask_chat, fault, said):
+async def test_x_12_each_fault_is_a_one_line_error(ask_chat, fault, said):
     """The run fails with exit code 3 and a one-line error; the answer holds the results gathered before."""
     outcome, _ = await ask_chat([LOOK, fault])
     assert said in outcome.error
@@ -66,7 +66,7 @@ async def test_x_12_each_fault_is_one_line_that_says_what_to_do(ask_chat, fault,
         faults.Stream(({"choices": [{"delta": {"tool_calls": [{"index": [], "function": {"name": "a"}}]}}]},)),
     ],
 )
-async def test_x_12_a_reply_that_breaks_off_is_never_half_used(ask_chat, fault):
+async def test_x_12_calls_of_a_broken_reply_are_not_run(ask_chat, fault):
     """A reply that breaks off is a provider error of one line; none of its calls is run."""
     outcome, _ = await ask_chat([LOOK, fault])
     assert (outcome.status, outcome.exit_code, outcome.tool_calls.used) == ("failed", Exit.PROVIDER, 1)
@@ -87,7 +87,7 @@ async def test_text_that_streamed_before_a_break_is_salvaged(chat_api, silent):
     assert "".join(shown) in outcome.answer
 
 
-async def test_an_error_in_mid_stream_is_told(chat_api):
+async def test_a_mid_stream_error_is_reported(chat_api):
     """A mid-stream error, raised by the SDK without a status, is reported with its message; the text so far is kept."""
     chunk = {"choices": [{"delta": {"content": "so far"}}]}
     api = chat_api([faults.Stream((chunk, {"error": {"message": "The model\ncrashed", "code": 500}}))])
@@ -97,7 +97,7 @@ async def test_an_error_in_mid_stream_is_told(chat_api):
     assert "so far" in outcome.answer
 
 
-async def test_x_8_a_context_that_fills_up_in_mid_stream_is_no_broken_endpoint(chat_api):
+async def test_x_8_a_full_context_in_mid_stream_gives_a_partial_outcome(chat_api):
     """A full context reported in mid-stream makes the run partial, with exit code 0."""
     full = {"error": {"message": "the request exceeds the available context size", "type": "exceed_context_size_error"}}
     api = chat_api([LOOK, faults.Stream((full,))])
@@ -120,14 +120,14 @@ async def test_a_short_retry_after_is_honoured(ask_chat):
     assert api.requests[0].raw == api.requests[1].raw
 
 
-async def test_a_key_that_a_server_quotes_is_not_shown(ask_chat):
+async def test_a_key_quoted_by_the_server_is_redacted(ask_chat):
     """An API key that the server quotes is redacted, even one that does not look like a key."""
     outcome, _ = await ask_chat([faults.unauthorised("our-house-password")], key="our-house-password")
     assert "[redacted]" in outcome.error
     assert "password" not in repr(outcome)
 
 
-async def test_what_looks_like_a_key_is_not_shown(ask_chat):
+async def test_text_that_looks_like_a_key_is_redacted(ask_chat):
     """Any text that looks like a key is redacted, in an error reply and in an error object with status 200."""
     key = "sk-abcdefghijklmnopqrstuvwxyz"
     for fault in (faults.unauthorised(key), faults.json_value({"error": {"message": f"no such key: {key}"}})):
@@ -136,14 +136,14 @@ async def test_what_looks_like_a_key_is_not_shown(ask_chat):
         assert key not in repr(outcome)
 
 
-async def test_a_key_that_cannot_be_sent_is_never_shown(ask_chat):
+async def test_a_key_that_cannot_be_sent_is_not_shown(ask_chat):
     """A key with a line break gives an error that names the variable to check and shows no part of the key."""
     outcome, _ = await ask_chat([], key="sk-my\nsecret-key")
     assert outcome.error == "the request cannot be sent; check OPENAI_API_KEY for invalid characters"
     assert "secret" not in repr(outcome)
 
 
-async def test_an_address_where_nobody_answers_is_named():
+async def test_an_unreachable_address_is_named():
     """The error names the unreachable address and the variable that set it."""
     async with make_client(base_url="http://127.0.0.1:9/v1", api_key="test", max_retries=0) as client:
         outcome = await outcome_of(job(ChatProvider("some-model", client)))
@@ -159,7 +159,7 @@ async def test_content_types_are_compared_without_regard_to_case(chat_api):
     assert outcome.answer.startswith("The first half")
 
 
-async def test_text_of_any_language_goes_there_and_back(ask_chat):
+async def test_non_ascii_text_survives_the_round_trip(ask_chat):
     """Non-ASCII text survives the round trip, and a lone surrogate, which JSON may not hold, does no harm."""
     outcome, api = await ask_chat([calls("look", {"query": "Größe \ud83d 梟"}), says("Größe 梟 \u2028")])
     assert outcome.answer == "Größe 梟"

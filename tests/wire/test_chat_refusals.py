@@ -11,7 +11,7 @@ from tests.wire.chat_messages import FORCED
 pytestmark = pytest.mark.anyio
 
 
-async def test_s0_10_a_server_that_ignores_every_choice_is_left_with_a_salvage(ask_chat):
+async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(ask_chat):
     """A server that ignores schema, force and none: the run ends with an outcome after three landing requests."""
     outcome, api = await ask_chat(policies.always_tool("look", obeys=False), 2)
     assert [sent.tool_choice for sent in api.requests[2:]] == [None, FORCED, "none"]
@@ -29,7 +29,7 @@ async def test_s0_10_a_server_that_ignores_every_choice_is_left_with_a_salvage(a
     ],
     ids=["400", "404", "422"],
 )
-async def test_s0_10_a_refused_choice_is_learnt_by_the_provider(chat_api, refusal):
+async def test_s0_10_a_refused_tool_choice_is_remembered(chat_api, refusal):
     """A refused `tool_choice` is replaced by the instruction and never sent again; it counts as no landing request."""
     look = calls("look", {"query": "a"})
     api = chat_api([look, refusal, answers("yes"), look, answers("again")])
@@ -52,7 +52,7 @@ async def test_a_refusal_of_the_choice_without_forcing_is_an_error(chat_api):
     assert "--enable-auto-tool-choice" in outcome.error
 
 
-async def test_the_largest_reply_is_learnt_from_a_refusal(chat_api):
+async def test_the_maximum_output_is_learned_from_a_refusal(chat_api):
     """A model that gives 4,096 tokens at most refuses one request; all others ask for 4,096, in later runs too."""
     look = calls("look", {"query": "a"})
     api = chat_api([look, answers("yes"), answers("again")], most_room=4096)
@@ -81,14 +81,14 @@ async def test_the_largest_reply_is_learnt_from_a_refusal(chat_api):
         ),
     ],
 )
-async def test_a_request_for_too_much_room_is_repeated_with_what_there_is(ask_chat, words, room):
+async def test_a_request_for_too_many_output_tokens_is_repeated_with_fewer(ask_chat, words, room):
     """A refusal for too many output tokens, in any wording, is no full context: the allowed number is requested."""
     outcome, api = await ask_chat([faults.invalid(words), answers("yes")])
     assert outcome.answer == "yes"
     assert [sent.body["max_completion_tokens"] for sent in api.requests] == [16_000, room]
 
 
-async def test_it_is_repeated_only_once(ask_chat):
+async def test_a_refused_request_is_repeated_only_once(ask_chat):
     """A second refusal is an ordinary error."""
     refusal = faults.invalid("This model supports at most 4096 completion tokens")
     again = faults.invalid("This model supports at most 2048 completion tokens")
@@ -98,13 +98,13 @@ async def test_it_is_repeated_only_once(ask_chat):
 
 
 @pytest.mark.parametrize("words", ["This model supports at most 99999 completion tokens", "max_completion_tokens: no"])
-async def test_a_refusal_that_tells_of_no_way_out_is_not_repeated(ask_chat, words):
+async def test_a_refusal_without_a_usable_limit_is_not_repeated(ask_chat, words):
     """A refusal that names no limit, or one above the requested number, is not repeated: the cause is another."""
     outcome, api = await ask_chat([faults.invalid(words)])
     assert (outcome.exit_code, len(api.requests)) == (3, 1)
 
 
-async def test_a_key_that_was_left_out_is_not_left_out_twice(chat_api):
+async def test_a_key_is_omitted_only_once(chat_api):
     """If the server still refuses a key after it was omitted, the request is not repeated again."""
     api = chat_api([faults.invalid("unknown key: max_completion_tokens")] * 3)
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -114,7 +114,7 @@ async def test_a_key_that_was_left_out_is_not_left_out_twice(chat_api):
     assert len(api.requests) == 3
 
 
-async def test_a_server_that_does_not_know_what_streaming_asks_for_is_not_asked_for_it(chat_api):
+async def test_refused_stream_options_are_omitted_from_later_requests(chat_api):
     """If a server refuses `stream_options`, later requests omit it; the usage stays unknown, but the run answers."""
     refusal = faults.error(422, "max_completion_tokens, stream_options: extra fields not permitted")
     api = chat_api([refusal, calls("look", {"query": "a"}), answers("yes")])
@@ -125,7 +125,7 @@ async def test_a_server_that_does_not_know_what_streaming_asks_for_is_not_asked_
     assert keys == [{"stream_options", "max_completion_tokens"}, {"max_tokens"}, {"max_tokens"}]
 
 
-async def test_a_server_that_knows_only_the_old_key_is_spoken_to_in_its_own_words(chat_api):
+async def test_max_tokens_replaces_a_refused_max_completion_tokens(chat_api):
     """After a refusal, `max_tokens` replaces `max_completion_tokens` in all later requests."""
     refusal = faults.error(422, "Extra inputs are not permitted: max_completion_tokens")
     api = chat_api([refusal, calls("look", {"query": "a"}), answers("yes")])
@@ -152,7 +152,7 @@ async def test_a_server_that_knows_only_the_old_key_is_spoken_to_in_its_own_word
     ],
     ids=["code", "prompt alone", "no room left", "capitals", "size"],
 )
-async def test_x_8_a_full_context_ends_with_what_was_gathered(ask_chat, fault):
+async def test_x_8_a_full_context_gives_a_partial_outcome(ask_chat, fault):
     """A full context makes the run partial, with exit code 0; the answer holds the salvage."""
     outcome, api = await ask_chat([calls("look", {"query": "a"}), fault])
     assert (outcome.status, outcome.exit_code, len(api.requests)) == ("partial", 0, 2)

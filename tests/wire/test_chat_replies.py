@@ -37,7 +37,7 @@ def read(message, finish_reason="stop", taken=(), **completion):
         ("brand_new", {"tool_calls": [CALL]}, Stop.ANSWERED, True),
     ],
 )
-def test_every_reason_to_finish_has_one_meaning(reason, message, stop, odd):
+def test_each_finish_reason_has_one_meaning(reason, message, stop, odd):
     """Each finish reason has one meaning; the reply's content takes precedence, and an odd reason is reported."""
     reply = read(message, reason)
     assert (reply.stop, bool(reply.detail)) == (stop, odd)
@@ -60,7 +60,7 @@ def test_every_reason_to_finish_has_one_meaning(reason, message, stop, odd):
         (7, None),
     ],
 )
-def test_arguments_are_a_string_of_json(arguments, read_as):
+def test_arguments_that_are_no_json_object_are_none(arguments, read_as):
     """Arguments that are no JSON object are None and are sent back as `{}`; absent or blank arguments are `{}`."""
     reply = read({"tool_calls": [{"id": "1", "function": {"name": "look", "arguments": arguments}}]})
     assert reply.calls[0].arguments == read_as
@@ -82,7 +82,7 @@ def test_arguments_are_a_string_of_json(arguments, read_as):
         (7, []),
     ],
 )
-def test_s1_6_text_is_found_in_any_shape_of_content(content, texts):
+def test_s1_6_text_is_found_in_any_form_of_content(content, texts):
     """Content may be a string, null, or parts; thinking parts are not text."""
     reply = read({"content": content})
     assert reply.text == "\n".join(texts)
@@ -109,12 +109,12 @@ def test_s1_6_text_is_found_in_any_shape_of_content(content, texts):
         ([], Usage()),
     ],
 )
-def test_usage_is_counted_as_far_as_it_is_told(usage, counted):
+def test_cached_input_is_not_counted_as_plain_input(usage, counted):
     """Cached input tokens are not counted as plain input; absent figures are 0."""
     assert read({"content": "a"}, usage=usage).usage == counted
 
 
-def test_a_call_without_an_id_of_its_own_gets_a_new_one():
+def test_a_call_without_a_unique_id_gets_a_new_one():
     """A call whose id is None, empty or already used, in this turn or before, gets an id unique in the transcript."""
     wanted = [{**CALL, "id": call_id} for call_id in (None, "", "old", "new", "new", 7)]
     ids = [call.id for call in read({"tool_calls": wanted}, taken={"old", "call_3"}).calls]
@@ -123,7 +123,7 @@ def test_a_call_without_an_id_of_its_own_gets_a_new_one():
     assert [block["chat"]["id"] for block in read({"tool_calls": wanted}, taken={"old", "call_3"}).content] == ids
 
 
-def test_a_full_context_is_no_matter_of_more_room():
+def test_a_full_context_is_not_helped_by_more_output_tokens():
     """A cut reply reports when more output tokens would not help, because the context is full."""
     assert read({"content": "a"}, "length").more_room_helps
     assert not read({"content": "a"}, "model_length").more_room_helps

@@ -24,7 +24,7 @@ def roles(sent):
     return [message["role"] for message in sent.messages]
 
 
-async def test_s0_1_s0_3_s0_4_a_run_is_silent_counts_down_and_is_forced(ask_chat):
+async def test_s0_1_s0_3_s0_4_a_run_of_30_calls_counts_down_and_is_forced(ask_chat):
     """In 30 calls, the second half shows a countdown and `respond` is forced at the limit, not before."""
     outcome, api = await ask_chat(policies.always_tool("look"), 30, landing="force")
     assert (outcome.status, outcome.answer, outcome.landing.how) == ("landed", "what was found", "force")
@@ -37,7 +37,7 @@ async def test_s0_1_s0_3_s0_4_a_run_is_silent_counts_down_and_is_forced(ask_chat
     assert told[28:] == [f"{raw[28]}\n1 tool call remaining", f"{raw[29]}\n0 tool calls remaining"]
 
 
-async def test_s0_5_what_was_said_is_sent_again_byte_for_byte(ask_chat):
+async def test_s0_5_each_history_begins_with_the_bytes_of_the_previous_one(ask_chat):
     """Tools and system are the same in every request, and each history begins with the bytes of the previous one."""
     _, api = await ask_chat(policies.always_tool("look", calls_per_turn=3), 12)
     fronts = {sent.raw.split(b',"max_completion_tokens"')[0] for sent in api.requests}
@@ -49,7 +49,7 @@ async def test_s0_5_what_was_said_is_sent_again_byte_for_byte(ask_chat):
         assert len(more) > len(said)
 
 
-async def test_the_first_request_holds_what_it_should_and_nothing_else(ask_chat):
+async def test_the_first_request_has_only_the_expected_keys(ask_chat):
     """The first request has the id without prefix, the system message and the question; streaming requests usage."""
     _, api = await ask_chat([answers("yes")])
     (sent,) = api.requests
@@ -67,7 +67,7 @@ async def test_the_first_request_holds_what_it_should_and_nothing_else(ask_chat)
 
 
 @pytest.mark.parametrize(("effort", "sent"), [("low", "low"), ("xhigh", "xhigh"), ("max", "max"), (None, None)])
-async def test_effort_goes_out_under_this_apis_name(chat_api, effort, sent):
+async def test_effort_is_sent_as_reasoning_effort(chat_api, effort, sent):
     """The effort is sent as `reasoning_effort` in every request; without one, the key is absent."""
     api = chat_api([calls("look", {"query": "a"}), answers("yes")])
     async with make_client(base_url=api.base_url, api_key="test") as client:
@@ -78,7 +78,7 @@ async def test_effort_goes_out_under_this_apis_name(chat_api, effort, sent):
     assert [request.body.get("reasoning_effort") for request in api.requests] == [sent, sent]
 
 
-async def test_without_tools_neither_tools_nor_a_choice_go_out(chat_api):
+async def test_without_tools_no_tool_choice_is_sent(chat_api):
     """Without tools, as for a summary, no `tool_choice` is sent either, because the API refuses it."""
     api = chat_api([says("Short."), says("Shorter.")])
     async with make_client(base_url=api.base_url, api_key="test") as client:
@@ -88,7 +88,7 @@ async def test_without_tools_neither_tools_nor_a_choice_go_out(chat_api):
     assert all(not {"tools", "tool_choice"} & set(sent.body) for sent in api.requests)
 
 
-async def test_s2_2_each_result_is_a_message_of_its_own_in_call_order(ask_chat):
+async def test_s2_2_each_result_is_its_own_message_in_call_order(ask_chat):
     """Three calls with a limit of two give three tool messages directly after the calls; the last is skipped."""
     script = [calls("look", {"query": "a"}, {"query": "b"}, {"query": "c"}), answers("yes")]
     _, api = await ask_chat(script, 2)
@@ -101,7 +101,7 @@ async def test_s2_2_each_result_is_a_message_of_its_own_in_call_order(ask_chat):
     assert all(set(message) == {"role", "tool_call_id", "content"} for message in sent.messages[3:])
 
 
-async def test_s0_10_the_order_is_a_user_message_behind_the_results(ask_chat):
+async def test_s0_10_the_landing_instruction_is_a_user_message_after_the_results(ask_chat):
     """The landing instruction is a user message, never a system message; the results end with the countdown."""
     outcome, api = await ask_chat(policies.always_tool("look"), 2, landing="order")
     sent = api.requests[-1]
@@ -111,7 +111,7 @@ async def test_s0_10_the_order_is_a_user_message_behind_the_results(ask_chat):
     assert sent.messages[-1]["content"].startswith("0 tool calls remain and")
 
 
-async def test_x_1_with_no_calls_at_all_the_order_ends_the_question(ask_chat):
+async def test_x_1_with_a_limit_of_0_the_instruction_ends_the_question(ask_chat):
     """With a limit of 0 calls, the landing instruction is the last line of the user's message."""
     _, api = await ask_chat([answers("yes")], 0, landing="order")
     assert roles(api.requests[0]) == ["system", "user"]
@@ -120,7 +120,7 @@ async def test_x_1_with_no_calls_at_all_the_order_ends_the_question(ask_chat):
     assert "`respond`" in order
 
 
-async def test_an_order_that_was_ignored_stays_where_it_stood(ask_chat):
+async def test_an_ignored_instruction_stays_in_the_history(ask_chat):
     """An ignored instruction stays in the history; the next requests have the same tools."""
     script = [
         calls("look", {"query": "a"}),
@@ -154,7 +154,7 @@ async def test_s0_7_two_runs_share_a_provider_and_nothing_else(chat_api):
     assert [len(sent.messages) for sent in api.requests] == [2, 4, 6, 2, 4, 6, 8]
 
 
-async def test_results_and_a_text_in_one_message_keep_their_order(chat_api):
+async def test_results_precede_the_text_of_a_message(chat_api):
     """As in a resumed run, the results come first, directly after their calls, and then the user's text."""
     api = chat_api([calls("look", {"query": "a"}), says("Yes.")])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -167,7 +167,7 @@ async def test_results_and_a_text_in_one_message_keep_their_order(chat_api):
     assert [message.get("content") for message in api.requests[1].messages[2:]] == [None, "mice", "Go on.\nAt once."]
 
 
-async def test_blocks_of_the_messages_api_can_be_sent(chat_api):
+async def test_a_transcript_of_the_messages_api_is_converted(chat_api):
     """A transcript from the Messages API is converted: calls and texts become messages, thinking is omitted."""
     api = chat_api([says("Yes.")])
     blocks = (
@@ -189,6 +189,6 @@ async def test_blocks_of_the_messages_api_can_be_sent(chat_api):
 
 
 @pytest.mark.parametrize("blocks", [(), ({"type": "thinking", "thinking": "hm", "signature": "x"},)])
-def test_an_assistant_message_without_text_and_calls_has_an_empty_text(blocks):
+def test_an_empty_assistant_message_has_an_empty_string(blocks):
     """An assistant message has null content only if it has calls; otherwise the content is an empty string."""
     assert json.loads(encoded(Message("assistant", blocks))) == {"role": "assistant", "content": ""}

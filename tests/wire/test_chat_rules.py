@@ -146,12 +146,12 @@ def refused(rule, status, told, body, **options):
 
 
 @pytest.mark.parametrize(("rule", "body", "told"), WRONG, ids=[f"{n}-{case[0]}" for n, case in enumerate(WRONG)])
-def test_a_wrong_body_is_refused_by_its_rule(rule, body, told):
+def test_an_invalid_body_is_refused_by_its_rule(rule, body, told):
     """A wrong request breaks exactly its rule, and is refused with a 400 in the API's shape."""
     refused(rule, 400, told, body)
 
 
-def test_what_is_wrong_around_the_body_is_refused():
+def test_an_invalid_address_header_or_json_is_refused():
     """A wrong address, method or content type, a missing key and damaged JSON are refused."""
     refused("path", 404, "Invalid URL", chat(), path="/v1/messages")
     refused("path", 404, "Invalid URL", b"", method="GET")
@@ -160,13 +160,13 @@ def test_what_is_wrong_around_the_body_is_refused():
     refused("json", 400, "could not parse", b'{"model":')
 
 
-def test_every_rule_is_tried():
+def test_every_rule_has_a_request_that_breaks_it():
     """Every rule in the table has a request that breaks it."""
     assert {case[0] for case in WRONG} | {"path", "key", "content_type"} == {rule.id for rule in RULES}
 
 
 @pytest.mark.parametrize("body", RIGHT)
-def test_a_right_body_is_taken(body):
+def test_a_valid_body_is_accepted(body):
     """Every request that the API accepts is accepted."""
     with ChatSimulator([replies.says("Mice.")]) as api:
         status, raw = post(api, body)
@@ -175,7 +175,7 @@ def test_a_right_body_is_taken(body):
     assert (b"[DONE]" in raw) == bool(body.get("stream"))
 
 
-def test_a_reply_larger_than_the_model_gives_is_refused():
+def test_a_request_above_the_output_limit_is_refused():
     """A request for more output tokens than the model gives is refused with the API's message."""
     with ChatSimulator(most_room=4096) as api:
         status, raw = post(api, chat(max_completion_tokens=4097))
@@ -191,7 +191,7 @@ def test_a_reply_larger_than_the_model_gives_is_refused():
         ([], [chat(called("1"))], "tool_results"),
     ],
 )
-def test_a_conversation_that_was_not_meant_fails_the_test(script, bodies, told):
+def test_an_unexpected_conversation_fails_the_test(script, bodies, told):
     """An unused reply, a request beyond the script, and a broken rule fail the test at the end."""
 
     def converse():

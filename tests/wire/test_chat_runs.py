@@ -25,19 +25,19 @@ LOOK = calls("look", {"query": "a"})
         ("The answer.", "The answer."),
     ],
 )
-async def test_s1_6_reasoning_that_a_server_left_in_the_text_never_leaks(ask_chat, content, answer):
+async def test_s1_6_a_think_block_is_removed_only_at_the_beginning(ask_chat, content, answer):
     """A `<think>` block is removed at the very beginning of the text only; elsewhere it is part of the answer."""
     outcome, _ = await ask_chat([says(content)])
     assert (outcome.status, outcome.answer) == ("answered", answer)
 
 
-async def test_s1_6_reasoning_without_an_end_is_no_answer(ask_chat):
+async def test_s1_6_unterminated_reasoning_is_requested_again(ask_chat):
     """A reply of unterminated reasoning is requested again, and the next reply is the answer."""
     outcome, api = await ask_chat([says("<think>and on and on"), says("<think>hm</think>yes")])
     assert (outcome.answer, len(api.requests)) == ("yes", 2)
 
 
-async def test_s1_6_reasoning_goes_back_as_it_came_and_never_leaks(ask_chat):
+async def test_s1_6_reasoning_is_sent_back_unchanged_and_not_shown(ask_chat):
     """Reasoning (both names), its details and unknown fields are sent back unchanged; null and empty ones are not."""
     fields = {
         "reasoning_content": "secret thought",
@@ -54,7 +54,7 @@ async def test_s1_6_reasoning_goes_back_as_it_came_and_never_leaks(ask_chat):
     assert sent == {"role": "assistant", "content": "I look.", "tool_calls": [call], **fields}
 
 
-async def test_parts_that_are_no_text_go_back_as_they_came(ask_chat):
+async def test_content_in_parts_is_sent_back_in_parts(ask_chat):
     """Content in parts is sent back in parts; a thinking part is not text of the answer."""
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "I look."}]
     outcome, api = await ask_chat([says(parts, CALL), says([*parts[:1], {"type": "text", "text": "Done."}])])
@@ -62,7 +62,7 @@ async def test_parts_that_are_no_text_go_back_as_they_came(ask_chat):
     assert api.requests[1].messages[2]["content"] == parts
 
 
-async def test_s1_7_broken_arguments_are_answered_and_go_back_as_an_empty_object(ask_chat):
+async def test_s1_7_a_call_with_broken_arguments_is_sent_back_with_an_empty_object(ask_chat):
     """A call with broken arguments is not run, and goes back as `{}` for servers that parse the history."""
     outcome, api = await ask_chat([says(None, tool_call("look", '{"query": "half')), answers("yes")])
     assert (outcome.answer, outcome.tool_calls.failed) == ("yes", 1)
@@ -70,7 +70,7 @@ async def test_s1_7_broken_arguments_are_answered_and_go_back_as_an_empty_object
     assert api.requests[1].messages[2]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-async def test_calls_without_ids_are_answered_by_ids_of_ours(ask_chat):
+async def test_calls_without_ids_get_generated_ids(ask_chat):
     """If a local server sends no call ids, or the same one every time, every result still answers its call."""
     nameless = says(None, {**CALL, "id": ""}, tool_call("look", {"query": "b"}, ""))
     same = says(None, tool_call("look", {"query": "c"}, "0"))
@@ -92,7 +92,7 @@ async def test_x_4_respond_beside_other_calls_ends_the_run(ask_chat):
     assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("done", 1, 2)
 
 
-async def test_x_6_a_cut_call_is_not_executed_and_asked_for_with_more_room(ask_chat):
+async def test_x_6_a_cut_call_is_requested_again_with_more_output_tokens(ask_chat):
     """A cut call is not run; the request is repeated with the same history and twice the output tokens."""
     cut = says(None, tool_call("look", '{"query": "ha'), finish_reason="length")
     outcome, api = await ask_chat([cut, LOOK, answers("yes")])
@@ -101,7 +101,7 @@ async def test_x_6_a_cut_call_is_not_executed_and_asked_for_with_more_room(ask_c
     assert api.requests[0].messages == api.requests[1].messages
 
 
-async def test_x_6_a_call_that_was_cut_twice_goes_back_as_one_that_can_be_read(ask_chat):
+async def test_x_6_a_call_cut_twice_is_sent_back_with_empty_arguments(ask_chat):
     """A call cut twice is skipped and goes back with `{}`, because servers that parse arguments refuse half of them."""
     cut = says(None, tool_call("look", '{"query": "ha'), finish_reason="length")
     outcome, api = await ask_chat([cut, cut, answers("yes")])
@@ -109,14 +109,14 @@ async def test_x_6_a_call_that_was_cut_twice_goes_back_as_one_that_can_be_read(a
     assert api.requests[2].messages[2]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-async def test_x_6_what_came_of_a_cut_answer_is_kept(ask_chat):
+async def test_x_6_the_received_part_of_a_cut_answer_is_kept(ask_chat):
     """If `respond` is cut twice, the received part is the answer."""
     cut = says(None, tool_call("respond", '{"answer": "so far so g'), finish_reason="length")
     outcome, _ = await ask_chat([cut, cut])
     assert (outcome.status, outcome.answer) == ("partial", "so far so g\n[truncated]")
 
 
-async def test_x_7_an_empty_answer_is_asked_for_once_more(ask_chat):
+async def test_x_7_an_empty_answer_is_requested_once_more(ask_chat):
     """An empty answer, or reasoning alone, is requested once more."""
     outcome, _ = await ask_chat([says(None, reasoning_content="hm"), says("", reasoning_content="hm")])
     assert (outcome.status, outcome.exit_code) == ("failed", 4)
@@ -124,7 +124,7 @@ async def test_x_7_an_empty_answer_is_asked_for_once_more(ask_chat):
     assert outcome.answer == "At last."
 
 
-async def test_x_8_refusals_and_unknown_reasons_end_honestly(ask_chat):
+async def test_x_8_refusals_fail_and_unknown_finish_reasons_are_warnings(ask_chat):
     """A content filter and a `refusal` text fail the run; an unknown finish reason is reported as a warning."""
     outcome, _ = await ask_chat([says("half", finish_reason="content_filter")])
     assert (outcome.exit_code, outcome.error) == (4, "the model refused to answer (content_filter)")
@@ -135,14 +135,14 @@ async def test_x_8_refusals_and_unknown_reasons_end_honestly(ask_chat):
     assert outcome.warnings == ("the model stopped for an unknown reason: abort", NOTHING_READ)
 
 
-async def test_usage_is_that_of_all_requests(ask_chat):
+async def test_usage_is_summed_over_all_requests(ask_chat):
     """Usage is summed over all requests; in a stream it comes in the last chunk, which has no choices."""
     told = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 60}}
     outcome, _ = await ask_chat([replace(LOOK, usage=told), replace(says("Yes."), usage=told)])
     assert outcome.usage == Usage(80, 120, 0, 14)
 
 
-async def test_cost_is_that_of_the_price_list_or_unknown():
+async def test_cost_comes_from_the_price_list_or_is_unknown():
     """The cost comes from the price list, by the id without its prefix; an unlisted model's cost is unknown."""
     async with make_client(api_key="test") as client:
         known = ChatProvider("gpt-4o", client).cost(Usage(1_000_000, 0, 0, 0))

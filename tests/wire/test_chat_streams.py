@@ -92,14 +92,14 @@ async def test_a_call_is_put_together_from_its_fragments(stream, pieces):
 
 
 @pytest.mark.parametrize("pieces", SEVERAL.values(), ids=SEVERAL)
-async def test_several_calls_are_kept_apart(stream, pieces):
+async def test_parallel_calls_are_separated(stream, pieces):
     """Calls are separated by index or, without a usable index, where a new call begins."""
     outcome, api, _ = await stream([fragments(*pieces), answers("yes")])
     assert (outcome.answer, outcome.tool_calls.used) == ("yes", 2)
     assert api.requests[1].results == ["note on 'a', part 0", "note on 'b', part 0"]
 
 
-async def test_fields_of_a_call_that_stream_in_go_back(stream):
+async def test_extra_fields_of_a_streamed_call_are_sent_back(stream):
     """Extra fields of a streamed call are merged key by key, at any level, and sent back."""
     pieces = [
         {"index": 0, "id": "1", "function": {"name": "look", "arguments": "{}"}, "extra_content": {"a": {"b": "x"}}},
@@ -121,7 +121,7 @@ async def test_a_legacy_function_call_is_a_call(stream):
     assert api.requests[1].results == ["note on 'a', part 0"]
 
 
-async def test_text_is_shown_as_it_comes_and_reasoning_is_not(stream):
+async def test_text_is_streamed_and_reasoning_is_not(stream):
     """The streamed text deltas add up to the answer; reasoning is not shown."""
     outcome, _, seen = await stream([says("The whole answer.", reasoning_content="hm hm hm")])
     assert [delta.tool for delta in seen] == [None] * len(seen)
@@ -129,7 +129,7 @@ async def test_text_is_shown_as_it_comes_and_reasoning_is_not(stream):
     assert "".join(delta.text for delta in seen) == outcome.answer == "The whole answer."
 
 
-async def test_a_server_that_does_not_stream_is_read_all_the_same(chat_api):
+async def test_a_json_reply_to_a_streaming_request_is_read(chat_api):
     """A JSON reply to a streaming request is read."""
     body = {"choices": [{"message": {"role": "assistant", "content": "whole"}, "finish_reason": "stop"}]}
     api = chat_api([json_value(body)])
@@ -155,7 +155,7 @@ async def test_a_server_that_does_not_stream_is_read_all_the_same(chat_api):
     ],
     ids=["no end mark", "end mark", "no reason but the usage", "noise"],
 )
-async def test_streams_of_many_kinds_are_whole(stream, chunks):
+async def test_a_finish_reason_or_closing_usage_completes_a_stream(stream, chunks):
     """A finish reason or the closing usage completes a stream; unknown chunks are ignored."""
     outcome, _, _ = await stream([Stream(tuple(chunks))])
     assert (outcome.status, outcome.answer) == ("answered", "yes")
@@ -168,7 +168,7 @@ async def test_the_content_type_of_a_stream_is_compared_without_regard_to_case(s
     assert outcome.answer == "yes"
 
 
-def test_empty_pieces_are_not_shown():
+def test_empty_chunks_give_no_delta():
     """Only chunks that add text give a delta."""
     seen = []
     growing = StreamedCompletion(seen.append)

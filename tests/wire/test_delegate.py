@@ -68,7 +68,7 @@ def of_parent(api):
     return [one for one in api.requests if one.tool_names == ["delegate"]]
 
 
-async def test_an_agent_asks_two_specialists_in_one_turn_and_answers(messages_api, files):
+async def test_an_agent_delegates_to_two_specialists_in_one_turn(messages_api, files):
     """Two calls in one turn give two runs and two complete results in call order; then the agent answers."""
     api = messages_api(conversation([tool_use("delegate", OWLS), tool_use("delegate", TOADS)]))
     async with of_messages(api, files) as (client, delegate):
@@ -89,7 +89,7 @@ async def test_an_agent_asks_two_specialists_in_one_turn_and_answers(messages_ap
     assert len(api.requests) == 2 + 2 * 2
 
 
-async def test_specialists_really_work_side_by_side(messages_api, files):
+async def test_specialists_run_in_parallel(messages_api, files):
     """One specialist finishes while the server delays the other's reply; the results stay in call order."""
     gate = Gate()
     play = conversation([tool_use("delegate", OWLS), tool_use("delegate", TOADS)])
@@ -107,7 +107,7 @@ async def test_specialists_really_work_side_by_side(messages_api, files):
     assert [text.split(":")[0] for text in of_parent(api)[1].results.values()] == ["[owls", "[toads"]
 
 
-async def test_an_agent_on_chat_completions_does_the_same(chat_api, files):
+async def test_an_agent_on_chat_completions_delegates_too(chat_api, files):
     """On chat completions, the results are `tool` messages in call order, and the definition has that API's form."""
 
     def policy(request):
@@ -144,7 +144,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("given", "said"), WRONG)
-async def test_what_the_agents_model_gets_wrong_comes_back_as_an_error_result(messages_api, files, given, said):
+async def test_a_wrong_delegate_call_is_an_error_result(messages_api, files, given, said):
     """A wrong call gives an error result that names the expected input; the agent's loop continues and answers."""
     api = messages_api(conversation([tool_use("delegate", given)], last="I could not ask."))
     async with of_messages(api, files) as (client, delegate):
@@ -155,7 +155,7 @@ async def test_what_the_agents_model_gets_wrong_comes_back_as_an_error_result(me
     assert len(api.requests) == 2
 
 
-async def test_another_tools_name_is_no_reason_to_break_off(messages_api, files):
+async def test_a_call_of_an_unknown_tool_is_an_error_result(messages_api, files):
     """A call of an unknown tool gets an error result that lists the available tool."""
     api = messages_api(conversation([tool_use("ask", OWLS)]))
     async with of_messages(api, files) as (client, delegate):
@@ -164,7 +164,7 @@ async def test_another_tools_name_is_no_reason_to_break_off(messages_api, files)
     assert (block["is_error"], block["content"]) == (True, "ask failed: there is no such tool; there is delegate")
 
 
-async def test_a_specialist_whose_api_fails_gives_what_it_gathered(messages_api, files):
+async def test_a_specialist_whose_api_fails_returns_its_salvage(messages_api, files):
     """If a specialist's second request is refused, its error result holds the status, the reason and the salvage."""
     play = conversation([tool_use("delegate", TOADS)], last="The notes say so.")
 
@@ -182,7 +182,7 @@ async def test_a_specialist_whose_api_fails_gives_what_it_gathered(messages_api,
     assert "Toads sleep in winter." in block["content"]
 
 
-async def test_an_agent_that_is_cancelled_stops_its_specialist(messages_api, files):
+async def test_cancelling_the_agent_aborts_its_specialist(messages_api, files):
     """Cancelling the agent propagates: the specialist's run ends first, and its store records it as aborted."""
     gate = Gate()
     play = conversation([tool_use("delegate", TOADS)])
@@ -222,7 +222,7 @@ async def test_the_example_of_the_docs_answers(messages_api, monkeypatch):
 
 
 @pytest.mark.parametrize("document", ["delegate.md", "nested.md"])
-def test_the_examples_of_the_docs_are_those_that_run_here(document):
+def test_the_documented_examples_equal_the_tested_code(document):
     """Every example in the docs is identical to code in tests/wire/parent.py, apart from docstrings."""
     source = inspect.getsource(parent)
     told = (ROOT / "docs" / document).read_text(encoding="utf-8").split("```python\n")[1:]
@@ -241,7 +241,7 @@ def listed(path):
         return store.runs()
 
 
-async def test_the_same_run_is_asked_for_more_with_a_refreshed_budget(messages_api, files):
+async def test_a_run_id_continues_the_run_with_a_refreshed_budget(messages_api, files):
     """A returned run_id continues the transcript; the new limit is the used calls plus the file's limit."""
     script = [
         calls("read", {"path": "notes/toads.md"}),

@@ -64,7 +64,7 @@ def ask(messages_api, watch):
         (faults.ConnectionReset(), "cannot reach http://127.0.0.1"),
     ],
 )
-async def test_x_12_each_fault_is_one_line_that_says_what_to_do(ask, fault, said):
+async def test_x_12_each_fault_is_a_one_line_error(ask, fault, said):
     """The run fails with exit code 3 and a one-line error; the answer holds the results gathered before."""
     outcome, _ = await ask([LOOK, fault])
     assert said in outcome.error
@@ -84,7 +84,7 @@ async def test_x_12_each_fault_is_one_line_that_says_what_to_do(ask, fault, said
         faults.not_events(),
     ],
 )
-async def test_x_12_a_reply_that_breaks_off_is_never_half_used(ask, fault):
+async def test_x_12_a_broken_reply_is_a_provider_error(ask, fault):
     """A reply that breaks off is a provider error of one line."""
     outcome, _ = await ask([LOOK, fault])
     assert (outcome.status, outcome.exit_code) == ("failed", Exit.PROVIDER)
@@ -108,7 +108,7 @@ async def test_a_short_retry_after_is_honoured(ask):
     assert (outcome.status, len(api.requests)) == ("answered", 2)
 
 
-async def test_s0_10_a_400_on_forcing_is_learnt(messages_api, watch):
+async def test_s0_10_a_refused_forced_choice_is_remembered(messages_api, watch):
     """After a 400 on forcing, the instruction is used, in the next run too; the 400 is no landing request."""
     refusal = 'tool_choice: type "tool" and "any" are not supported for this model.'
     api = messages_api([LOOK, faults.invalid(refusal), answers("yes"), LOOK, answers("again")])
@@ -121,7 +121,7 @@ async def test_s0_10_a_400_on_forcing_is_learnt(messages_api, watch):
     assert [request.status for request in api.requests] == [200, 400, 200, 200, 200]
 
 
-async def test_s0_10_the_table_keeps_newer_models_from_being_forced(ask):
+async def test_s0_10_models_known_to_refuse_forcing_get_the_instruction(ask):
     """For Sonnet 5.5, which refuses forcing, the instruction is in the last result and no request is refused."""
     outcome, api = await ask([LOOK, answers("yes")], limit=1, model="sonnet")
     assert outcome.landing.how == "order"
@@ -129,7 +129,7 @@ async def test_s0_10_the_table_keeps_newer_models_from_being_forced(ask):
     assert api.requests[-1].tool_choice is None
 
 
-async def test_x_6_a_call_cut_on_the_wire_is_not_executed(ask):
+async def test_x_6_a_cut_call_is_requested_again_with_more_output_tokens(ask):
     """A call with half of its arguments is not run; the request is repeated with more output tokens."""
     outcome, api = await ask([cut_call("look", '{"query": "ha', {}), LOOK, answers("yes")])
     assert (outcome.answer, outcome.tool_calls.used) == ("yes", 1)
@@ -137,14 +137,14 @@ async def test_x_6_a_call_cut_on_the_wire_is_not_executed(ask):
     assert api.requests[0].messages == api.requests[1].messages
 
 
-async def test_x_6_what_came_of_a_cut_answer_is_kept(ask):
+async def test_x_6_the_received_part_of_a_cut_answer_is_kept(ask):
     """If `respond` is cut twice, the received part is the answer."""
     cut = cut_call("respond", '{"answer": "so far so g', {"answer": "so far so g"})
     outcome, _ = await ask([cut, cut])
     assert (outcome.status, outcome.answer) == ("partial", "so far so g\n[truncated]")
 
 
-async def test_x_8_refusal_pause_and_unknown_reasons_on_the_wire(ask):
+async def test_x_8_each_stop_reason_has_one_meaning(ask):
     """Each documented stop reason has one meaning; an unknown one is reported."""
     outcome, _ = await ask([refuses("bio")])
     assert (outcome.status, outcome.exit_code) == ("failed", Exit.NO_ANSWER)
@@ -180,13 +180,13 @@ async def test_a_wait_in_milliseconds_is_bounded_too(ask):
     assert len(api.requests) == 1
 
 
-async def test_x_8_a_paused_turn_with_a_call_of_ours_is_answered(ask):
+async def test_x_8_a_paused_turn_with_a_tool_call_runs_the_call(ask):
     """The reply's content takes precedence over its stop reason: the call is run and the history stays valid."""
     outcome, _ = await ask([says(*LOOK.content, stop_reason="pause_turn"), GOOD])
     assert (outcome.answer, outcome.tool_calls.used) == ("fine", 1)
 
 
-async def test_x_8_a_prompt_that_is_too_long_ends_with_what_was_gathered(ask):
+async def test_x_8_a_full_context_gives_a_partial_outcome(ask):
     """A full context makes the run partial, with exit code 0; the answer holds the salvage."""
     outcome, _ = await ask([LOOK, faults.invalid("prompt is too long: 1000001 tokens > 1000000 maximum")])
     assert (outcome.status, outcome.exit_code) == ("partial", Exit.OK)
@@ -194,7 +194,7 @@ async def test_x_8_a_prompt_that_is_too_long_ends_with_what_was_gathered(ask):
     assert "note on 'a'" in outcome.answer
 
 
-async def test_an_error_object_with_status_200_is_told(ask):
+async def test_an_error_object_with_status_200_is_reported(ask):
     """The message of an error object with status 200, as some gateways send it, is reported."""
     body = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     outcome, _ = await ask([faults.json_value(body)])
@@ -218,7 +218,7 @@ async def test_x_8_calls_under_an_unknown_stop_reason_are_not_run(ask):
         (("b-2", "a_1"), ("toolu_01A",), ["b-2", "a_1", "toolu_01A"]),
     ],
 )
-async def test_x_10_calls_without_an_id_of_their_own_get_one(ask, first, second, sent_back):
+async def test_x_10_missing_and_duplicate_call_ids_are_replaced(ask, first, second, sent_back):
     """Missing and duplicate call ids are replaced by ids unique in the transcript; valid ids are kept."""
     two, one = calls("look", {"query": "a"}, {"query": "b"}), calls("look", {"query": "c"})
     outcome, api = await ask([WithIds(two, first), WithIds(one, second), GOOD])
@@ -230,7 +230,7 @@ async def test_x_10_calls_without_an_id_of_their_own_get_one(ask, first, second,
     assert [block["content"].split(",")[0] for block in results] == [f"note on '{query}'" for query in "abc"]
 
 
-async def test_x_9_only_the_broken_id_of_a_reply_is_mended(ask):
+async def test_x_9_only_the_invalid_id_of_a_reply_is_replaced(ask):
     """Thinking, text and valid calls of the same reply are sent back unchanged, including unknown fields."""
     known = {**calls("look", {"query": "a"}).content[0], "id": "known", "caller": {"type": "direct"}}
     reply = says(thinking("secret"), "I look.", known, *calls("look", {"query": "b"}).content)
@@ -242,7 +242,7 @@ async def test_x_9_only_the_broken_id_of_a_reply_is_mended(ask):
 
 
 @pytest.mark.parametrize("figure", [True, -5, 1.5, "7", None, [1], MOST_TOKENS + 1, 10**400])
-async def test_a_figure_of_usage_that_cannot_be_true_is_none(ask, figure):
+async def test_an_impossible_usage_figure_is_left_out(ask, figure):
     """An impossible usage figure does not end the run and is left out of the sums of tokens and cost."""
     honest, _ = await ask([LOOK, GOOD])
     outcome, _ = await ask([replace(LOOK, usage={"input_tokens": figure}), replace(GOOD, usage={"input_tokens": 0})])
@@ -251,7 +251,7 @@ async def test_a_figure_of_usage_that_cannot_be_true_is_none(ask, figure):
     assert 0 < outcome.cost_usd < honest.cost_usd
 
 
-async def test_a_reply_that_takes_for_ever_is_given_up(ask, monkeypatch):
+async def test_a_reply_that_takes_too_long_is_abandoned(ask, monkeypatch):
     """Without a time limit, a reply that trickles in is still abandoned after the longest allowed duration."""
     monkeypatch.setattr(reply_limits, "LONGEST_REPLY", -1.0)
     outcome, _ = await ask([GOOD])

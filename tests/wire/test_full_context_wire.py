@@ -71,7 +71,7 @@ async def test_x_8_a_context_that_is_full_again_is_salvaged(ask_once, full):
 
 
 @pytest.mark.parametrize("full", [TOO_LONG, FULL_CALL], ids=["400", "call cut"])
-async def test_x_8_a_context_that_one_turn_has_filled_lands_from_cut_results(ask_once, full):
+async def test_x_8_a_context_filled_by_one_turn_lands_from_cut_results(ask_once, full):
     """The newest turn is never summarised; its long results, refused and so not yet history, are cut."""
     told = await ask_once([looks("a"), full, DONE], tools=[LONG])
     assert not told.named("summarized")
@@ -81,7 +81,7 @@ async def test_x_8_a_context_that_one_turn_has_filled_lands_from_cut_results(ask
     assert (told.outcome.status, told.outcome.landing.reason) == ("landed", "tokens")
 
 
-async def test_x_8_a_context_that_is_full_at_once_is_a_failure_that_says_what_to_do(ask_once):
+async def test_x_8_a_context_full_at_the_first_request_is_a_failure(ask_once):
     """With nothing gathered and nothing to cut, the run fails with exit code 3, as for a provider error."""
     told = await ask_once([TOO_LONG])
     assert (told.outcome.status, told.outcome.exit_code, told.outcome.answer) == ("failed", 3, "")

@@ -29,7 +29,7 @@ def no_collector():
 @pytest.mark.parametrize("watch", [None, lambda delta: None], ids=["json", "stream"])
 @pytest.mark.parametrize("kind", ["messages", "chat"])
 @pytest.mark.usefixtures("no_collector")
-async def test_no_request_and_no_reply_waits_for_the_collector(messages_api, chat_api, kind, watch):
+async def test_objects_of_a_request_are_freed_without_the_collector(messages_api, chat_api, kind, watch):
     """Neither the SDKs' objects nor the sent bytes outlive their request."""
     if kind == "messages":
         client = messages_client(base_url=messages_api([says("fine")] * 3).base_url, api_key="test")

@@ -91,7 +91,7 @@ LIST = ["--method", "tools/list", "--strict"]
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_inspector_lists_and_calls_over_standard_input_and_output(inspect, era):
+def test_the_inspector_lists_and_calls_over_stdio(inspect, era):
     """The Inspector starts the server itself and lists and calls over stdio, in both eras of the protocol."""
     server = [*command("--model", "offline", "--store", "none"), "--protocol-era", era]
     check_listing(*inspect(*server, *LIST))
@@ -111,7 +111,7 @@ def test_the_inspector_lists_and_calls_over_http(inspect, era):
         program.end()
 
 
-def test_the_inspector_takes_a_mistake_for_one(inspect):
+def test_the_inspector_reports_a_tool_error(inspect):
     """An empty question is a tool error: the Inspector exits with an error code and prints the server's message."""
     server = command("--model", "offline", "--store", "none")
     code, printed, _ = inspect(*server, "--method", "tools/call", "--tool-name", "finder", "--tool-arg", "query= ")

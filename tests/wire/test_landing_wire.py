@@ -72,7 +72,7 @@ async def test_s0_5_system_tools_and_history_are_byte_identical(messages_api, wa
     assert not [request.oddities for request in api.requests if request.oddities]
 
 
-async def test_s0_10_a_server_that_ignores_every_tool_choice_is_left_with_a_salvage(messages_api, watch):
+async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(messages_api, watch):
     """A server that ignores force, schema and none, as small local ones do: an outcome after three landing requests."""
     api = messages_api(policies.ignores_everything("look"))
     provider = provider_for(api)
@@ -86,7 +86,7 @@ async def test_s0_10_a_server_that_ignores_every_tool_choice_is_left_with_a_salv
 
 
 @pytest.mark.parametrize("missing", range(1, 6))
-def test_a_stream_that_ends_early_is_no_message(missing):
+def test_an_incomplete_stream_is_an_error(missing):
     """A stream that lacks any number of its last events is an error, never a message."""
     events = [
         {"type": "message_start", "message": {"usage": {}}},

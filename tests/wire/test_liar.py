@@ -60,14 +60,14 @@ def folder(tmp_path):
 
 @pytest.mark.exhaustive(one_in=6)
 @pytest.mark.parametrize("case", [case for case in CHOSEN if case.kind.end not in SLOW], ids=str)
-async def test_x_12_whatever_the_server_does_the_run_ends_well(case, folder):
+async def test_x_12_any_server_fault_ends_in_an_answer_or_a_resumable_failure(case, folder):
     """The run ends in an answer or a resumable failure, with the expected number of requests and no leaks."""
     came = await play(case, folder)
     assert not came.wrong
 
 
 @pytest.mark.exhaustive
-async def test_x_12_a_server_that_is_silent_or_never_ends_is_left(folder):
+async def test_x_12_a_silent_or_endless_server_is_abandoned(folder):
     """The client's timeout or the time limit ends each of these runs; all run at once, because they only wait."""
     before = Census.take()
     slow = [case for case in CHOSEN if case.kind.end in SLOW]
@@ -79,14 +79,14 @@ async def test_x_12_a_server_that_is_silent_or_never_ends_is_left(folder):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.tries == (3, 3)][1::5], ids=lambda kind: kind.name)
-async def test_a_server_that_comes_to_its_senses_costs_one_request_more(kind, folder):
+async def test_one_corrupted_reply_costs_one_more_request(kind, folder):
     """One corrupted reply is repaired by a retry, and the run shows no warning."""
     came = await play(replace(SHARED, kind=kind, heals_after=1), folder)
     assert (came.wrong, came.outcome.status, came.outcome.warnings, came.struck) == ([], "landed", (), 1)
 
 
 @pytest.mark.parametrize("name", ["endless stream", "gzip bomb"])
-async def test_a_reply_that_is_too_long_is_told_in_one_line(name, folder):
+async def test_a_reply_that_is_too_long_is_a_one_line_error(name, folder):
     """A reply that is too long is hung up on and reported in one line, without waiting for a time limit."""
     (case,) = (case for case in CHOSEN if case.kind.name == name)
     came = await play(replace(case, moment=MOMENTS[1]), folder)
@@ -97,14 +97,14 @@ ENDLESS = ["stall before the head", "stall in the head", "stall in the body", "d
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-async def test_s3_6_a_run_that_is_stopped_while_a_server_keeps_it_waiting_leaves_nothing_behind(name, folder):
+async def test_s3_6_an_abort_during_a_stalled_reply_leaves_nothing_open(name, folder):
     """Stopping a run during a stalled reply closes the connection and keeps the work; the run can be resumed."""
     (case,) = (case for case in CHOSEN if case.kind.name == name)
     came = await play(replace(case, moment=MOMENTS[1], stream=True, aborts=True), folder)
     assert (came.wrong, came.resumed.status) == ([], "landed")
 
 
-async def test_x_12_what_of_an_answer_had_come_when_the_server_reported_an_error_is_kept(folder):
+async def test_x_12_text_before_an_error_event_is_kept(folder):
     """After an `error` event in the middle of the answer, the text shown until then is the salvage."""
     (case,) = (case for case in CHOSEN if case.kind.name == "an error in mid-stream")
     for api in ("messages", "chat"):
@@ -115,7 +115,7 @@ async def test_x_12_what_of_an_answer_had_come_when_the_server_reported_an_error
 
 
 @pytest.mark.parametrize("api", ["messages", "chat"])
-async def test_a_secret_in_the_base_url_is_not_told_when_the_reply_makes_no_sense(api):
+async def test_a_secret_in_the_base_url_is_not_shown(api):
     """A secret in the base URL is not shown, though the HTTP library's error for an unreadable head holds the URL."""
     (case,) = (case for case in CHOSEN if case.kind.name == "two lengths")
     async with Liar("http://127.0.0.1:9", case.kind.play, lambda body: True) as liar:
@@ -126,7 +126,7 @@ async def test_a_secret_in_the_base_url_is_not_told_when_the_reply_makes_no_sens
     assert "hush" not in outcome.error
 
 
-def test_every_kind_and_every_moment_is_chosen():
+def test_the_selection_covers_every_kind_and_moment():
     """The selection covers every kind and every moment, streamed and not, on both APIs."""
     assert [case.kind.name for case in CHOSEN] == [kind.name for kind in KINDS]
     met = {(case.moment.name, case.api, case.stream) for case in CHOSEN}
@@ -134,7 +134,7 @@ def test_every_kind_and_every_moment_is_chosen():
     assert {moment for moment, _, _ in met} == {moment.name for moment in MOMENTS}
 
 
-async def test_what_is_left_over_is_seen(folder, tmp_path):
+async def test_leaked_tasks_descriptors_and_files_are_reported(folder, tmp_path):
     """A leaked task, file descriptor and temporary file are each reported by name."""
     before = Census.take()
     task = asyncio.create_task(asyncio.Event().wait())

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize(
     ("lines", "settings", "place"), [(["cost_limit: 0.5"], {}, r"\S+looker\.md:5:1: "), ([], {"cost_limit": 0.5}, "")]
 )
-async def test_x_14_a_limit_of_cost_without_a_price_is_refused_before_any_request(ask_once, lines, settings, place):
+async def test_x_14_a_cost_limit_without_a_price_is_refused(ask_once, lines, settings, place):
     """A cost limit for a model without a price is refused in one line with place, reason and remedy."""
     why = f"^{place}cost_limit: the price of my-own-model is unknown.*total_tokens_limit[^\n]*$"
     with pytest.raises(UsageError, match=why):
@@ -25,7 +25,7 @@ async def test_x_14_a_limit_of_cost_without_a_price_is_refused_before_any_reques
     assert ask_once.started[-1].requests == []
 
 
-async def test_x_14_the_landing_tells_its_own_usage_and_cost(ask):
+async def test_x_14_the_landing_reports_its_own_usage_and_cost(ask):
     """The landing reports the usage and cost of its own requests, besides the total."""
     told = await ask(policies.always_tool("look"), "tool_calls_limit: 4", tools=[LONG])
     (landing,) = used(told.requests[-1:])
@@ -36,7 +36,7 @@ async def test_x_14_the_landing_tells_its_own_usage_and_cost(ask):
     assert outcome["cost_usd"] == pytest.approx(sum(map(price, used(told.requests))), abs=1e-8)
 
 
-async def test_x_14_a_landing_of_several_requests_tells_the_sum(ask_once):
+async def test_x_14_a_landing_reports_the_sum_of_its_requests(ask_once):
     """If force, order and none are ignored, the landing reports the sum of three requests and no call is run."""
     told = await ask_once(policies.ignores_everything("look"), "tool_calls_limit: 2", tools=[LONG])
     rungs = used(told.requests[2:])
@@ -45,7 +45,7 @@ async def test_x_14_a_landing_of_several_requests_tells_the_sum(ask_once):
     assert told.outcome.landing.cost_usd == pytest.approx(sum(map(price, rungs)), abs=1e-8)
 
 
-async def test_x_14_a_request_that_was_refused_costs_nothing(ask_once):
+async def test_x_14_a_refused_request_is_not_billed(ask_once):
     """A request refused with a 400 on forcing is neither counted nor billed."""
     refusal = faults.invalid('tool_choice: type "tool" and "any" are not supported for this model.')
     told = await ask_once([*batches(1), refusal, DONE], "tool_calls_limit: 1", tools=[LONG])
@@ -54,7 +54,7 @@ async def test_x_14_a_request_that_was_refused_costs_nothing(ask_once):
     assert told.outcome.limits["turns"].used == 2
 
 
-async def test_x_14_without_a_price_the_cost_is_unknown_and_never_0(ask_once):
+async def test_x_14_without_a_price_the_cost_is_null(ask_once):
     """For a model without a price, the cost is null in the total and for the landing; usage is still reported."""
     own = Model("my-own-model")
     told = await ask_once(policies.always_tool("look"), "tool_calls_limit: 1", model=own.id, api={"models": (own,)})
@@ -63,7 +63,7 @@ async def test_x_14_without_a_price_the_cost_is_unknown_and_never_0(ask_once):
     assert told.outcome.landing.usage.total_tokens > 0
 
 
-async def test_x_14_what_went_over_a_limit_is_told(ask_once):
+async def test_x_14_exceeding_a_limit_is_a_warning(ask_once):
     """If a reply unforeseeably exceeds a limit, `limits` shows the real figure and a warning reports it."""
     huge = {"input_tokens": 50_000, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
     told = await ask_once([looks("a", usage=huge), DONE], "total_tokens_limit: 30000")

@@ -104,7 +104,7 @@ async def test_x_14_characters_land_softly(ask):
         ("openai-loop", "haiku", [NO_TOOLS]),
     ],
 )
-async def test_x_14_every_kind_lands_in_the_manner_of_the_preset(ask_once, preset, model, choices, line):
+async def test_x_14_every_kind_of_limit_lands_as_the_preset_defines(ask_once, preset, model, choices, line):
     """Every kind of limit lands as the preset defines, and no tool is run in the landing."""
     if model == "sonnet" and "cost" in line:
         line = "cost_limit: 0.04"
@@ -125,7 +125,7 @@ async def test_x_14_a_limit_of_0_lands_with_the_first_request(ask_once, key):
     assert (told.outcome.status, told.outcome.tool_calls.used) == ("landed", 0)
 
 
-async def test_x_14_the_tightest_kind_speaks(ask_once):
+async def test_x_14_the_countdown_shows_the_limit_closest_to_exhaustion(ask_once):
     """The countdown shows the limit closest to exhaustion, and the run lands because of that limit."""
     told = await ask_once(policies.always_tool("look"), "turns_limit: 9", "tool_calls_limit: 6")
     assert last_lines(told) == ["", "", "3 tool calls remaining", "2 tool calls remaining", *last_lines(told)[4:]]

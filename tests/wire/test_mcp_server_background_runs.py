@@ -15,7 +15,7 @@ from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, wri
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 
 
-async def test_a_started_run_goes_on_and_tells_how_it_stands(looker, mode):
+async def test_a_started_run_reports_progress_and_its_outcome(looker, mode):
     """start_run returns an id at once; get_run reports progress, waits for the outcome, and returns it.
 
     Waiting sends progress notifications too.
@@ -47,7 +47,7 @@ async def test_a_started_run_goes_on_and_tells_how_it_stands(looker, mode):
     assert progress_log.messages[-1] == "answered after 1 tool call"
 
 
-async def test_cancel_run_returns_what_was_gathered(looker):
+async def test_cancel_run_returns_the_gathered_results(looker):
     """cancel_run returns the outcome of an aborted run, with the results gathered so far."""
     held = BlockingTool()
     async with serving([LOOKS, calls(("hold", {}), first_id=2)], tools=[LOOK, held.tool]) as served:
@@ -59,7 +59,7 @@ async def test_cancel_run_returns_what_was_gathered(looker):
     assert "note on 'owls'" in result.structured_content["outcome"]["answer"]
 
 
-async def test_cancelling_the_look_at_a_run_leaves_the_run_alone(looker):
+async def test_cancelling_get_run_does_not_stop_the_run(looker):
     """Cancelling a get_run call leaves the run running: the server owns it, not the client that waits for it."""
     held = BlockingTool()
     async with serving([HOLDS, says("Here.")], tools=[held.tool]) as served:
@@ -75,7 +75,7 @@ async def test_cancelling_the_look_at_a_run_leaves_the_run_alone(looker):
     assert done["status"] == "answered"
 
 
-async def test_a_run_that_cannot_begin_is_an_error_of_start_run(project):
+async def test_a_run_that_cannot_start_is_an_error_of_start_run(project):
     """start_run returns an error and no run id if the run cannot start."""
     write_specialist(project, "toolless", "tools: [nothing-of-this-name]")
     async with serving() as served:
@@ -90,7 +90,7 @@ async def test_a_run_that_cannot_begin_is_an_error_of_start_run(project):
     assert refused.content == asked.content
 
 
-async def test_what_nobody_has_trusted_is_not_started_for_a_client(project):
+async def test_an_untrusted_specialist_is_not_started(project):
     """An untrusted specialist is listed but not run; the error names its imports and `--trust`.
 
     Nothing is imported.
@@ -104,7 +104,7 @@ async def test_what_nobody_has_trusted_is_not_started_for_a_client(project):
     assert "--trust" in refused.content[0].text
 
 
-async def test_a_run_of_before_is_found_in_the_store_by_its_whole_id(looker, tmp_path):
+async def test_a_stored_run_is_found_by_its_full_id(looker, tmp_path):
     """get_run finds an earlier server's run in the shared store by its full id.
 
     A prefix of the id, or `last`, reveals nothing.
@@ -122,7 +122,7 @@ async def test_a_run_of_before_is_found_in_the_store_by_its_whole_id(looker, tmp
     assert all(one.is_error and before["run_id"] not in one.content[0].text for one in guesses)
 
 
-async def test_a_run_whose_process_died_says_so(looker, tmp_path):
+async def test_a_run_whose_process_died_is_interrupted(looker, tmp_path):
     """A run stored as running whose process died is interrupted, and the text names the resume command.
 
     A run that another process works on is reported as running and cannot be cancelled.
@@ -153,7 +153,7 @@ async def test_a_run_whose_process_died_says_so(looker, tmp_path):
     assert f"specialists resume {run_id}" in dead.content[0].text
 
 
-async def test_what_is_begun_is_bounded_and_an_ending_server_takes_nothing_on(looker, monkeypatch):
+async def test_the_number_of_active_runs_is_limited(looker, monkeypatch):
     """The number of active runs is bounded, and a server that shuts down aborts them and refuses new ones.
 
     Each refusal states the reason.
@@ -172,7 +172,7 @@ async def test_what_is_begun_is_bounded_and_an_ending_server_takes_nothing_on(lo
     assert late.content[0].text == "the server is shutting down"
 
 
-async def test_outcomes_are_remembered_in_bounds_where_nothing_is_stored(looker, monkeypatch):
+async def test_without_a_store_few_outcomes_are_kept(looker, monkeypatch):
     """Without a store, only a bounded number of outcomes is kept; the oldest finished run is dropped first."""
     monkeypatch.setattr(mcp_runs, "MOST_REMEMBERED", 2)
     async with serving([says("1"), says("2"), says("3")]) as served:

@@ -24,7 +24,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(root)
 
 
-async def test_one_connection_too_many_closes_the_one_that_waits_longest():
+async def test_at_the_limit_a_new_connection_replaces_the_longest_idle():
     """At the connection limit, a new client replaces the connection that has been idle longest.
 
     One warning line reports the first closed connection, and one at the end the others.
@@ -44,7 +44,7 @@ async def test_one_connection_too_many_closes_the_one_that_waits_longest():
         writer.close()
 
 
-async def test_a_body_of_a_client_that_was_let_in_gives_way_last():
+async def test_an_authorized_connection_is_closed_last():
     """Connections without a valid token are closed before one whose authorised request is still sending its body."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}})
     modern = "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nConnection: close\r\n"
@@ -62,7 +62,7 @@ async def test_a_body_of_a_client_that_was_let_in_gives_way_last():
             other.close()
 
 
-async def test_more_requests_than_can_be_answered_are_refused_in_words():
+async def test_too_many_requests_get_a_503():
     """Too many requests get a 503 with Retry-After and one line of text.
 
     The requests under way are answered, and after that new ones are served again.

@@ -44,7 +44,7 @@ def listed(url: str) -> str:
 
 @pytest.mark.exhaustive
 @on_linux
-def test_at_the_limit_of_descriptors_honest_clients_are_served_and_one_line_tells_it(program):
+def test_clients_are_served_at_the_descriptor_limit(program):
     """Clients are served at the descriptor limit, and failed accepts are not logged one by one.
 
     The limit is lowered below the bound on connections while the server runs.
@@ -72,7 +72,7 @@ def test_at_the_limit_of_descriptors_honest_clients_are_served_and_one_line_tell
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_standard_error_that_nobody_reads_holds_up_neither_an_answer_nor_the_end(program, project, number):
+def test_an_unread_stderr_delays_neither_answers_nor_shutdown(program, project, number):
     """A full standard-error pipe delays neither answers nor shutdown, although each call logs a line."""
     reading, writing = os.pipe()
     server = program(*HTTP, stderr=writing)

@@ -38,7 +38,7 @@ async def until_idle(served) -> None:
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
-async def test_the_official_client_asks_over_http(mode, host):
+async def test_the_official_client_calls_a_tool_over_http(mode, host):
     """The official client lists tools, calls one and receives progress, by each name of the local machine."""
     if host == "::1" and not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
@@ -54,7 +54,7 @@ async def test_the_official_client_asks_over_http(mode, host):
     assert "look: 'owls' · 1 of 4 tool calls used, 3 remaining" in progress_log.messages
 
 
-async def test_a_started_run_outlives_the_client_that_began_it():
+async def test_a_started_run_survives_the_disconnect_of_its_client():
     """Another client gets the outcome of a started run by its id after the first client has disconnected."""
     held = BlockingTool()
     async with serving([calls(("hold", {})), says("Here.")], tools=[held.tool]) as served:
@@ -108,7 +108,7 @@ async def hangs_up(url: str, held: BlockingTool, session: str | None) -> None:
 
 
 @pytest.mark.parametrize("age", ["older", "newer"])
-async def test_a_client_that_hangs_up_aborts_the_run_that_it_waited_for(age, store, caplog):
+async def test_a_disconnect_aborts_the_run_of_the_call(age, store, caplog):
     """A client's disconnect aborts the run that it waited for.
 
     The run spends nothing more, its results so far are stored, and nothing is logged.
@@ -160,7 +160,7 @@ async def test_a_signal_ends_the_program_and_its_runs(number, code, store, api_w
 
 
 @pytest.mark.exhaustive
-async def test_a_client_that_breaks_off_in_its_request_is_no_news():
+async def test_a_disconnect_within_a_request_causes_no_traceback():
     """A client that disconnects within its request causes no library traceback on standard error."""
     program = Program.start("--http", "127.0.0.1:0", "--no-token", "--store", "none", "--model", "offline")
     try:

@@ -54,13 +54,13 @@ GUARD = Guard(None, LOOPBACK)
         ("localhost:8000", "http://[::1].evil.example", 403),
     ],
 )
-def test_host_and_origin_must_mean_this_machine(host, origin, status):
+def test_host_and_origin_must_name_this_machine(host, origin, status):
     """A request whose Host or Origin is not this machine is refused, as a web page in a browser would send it."""
     refusal = GUARD.refusal([host], [] if origin is None else [origin], [])
     assert (refusal and refusal.status) == status
 
 
-def test_each_header_counts_once():
+def test_a_repeated_header_is_refused():
     """A repeated Host, Origin or Authorization header, or a missing Host, is refused whatever its value."""
     assert GUARD.refusal([], [], []).status == 421
     assert GUARD.refusal(["localhost", "localhost"], [], []).status == 421
@@ -68,7 +68,7 @@ def test_each_header_counts_once():
     assert Guard("t", LOOPBACK).refusal(["localhost"], [], ["Bearer t", "Bearer t"]).status == 401
 
 
-def test_a_server_for_others_goes_by_any_name_and_lets_in_only_its_own_pages():
+def test_a_public_server_accepts_any_host_but_no_foreign_origin():
     """A server on a public address accepts any Host with a valid token, and refuses foreign origins.
 
     A page of another origin is refused even with the token, which a browser would send along.
@@ -94,7 +94,7 @@ def test_a_server_for_others_goes_by_any_name_and_lets_in_only_its_own_pages():
         ("Basic sécret", False),
     ],
 )
-def test_the_token_is_the_whole_token(sent, is_let_in):
+def test_only_the_exact_token_is_accepted(sent, is_let_in):
     """Only the exact token in the Bearer scheme is accepted."""
     refusal = Guard("sécret", LOOPBACK).refusal(["localhost"], [], [sent])
     assert (refusal is None) == is_let_in
@@ -102,7 +102,7 @@ def test_the_token_is_the_whole_token(sent, is_let_in):
         assert refusal.headers == {"WWW-Authenticate": 'Bearer error="invalid_token"'}
 
 
-async def test_refusals_over_the_wire():
+async def test_each_refusal_has_its_status_and_reason():
     """Each refusal has its status, reason and WWW-Authenticate header; with the token the official client is served."""
     async with serving(token=TOKEN) as served:
         foreign = await post(served.url, asks("tools/list"), host="evil.example")
@@ -130,7 +130,7 @@ async def test_refusals_over_the_wire():
         ("box.example:80", "box.example", 80),
     ],
 )
-def test_an_address_is_a_host_and_a_port_or_a_port_of_this_machine(text, host, port):
+def test_an_address_is_host_and_port_or_a_local_port(text, host, port):
     """`--http` takes HOST:PORT or a port of this machine; an IPv6 address is in brackets, as in a URL."""
     assert Address.parse(text) == Address(host, port)
 
@@ -138,14 +138,14 @@ def test_an_address_is_a_host_and_a_port_or_a_port_of_this_machine(text, host, p
 @pytest.mark.parametrize(
     "text", ["", "localhost", "localhost:", "::1:80", "1:2:3", "x:99999", "http://x:1", "x:-1", "a:1b"]
 )
-def test_what_is_no_address_is_named(text):
+def test_an_invalid_address_is_refused_with_the_expected_form(text):
     """An invalid address is refused with one line that names the expected form."""
     with pytest.raises(UsageError, match="expected HOST:PORT"):
         Address.parse(text)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - the test expects a refusal
-def test_who_listens_to_others_needs_a_token(host):
+def test_a_public_address_needs_a_token(host):
     """A public address is bound only with a token; any Host is then accepted."""
     if host == "::" and not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
@@ -156,7 +156,7 @@ def test_who_listens_to_others_needs_a_token(host):
     http._socket.close()
 
 
-def test_a_name_that_leads_nowhere_is_one_line():
+def test_an_unknown_host_name_is_one_line():
     """A host name that cannot be resolved gives one line with the name and the reason."""
     with pytest.raises(UsageError, match=r"--http: no-such-host\.invalid: "):
         Http(Address("no-such-host.invalid", 0), "t")

@@ -29,7 +29,7 @@ async def test_a_body_is_bounded():
     assert broken.status_code == 400
 
 
-async def test_a_session_that_nobody_uses_is_forgotten():
+async def test_an_idle_session_expires():
     """An idle session expires and its tasks end; a later request gets a 404 and can begin a new session."""
     async with serving(bounds=ServerLimits(idle=0.05)) as served:
         async with httpx2.AsyncClient(timeout=PATIENCE) as client:
@@ -46,7 +46,7 @@ async def test_a_session_that_nobody_uses_is_forgotten():
     assert another != session
 
 
-async def test_a_session_too_many_ends_the_one_that_is_idle_longest():
+async def test_at_the_limit_a_new_session_replaces_the_longest_idle():
     """At the session limit, a new session replaces the one that has been idle longest.
 
     The client of the ended session gets a 404, its tasks end, and the other sessions continue.

@@ -41,7 +41,7 @@ def project(tmp_path, monkeypatch):
         (f"{KNOWN}Expect: 100-continue\r\nContent-Length: 99\r\n\r\n", "body"),
     ],
 )
-async def test_half_a_request_is_answered_when_its_time_is_over(sent, part):
+async def test_an_incomplete_request_gets_a_408(sent, part):
     """An incomplete request gets a 408 that names the part and the limit, and the connection is closed."""
     async with serving(times=SHORT) as served:
         reader, writer = await opened(served, sent)
@@ -57,7 +57,7 @@ async def test_half_a_request_is_answered_when_its_time_is_over(sent, part):
     [("", "x"), (f"{HEAD}X: ", "x"), (HEAD, "A: b\r\n"), (f"{KNOWN}Content-Length: 999999\r\n\r\n", " ")],
     ids=["request line", "header", "headers", "body"],
 )
-async def test_a_slow_drip_gets_no_more_time(sent, drip):
+async def test_a_request_sent_byte_by_byte_gets_a_408(sent, drip):
     """A request that arrives byte by byte gets a 408: each byte is in time, but the part as a unit is not."""
     async with serving(times=SHORT) as served:
         reader, writer = await opened(served, sent)
@@ -93,7 +93,7 @@ async def test_a_client_that_drips_between_two_requests_is_closed():
         assert "HTTP/1.1 408 " in await reading
 
 
-async def test_a_tool_call_and_an_event_stream_may_take_as_long_as_they_do():
+async def test_tool_calls_and_event_streams_outlast_every_time_limit():
     """Tool calls and event streams outlast every limit; later connections time out repeatedly meanwhile."""
     held = BlockingTool()
     began = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -121,7 +121,7 @@ async def test_a_tool_call_and_an_event_stream_may_take_as_long_as_they_do():
         await asyncio.wait([streaming])
 
 
-async def test_a_client_that_does_not_read_its_answers_is_cut_off():
+async def test_a_client_that_reads_no_answers_is_reset():
     """A client that requests long lists and reads no answer is reset, and nothing is kept for it."""
     async with serving(times=TimeLimits(unread=0.05)) as served:
         with socket.socket() as client:
@@ -141,7 +141,7 @@ async def test_a_client_that_does_not_read_its_answers_is_cut_off():
 
 
 @pytest.mark.parametrize("count", [1, 5])
-async def test_a_client_that_reads_slowly_gets_all_of_its_answers(count):
+async def test_a_slow_reader_gets_all_its_answers(count):
     """A client gets all its answers even if it begins to read long after the time limit for its next head."""
     async with serving(times=TimeLimits(head=0.05)) as served:
         # The answer does not fit into the operating system's buffers.
@@ -168,7 +168,7 @@ async def test_a_client_that_reads_slowly_gets_all_of_its_answers(count):
 @pytest.mark.parametrize(
     "sent", [f"{HEAD}Content-Length: 9999999\r\n\r\n", f"{HEAD}Transfer-Encoding: chunked\r\n\r\n"]
 )
-async def test_a_client_without_the_token_sees_why_and_is_closed(sent):
+async def test_a_client_without_the_token_gets_the_refusal_and_is_closed(sent):
     """A client without the token receives the refusal and is then closed, even while it is still sending.
 
     The connection is not reset, no body is read, and no further request is served over it.
@@ -186,7 +186,7 @@ async def test_a_client_without_the_token_sees_why_and_is_closed(sent):
     assert answer.endswith("the header `Authorization: Bearer TOKEN` with the token of this server is required\n")
 
 
-async def test_little_is_parsed_at_a_time():
+async def test_input_is_parsed_in_small_pieces():
     """Input is parsed in small pieces, so that one-byte chunks do not block other clients.
 
     Such chunks cost more to parse than to send.

@@ -17,7 +17,7 @@ from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, wri
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 
 
-async def test_progress_counts_down_in_words_and_always_grows(looker, mode):
+async def test_progress_counts_down_and_its_figure_grows(looker, mode):
     """Progress counts down in text and its figure only grows: at the start, after each call, at landing, at the end."""
     progress_log = ProgressLog()
     wanted = [("look", {"query": "owls"}), ("look", {"query": "x " * 60}), ("nothing", {}), ("look", {})]
@@ -41,7 +41,7 @@ async def test_progress_counts_down_in_words_and_always_grows(looker, mode):
     assert all(progress <= total for progress, total, _ in notifications)
 
 
-async def test_progress_of_another_kind_is_its_share_of_the_first(project):
+async def test_progress_of_another_limit_is_its_share_of_the_call_limit(project):
     """When characters run out first, the text counts characters and the figure is their share of the call limit."""
     write_specialist(project, "reader", "tools: []", "tool_calls_limit: 10", "tool_chars_limit: 46")
     progress_log = ProgressLog()
@@ -52,7 +52,7 @@ async def test_progress_of_another_kind_is_its_share_of_the_first(project):
     assert (9.565, 10, "look: 'owls' · 44 of 46 characters used, 2 remaining") in progress_log.notifications
 
 
-async def test_what_another_specialist_does_on_the_way_is_told_too(project):
+async def test_progress_includes_calls_of_children(project):
     """X.11 over MCP: a child's calls appear in the parent's progress, under the child's name.
 
     The figures are those of the run that the client started.
@@ -70,7 +70,7 @@ async def test_what_another_specialist_does_on_the_way_is_told_too(project):
     assert figures == sorted(set(figures))
 
 
-async def test_a_client_hears_that_a_slow_run_is_still_at_work(looker, monkeypatch):
+async def test_a_slow_run_repeats_its_progress(looker, monkeypatch):
     """A slow run repeats its last progress message with a larger figure, which resets the client's timeout."""
     monkeypatch.setattr(mcp_runs, "HEARTBEAT", 0.01)
     held, progress_log = BlockingTool(), ProgressLog()
@@ -120,7 +120,7 @@ async def test_a_client_hears_that_a_slow_run_is_still_at_work(looker, monkeypat
         ("cancel_run", {"run_id": "x"}, "no run x is known here"),
     ],
 )
-async def test_a_mistake_is_a_result_that_a_model_can_act_on(looker, name, arguments, told, mode):
+async def test_an_invalid_call_is_a_one_line_error_result(looker, name, arguments, told, mode):
     """A wrong argument, tool, specialist or run id gives a one-line error result, not a protocol error.
 
     No model is called.
@@ -132,7 +132,7 @@ async def test_a_mistake_is_a_result_that_a_model_can_act_on(looker, name, argum
     assert "\n" not in result.content[0].text
 
 
-async def test_a_run_that_fails_is_an_error_with_what_was_gathered(looker):
+async def test_a_failed_run_is_an_error_result_with_its_outcome(looker):
     """X.12 over MCP: a failed run is an error result with the reason in its text and the outcome as JSON."""
     async with serving(
         [LOOKS, ProviderError("the API is down"), ProviderError("the API is down")], tools=[LOOK]
@@ -144,7 +144,7 @@ async def test_a_run_that_fails_is_an_error_with_what_was_gathered(looker):
     assert "note on 'owls'" in result.structured_content["answer"]
 
 
-async def test_a_mistake_of_ours_ends_one_call_and_no_more(looker, monkeypatch):
+async def test_an_internal_error_ends_only_one_call(looker, monkeypatch):
     """An internal error ends one call with an error that says so; the next call is answered."""
     async with serving([says("Here.")]) as served:
         with monkeypatch.context() as broken:
@@ -157,7 +157,7 @@ async def test_a_mistake_of_ours_ends_one_call_and_no_more(looker, monkeypatch):
         assert not (await served.call("looker", query="?")).is_error
 
 
-async def test_an_edit_shows_in_the_next_list_and_in_the_next_call(project, looker):
+async def test_specialist_files_are_reread_for_each_list_and_call(project, looker):
     """Specialist files are reread for each list and call: changed limits, new files, deleted files.
 
     An invalid file is reported once, with its path and line.
@@ -203,7 +203,7 @@ async def test_a_cancelled_call_leaves_an_aborted_run_in_the_store(looker, tmp_p
     assert "note on 'owls'" in run.outcome["answer"]
 
 
-async def test_s0_7_calls_at_the_same_time_each_have_their_own_run(project, looker):
+async def test_s0_7_concurrent_calls_have_separate_runs(project, looker):
     """Four concurrent calls have four runs, each with its own budget and its own progress."""
     started, go = asyncio.Event(), asyncio.Event()
     inside = 0

@@ -52,7 +52,7 @@ async def ask(app, session: str = "", method: str = "POST") -> int:
     return statuses[0]
 
 
-async def test_the_session_that_was_used_last_stays():
+async def test_the_most_recently_used_session_is_kept():
     """A session with a recent request stays; the one without is ended."""
     library = Library()
     app = SessionLimit(library, 3)
@@ -66,7 +66,7 @@ async def test_the_session_that_was_used_last_stays():
     assert library.known == ["s1", "s4", "s5"]
 
 
-async def test_a_session_with_a_request_under_way_never_gives_way():
+async def test_a_session_with_an_open_request_is_never_ended():
     """A session with an open stream or a call is never ended; afterwards it is the most recently used one."""
     library = Library()
     app = SessionLimit(library, 2)
@@ -82,7 +82,7 @@ async def test_a_session_with_a_request_under_way_never_gives_way():
     assert library.known == ["s1", "s7"]
 
 
-async def test_all_that_are_at_work_stay_beyond_the_bound():
+async def test_sessions_with_open_requests_may_exceed_the_limit():
     """Sessions with open requests stay even above the limit; their clients end them later."""
     library = Library()
     app = SessionLimit(library, 1)
@@ -97,7 +97,7 @@ async def test_all_that_are_at_work_stay_beyond_the_bound():
     assert library.known == ["s1"]
 
 
-async def test_sessions_that_ended_by_themselves_do_not_count():
+async def test_ended_sessions_do_not_count():
     """A session ended by its client or by the library no longer counts, so no other one is ended in its place."""
     library = Library()
     app = SessionLimit(library, 2)
@@ -112,7 +112,7 @@ async def test_sessions_that_ended_by_themselves_do_not_count():
     assert library.known == ["s3", "s4"]
 
 
-async def test_what_is_not_http_passes():
+async def test_events_other_than_http_are_passed_on():
     """Events other than HTTP, such as the application's lifespan, are passed on."""
     seen = []
 

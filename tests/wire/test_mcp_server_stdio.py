@@ -86,7 +86,7 @@ def own(code: str = MAIN, *arguments: str) -> StdioServerParameters:
 @pytest.mark.exhaustive(one_in=2)
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_the_official_client_asks_the_real_program(mode):
+async def test_the_official_client_uses_the_real_program(mode):
     """The official client lists tools, calls one and gets progress in order, without an API key.
 
     The client itself checks the structured output against the schema.
@@ -105,7 +105,7 @@ async def test_the_official_client_asks_the_real_program(mode):
     assert progress_log.messages[1] == "search: 'What do owls eat?' · 1 of 4 tool calls used, 3 remaining"
 
 
-def test_nothing_but_the_protocol_is_written_to_standard_output(program):
+def test_only_protocol_messages_are_written_to_stdout(program):
     """Output of tools and child processes goes to standard error.
 
     A child that reads standard input takes no protocol message.
@@ -128,7 +128,7 @@ def test_nothing_but_the_protocol_is_written_to_standard_output(program):
 
 
 @pytest.mark.exhaustive
-def test_closed_input_stops_what_is_at_work_and_ends(api, program, stored):
+def test_closing_stdin_aborts_the_run_and_ends_the_server(api, program, stored):
     """Closing standard input aborts the active run, stores its results so far, and ends the server with exit code 0.
 
     Standard error has no traceback.
@@ -149,7 +149,7 @@ def test_closed_input_stops_what_is_at_work_and_ends(api, program, stored):
 
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
-def test_a_signal_gives_back_what_was_gathered_and_ends(number, code, api, program, stored):
+def test_a_signal_answers_the_active_call_and_ends_the_server(number, code, api, program, stored):
     """A signal ends the server after it has answered the active call with the results gathered so far.
 
     Standard input is still open, and the server does not wait for it.
@@ -170,7 +170,7 @@ def test_a_signal_gives_back_what_was_gathered_and_ends(number, code, api, progr
 
 
 @pytest.mark.exhaustive
-def test_under_nohup_the_end_of_the_terminal_ends_nothing(program):
+def test_under_nohup_the_server_survives_sighup(program):
     """The server keeps running after SIGHUP if that signal is ignored, as under nohup."""
     server = program("--model", "offline", code=f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); {MAIN}")
     send(server, HELLO)
@@ -200,7 +200,7 @@ def test_a_cancelled_request_aborts_its_run_and_no_other(api, program, stored):
 
 
 @pytest.mark.exhaustive
-def test_garbage_is_passed_over(program):
+def test_invalid_lines_are_skipped(program):
     """Lines that are not JSON, not messages, not UTF-8 or too long are skipped; the next request is answered."""
     server = program("--model", "offline")
     long = '{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": {"x": "' + "x" * 5_000_000 + '"}}\n'
@@ -217,14 +217,14 @@ def test_garbage_is_passed_over(program):
 
 
 @pytest.mark.exhaustive
-def test_a_client_that_says_nothing_is_left_in_peace(program):
+def test_a_client_that_sends_nothing_causes_no_output(program):
     """A client that disconnects without sending anything causes no output and exit code 0."""
     server = program("--model", "offline", stdin=subprocess.DEVNULL)
     assert ended(server) == (0, [])
 
 
 @pytest.mark.exhaustive
-def test_a_client_that_is_killed_leaves_no_server_behind(api, stored):
+def test_a_killed_client_leaves_no_server_process(api, stored):
     """When the client is killed with signal 9, the server process ends by itself and stores the aborted run."""
     gate = Gate()
     api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
@@ -239,7 +239,7 @@ def test_a_client_that_is_killed_leaves_no_server_behind(api, stored):
 
 
 @pytest.mark.exhaustive
-def test_a_client_that_no_longer_reads_cannot_hold_up_the_end(api, program, stored):
+def test_a_full_output_pipe_does_not_delay_shutdown(api, program, stored):
     """A signal ends the server even if its output pipe is full and the client does not read."""
     gate = Gate()
     api([calls("search", {"query": "owls"}), says("too late", gate=gate)])
@@ -253,7 +253,7 @@ def test_a_client_that_no_longer_reads_cannot_hold_up_the_end(api, program, stor
 
 
 @pytest.mark.exhaustive
-def test_a_client_that_closes_its_end_and_no_longer_reads_is_not_waited_for_long(program):
+def test_unread_answers_do_not_delay_the_end_after_stdin_closed(program):
     """Unread answers do not delay the server's end after the client has closed standard input."""
     server = program("--model", "offline")
     send(server, HELLO, READY, *(asks(number, "no-tool-of-this-name", query="x") for number in range(100, 700)))
@@ -263,7 +263,7 @@ def test_a_client_that_closes_its_end_and_no_longer_reads_is_not_waited_for_long
 
 
 @pytest.mark.exhaustive
-def test_half_a_sign_in_a_question_does_not_leave_its_client_without_an_answer(program):
+def test_a_lone_surrogate_in_a_question_is_answered(program):
     """A query with a lone surrogate is answered, although the MCP library refuses such a message.
 
     JavaScript clients send one when they cut text in the middle of an emoji.

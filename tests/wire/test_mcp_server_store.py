@@ -38,7 +38,7 @@ def file(tmp_path) -> Path:
     ["x" * 100_000, "x" * 65, "%" * 60_000, "a b", "../x", "a\0b", "*", "é", "a;--", "sqlite:///x", "[" * 500],
     ids=lambda run_id: f"{run_id[:12]!a}-{len(run_id)}",
 )
-async def test_an_id_of_another_form_is_refused_in_one_short_line(file, tool, run_id):
+async def test_a_malformed_id_is_refused_in_one_short_line(file, tool, run_id):
     """A malformed id is refused without reading the store, in one short line with the expected form and its start."""
     async with serving([says("Mice.")], store=str(file)) as served:
         await served.call("looker", query="?")
@@ -50,7 +50,7 @@ async def test_an_id_of_another_form_is_refused_in_one_short_line(file, tool, ru
     assert text.isprintable()
 
 
-async def test_an_id_of_the_right_form_is_looked_for(file):
+async def test_a_well_formed_id_is_looked_up(file):
     """A well-formed id is looked up, with surrounding whitespace or of the greatest length."""
     async with serving([says("Mice.")], store=str(file)) as served:
         run_id = (await served.call("looker", query="?")).structured_content["run_id"]
@@ -62,7 +62,7 @@ async def test_an_id_of_the_right_form_is_looked_for(file):
 
 
 @pytest.mark.parametrize("tool", ["get_run", "cancel_run"])
-async def test_a_store_that_cannot_be_read_has_no_location(file, tool):
+async def test_the_error_for_an_unreadable_store_hides_its_location(file, tool):
     """The error for an unreadable store gives the reason and not the path."""
     async with serving(store=str(file)) as served:
         file.write_bytes(b"no database" * 1000)
@@ -71,7 +71,7 @@ async def test_a_store_that_cannot_be_read_has_no_location(file, tool):
     assert result.content[0].text == "the store is not an SQLite database; choose another store with --store"
 
 
-async def test_an_unexpected_error_has_no_location(file, monkeypatch):
+async def test_an_unexpected_error_hides_the_store_location(file, monkeypatch):
     """The store's path is removed from an unexpected error, wherever a library's message contains it."""
 
     def broken(*_) -> None:
@@ -84,7 +84,7 @@ async def test_an_unexpected_error_has_no_location(file, monkeypatch):
     assert "secret-place" not in result.content[0].text
 
 
-async def test_a_run_that_is_not_stored_warns_without_the_location(file, monkeypatch):
+async def test_the_warning_of_an_unstored_run_hides_the_location(file, monkeypatch):
     """The warning that a run was not stored hides the location, in text and JSON, at once and in get_run."""
     monkeypatch.setenv("SPECIALIST_STORE", str(file))
     async with serving([says("Mice.")] * 2, store=str(file)) as served:
@@ -99,7 +99,7 @@ async def test_a_run_that_is_not_stored_warns_without_the_location(file, monkeyp
     assert not [text for text in [*told, begun.model_dump_json()] if "secret-place" in text]
 
 
-def test_the_location_is_taken_out_of_a_text():
+def test_the_store_location_is_replaced_in_a_text():
     """A file's path, URL and folder, and a server's URL with or without its password, are replaced in a text."""
     location = StoreLocation("/x/y/runs.db")
     assert location.hide("/x/y/runs.db: no; sqlite:////x/y/runs.db; /x/y forbids it") == (

@@ -38,7 +38,7 @@ async def test_each_specialist_is_a_tool_with_its_limit_as_the_default(looker, m
         jsonschema.Draft202012Validator.check_schema(tool.output_schema)
 
 
-async def test_without_a_specialist_there_is_nothing_to_start():
+async def test_a_project_without_specialists_is_served():
     """A project without specialists is served; earlier runs can still be looked up."""
     async with serving() as served:
         assert [*listed(await served.client.list_tools())] == ["get_run", "cancel_run"]
@@ -47,7 +47,7 @@ async def test_without_a_specialist_there_is_nothing_to_start():
     assert "there are: none" in refused.content[0].text
 
 
-async def test_names_are_made_fit_for_tools_and_kept_apart(project):
+async def test_tool_names_are_sanitized_and_unique(project):
     """Tool names are sanitized, shortened and made unique, and each one calls its own specialist.
 
     Names of built-in tools are reserved.
@@ -61,7 +61,7 @@ async def test_names_are_made_fit_for_tools_and_kept_apart(project):
     assert outcome["specialist"] == "A note finder"
 
 
-async def test_only_a_specialist_that_can_do_nothing_but_read_is_called_so(project):
+async def test_only_a_read_only_specialist_has_the_read_only_hint(project):
     """Only a specialist whose tools just read has the read-only hint.
 
     Python tools and MCP servers remove it, also those of a specialist that it may delegate to.
@@ -87,7 +87,7 @@ async def test_only_a_specialist_that_can_do_nothing_but_read_is_called_so(proje
     }
 
 
-async def test_a_call_gives_the_outcome_to_a_program_and_to_a_model(looker, mode):
+async def test_a_result_has_the_outcome_as_json_and_text(looker, mode):
     """A result's JSON is the outcome and matches the tool's schema; its text has the answer and the evidence."""
     async with serving([LOOKS, FOUND], mode=mode, tools=[LOOK]) as served:
         schema = listed(await served.client.list_tools())["looker"].output_schema
@@ -104,7 +104,7 @@ async def test_a_call_gives_the_outcome_to_a_program_and_to_a_model(looker, mode
     assert text.startswith("[looker: answered after 1 of 4 tool calls]\n\nMice.\n\nEvidence:\n- x: note on")
 
 
-async def test_the_shape_that_a_file_asks_for_stands_in_the_schema_of_its_tool(project):
+async def test_the_output_schema_of_a_file_is_part_of_its_tool_schema(project):
     """A specialist's output_schema is part of its tool's schema, and references inside it still resolve.
 
     A client's own validation refuses output that does not match.
@@ -130,7 +130,7 @@ async def test_the_shape_that_a_file_asks_for_stands_in_the_schema_of_its_tool(p
         jsonschema.validate(outcome | {"status": "running"}, schema)
 
 
-async def test_the_limit_of_a_call_beats_that_of_the_file_and_the_text_says_how_to_go_on(looker, tmp_path):
+async def test_the_limit_of_a_call_overrides_the_file(looker, tmp_path):
     """S2.11 over MCP: a call's limit overrides the file's, and the text names both ways to continue."""
     async with serving([LOOKS, FOUND], tools=[LOOK], store=f"{tmp_path}/runs.db") as served:
         result = await served.call("looker", query="?", tool_calls_limit=1.0, time_limit=None)

@@ -27,7 +27,7 @@ def project(tmp_path, monkeypatch) -> Path:
     return root
 
 
-async def test_a_call_is_answered_while_another_one_looks_for_its_paths(monkeypatch):
+async def test_a_call_is_answered_while_another_walks_the_project(monkeypatch):
     """A call is answered while another call is still walking the project for its paths."""
     async with serving([ANSWER]) as served:
         walk = HeldWalk(monkeypatch)

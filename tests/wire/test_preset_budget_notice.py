@@ -45,7 +45,7 @@ async def test_s3_1_the_system_prompt_ends_with_the_resolved_budget(ask_once, li
 
 
 @pytest.mark.parametrize("preset", ["soft-warning", "finalize", "openai-loop"])
-async def test_s3_1_a_preset_without_a_notice_leaves_the_child_unaware(ask_once, preset):
+async def test_s3_1_without_a_notice_the_request_mentions_no_budget(ask_once, preset):
     """With a preset without a notice, nothing in the child's first request mentions a budget."""
     told = await ask_once([says("done")], f"preset: {preset}", "tool_calls_limit: 7")
     assert "udget" not in text_of(told.requests[0].body["system"])
@@ -53,13 +53,13 @@ async def test_s3_1_a_preset_without_a_notice_leaves_the_child_unaware(ask_once,
 
 
 @pytest.mark.parametrize("body", ["", "You look.\n\nTool budget: you have 99 tool calls for this.", "You look.\n\n\n"])
-async def test_s3_1_whatever_the_prompt_says_the_notice_is_last(ask_once, body):
+async def test_s3_1_the_notice_comes_last_after_any_prompt(ask_once, body):
     """The notice comes last after an empty prompt, one that mentions a budget, and one that ends in blank lines."""
     told = await ask_once([says("done")], "preset: budget-notice", "tool_calls_limit: 3", body=body)
     assert paragraphs(told.requests[0])[-1].startswith("Tool budget: you have 3 tool calls for this task")
 
 
-async def test_s3_1_a_specialist_made_in_code_is_told_too(messages_api, tmp_path):
+async def test_s3_1_a_specialist_created_in_code_gets_the_notice(messages_api, tmp_path):
     """A specialist created in code gets the notice too."""
     api = messages_api([says("done")])
     made = Specialist(name="finder", description="Finds", prompt="You find.", preset="budget-notice", tools=())
@@ -85,7 +85,7 @@ async def test_s3_2_the_last_three_calls_are_counted_down(ask, limit, lines):
     assert (told.outcome.status, told.outcome.landing.how) == ("landed", "force")
 
 
-async def test_s3_2_in_a_batch_each_result_has_its_own_line(ask_once):
+async def test_s3_2_each_result_of_a_batch_has_its_own_countdown(ask_once):
     """In a batch each result has its own countdown: none at 4 left, then 3, 2, 1 in call order.
 
     A skipped call has none.
@@ -96,7 +96,7 @@ async def test_s3_2_in_a_batch_each_result_has_its_own_line(ask_once):
     assert second == [f"{note('2.0')}\n{NOW}", "Not run: limit reached, look skipped."]
 
 
-async def test_s3_3_augmenters_are_the_last_stage_on_failures_too(ask):
+async def test_s3_3_augmenters_run_before_the_countdown_on_failures_too(ask):
     """An augmenter's line comes before the countdown, on failed calls too.
 
     An augmenter that raises causes a warning and leaves the result intact.
@@ -121,7 +121,7 @@ async def test_s3_3_augmenters_are_the_last_stage_on_failures_too(ask):
     assert told.outcome.status == "landed"
 
 
-async def test_s3_3_fields_of_ones_own_stand_beside_those_of_the_limit(ask_once):
+async def test_s3_3_fields_of_an_augmenter_are_merged_with_the_limit_fields(ask_once):
     """Fields returned by an augmenter are merged with the limit fields into the result's one JSON object."""
 
     def rank(executed):
@@ -151,7 +151,7 @@ async def test_s3_3_fields_of_ones_own_stand_beside_those_of_the_limit(ask_once)
         (("tool_calls_limit: none",), {}, None),
     ],
 )
-async def test_s3_4_an_explicit_limit_beats_the_file_which_beats_the_default(ask_once, lines, settings, limit):
+async def test_s3_4_an_explicit_limit_overrides_the_file_and_the_default(ask_once, lines, settings, limit):
     """A call's limit overrides the file's, which overrides the default: in the notice, the outcome and the landing."""
     told = await ask_once([DONE], "preset: budget-notice", *lines, **settings)
     system = text_of(told.requests[0].body["system"])
@@ -161,7 +161,7 @@ async def test_s3_4_an_explicit_limit_beats_the_file_which_beats_the_default(ask
     assert told.choices == [FORCED if limit == 0 else None]
 
 
-async def test_s3_4_from_strong_to_weak_flag_preset_of_the_call_file_preset_of_the_file(ask_once):
+async def test_s3_4_precedence_is_flag_call_preset_file_file_preset(ask_once):
     """Precedence is: call option, call preset, file option, file preset; each applies where no stronger one does."""
     lines = ("preset: openai-loop", "budget_notice: true", "landing: order", "tool_calls_limit: 3")
     told = await ask_once(policies.always_tool("look"), *lines, preset="finalize", budget_notice=False, landing="none")

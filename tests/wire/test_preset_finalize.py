@@ -20,7 +20,7 @@ async def test_s2_1_the_limit_spans_the_whole_run(ask):
     assert (told.outcome.status, told.outcome.tool_calls.used) == ("partial", 3)
 
 
-async def test_s2_2_a_batch_that_straddles_the_limit(ask):
+async def test_s2_2_a_batch_over_the_limit_skips_the_surplus_calls(ask):
     """Of 3 calls at N = 2, two run in order and the third gets "Not run".
 
     All results are in one message, in call order.
@@ -39,7 +39,7 @@ async def test_s2_2_a_batch_that_straddles_the_limit(ask):
     assert (told.outcome.status, told.outcome.answer) == ("landed", "done")
 
 
-async def test_s2_4_the_notice_stands_beside_the_first_skipped_result_of_a_straddling_batch(ask):
+async def test_s2_4_the_notice_is_beside_the_first_skipped_result(ask):
     """With 3 calls at N = 2, only request 2 has the notice, once; it is the first counted landing request."""
     told = await ask([looks("a", "b", "c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     *ran, skipped = told.results[0]
@@ -51,7 +51,7 @@ async def test_s2_4_the_notice_stands_beside_the_first_skipped_result_of_a_strad
     assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 1)
 
 
-async def test_s2_4_a_straddling_batch_and_then_more_calls_meet_the_next_rung(ask):
+async def test_s2_4_calls_after_the_notice_lead_to_the_next_rung(ask):
     """The notice comes once; if the model still calls tools, the next request allows no tool calls."""
     told = await ask([looks("a", "b", "c"), looks("d"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     assert told.carrying(NOTICE) == [2]
@@ -59,7 +59,7 @@ async def test_s2_4_a_straddling_batch_and_then_more_calls_meet_the_next_rung(as
     assert (told.outcome.landing.how, told.outcome.landing.requests) == ("none", 2)
 
 
-async def test_s2_3_s2_4_the_notice_comes_only_when_the_model_asks_again(ask):
+async def test_s2_3_s2_4_the_notice_comes_with_the_first_skipped_call(ask):
     """With 2 calls, then 1, at N = 2, the notice comes with the skipped third call, not at the limit itself."""
     told = await ask([looks("a", "b"), looks("c"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     assert told.results[0] == [note("a"), note("b")]
@@ -71,7 +71,7 @@ async def test_s2_3_s2_4_the_notice_comes_only_when_the_model_asks_again(ask):
     assert (told.outcome.status, told.outcome.landing.how, told.outcome.landing.requests) == ("landed", "finalize", 1)
 
 
-async def test_s2_3_a_model_that_asks_a_second_time_meets_the_next_rung(ask):
+async def test_s2_3_a_second_call_after_the_limit_leads_to_the_next_rung(ask):
     """The notice is in one result of the history; after another call, the next request allows no tool calls."""
     script = [looks("a", "b"), looks("c", "d"), looks("e"), says("done")]
     told = await ask(script, "preset: finalize", "tool_calls_limit: 2")
@@ -84,7 +84,7 @@ async def test_s2_3_a_model_that_asks_a_second_time_meets_the_next_rung(ask):
     assert (told.outcome.landing.how, told.outcome.landing.requests) == ("none", 2)
 
 
-async def test_s2_3_a_model_that_answers_at_the_limit_is_told_nothing(ask_once):
+async def test_s2_3_an_answer_at_the_limit_causes_no_notice(ask_once):
     """Text at k = N is the answer: no notice and no landing request are sent."""
     told = await ask_once([looks("a", "b"), says("done")], "preset: finalize", "tool_calls_limit: 2")
     assert NOTICE.encode() not in told.requests[-1].raw
@@ -92,7 +92,7 @@ async def test_s2_3_a_model_that_answers_at_the_limit_is_told_nothing(ask_once):
 
 
 @pytest.mark.parametrize("preset", ["finalize", "soft-landing"])
-async def test_s2_11_the_limit_of_the_call_beats_the_files(ask_once, preset):
+async def test_s2_11_the_limit_of_the_call_overrides_the_file(ask_once, preset):
     """A call's limit of 2 overrides the file's 10 in execution, requests and outcome."""
     lines = (f"preset: {preset}", "tool_calls_limit: 10", "landing: none")
     told = await ask_once(policies.always_tool("look"), *lines, tool_calls_limit=2)

@@ -15,7 +15,7 @@ from tests.wire.specialists import DONE, FORCED, batches, looks, note
 pytestmark = pytest.mark.anyio
 
 
-async def test_s1_1_the_warning_comes_with_request_12_of_12(ask):
+async def test_s1_1_the_warning_is_only_in_the_result_before_the_last_call(ask):
     """With one call a turn and a limit of 12, only the eleventh result has the warning, and all 12 calls run."""
     told = await ask(policies.always_tool("look"), "preset: soft-warning", "tool_calls_limit: 12")
     assert told.carrying(WARNING) == [12]
@@ -108,7 +108,7 @@ async def test_s1_5_a_result_over_the_remaining_characters_is_cut_and_then_the_r
     assert told.outcome.limits["characters"].used == 20
 
 
-async def test_s1_5_a_result_that_fits_exactly_is_whole_and_the_run_lands(ask_once):
+async def test_s1_5_a_result_that_fits_exactly_is_not_cut(ask_once):
     """A result that fits exactly is neither cut nor marked, and the run lands."""
     tool = Tool("look", "Looks.", lambda query: "abcdefgh")
     told = await ask_once([*batches(1), DONE], "preset: soft-warning", "tool_chars_limit: 8", tools=[tool])
@@ -128,7 +128,7 @@ SECRET, HIDDEN = "what I really think", "cannot be read"
         ([redacted_thinking(HIDDEN), text("one"), thinking(SECRET), text("two"), text("three")], "one\ntwo\nthree"),
     ],
 )
-async def test_s1_6_the_answer_is_found_by_type_and_thinking_never_leaks(ask, content, answer):
+async def test_s1_6_the_answer_is_found_by_type_without_thinking(ask, content, answer):
     """The answer is found by block type, in any block order.
 
     Thinking never reaches the watcher, the events or the outcome.
@@ -141,7 +141,7 @@ async def test_s1_6_the_answer_is_found_by_type_and_thinking_never_leaks(ask, co
     assert HIDDEN not in seen
 
 
-async def test_s1_6_an_answer_that_is_plain_text_is_taken(ask_once):
+async def test_s1_6_a_plain_string_is_accepted_as_the_answer(ask_once):
     """A plain string as reply content is accepted as the answer, since some servers send one in place of blocks."""
     usage = {"input_tokens": 1, "output_tokens": 1}
     message = {"type": "message", "role": "assistant", "content": "in plain words", "usage": usage}
@@ -150,7 +150,7 @@ async def test_s1_6_an_answer_that_is_plain_text_is_taken(ask_once):
 
 
 @pytest.mark.parametrize("silent", [[thinking(SECRET)], [thinking(SECRET), redacted_thinking(HIDDEN)]])
-async def test_s1_6_thinking_alone_is_empty_one_retry_then_an_honest_status(ask, silent):
+async def test_s1_6_a_reply_with_only_thinking_is_retried_once(ask, silent):
     """A reply of thinking alone is retried once with the same request.
 
     A second one fails the run with exit code 4, and the results so far are kept.
@@ -181,7 +181,7 @@ def failing(query):
         ("fly", {"query": "up"}, "no such tool"),
     ],
 )
-async def test_s1_7_a_failure_goes_to_the_model_and_spends_budget(ask, name, arguments, why):
+async def test_s1_7_a_failed_call_returns_an_error_result_and_counts(ask, name, arguments, why):
     """A failed call returns an error result that names tool and reason, and counts: two use up a limit of two."""
     tool = Tool("look", "Looks.", failing)
     script = [calls(name, arguments), calls(name, arguments), DONE]

@@ -24,7 +24,7 @@ async def test_s3_6_an_abort_before_the_start_sends_nothing(ask):
 
 
 @pytest.mark.parametrize("at", ["request", "tool"])
-async def test_s3_6_an_abort_midway_is_no_success_and_keeps_everything(ask, at):
+async def test_s3_6_an_aborted_run_keeps_its_results(ask, at):
     """A run aborted during a reply or a tool call is not a success.
 
     It keeps its answer, evidence, calls and usage so far.
@@ -52,7 +52,7 @@ async def test_s3_6_an_abort_midway_is_no_success_and_keeps_everything(ask, at):
     assert told.events[-1].outcome == outcome
 
 
-async def test_s3_7_events_start_tell_each_result_and_end_with_usage(ask):
+async def test_s3_7_each_call_has_one_end_event(ask):
     """Each call has one end event, whether it ran, failed or was skipped; the last event has the run's usage."""
     script = [calls("look", {"query": "a"}, {"question": "b"}), looks("c", "d"), DONE]
     told = await ask(script, "preset: budget-notice", "tool_calls_limit: 3")
@@ -69,7 +69,7 @@ async def test_s3_7_events_start_tell_each_result_and_end_with_usage(ask):
 
 
 @pytest.mark.parametrize("fault", [faults.server_error(), faults.unauthorised(), faults.ConnectionReset()])
-async def test_s3_7_events_end_with_usage_on_an_error_too(ask, fault):
+async def test_s3_7_after_an_error_the_last_event_has_the_usage(ask, fault):
     """After any API error, the last event is the outcome with the usage so far."""
     told = await ask([looks("a"), fault], "preset: budget-notice")
     last = told.events[-1]
@@ -78,7 +78,7 @@ async def test_s3_7_events_end_with_usage_on_an_error_too(ask, fault):
     assert note("a") in last.outcome.answer
 
 
-async def test_x_12_the_newest_text_is_kept_although_a_later_turn_had_none(ask_once):
+async def test_x_12_the_newest_text_of_the_model_is_kept(ask_once):
     """The salvage has the model's newest text beside the findings, even if a later turn had no text."""
     script = [says("It looks like mice.", tool_use("look", {"query": "a"})), looks("b"), faults.server_error()]
     told = await ask_once(script, "preset: budget-notice")

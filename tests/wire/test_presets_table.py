@@ -33,7 +33,7 @@ TABLE = {
 
 @pytest.mark.parametrize("how", ["preset of the file", "preset of the call"])
 @pytest.mark.parametrize("preset", TABLE)
-async def test_presets_where_a_choice_can_be_forced(ask_once, preset, how):
+async def test_presets_that_force_a_choice_have_their_landing(ask_once, preset, how):
     """Each preset has its notice, exact result endings and `tool_choice` at the limit where forcing is possible."""
     notice, ends, landing, _ = TABLE[preset]
     lines, settings = ([f"preset: {preset}"], {}) if "file" in how else ([], {"preset": preset})
@@ -49,7 +49,7 @@ async def test_presets_where_a_choice_can_be_forced(ask_once, preset, how):
     assert (told.outcome.status, told.outcome.tool_calls.used, told.outcome.warnings) == ("landed", 4, ())
 
 
-async def test_presets_the_limit_fields_stand_in_the_last_result_of_a_turn(ask_once):
+async def test_only_the_last_result_of_a_turn_has_the_limit_fields(ask_once):
     """With three calls in the last turn that may call tools, only the last result has the limit fields."""
     told = await ask_once([*batches(3), says("done")], "preset: openai-loop", "turns_limit: 2")
     *earlier, last = told.results[0]
@@ -60,7 +60,7 @@ async def test_presets_the_limit_fields_stand_in_the_last_result_of_a_turn(ask_o
 
 
 @pytest.mark.parametrize("preset", TABLE)
-async def test_presets_where_no_choice_can_be_forced(ask_once, preset):
+async def test_presets_that_cannot_force_a_choice_use_the_instruction(ask_once, preset):
     """Where forcing is impossible, an order in the last line of the last result replaces it.
 
     The other landings are unchanged.
@@ -78,7 +78,7 @@ async def test_presets_where_no_choice_can_be_forced(ask_once, preset):
 
 
 @pytest.mark.parametrize("preset", [None, *TABLE])
-async def test_presets_set_no_limit_but_the_one_that_is_named(ask_once, preset):
+async def test_presets_set_only_their_named_limit(ask_once, preset):
     """Only `soft-warning` limits characters; every preset has the default of 30 calls and no other limit."""
     told = await ask_once([DONE], *([f"preset: {preset}"] if preset else []))
     limits = {kind: spent.limit for kind, spent in told.outcome.limits.items() if spent.limit is not None}
@@ -86,7 +86,7 @@ async def test_presets_set_no_limit_but_the_one_that_is_named(ask_once, preset):
 
 
 @pytest.mark.parametrize("preset", [None, *TABLE])
-async def test_s2_8_only_where_there_is_a_summary_the_tool_that_reads_on_is_offered(ask_once, tmp_path, preset):
+async def test_s2_8_get_tool_response_is_offered_only_with_summaries(ask_once, tmp_path, preset):
     """The tool that reads archived output is offered only with `finalize`, which summarises.
 
     It is offered from the first request.

@@ -37,7 +37,7 @@ async def test_text_that_streamed_before_a_break_is_salvaged(messages_api):
     assert "".join(shown) in outcome.answer
 
 
-async def test_a_key_that_cannot_be_sent_is_never_shown(messages_api):
+async def test_a_key_that_cannot_be_sent_is_not_shown(messages_api):
     """The error for a key with a line break says where to look and shows no part of the key."""
     api = messages_api([])
     async with make_client(base_url=api.base_url, api_key="sk-my\nsecret-key", max_retries=0) as client:
@@ -46,7 +46,7 @@ async def test_a_key_that_cannot_be_sent_is_never_shown(messages_api):
     assert "secret" not in repr(outcome)
 
 
-async def test_x_3_broken_arguments_that_streamed_are_not_run(messages_api):
+async def test_x_3_a_call_with_incomplete_arguments_is_not_run(messages_api):
     """A call with incomplete streamed arguments is not run.
 
     Only a reply that was cut may be read in part.
@@ -59,7 +59,7 @@ async def test_x_3_broken_arguments_that_streamed_are_not_run(messages_api):
     assert "the arguments are no JSON object" in next(iter(api.requests[1].results.values()))
 
 
-def test_a_wait_is_bounded_at_a_minute():
+def test_a_retry_after_is_respected_up_to_a_minute():
     """A Retry-After of 60 seconds is honoured, one of 61 is not."""
     for seconds, refused in (("60", None), ("61", "false")):
         response = httpx2.Response(429, headers={"retry-after": seconds})
@@ -67,7 +67,7 @@ def test_a_wait_is_bounded_at_a_minute():
         assert response.headers.get("x-should-retry") == refused
 
 
-def test_the_largest_figure_that_is_believed():
+def test_usage_figures_above_the_maximum_count_as_0():
     """Usage figures above the client's own limit of a million times a million tokens count as 0."""
     assert count({"a": MOST_TOKENS}, "a") == MOST_TOKENS == 10**12
     assert [count(values, "a") for values in ({"a": MOST_TOKENS + 1}, {"a": True}, {"a": False}, {}, None)] == [0] * 5

@@ -58,7 +58,7 @@ def messages_endpoint(request, messages_api, tmp_path):
 
 
 @pytest.mark.parametrize("landing", ["auto", "force", "order", "none"])
-async def test_s4_5_after_a_limit_the_request_begins_with_all_that_was_sent(endpoint, landing):
+async def test_s4_5_a_resumed_request_begins_with_all_bytes_sent_before(endpoint, landing):
     """After a limit, a resumed request begins with the bytes sent before, followed by the new budget.
 
     N=3, then 6, for each kind of landing.
@@ -79,7 +79,7 @@ async def test_s4_5_after_a_limit_the_request_begins_with_all_that_was_sent(endp
         check_continued(one, before, after)
 
 
-async def test_s3_8_where_the_words_stand(endpoint):
+async def test_s3_8_the_new_budget_is_in_the_last_result_or_a_user_message(endpoint):
     """The new budget is inside the last tool result on the Messages API, and a user message on Chat Completions."""
     one = endpoint(lambda say: [look(say, "a"), say.answers("some"), say.answers("more")])
     await one.ask(tool_calls_limit=1)
@@ -97,7 +97,7 @@ async def test_s3_8_where_the_words_stand(endpoint):
 
 
 @pytest.mark.parametrize("end", ["answers", "says"])
-async def test_after_an_answer_a_further_question_is_asked(endpoint, end):
+async def test_a_follow_up_question_is_appended_after_an_answer(endpoint, end):
     """A follow-up question is appended to the history, whether the answer came by `respond` or as text."""
     one = endpoint(lambda say: [look(say, "a"), getattr(say, end)("some"), look(say, "b"), getattr(say, end)("more")])
     await one.ask()
@@ -108,7 +108,7 @@ async def test_after_an_answer_a_further_question_is_asked(endpoint, end):
     check_continued(one, one.requests[2], one.requests[3])
 
 
-async def test_x_12_the_api_is_down_at_the_landing(endpoint):
+async def test_x_12_a_run_failed_at_the_landing_can_be_resumed(endpoint):
     """An API failure at the landing gives status failed, exit code 3, salvage and evidence.
 
     Resuming without changes repeats the failed request.
@@ -126,7 +126,7 @@ async def test_x_12_the_api_is_down_at_the_landing(endpoint):
     assert one.requests[2].tool_choice != one.requests[0].tool_choice
 
 
-async def test_x_12_the_api_is_down_in_the_middle(endpoint):
+async def test_x_12_resuming_after_an_api_failure_repeats_the_request(endpoint):
     """Resuming after an API failure repeats the request byte for byte; a follow-up question goes after the result."""
     one = endpoint(lambda say: [
         look(say, "a"), faults.Raw(503, b"{}"), faults.Raw(503, b"{}"), look(say, "b"), say.answers("some"),
@@ -170,7 +170,7 @@ async def test_x_10_after_ctrl_c_in_a_batch_every_call_has_its_result(endpoint):
     assert told == ["note on a", "note on b", prompts.STOPPED.format(tool="look")]
 
 
-async def test_s4_2_limit_fields_stay_as_they_were(endpoint):
+async def test_s4_2_earlier_limit_fields_stay_in_the_history(endpoint):
     """The limit fields in an earlier result stay in the history; the new budget says that they no longer apply."""
     one = endpoint(lambda say: [look(say, "a"), look(say, "b"), say.says("some"), look(say, "c"), say.says("more")])
     await one.ask(preset="openai-loop", tool_calls_limit=2)
@@ -183,7 +183,7 @@ async def test_s4_2_limit_fields_stay_as_they_were(endpoint):
     assert outcome.status == "answered"
 
 
-async def test_an_answer_of_a_shape_goes_on_in_its_shape(endpoint):
+async def test_a_resumed_run_keeps_its_output_schema(endpoint):
     """A resumed run sends the same output schema byte for byte and checks the new answer against it."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     counter = LOOKER.model_copy(update={"output_schema": schema})
@@ -195,7 +195,7 @@ async def test_an_answer_of_a_shape_goes_on_in_its_shape(endpoint):
     check_continued(one, one.requests[1], one.requests[2])
 
 
-async def test_ids_that_a_server_gives_twice_differ_over_all_goings(chat_api, tmp_path):
+async def test_repeated_call_ids_are_unique_across_resumptions(chat_api, tmp_path):
     """Call ids that a small server repeats, such as `call_1`, are made unique across resumptions."""
     same = lambda name, **given: chat_replies.says(None, chat_replies.tool_call(name, given, "call_1"))  # noqa: E731
     script = [same("look", query="a"), same("look", query="b"), same("respond", answer="some")]
@@ -236,7 +236,7 @@ async def test_x_9_thinking_goes_back_byte_for_byte(messages_endpoint, model):
         check_continued(one, before, after)
 
 
-async def test_x_8_after_a_pause_nothing_of_ours_comes_between(messages_endpoint):
+async def test_x_8_a_paused_turn_is_sent_back_unchanged_on_resume(messages_endpoint):
     """If the API fails when a paused turn is sent back, resuming sends it back unchanged."""
     pause = replies.pauses("Let me see.", replies.server_tool_use("web_search", {"query": "owls"}))
     one = messages_endpoint([look(replies, "a"), pause, faults.overloaded(), replies.answers("some")])
@@ -248,7 +248,7 @@ async def test_x_8_after_a_pause_nothing_of_ours_comes_between(messages_endpoint
     assert one.requests[3].messages[-1]["role"] == "assistant"
 
 
-async def test_after_a_summary_part_1_goes_on_and_the_archive_can_be_read(messages_endpoint):
+async def test_a_resumed_run_keeps_the_summary_and_the_archive(messages_endpoint):
     """A resumed run keeps the summary, and archived outputs can still be read by id, word for word."""
     long = Tool("look", "Looks.", lambda query="": f"note on {query} {'x' * 19_000}")
     small = LOOKER.model_copy(update={"summarize_at": 12_000})
@@ -278,7 +278,7 @@ async def test_after_a_summary_part_1_goes_on_and_the_archive_can_be_read(messag
     assert {message.part for message in stored.messages} == {0, 1}
 
 
-async def test_a_run_killed_in_the_middle_is_sent_on_as_it_was(endpoint):
+async def test_a_killed_run_is_resumed_with_the_same_bytes(endpoint):
     """After a process dies with one of two calls returned, the next request begins with the bytes of the first.
 
     The lost call's result says that the process ended.

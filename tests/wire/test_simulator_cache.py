@@ -104,7 +104,7 @@ def test_automatic_marker_follows_the_tail(ask: Ask) -> None:
     assert parts(ask(paragraphs(11, cache_control=MARK))) == (2000, 200, 0)
 
 
-def test_a_marker_is_no_content(ask: Ask) -> None:
+def test_markers_are_not_part_of_the_cached_prompt(ask: Ask) -> None:
     """Moving a marker, or writing a block as a string, does not change the cached prompt."""
     ask(request(messages=[user("a" * 8000)], cache_control=MARK))
     short = {"role": "user", "content": "a" * 8000}
@@ -120,7 +120,7 @@ def test_lookback_ends_after_twenty_blocks(ask: Ask, added: int, *, found: bool)
     assert (read, written, new) == ((2000, 200 * added, 0) if found else (0, 2000 + 200 * added, 0))
 
 
-def test_second_marker_rescues_a_missed_lookback(ask: Ask) -> None:
+def test_a_second_marker_finds_the_previous_tail(ask: Ask) -> None:
     """A second marker on the previous tail finds its entry, even if the new tail is 30 blocks away."""
     ask(paragraphs(10, marks=(9,)))
     assert parts(ask(paragraphs(40, marks=(9, 39)))) == (2000, 6000, 0)
@@ -157,7 +157,7 @@ def test_prefix_under_the_minimum_is_not_cached(ask: Ask) -> None:
     ],
     ids=str,
 )
-def test_options_lose_the_messages_only(ask: Ask, change: Body) -> None:
+def test_changed_options_invalidate_only_the_messages(ask: Ask, change: Body) -> None:
     """A changed `tool_choice`, thinking, effort or format invalidates only the messages, if the system has a marker."""
     ask(conversation(5))
     whole = sum(parts(ask(conversation(5))))
@@ -167,7 +167,7 @@ def test_options_lose_the_messages_only(ask: Ask, change: Body) -> None:
     assert (read + written, new) == (whole, 0)
 
 
-def test_without_system_marker_an_option_loses_everything(ask: Ask) -> None:
+def test_without_a_system_marker_a_changed_option_invalidates_everything(ask: Ask) -> None:
     """With only the automatic marker, a changed option loses the entire cache.
 
     No entry ends at the system prompt.
@@ -208,7 +208,7 @@ def test_system_edit_keeps_the_tools(ask: Ask) -> None:
     assert parts(ask(changed))[0] == 1100
 
 
-def test_edit_of_an_earlier_message_loses_what_follows(ask: Ask) -> None:
+def test_an_edited_message_invalidates_everything_after_it(ask: Ask) -> None:
     """An edited message invalidates everything after it; tools and system prompt are still read."""
     ask(conversation(5))
     edited = conversation(5)
@@ -226,7 +226,7 @@ def test_entries_age_and_reading_refreshes_them(ask: Ask) -> None:
         assert ask(body, minutes_later=wait + 15)["cache_read_input_tokens"] == 0
 
 
-def test_long_lifetime_is_billed_apart(ask: Ask) -> None:
+def test_an_hour_of_lifetime_is_billed_separately(ask: Ask) -> None:
     """A write for an hour costs twice the input price, a write for five minutes after it 1.25 times."""
     body = paragraphs(10, cache_control=MARK)
     body["messages"][0]["content"][7]["cache_control"] = HOUR

@@ -36,7 +36,7 @@ def streamed(**fields: object) -> Body:
     ],
     ids=lambda value: value[2].decode() if isinstance(value, tuple) else "",
 )
-def test_raw_responses(
+def test_any_raw_response_can_be_sent(
     messages_api: Start, fault: faults.Fault, expected: tuple[int, str, bytes], *, stream: bool
 ) -> None:
     """Any status, content type and body can be sent, with and without streaming."""
@@ -49,14 +49,14 @@ def test_raw_responses(
 
 
 @pytest.mark.parametrize("fault", [faults.rate_limited(7), faults.overloaded(7)], ids=["429", "529"])
-def test_time_to_wait(messages_api: Start, fault: faults.ApiError) -> None:
+def test_a_429_or_529_has_a_retry_after(messages_api: Start, fault: faults.ApiError) -> None:
     """A 429 or 529 carries the seconds to wait in `retry-after`."""
     response = post(messages_api([fault]).base_url, request())
     assert (response.status, response.headers["retry-after"]) == (fault.status, "7")
     assert response.json["error"]["type"] == fault.kind
 
 
-def test_stream_broken_off(messages_api: Start) -> None:
+def test_a_broken_stream_sends_its_first_events(messages_api: Start) -> None:
     """A broken stream sends its first events, then closes the connection without the end of the body."""
     api = messages_api([faults.BrokenOff(REPLY, after_events=2)])
     with pytest.raises(http.client.IncompleteRead) as caught:
@@ -65,21 +65,21 @@ def test_stream_broken_off(messages_api: Start) -> None:
     assert api.requests[0].status == 200
 
 
-def test_stream_reset(messages_api: Start) -> None:
+def test_a_stream_can_end_with_a_reset(messages_api: Start) -> None:
     """A stream can also end with a connection reset."""
     api = messages_api([faults.BrokenOff(REPLY, reset=True)])
     with pytest.raises(ConnectionResetError):
         post(api.base_url, streamed())
 
 
-def test_json_broken_off(messages_api: Start) -> None:
+def test_a_json_reply_can_end_before_its_length(messages_api: Start) -> None:
     """A JSON reply ends before its announced length."""
     api = messages_api([faults.BrokenOff(REPLY)])
     with pytest.raises(http.client.IncompleteRead):
         post(api.base_url, chat())
 
 
-def test_json_truncated(messages_api: Start) -> None:
+def test_a_truncated_json_reply_looks_complete(messages_api: Start) -> None:
     """Without a content length, half a JSON reply looks like a complete response."""
     response = post(messages_api([faults.Truncated(REPLY)]).base_url, chat())
     assert response.status == 200
@@ -88,7 +88,7 @@ def test_json_truncated(messages_api: Start) -> None:
         json.loads(response.raw)
 
 
-def test_error_event(messages_api: Start) -> None:
+def test_a_stream_can_contain_an_error_event(messages_api: Start) -> None:
     """A stream with status 200 has an `error` event in the middle; without streaming, the error is the response."""
     api = messages_api([faults.ErrorEvent(REPLY, after_events=3), faults.ErrorEvent(REPLY)])
     response = post(api.base_url, streamed())
@@ -98,14 +98,14 @@ def test_error_event(messages_api: Start) -> None:
     assert post(api.base_url, chat()).status == 529
 
 
-def test_wrong_content_type(messages_api: Start) -> None:
+def test_a_reply_can_have_a_wrong_content_type(messages_api: Start) -> None:
     """A valid reply can be sent with a wrong content type."""
     response = post(messages_api([faults.MislabelledReply(REPLY)]).base_url, chat())
     assert response.headers["content-type"] == "text/plain"
     assert response.json["stop_reason"] == "tool_use"
 
 
-def test_connection_reset(messages_api: Start) -> None:
+def test_a_connection_can_be_reset(messages_api: Start) -> None:
     """The connection can be reset in place of a reply."""
     api = messages_api([faults.ConnectionReset()])
     with pytest.raises(ConnectionResetError):
@@ -113,7 +113,7 @@ def test_connection_reset(messages_api: Start) -> None:
     assert api.requests[0].status is None
 
 
-def test_hang_until_released(messages_api: Start) -> None:
+def test_a_request_hangs_until_its_gate_opens(messages_api: Start) -> None:
     """A request hangs until its gate opens, and other requests are served meanwhile."""
     hang = faults.Hang()
     api = messages_api([hang, replies.says("Mice.")])
@@ -194,7 +194,7 @@ def test_body_in_chunks(messages_api: Start) -> None:
 
 
 @pytest.mark.exhaustive
-def test_many_at_once(messages_api: Start) -> None:
+def test_two_hundred_clients_are_served_concurrently(messages_api: Start) -> None:
     """Two hundred clients are served concurrently, each request is recorded, and no id is repeated."""
     api = messages_api(lambda _: REPLY)
     with ThreadPoolExecutor(50) as pool:

@@ -34,7 +34,7 @@ def test_every_rule_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[f"{n}-{example.rule}" for n, example in enumerate(EXAMPLES)])
-def test_wrong_is_refused_and_right_is_taken(example: Example) -> None:
+def test_an_invalid_request_is_refused_and_a_valid_one_accepted(example: Example) -> None:
     """The invalid request breaks exactly its rule and gets the API's error; the valid one gets a reply."""
     rule = BY_ID[example.rule]
     with MessagesSimulator(one_thought, may_refuse=ALL_RULES) as api:
@@ -56,7 +56,7 @@ def test_wrong_is_refused_and_right_is_taken(example: Example) -> None:
 
 
 @pytest.mark.parametrize("model", [OPUS, OLDER])
-def test_after_a_tool_loop_thoughts_may_go(model: str) -> None:
+def test_after_a_tool_loop_thinking_may_be_omitted(model: str) -> None:
     """After the next user message, earlier thinking blocks may be omitted and the thinking option may change."""
     with MessagesSimulator(one_thought) as api:
         opening = chat(model=model, thinking={"type": "adaptive"}, system="Be brief.")
@@ -67,7 +67,7 @@ def test_after_a_tool_loop_thoughts_may_go(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", [OPUS, OLDER])
-def test_one_transcript_carries_over_to_another_simulator(model: str) -> None:
+def test_a_transcript_is_accepted_by_another_simulator(model: str) -> None:
     """A transcript with thinking is accepted by another simulator: signatures are checked without stored state."""
     fields: Body = {"model": model, "thinking": {"type": "adaptive"}}
     with MessagesSimulator(one_thought) as api:
@@ -76,7 +76,7 @@ def test_one_transcript_carries_over_to_another_simulator(model: str) -> None:
         assert post(api.base_url, later(**fields)(content)).status == 200
 
 
-def test_older_models_take_an_edited_history() -> None:
+def test_older_models_accept_an_edited_history() -> None:
     """Older models accept an edited history; only the newest bind a thinking block to the prompt before it."""
     with MessagesSimulator(one_thought) as api:
         fields: Body = {"model": OLDER, "thinking": {"type": "adaptive"}}

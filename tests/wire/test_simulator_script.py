@@ -48,7 +48,7 @@ def run(api: MessagesSimulator, *, most: int = LIMIT, last: Body | None = None, 
     return seen
 
 
-def test_replies_come_in_order(messages_api: Start) -> None:
+def test_scripted_replies_are_sent_in_order(messages_api: Start) -> None:
     """Scripted replies are sent in order, and each request is recorded unchanged."""
     api = messages_api([replies.calls("search", {"q": 1}, {"q": 2}), replies.says("Mice.")])
     first = post(api.base_url, chat()).json
@@ -106,13 +106,13 @@ def test_policy_that_raises_fails_loudly() -> None:
         assert post(api.base_url, request()).status == 500
 
 
-def test_error_of_the_test_itself_comes_first() -> None:
+def test_an_exception_of_the_test_is_not_hidden() -> None:
     """An exception inside the block is not hidden by the check at its end."""
     with pytest.raises(ZeroDivisionError), MessagesSimulator([replies.says("Mice.")]):
         1 / 0  # noqa: B018 - the division raises on purpose
 
 
-def test_oddities_are_noted(messages_api: Start) -> None:
+def test_accepted_oddities_are_recorded(messages_api: Start) -> None:
     """Harmful but accepted patterns are recorded: consecutive messages of one role and text after tool results."""
     api = messages_api(lambda _: replies.says("Mice."))
     turn = assistant(call())
@@ -157,21 +157,21 @@ def test_models_can_be_replaced(messages_api: Start) -> None:
     ],
     ids=["nothing", "forced", "any", "none", "other tool", "order"],
 )
-def test_always_tool_obeys(messages_api: Start, last: Body | None, order: str, expected: str) -> None:
+def test_always_tool_stops_when_ordered(messages_api: Start, last: Body | None, order: str, expected: str) -> None:
     """The `always_tool` policy calls its tool until `tool_choice` or the order to respond ends it."""
     api = messages_api(policies.always_tool("search"))
     assert run(api, last=last, order=order) == ["search"] * (LIMIT - 1) + [expected]
     assert [block["input"] for block in api.requests[2].content] == [{"query": "question 2"}]
 
 
-def test_always_tool_can_be_deaf_to_words(messages_api: Start) -> None:
+def test_always_tool_can_ignore_orders_in_text(messages_api: Start) -> None:
     """With its own `obeys`, the `always_tool` policy ignores orders in text and obeys `tool_choice` only."""
     api = messages_api(policies.always_tool("search", obeys=lambda _: False, calls_per_turn=2))
     assert run(api, most=3, order="only `respond` will be heard") == ["search"] * 6
 
 
 @pytest.mark.parametrize("last", [{"tool_choice": FORCED}, {"tool_choice": {"type": "none"}}, {"tools": TOOLS[1:]}])
-def test_ignores_everything(messages_api: Start, last: Body) -> None:
+def test_ignores_everything_always_calls_its_tool(messages_api: Start, last: Body) -> None:
     """The `ignores_everything` policy calls its tool whatever the request contains."""
     api = messages_api(policies.ignores_everything("search"))
     assert run(api, most=3, last=last, order="only `respond` will be heard") == ["search"] * 3

@@ -48,7 +48,7 @@ THOUGHTFUL = replies.says(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_content_arrives_whole(sync: Callable[..., anthropic.Anthropic], *, stream: bool) -> None:
+def test_content_arrives_completely(sync: Callable[..., anthropic.Anthropic], *, stream: bool) -> None:
     """Thinking, text and calls arrive as JSON and as a stream, with ids, signatures and usage."""
     message = exchanged(sync([THOUGHTFUL]), chat(model=OPUS, cache_control=MARK), stream=stream)
     thought, hidden, words, first, second = message.content
@@ -82,7 +82,9 @@ def test_content_arrives_whole(sync: Callable[..., anthropic.Anthropic], *, stre
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_stop_reasons(sync: Callable[..., anthropic.Anthropic], reply: Reply, reason: str, *, stream: bool) -> None:
+def test_every_stop_reason_is_passed_through(
+    sync: Callable[..., anthropic.Anthropic], reply: Reply, reason: str, *, stream: bool
+) -> None:
     """Every stop reason is passed through, including unknown ones."""
     message = exchanged(sync([reply]), chat(), stream=stream)
     assert (message.stop_reason, message.stop_sequence) == (reason, reply.stop_sequence)
@@ -90,7 +92,7 @@ def test_stop_reasons(sync: Callable[..., anthropic.Anthropic], reply: Reply, re
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_refusal(sync: Callable[..., anthropic.Anthropic], *, stream: bool) -> None:
+def test_a_refusal_has_a_category(sync: Callable[..., anthropic.Anthropic], *, stream: bool) -> None:
     """A refusal has status 200 and a category."""
     message = exchanged(sync([replies.refuses("bio")]), request(), stream=stream)
     assert message.stop_reason == "refusal"
@@ -99,7 +101,9 @@ def test_refusal(sync: Callable[..., anthropic.Anthropic], *, stream: bool) -> N
 
 
 @pytest.mark.parametrize(("stream", "arguments"), [(False, {}), (True, {"answer": "Mice a"})])
-def test_cut_call(sync: Callable[..., anthropic.Anthropic], arguments: Body, *, stream: bool) -> None:
+def test_a_cut_call_has_partial_arguments_only_as_a_stream(
+    sync: Callable[..., anthropic.Anthropic], arguments: Body, *, stream: bool
+) -> None:
     """A call cut by `max_tokens` has no arguments as JSON, and half of them as a stream."""
     client = sync([replies.cut_call("respond", '{"answer": "Mice a')])
     message = exchanged(client, chat(), stream=stream)
@@ -128,7 +132,7 @@ def test_replayed_reply_is_taken_and_cached(messages_api: Start, *, stream: bool
     assert api.requests[1].results == {block.id: "mice" for block in message.content if block.type == "tool_use"}
 
 
-def test_paused_turn_goes_back_as_it_came(messages_api: Start) -> None:
+def test_a_paused_turn_is_accepted_when_sent_back(messages_api: Start) -> None:
     """A paused turn is accepted when sent back unchanged.
 
     No other conversation may end with an assistant message.
@@ -157,7 +161,7 @@ def test_paused_turn_goes_back_as_it_came(messages_api: Start) -> None:
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
-def test_error_statuses(
+def test_each_error_status_becomes_its_exception(
     sync: Callable[..., anthropic.Anthropic],
     fault: faults.Fault,
     error: type[anthropic.APIStatusError],

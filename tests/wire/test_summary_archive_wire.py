@@ -32,7 +32,7 @@ async def test_s2_8_an_archived_output_is_read_in_exact_slices(ask):
     assert told.outcome.limits["characters"].used == 5 * 20_000 + 10_000
 
 
-async def test_s2_8_a_slice_is_as_long_as_a_result_may_be(ask_once):
+async def test_s2_8_the_result_limit_applies_to_slices(ask_once):
     """The file's `tool_result_limit` applies to results and slices, so no slice is cut."""
     tool = Tool("look", "Looks.", lambda query: "0123456789" * 250)
     lines = ("preset: finalize", "tool_result_limit: 1000")
@@ -51,7 +51,7 @@ async def test_s2_8_a_slice_is_as_long_as_a_result_may_be(ask_once):
         (None, -1, "offset"),
     ],
 )
-async def test_s2_8_what_is_not_there_gets_an_error_that_says_so(ask_once, execution_id, offset, why):
+async def test_s2_8_an_unknown_id_or_offset_is_an_error_result(ask_once, execution_id, offset, why):
     """An unknown id or an offset out of range gives an error result, and the run continues."""
     script = reading(lambda request: execution_id or first_id(request), [offset or 0])
     told = await ask_once(script, *SMALL, tools=[LONG])

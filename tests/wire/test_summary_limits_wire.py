@@ -16,7 +16,7 @@ from tests.wire.usage import price, used
 pytestmark = pytest.mark.anyio
 
 
-async def test_s2_10_one_event_a_pass_and_its_usage_is_counted(ask):
+async def test_s2_10_each_pass_has_one_event_with_its_usage(ask):
     """Each pass has one event with summary, count, tokens before and after, usage and cost.
 
     Usage and cost are part of the run's total; the requests are not counted as turns.
@@ -43,7 +43,7 @@ async def test_s2_10_one_event_a_pass_and_its_usage_is_counted(ask):
 @pytest.mark.parametrize(
     "lines", [(), ("preset: soft-landing",), ("preset: budget-notice",), ("preset: finalize", "summarize_at: none")]
 )
-async def test_s2_10_it_is_off_unless_asked_for(ask_once, lines):
+async def test_s2_10_without_summarize_at_nothing_is_summarized(ask_once, lines):
     """Without `summarize_at`, nothing is summarised however long the transcript grows, as long as it fits."""
     large = Tool("look", "Looks.", lambda query: "x" * 100_000)
     script = [looks("a"), looks("b", usage={"input_tokens": 900_000}), DONE]
@@ -63,7 +63,7 @@ async def test_s2_10_the_preset_summarises_above_150_000_tokens(ask_once):
         assert len(told.named("summarized")) == passes
 
 
-async def test_s2_10_missing_the_target_is_a_warning_and_no_failure(ask_once):
+async def test_s2_10_missing_the_target_causes_one_warning(ask_once):
     """If the newest turn alone exceeds `context_target`, the run continues and the outcome has one warning."""
     script = noting(NOTES, [*batches(1, 1, 1, 1), DONE])
     lines = ("preset: finalize", "summarize_at: 2000", "context_target: 100")
@@ -84,7 +84,7 @@ async def test_s2_10_no_more_is_summarised_than_the_target_asks_for(ask_once, ta
 
 
 @pytest.mark.parametrize("fault", [faults.server_error(), says(""), says(thinking("hm")), faults.ConnectionReset()])
-async def test_s2_7_a_part_that_cannot_be_summarised_leaves_a_marker(ask_once, fault):
+async def test_s2_7_a_failed_summary_leaves_a_marker(ask_once, fault):
     """A failed summary leaves a marker with the call and the reason, and the run continues with a warning.
 
     The output can still be read by its id.
@@ -102,7 +102,7 @@ async def test_s2_7_a_part_that_cannot_be_summarised_leaves_a_marker(ask_once, f
     assert told.outcome.status == "answered"
 
 
-async def test_s2_7_chunks_keep_pairs_together_and_their_notes_become_one_summary(ask_once):
+async def test_s2_7_a_large_batch_is_summarized_in_chunks(ask_once):
     """A batch too large for one request is split into several, with each call and its result in exactly one.
 
     Their notes become one summary.
@@ -120,7 +120,7 @@ async def test_s2_7_chunks_keep_pairs_together_and_their_notes_become_one_summar
     assert all(f"notes {number}" in event.summary for number in (1, 2))
 
 
-async def test_s2_7_notes_that_are_too_long_are_merged_until_they_fit(ask_once):
+async def test_s2_7_long_notes_are_merged_until_they_fit(ask_once):
     """Notes longer than `summary_limit` are merged by further requests until they fit."""
 
     def noter(request):
@@ -164,7 +164,7 @@ async def test_x_14_a_pass_that_spends_the_budget_is_followed_by_the_landing(ask
     assert told.outcome.limits["tokens"].used <= 44_000
 
 
-async def test_s3_6_an_abort_while_notes_are_taken_keeps_everything(ask_once):
+async def test_s3_6_an_abort_during_a_summary_keeps_the_findings(ask_once):
     """An abort during a summary request gives status aborted and keeps the findings."""
     gate = Gate()
     script = noting(says("late", gate=gate), batches(1, 1, 1))

@@ -17,7 +17,7 @@ TOLD = {"input_tokens": 700, "cache_read_input_tokens": 200, "cache_creation_inp
 
 @pytest.mark.parametrize(("length", "more"), [(8, 2), (9, 3), (12, 3), (0, 3)])
 @pytest.mark.parametrize("over", [0, 1])
-async def test_s2_6_equal_is_not_over(ask_once, length, more, over):
+async def test_s2_6_a_size_equal_to_summarize_at_triggers_no_summary(ask_once, length, more, over):
     """The size is the last reply's input and output, plus a quarter of the characters since, rounded up.
 
     A size equal to `summarize_at` does not trigger a summary.
@@ -32,7 +32,7 @@ async def test_s2_6_equal_is_not_over(ask_once, length, more, over):
     assert [for_summary(request) for request in told.api.requests] == [False, False, *[True] * over, False]
 
 
-async def test_s2_6_it_comes_before_the_next_call_of_the_model(ask):
+async def test_s2_6_summarizing_precedes_each_request_over_the_limit(ask):
     """Summarising comes before each request that would exceed the limit, and before no other."""
     script = noting(NOTES, [*batches(1, 1, 1, 1, 1), DONE])
     told = await ask(script, *SMALL, tools=[LONG])
@@ -43,7 +43,7 @@ async def test_s2_6_it_comes_before_the_next_call_of_the_model(ask):
     assert told.outcome.answer == "what was found"
 
 
-async def test_s2_8_s2_9_the_summary_stands_as_a_pair_before_the_newest_turn(ask):
+async def test_s2_8_s2_9_the_summary_is_a_call_and_its_result_before_the_newest_turn(ask):
     """The summary is a call and its result before the newest turn; question and newest turn are unchanged.
 
     Older outputs are replaced by their ids.
@@ -70,7 +70,7 @@ async def test_s2_8_s2_9_the_summary_stands_as_a_pair_before_the_newest_turn(ask
 
 
 @pytest.mark.parametrize("model", ["sonnet", "haiku"])
-async def test_s2_9_where_thinking_binds_the_history_it_is_told_in_one_message(ask, model):
+async def test_s2_9_with_thinking_the_history_becomes_one_message(ask, model):
     """Where thinking is bound to the history, question, summary, calls and newest turn become one message.
 
     No thinking is replayed.
@@ -95,7 +95,7 @@ async def test_s2_9_where_thinking_binds_the_history_it_is_told_in_one_message(a
     assert told.outcome.status == "answered"
 
 
-async def test_s2_9_a_second_pass_takes_the_first_summary_in(ask_once):
+async def test_s2_9_a_second_summary_includes_the_first(ask_once):
     """After two passes the history has one summary, which includes the first one's notes."""
     numbers = count(1)
     script = noting(lambda request: says(f"notes {next(numbers)}"), [*batches(1, 1, 1, 1, 1), DONE])

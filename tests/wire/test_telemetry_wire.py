@@ -41,7 +41,7 @@ def billed(requests):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_the_messages_api_gets_one_span_a_request_and_the_sdk_makes_no_second(spans, messages_api, stream):
+async def test_each_messages_api_request_has_one_span(spans, messages_api, stream):
     """Each Messages API request has one span with the billed tokens, cached ones included; the SDK adds none."""
     api = messages_api([looks("a"), looks("b"), looks("c"), answers("mice")])
     async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -70,7 +70,7 @@ async def test_the_messages_api_gets_one_span_a_request_and_the_sdk_makes_no_sec
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_chat_completions_get_one_span_a_request(spans, chat_api, stream):
+async def test_each_chat_completions_request_has_one_span(spans, chat_api, stream):
     """Each Chat Completions request has one span; its model name is the server's, without the provider prefix."""
     api = chat_api([chat_replies.calls("look", {"query": "a"}), chat_replies.answers("mice")])
     async with openai_chat.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -87,7 +87,7 @@ async def test_chat_completions_get_one_span_a_request(spans, chat_api, stream):
 
 
 @pytest.mark.parametrize("kind", ["messages", "chat"])
-async def test_a_request_that_the_sdk_repeats_is_one(spans, messages_api, chat_api, kind):
+async def test_a_retried_request_has_one_span(spans, messages_api, chat_api, kind):
     """A request that the SDK retries has one span over all attempts, and no error."""
     if kind == "messages":
         api = messages_api([faults.overloaded(retry_after=0), replies.answers("mice")])
@@ -103,7 +103,7 @@ async def test_a_request_that_the_sdk_repeats_is_one(spans, messages_api, chat_a
     assert "error.type" not in spans.one("chat").attributes
 
 
-async def test_s0_10_a_refused_request_is_an_error_and_took_nothing(spans, messages_api):
+async def test_s0_10_a_refused_request_has_an_error_span_without_usage(spans, messages_api):
     """A request refused with a 400 for forcing has an error span without usage.
 
     The order that replaces it is a separate request.
@@ -117,7 +117,7 @@ async def test_s0_10_a_refused_request_is_an_error_and_took_nothing(spans, messa
     assert spans.usage("chat") == spans.usage("invoke_agent") == billed(api.requests)
 
 
-async def test_s2_10_requests_for_summaries_are_told_like_all_others(spans, messages_api, tmp_path):
+async def test_s2_10_summary_requests_have_spans(spans, messages_api, tmp_path):
     """Each summary request has its own span below the run; the sums match the outcome."""
     ask = Asker(messages_api, tmp_path, stream=False)
     script = noting(says("- owls eat mice (n.md:1)"), [looks("a"), looks("b"), looks("c"), answers("mice")])
@@ -131,7 +131,7 @@ async def test_s2_10_requests_for_summaries_are_told_like_all_others(spans, mess
     assert sum(spans.usage("chat")[:2]) == told.outcome.usage.total_tokens
 
 
-async def test_a_server_that_counts_nothing_has_its_tokens_estimated_here_too(spans, messages_api):
+async def test_without_reported_usage_the_span_has_the_estimate(spans, messages_api):
     """If the server reports no usage, the span has the run's estimated tokens."""
     api = messages_api([answers("mice", usage={"input_tokens": 0, "output_tokens": 0})])
     async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
@@ -140,7 +140,7 @@ async def test_a_server_that_counts_nothing_has_its_tokens_estimated_here_too(sp
     assert sum(spans.usage("chat")[:2]) == sum(spans.usage("invoke_agent")[:2]) == outcome.usage.total_tokens
 
 
-async def test_s0_7_children_side_by_side_keep_their_requests_apart(spans, messages_api):
+async def test_s0_7_concurrent_runs_have_separate_span_trees(spans, messages_api):
     """Eight concurrent runs over one client have eight span trees, each with its own requests and tokens."""
     api = messages_api(lambda request: answers("mice") if request.results else looks("a"))
     async with anthropic.make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:

@@ -25,7 +25,7 @@ class Playing:
         return reply
 
 
-async def test_x_14_a_server_that_hangs_is_left_and_the_run_lands(ask):
+async def test_x_14_a_hanging_request_is_cancelled_and_the_run_lands(ask):
     """A hanging request is cancelled when the working time is over; the next one is the landing, with the findings."""
     clock, gate = Clock(), Gate()
     script = Playing(clock, (53.5, looks("a")), (54, faults.Hang(gate)), (54, DONE))
@@ -38,7 +38,7 @@ async def test_x_14_a_server_that_hangs_is_left_and_the_run_lands(ask):
     assert (told.outcome.landing.reason, told.outcome.limits["turns"].used) == ("time", 2)
 
 
-async def test_x_14_a_server_that_hangs_for_ever_costs_no_more_than_what_was_held_back(ask_once):
+async def test_x_14_a_hanging_landing_request_is_cancelled_and_salvaged(ask_once):
     """A landing request that hangs is cancelled too; the findings so far become the answer, with a warning."""
     clock = Clock()
     script = Playing(clock, (53.5, looks("a")), (65.5, faults.Hang()), (66, faults.Hang()))
@@ -51,7 +51,7 @@ async def test_x_14_a_server_that_hangs_for_ever_costs_no_more_than_what_was_hel
     assert (told.outcome.landing.requests, told.outcome.landing.usage) == (0, Usage())
 
 
-async def test_x_14_a_reply_that_stops_in_the_middle_is_left_too(messages_api, tmp_path):
+async def test_x_14_a_stream_that_stops_midway_is_cancelled(messages_api, tmp_path):
     """A stream that stops midway is cancelled like a request without a reply."""
     clock, ask = Clock(), Asker(messages_api, tmp_path, stream=True)
     script = Playing(clock, (53.5, looks("a")), (54, looks("b", midway=Gate())), (54, DONE))
@@ -60,7 +60,7 @@ async def test_x_14_a_reply_that_stops_in_the_middle_is_left_too(messages_api, t
     assert (told.outcome.status, told.outcome.tool_calls.used) == ("landed", 1)
 
 
-async def test_x_14_a_request_for_notes_that_hangs_is_left_too(ask_once):
+async def test_x_14_a_hanging_summary_request_is_cancelled(ask_once):
     """A summary request that hangs is cancelled when the working time is over; the run lands and loses nothing."""
     clock = Clock()
     notes = Playing(clock, (54, faults.Hang()), (54, says("- owls eat mice")))
@@ -71,7 +71,7 @@ async def test_x_14_a_request_for_notes_that_hangs_is_left_too(ask_once):
     assert (told.outcome.status, told.outcome.landing.reason) == ("landed", "time")
 
 
-async def test_x_14_a_tool_that_hangs_is_left_when_the_time_for_work_is_up(ask_once):
+async def test_x_14_a_hanging_tool_is_abandoned_at_the_end_of_the_working_time(ask_once):
     """A hanging tool is abandoned when the working time is over: the model gets an error, and the run lands.
 
     The call counts as failed.

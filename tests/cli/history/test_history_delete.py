@@ -13,7 +13,7 @@ from tests.unit.store.finished_runs import write
 from tests.unit.store.records import begun
 
 
-def test_deleting_takes_what_is_chosen(three):
+def test_delete_removes_the_selected_runs(three):
     """`--json` prints the deleted runs, which are no longer listed."""
     told = json.loads(call("runs", "--specialist", "looker", "--delete", "--yes", "--json").stdout)
     assert (told["deleted"], [run["run_id"] for run in told["runs"]]) == (["run_c", "run_a"], ["run_c", "run_a"])
@@ -28,7 +28,7 @@ def test_deleting_takes_what_is_chosen(three):
 
 
 @pytest.mark.exhaustive
-def test_deleting_asks_on_a_terminal(three):
+def test_delete_asks_for_confirmation_on_a_terminal(three):
     """Any answer other than yes deletes nothing."""
     for typed in (b"n\n", b"\n"):
         shown, code = on_terminal("runs", "--delete", "run_a", typed=typed)
@@ -39,7 +39,7 @@ def test_deleting_asks_on_a_terminal(three):
     assert listed() == ["run_c", "run_b"]
 
 
-def test_what_is_at_work_stays(three):
+def test_delete_keeps_running_runs(three):
     """A running run is skipped in a selection; given by its id, it is refused and nothing is deleted."""
     with closing(Writer(place(None))) as writer:
         write(writer, alive=begun("alive"))
@@ -52,7 +52,7 @@ def test_what_is_at_work_stays(three):
         assert listed() == ["alive"]
 
 
-def test_what_is_deleted_is_named_without_doubt(three):
+def test_delete_refuses_an_ambiguous_prefix(three):
     """A prefix of several run ids is refused, and nothing is deleted."""
     before = listed()
     said = call("runs", "--delete", "--yes", "run")

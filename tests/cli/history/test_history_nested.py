@@ -39,13 +39,13 @@ def listing(*arguments):
     return printed("runs", *arguments).splitlines()[1:]
 
 
-def test_runs_stand_below_the_one_that_asked_them(tree):
+def test_child_runs_are_indented_below_their_parent(tree):
     """The newest run comes first; child runs follow their parent, oldest first, indented by two spaces."""
     assert ids() == ["alone", "top", "  first", "    deep", "  second"]
     assert "(of " not in printed("runs")
 
 
-def test_a_run_whose_parent_is_not_listed_says_whose_it_is(tree):
+def test_a_child_listed_without_its_parent_shows_the_parent_id(tree):
     """A child run without its parent is listed at its own place in time, with the id of the parent."""
     assert ids("--specialist", "owls") == ["second", "first"]
     assert [line.split("  ")[-1] for line in listing("--specialist", "owls")] == ["(of top) When?", "(of top) Why?"]
@@ -64,7 +64,7 @@ def test_as_json_each_run_names_its_parent(tree):
     ]
 
 
-def test_a_transcript_tells_who_asked_and_who_was_asked(tree):
+def test_a_transcript_names_parent_and_children(tree):
     """A transcript lists the parent and the children below its heading, and as fields in JSON."""
     assert printed("transcript", "first").splitlines()[1:3] == ["asked by top", "asked deep  looker  answered"]
     told = json.loads(printed("transcript", "top", "--json"))

@@ -54,7 +54,7 @@ def test_runs_as_json(three):
     assert told["runs"][0]["ended_at"] is None
 
 
-def test_runs_are_narrowed(three):
+def test_runs_are_filtered_by_id_specialist_status_and_number(three):
     """Runs are selected by id or prefix, `last`, specialist, status, and number."""
     assert listed("run_a", "run_b") == ["run_b", "run_a"]
     assert listed("run") == ["run_c", "run_b", "run_a"]
@@ -66,7 +66,7 @@ def test_runs_are_narrowed(three):
     assert listed("run_a", "--specialist", "reader") == []
 
 
-def test_runs_are_chosen_by_their_age(store):
+def test_runs_are_filtered_by_age(store):
     """The age counts from the end of a run, in minutes, hours, days or weeks."""
     now = time.time()
     keep(**{f"d{days}": run_of(f"d{days}", now - days * DAY) for days in (1, 3, 20)})
@@ -77,7 +77,7 @@ def test_runs_are_chosen_by_their_age(store):
     assert listed("--older-than", "1440m") == ["d3", "d20"]
 
 
-def test_people_are_shown_twenty_runs_unless_they_ask_for_more(store):
+def test_the_table_shows_twenty_runs_by_default(store):
     """A line on stderr reports the limit of 20 runs; JSON output has all runs."""
     keep(**{f"r{number}": run_of(f"r{number}", NOON + number, turns=0) for number in range(22)})
     result = call("runs")
@@ -90,14 +90,14 @@ def test_people_are_shown_twenty_runs_unless_they_ask_for_more(store):
     assert len(listed()) == 22
 
 
-def test_a_price_that_is_unknown_is_told_so(three):
+def test_an_unknown_cost_is_not_shown_as_zero(three):
     """An unknown cost is not shown as zero."""
     change(f"sqlite:///{three}", "update runs set cost_usd = null where run_id = 'run_a'")
     assert "  unknown  " in call("runs", "run_a").stdout
     assert json.loads(call("runs", "run_a", "--json").stdout)["runs"][0]["cost_usd"] is None
 
 
-def test_no_store_yet_is_an_empty_list(store):
+def test_a_missing_store_lists_no_runs(store):
     """A missing store is reported on stderr and not created; a run in it is not found."""
     result = call("runs", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (0, {"runs": [], "store": store, "size_bytes": 0})
@@ -128,7 +128,7 @@ def test_no_store_yet_is_an_empty_list(store):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_done_is_one_line(three, arguments, told):
+def test_an_impossible_request_is_refused_with_one_line(three, arguments, told):
     """An impossible request is refused with one line and exit code 2, and nothing is deleted."""
     result = call(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -145,7 +145,7 @@ def test_what_cannot_be_done_is_one_line(three, arguments, told):
         (["--status", "done"], "'done' is not a status; expected one of running, interrupted, answered"),
     ],
 )
-def test_wrong_values_of_flags_are_told(three, arguments, told):
+def test_an_invalid_flag_value_names_the_flag_and_accepted_values(three, arguments, told):
     """The error for an invalid value names the flag and the accepted values."""
     result = call("runs", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -155,7 +155,7 @@ def test_wrong_values_of_flags_are_told(three, arguments, told):
 
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_a_listing_fits_its_terminal(three, columns):
+def test_a_listing_fits_the_terminal_width(three, columns):
     """On a narrow terminal the specialist and the question are on a separate line."""
     keep(
         **{

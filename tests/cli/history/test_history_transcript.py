@@ -34,7 +34,7 @@ result 2
 """
 
 
-def test_a_transcript_for_people(three):
+def test_a_transcript_shows_calls_and_results_as_text(three):
     """Each call is on one line, and its result is below it."""
     result = call("transcript", "run_a")
     assert (result.exit_code, result.stdout, result.stderr) == (0, TOLD, "")
@@ -50,7 +50,7 @@ def test_a_transcript_as_json(three):
     assert [row["kind"] for row in told["messages"]] == ["user", *pair, *pair]
 
 
-def test_a_transcript_marks_errors_and_keeps_lines(store):
+def test_a_transcript_marks_errors_and_keeps_line_breaks(store):
     """Two calls of one turn come first, then their results with the numbers of the calls."""
     blocks = [{"type": "tool_use", "id": f"c{at}", "name": "look", "input": {}} for at in (1, 2)]
     results = [ToolResult("c2", "second", is_error=True), ToolResult("c1", "first\n\n  line"), ToolResult("x", "lost")]
@@ -64,7 +64,7 @@ def test_a_transcript_marks_errors_and_keeps_lines(store):
 
 
 @pytest.mark.exhaustive
-def test_nothing_reaches_a_terminal_raw(store):
+def test_control_characters_are_replaced_on_a_terminal(store):
     """Control characters in questions, results, ids and names are replaced; the command's own colours are kept."""
     evil = "\x1b[31mred\x07\u202e"
     block = {"type": "tool_use", "id": "c1", "name": evil, "input": {evil: evil}}
@@ -98,7 +98,7 @@ def test_a_report_is_written(three, tmp_path):
     assert "no/such/folder.html" in nowhere.stderr
 
 
-def test_a_report_as_json(three, tmp_path):
+def test_report_json_writes_no_file(three, tmp_path):
     """The output is the data of the report; no file is written."""
     told = json.loads(call("report", "run_a", "--json").stdout)
     assert (told["run_id"], told["question"]) == ("run_a", "What is known?")
@@ -126,7 +126,7 @@ def test_shells_complete_ids(three):
     assert (done.stdout.split(), done.stderr) == ([], "")
 
 
-def test_postgresql_is_read_alike(store_url, store):
+def test_commands_accept_sqlite_and_postgresql_urls(store_url, store):
     """The commands accept the URL of a store, in SQLite and in PostgreSQL."""
     with closing(Writer(place(store_url))) as writer:
         write(writer, run_a=run_of("run_a"))
@@ -142,7 +142,7 @@ def test_postgresql_is_read_alike(store_url, store):
 
 @pytest.mark.parametrize("command", [["runs", "--delete", "--yes"], ["resume"], ["transcript"], ["report"]])
 @pytest.mark.parametrize("empty", ["", "  "])
-def test_an_empty_id_names_no_run(three, command, empty):
+def test_an_empty_run_id_is_refused(three, command, empty):
     """An empty prefix matches every id: an unset variable in a shell script must not delete all runs."""
     before = listed()
     said = call(*command, empty)

@@ -44,7 +44,7 @@ def respond(answer):
     return calls(("respond", {"answer": answer}))
 
 
-def test_all_that_can_be_run_are_offered_sorted_with_their_descriptions(write):
+def test_the_definition_lists_all_runnable_specialists_sorted(write):
     """The definition lists all runnable specialists in order, with their descriptions.
 
     A file with an error is omitted, and so is a file shadowed by a nearer one, even if the nearer one cannot be run.
@@ -60,7 +60,7 @@ def test_all_that_can_be_run_are_offered_sorted_with_their_descriptions(write):
     assert delegate.definition["input_schema"]["properties"]["specialist"]["enum"] == ["owls", "toads"]
 
 
-def test_the_definition_stays_byte_for_byte(write):
+def test_the_definition_never_changes(write):
     """The definition stays the same byte for byte, as it is part of the cached prompt prefix.
 
     Changes to the specialist's file or to a copy of the definition do not affect it.
@@ -74,7 +74,7 @@ def test_the_definition_stays_byte_for_byte(write):
     assert (json.dumps(delegate.definition), json.dumps(delegate.function)) == before
 
 
-def test_both_definitions_say_the_same(write):
+def test_both_definitions_have_the_same_content(write):
     """The two definitions have the same content under each API's keys; the order of the given names does not matter."""
     write("owls")
     write("toads")
@@ -86,7 +86,7 @@ def test_both_definitions_say_the_same(write):
     assert delegate.definition == delegate_tool(["owls", "toads"], name="ask-them").definition
 
 
-def test_a_run_id_is_offered_only_where_runs_are_stored(write, folder):
+def test_run_id_is_offered_only_if_runs_are_stored(write, folder):
     """The run_id parameter is offered only if runs are stored; without a store nothing can be resumed."""
     write("owls")
     assert "run_id" not in delegate_tool("owls").definition["input_schema"]["properties"]
@@ -95,7 +95,7 @@ def test_a_run_id_is_offered_only_where_runs_are_stored(write, folder):
     assert stored.definition["input_schema"]["required"] == ["specialist", "query"]
 
 
-def test_what_the_program_gets_wrong_is_refused_when_the_tool_is_made(write):
+def test_mistakes_are_refused_when_the_tool_is_made(write):
     """Mistakes of the program are refused when the tool is made.
 
     These are an unknown name, a file with an error, a bad setting, a name that no API accepts, and no specialist.
@@ -135,7 +135,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("given", "said"), WRONG)
-async def test_arguments_that_make_no_sense_are_an_error_result(write, given, said):
+async def test_invalid_arguments_are_an_error_result(write, given, said):
     """Invalid arguments give an error result that says what is expected; nothing is raised and no request is made."""
     write("owls")
     async with delegate_tool("owls", runner=Runner(provider=ScriptedProvider([]))) as delegate:
@@ -145,7 +145,7 @@ async def test_arguments_that_make_no_sense_are_an_error_result(write, given, sa
 
 
 @pytest.mark.parametrize("nothing", [None, ""])
-async def test_a_run_id_that_says_nothing_counts_as_none(write, nothing):
+async def test_an_empty_run_id_counts_as_absent(write, nothing):
     """A run_id of null or an empty text counts as absent, since some models must fill in every field."""
     write("owls")
     delegate = delegate_tool("owls", runner=Runner(provider=ScriptedProvider([respond("So.")])))
@@ -153,7 +153,7 @@ async def test_a_run_id_that_says_nothing_counts_as_none(write, nothing):
     assert (done.outcome.answer, done.is_error) == ("So.", False)
 
 
-async def test_settings_of_the_tool_beat_the_files(write):
+async def test_settings_of_the_tool_override_the_files(write):
     """Settings passed to the tool override those of the files in every run."""
     write("owls", "tool_calls_limit: 9")
     provider = ScriptedProvider([respond("So.")])
@@ -161,7 +161,7 @@ async def test_settings_of_the_tool_beat_the_files(write):
     assert done.outcome.tool_calls.limit == 4
 
 
-async def test_a_file_that_went_bad_meanwhile_is_an_error_result(write):
+async def test_a_file_that_became_invalid_is_an_error_result(write):
     """A specialist given by its path is read at each call; if it has become invalid, the result is an error."""
     path = write("owls")
     delegate = delegate_tool(str(path), runner=Runner(provider=ScriptedProvider([])))
@@ -173,7 +173,7 @@ async def test_a_file_that_went_bad_meanwhile_is_an_error_result(write):
     assert "no such file" in (await delegate(GOOD)).text
 
 
-async def test_a_model_that_cannot_be_had_is_an_error_result(write, monkeypatch):
+async def test_missing_credentials_are_an_error_result(write, monkeypatch):
     """Missing credentials give an error result, as does every other reason why a run cannot start."""
     write("owls", "model: haiku")
     async with delegate_tool("owls") as delegate:
@@ -182,7 +182,7 @@ async def test_a_model_that_cannot_be_had_is_an_error_result(write, monkeypatch)
     assert "ANTHROPIC_API_KEY" in done.text
 
 
-async def test_a_mistake_of_ours_is_an_error_result_too(write, monkeypatch):
+async def test_an_unexpected_exception_is_an_error_result(write, monkeypatch):
     """An unexpected exception gives an error result and is not raised into the agent's loop."""
     write("owls")
 
@@ -196,7 +196,7 @@ async def test_a_mistake_of_ours_is_an_error_result_too(write, monkeypatch):
     assert done.text.startswith("owls could not be asked: internal error: ZeroDivisionError('by us')")
 
 
-async def test_without_a_store_more_is_had_by_a_narrower_question(write):
+async def test_without_a_store_a_landed_result_suggests_a_narrower_question(write):
     """Without a store, a landed run's result suggests a narrower question; a complete answer has no such hint."""
     write("owls", "tool_calls_limit: 0")
     landed = await delegate_tool("owls", runner=Runner(provider=ScriptedProvider([respond("So.")])))(GOOD)
@@ -217,7 +217,7 @@ async def test_an_empty_answer_is_an_error_result(write):
     assert done.text.startswith("[owls: failed after 0 of 30 tool calls]\n\n")
 
 
-async def test_only_a_run_of_its_own_can_be_gone_on_with(write, folder):
+async def test_only_a_full_id_of_its_own_run_can_be_resumed(write, folder):
     """A full id of a run of the same specialist in the same folder is required to resume it.
 
     A prefix, another specialist's run, or a run from another folder is refused.
@@ -240,7 +240,7 @@ async def test_only_a_run_of_its_own_can_be_gone_on_with(write, folder):
         assert done.text == refused.format(run_id, "owls")
 
 
-async def test_every_limit_is_refreshed(write, folder):
+async def test_resuming_refreshes_every_limit(write, folder):
     """Resuming refreshes every limit: the amount used plus the amount in the file, each time; `none` stays none."""
     write(
         "owls", "tool_calls_limit: 5", "turns_limit: 7", "total_tokens_limit: 90000", "cost_limit: 2", "time_limit: 9m"
@@ -260,7 +260,7 @@ async def test_every_limit_is_refreshed(write, folder):
     assert limits[2][Kind.CHARACTERS] is None
 
 
-async def test_a_run_that_cannot_go_on_says_how_to_go_around_it(write, folder):
+async def test_a_failed_resume_says_how_to_proceed(write, folder):
     """If a run cannot be resumed, here because its file has changed, the error says how to proceed without it."""
     path = write("owls")
     async with Runner(provider=ScriptedProvider([respond("So.")]), store=f"{folder}/runs.db") as runner:
@@ -292,7 +292,7 @@ async def test_a_runner_of_the_callers_stays_open(write, monkeypatch):
 
 
 @pytest.mark.parametrize("block", [{}, None, {"name": "delegate"}, {"name": 7, "input": {}}])
-async def test_a_block_that_is_none_is_answered_all_the_same(write, block):
+async def test_a_malformed_block_gets_an_error_result(write, block):
     """A malformed block, such as a dict without its fields or None, gives an error result for either API."""
     write("owls")
     delegate = delegate_tool("owls")

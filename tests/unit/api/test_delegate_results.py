@@ -31,7 +31,7 @@ def outcome(**fields):
     return Outcome(**(values | fields))
 
 
-def test_the_limit_that_ended_the_work_is_named_where_it_is_another_than_that_of_calls():
+def test_the_result_names_the_limit_that_ended_the_work():
     """The result names the limit that ended the work if it is not that of calls.
 
     Three of nine calls alone would not explain the landing.
@@ -45,7 +45,7 @@ def test_the_limit_that_ended_the_work_is_named_where_it_is_another_than_that_of
     )
 
 
-def test_a_quote_says_whether_it_was_found():
+def test_each_quote_is_marked_as_verified_or_not():
     """Each quote is marked as verified or not, so that the calling model can weigh it."""
     text = outcome_text(outcome(evidence=(Evidence("a.md:1", "Yes.", True), Evidence("b.md:2", "No.", False))))
     assert "Evidence:\n- a.md:1: Yes. (verified)\n- b.md:2: No. (not verified)" in text
@@ -74,6 +74,6 @@ def test_g_5_quotes_that_were_not_found_are_named_in_a_last_line_and_only_then()
         ("landed", "", True),
     ],
 )
-def test_what_counts_as_an_error_for_the_model_that_asked(status, answer, failed):
+def test_a_missing_answer_and_a_failure_are_errors(status, answer, failed):
     """No answer, and a salvage after a failure, are errors for the calling model; a partial answer is not."""
     assert has_failed(outcome(status=status, answer=answer)) is failed

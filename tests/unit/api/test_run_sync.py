@@ -15,7 +15,7 @@ from tests.unit.api.streaming import FINDER
 
 
 @pytest.mark.anyio
-async def test_run_sync_where_a_loop_is_running_says_what_to_write():
+async def test_run_sync_in_a_running_loop_raises_an_error():
     """Inside a running event loop run_sync raises a one-line error with the code to use, before it starts anything."""
     with pytest.raises(UsageError, match=r"await run\(\) instead"):
         run_sync(FINDER, "What?")
@@ -67,7 +67,7 @@ except KeyboardInterrupt:
 @pytest.mark.exhaustive(one_in=2)
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
 @pytest.mark.parametrize("whom", ["process", "thread"])
-def test_s3_6_ctrl_c_in_run_sync_aborts_stores_and_goes_on_its_way(whom, tmp_path):
+def test_s3_6_ctrl_c_in_run_sync_aborts_and_stores_the_run(whom, tmp_path):
     """Ctrl-C in run_sync aborts the run, stores what was gathered and raises KeyboardInterrupt.
 
     It does so whichever thread receives the signal.

@@ -38,13 +38,13 @@ def test_run_takes_a_name_a_path_and_another_folder(project, tmp_path):
     assert run_sync(str(near / "other.md"), "What do owls eat?", model="offline", root=project).tool_calls.limit == 30
 
 
-def test_the_twin_without_an_event_loop_takes_the_same_arguments():
+def test_run_sync_has_the_same_signature_as_run():
     """The synchronous twin has the same parameters, by name and type, so that editors complete them."""
     assert inspect.signature(run_sync) == inspect.signature(run)
 
 
 @pytest.mark.anyio
-async def test_what_is_named_by_a_text_may_be_a_path_and_the_other_way_round(project, tmp_path):
+async def test_paths_and_names_are_accepted_as_str_and_as_path(project, tmp_path):
     """Paths and names are accepted as str and as Path, since programs have either."""
     near = tmp_path / "near"
     near.mkdir()
@@ -58,7 +58,7 @@ async def test_what_is_named_by_a_text_may_be_a_path_and_the_other_way_round(pro
 
 
 @pytest.mark.anyio
-async def test_ones_own_tools_and_augmenters_reach_the_child():
+async def test_tools_and_augmenters_of_the_caller_are_used():
     """A caller's tool is added to those of the file, its augmenter runs before the countdown, its provider is used."""
 
     def tag(executed):
@@ -77,7 +77,7 @@ async def test_ones_own_tools_and_augmenters_reach_the_child():
 
 
 @pytest.mark.anyio
-async def test_x_13_a_tool_of_ones_own_is_run_for_each_call_and_may_be_asynchronous():
+async def test_x_13_a_custom_tool_runs_on_every_call_and_may_be_async():
     """A caller's tool, which may be asynchronous, runs once for each call, and its return value is the result.
 
     The same call twice runs the function twice.
@@ -101,7 +101,7 @@ async def test_x_13_a_tool_of_ones_own_is_run_for_each_call_and_may_be_asynchron
 @pytest.mark.parametrize(
     ("given", "limit"), [({}, 10), ({"tool_calls_limit": 2}, 2), ({"tool_calls_limit": None}, None)]
 )
-async def test_s2_11_s3_4_the_call_site_beats_the_file(given, limit):
+async def test_s2_11_s3_4_a_limit_at_the_call_site_overrides_the_file(given, limit):
     """A limit at the call site overrides the file's: 2 beats 10, and None is no limit.
 
     If the call site names no limit, the file's applies.
@@ -123,7 +123,7 @@ async def test_s2_11_s3_4_the_call_site_beats_the_file(given, limit):
     ],
     ids=str,
 )
-async def test_s3_4_a_preset_of_the_call_site_is_a_preset(given, landing, side_by_side):
+async def test_s3_4_a_preset_at_the_call_site_applies(given, landing, side_by_side):
     """A preset at the call site applies to this run, and a setting next to it overrides it."""
     async with Runner(provider=ScriptedProvider([])) as runner:
         job = (await runner.prepare("owls", "What?", **given))._job
@@ -131,7 +131,7 @@ async def test_s3_4_a_preset_of_the_call_site_is_a_preset(given, landing, side_b
 
 
 @pytest.mark.anyio
-async def test_x_1_a_limit_of_0_from_the_call_site_is_a_limit():
+async def test_x_1_a_limit_of_0_at_the_call_site_lands_immediately():
     """With a limit of 0 at the call site, the first request already lands."""
     provider = ScriptedProvider([ANSWER])
     async with Runner(provider=provider) as runner:
@@ -152,7 +152,7 @@ async def test_x_1_a_limit_of_0_from_the_call_site_is_a_limit():
         (FINDER.model_copy(update={"paths": ("missing",)}), "What?", {}, "--root"),
     ],
 )
-async def test_what_is_wrong_is_raised_before_anything_is_asked(tmp_path, specialist, question, options, said):
+async def test_an_invalid_call_is_refused_before_any_request(tmp_path, specialist, question, options, said):
     """An invalid call raises a one-line UsageError before the provider is opened."""
     provider = ScriptedProvider([])
     with pytest.raises(UsageError, match=said):
@@ -163,7 +163,7 @@ async def test_what_is_wrong_is_raised_before_anything_is_asked(tmp_path, specia
 
 
 @pytest.mark.anyio
-async def test_a_runner_goes_on_after_a_specialist_that_was_not_found():
+async def test_a_runner_can_be_used_after_a_missing_specialist():
     """After a specialist was not found, the runner can run others: only that child fails."""
     async with Runner(provider=ScriptedProvider([ANSWER])) as runner:
         with pytest.raises(SpecialistNotFound):
@@ -201,7 +201,7 @@ async def test_s3_6_a_prepared_run_can_be_aborted_from_outside():
 
 
 @pytest.mark.anyio
-async def test_replies_are_watched_where_somebody_watches():
+async def test_watch_receives_the_pieces_of_a_reply():
     """`watch` receives the pieces of a reply; the offline provider passes each reply in one piece."""
     pieces = []
     async with Runner(model="offline") as runner:
@@ -212,7 +212,7 @@ async def test_replies_are_watched_where_somebody_watches():
 
 
 @pytest.mark.anyio
-async def test_a_text_instead_of_respond_is_an_answer_too():
+async def test_a_text_reply_is_accepted_as_the_answer():
     """A text instead of a call to `respond` is accepted as the answer."""
     async with Runner(provider=ScriptedProvider([says("mice")])) as runner:
         outcome = await runner.run(FINDER, "What?")
@@ -230,7 +230,7 @@ async def test_a_text_instead_of_respond_is_an_answer_too():
     ],
     ids=str,
 )
-def test_tools_of_a_program_with_names_that_are_taken_are_refused(names, said):
+def test_tools_with_names_already_taken_are_refused(names, said):
     """A caller's tools with names already taken are refused before any run, as one would silently replace the other."""
     with pytest.raises(UsageError, match=said):
         Runner(tools=[type(LOOK)(name, "Look.", LOOK.function) for name in names])

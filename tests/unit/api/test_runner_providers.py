@@ -59,7 +59,7 @@ class Child:
 
 
 @pytest.mark.anyio
-async def test_s0_7_children_side_by_side_share_a_provider_and_nothing_else():
+async def test_s0_7_concurrent_children_share_only_the_provider():
     """Twenty concurrent children share a provider and nothing else.
 
     Each has its own limit, answer, count, id and events.
@@ -85,7 +85,7 @@ async def test_s0_7_children_side_by_side_share_a_provider_and_nothing_else():
 
 
 @pytest.mark.anyio
-async def test_a_provider_that_was_given_is_left_open_for_its_owner():
+async def test_a_provider_passed_by_the_caller_stays_open():
     """A provider passed by the caller is left open; the runner closes only those it made."""
     provider = Shared(children=1)
     async with Runner(provider=provider, tools=[LOOK]) as runner:
@@ -129,7 +129,7 @@ async def test_children_of_one_model_share_a_connection_pool(monkeypatch):
     ],
     ids=str,
 )
-async def test_the_model_is_what_the_environment_can_reach(monkeypatch, environment, model):
+async def test_the_default_model_depends_on_the_environment(monkeypatch, environment, model):
     """The model is `sonnet` with credentials or a base URL, else offline.
 
     SPECIALIST_MODEL overrides both unless it is empty.

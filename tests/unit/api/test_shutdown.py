@@ -37,7 +37,7 @@ def impatient(monkeypatch):
 
 
 @pytest.mark.usefixtures("impatient")
-def test_an_answer_is_given_whatever_is_still_at_work(tmp_path):
+def test_a_tool_that_ignores_cancellation_does_not_block_the_outcome(tmp_path):
     """The outcome is returned even if a tool catches its cancellation, which would block `asyncio.run` for ever."""
     at_work = []
 
@@ -52,7 +52,7 @@ def test_an_answer_is_given_whatever_is_still_at_work(tmp_path):
     assert not at_work[0].done()
 
 
-def test_what_cleans_up_is_waited_for():
+def test_a_task_that_cleans_up_is_awaited():
     """A task that cleans up gets a moment to do so, as with `asyncio.run`."""
     done = []
 
@@ -73,7 +73,7 @@ def test_what_cleans_up_is_waited_for():
 
 
 @pytest.mark.usefixtures("impatient")
-def test_an_error_goes_on_its_way():
+def test_an_exception_propagates_despite_remaining_tasks():
     """An exception of the work is raised, whatever tasks are left."""
 
     async def work():

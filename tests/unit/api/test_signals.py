@@ -56,13 +56,13 @@ def woken_by() -> int:
     return signal.set_wakeup_fd(-1)
 
 
-def test_a_handler_of_the_program_is_called_at_once():
+def test_a_signal_handler_is_called_immediately():
     """A program's handler is called at once, and nothing is left behind."""
     assert asyncio.run(with_signal_wakeup(sleeps())) == "the signal"
     assert woken_by() == -1
 
 
-def test_a_program_that_listens_itself_goes_on_doing_so():
+def test_an_existing_wakeup_socket_is_kept():
     """A program's own wakeup socket is written to during and after the run."""
     theirs, ours = socket.socketpair()
     with theirs, ours:
@@ -78,7 +78,7 @@ def test_a_program_that_listens_itself_goes_on_doing_so():
         assert woken_by() == ours.fileno()
 
 
-def test_a_program_that_begins_to_listen_meanwhile_goes_on_doing_so():
+def test_a_wakeup_socket_set_during_the_run_is_kept():
     """A wakeup socket that a tool sets during the run stays set after it."""
     theirs, ours = socket.socketpair()
     with theirs, ours:
@@ -91,7 +91,7 @@ def test_a_program_that_begins_to_listen_meanwhile_goes_on_doing_so():
         assert woken_by() == ours.fileno()
 
 
-def test_other_threads_have_nothing_to_do_with_signals():
+def test_other_threads_skip_signal_handling():
     """In other threads the work is awaited without any signal handling."""
 
     async def thread() -> tuple[str, int]:
@@ -104,7 +104,7 @@ def test_other_threads_have_nothing_to_do_with_signals():
     assert (name != threading.main_thread().name, seven, woken_by()) == (True, 7, -1)
 
 
-def test_what_fails_leaves_nothing_behind():
+def test_a_failure_restores_the_wakeup_socket():
     """If the work fails, the exception is raised and nothing is left behind."""
 
     async def fails() -> None:

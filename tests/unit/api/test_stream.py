@@ -47,7 +47,7 @@ def others():
 
 
 @pytest.mark.anyio
-async def test_events_come_in_order_and_the_outcome_is_there_at_the_end(desk):
+async def test_a_stream_yields_all_events_and_then_the_outcome(desk):
     """The stream has all events in order, then the outcome; a listener receives the same events."""
     heard, before = [], others()
     async with desk(LOOKS, ANSWER).stream(listener=heard.append) as stream:
@@ -62,7 +62,7 @@ async def test_events_come_in_order_and_the_outcome_is_there_at_the_end(desk):
 
 
 @pytest.mark.anyio
-async def test_events_come_while_the_run_works(desk):
+async def test_events_arrive_while_the_run_works(desk):
     """Events arrive while the run works: the start of a call is read before the call ends."""
     one = desk(LOOKS_ON)
     async with asyncio.timeout(30), one.stream() as stream:
@@ -77,7 +77,7 @@ async def test_events_come_while_the_run_works(desk):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("how", ["break", "exception", "nothing read"])
-async def test_s3_6_leaving_the_block_early_aborts_the_run_and_keeps_what_was_gathered(desk, how):
+async def test_s3_6_leaving_the_block_early_aborts_the_run(desk, how):
     """Leaving the block early aborts the run and keeps what was gathered.
 
     The tool in progress is cancelled first, and no task is left running.
@@ -131,7 +131,7 @@ async def test_s3_6_cancelling_the_reader_aborts_the_run(desk, block):
 
 
 @pytest.mark.anyio
-async def test_s3_6_a_plain_loop_that_is_left_aborts_the_run_too(desk):
+async def test_s3_6_leaving_a_plain_loop_aborts_the_run(desk):
     """Without a block, leaving the loop aborts the run too, though without waiting for it."""
     one = desk(LOOKS_ON)
     async with asyncio.timeout(30):
@@ -143,7 +143,7 @@ async def test_s3_6_a_plain_loop_that_is_left_aborts_the_run_too(desk):
 
 
 @pytest.mark.anyio
-async def test_s3_6_an_abort_lets_the_events_go_on_to_the_last(desk):
+async def test_s3_6_after_an_abort_the_events_continue_to_the_last(desk):
     """After an abort the events continue to the last one."""
     one = desk(LOOKS, LOOKS_ON)
     async with asyncio.timeout(30), one.stream() as stream:
@@ -157,7 +157,7 @@ async def test_s3_6_an_abort_lets_the_events_go_on_to_the_last(desk):
 
 
 @pytest.mark.anyio
-async def test_a_listener_that_fails_costs_the_reader_nothing(desk):
+async def test_a_failing_listener_does_not_stop_the_stream(desk):
     """A listener that fails is removed with a warning, and the stream continues."""
 
     def listen(event):
@@ -170,7 +170,7 @@ async def test_a_listener_that_fails_costs_the_reader_nothing(desk):
 
 
 @pytest.mark.anyio
-async def test_what_is_wrong_is_raised_where_the_stream_begins(desk):
+async def test_an_invalid_call_raises_when_the_stream_starts(desk):
     """An invalid call raises on entering the block or on the first event, and there is no outcome."""
     runner = desk().runner
     with pytest.raises(SpecialistNotFound):
@@ -185,7 +185,7 @@ async def test_what_is_wrong_is_raised_where_the_stream_begins(desk):
 
 
 @pytest.mark.anyio
-async def test_an_outcome_is_not_to_be_had_before_the_end(desk):
+async def test_reading_the_outcome_before_the_end_raises(desk):
     """Asking for the outcome before the end raises a one-line error that says what to wait for."""
     async with desk(LOOKS, ANSWER).stream() as stream:
         with pytest.raises(UsageError, match="no outcome yet"):
@@ -193,7 +193,7 @@ async def test_an_outcome_is_not_to_be_had_before_the_end(desk):
 
 
 @pytest.mark.anyio
-async def test_what_no_run_survives_reaches_the_reader(desk):
+async def test_an_unexpected_exception_is_raised_to_the_reader(desk):
     """An exception that no run survives, here of a broken test double, is raised to the reader."""
     with pytest.raises(OffScript):
         async with desk().stream() as stream:
@@ -201,7 +201,7 @@ async def test_what_no_run_survives_reaches_the_reader(desk):
 
 
 @pytest.mark.anyio
-async def test_s4_5_a_stored_run_is_read_when_it_goes_on(desk, tmp_path):
+async def test_s4_5_a_resumed_run_can_be_streamed(desk, tmp_path):
     """A stream also reads a resumed run: it accepts anything that prepares a run."""
     store = f"sqlite:///{tmp_path}/runs.db"
     first = desk(LOOKS, ANSWER, store=store)
@@ -214,7 +214,7 @@ async def test_s4_5_a_stored_run_is_read_when_it_goes_on(desk, tmp_path):
 
 
 @pytest.mark.anyio
-async def test_s3_6_a_run_that_was_cancelled_from_outside_still_holds_what_it_gathered(desk):
+async def test_s3_6_a_cancelled_run_keeps_its_outcome_in_ended(desk):
     """After a run was cancelled from outside, the caller gets the cancellation and `ended` has the outcome.
 
     Before that `ended` is None.
@@ -233,7 +233,7 @@ async def test_s3_6_a_run_that_was_cancelled_from_outside_still_holds_what_it_ga
 
 
 @pytest.mark.anyio
-async def test_s3_6_a_timeout_around_a_prepared_run_loses_nothing(desk):
+async def test_s3_6_a_timeout_around_a_run_keeps_the_outcome(desk):
     """A timeout around a run with a hanging tool raises TimeoutError, and `ended` has the outcome."""
     one = desk(LOOKS, LOOKS_ON)
     prepared = await one.runner.prepare(FINDER, "What do owls eat?")
@@ -251,14 +251,14 @@ async def test_s3_6_a_timeout_around_a_prepared_run_loses_nothing(desk):
 
 
 @pytest.mark.anyio
-async def test_a_run_that_ended_tells_so(desk):
+async def test_ended_is_the_returned_outcome(desk):
     """`ended` is the object that `outcome` returned."""
     prepared = await desk(ANSWER).runner.prepare(FINDER, "What?")
     assert await prepared.outcome() is prepared.ended
 
 
 @pytest.mark.anyio
-async def test_two_readers_that_come_at_once_read_one_run(desk):
+async def test_two_simultaneous_readers_share_one_run(desk):
     """Two readers that start at once share one run, even while it is being prepared.
 
     A second run could not be stopped by anybody.

@@ -14,7 +14,7 @@ from bench.process import LapFailed
 RATIO = Row("a call", "ms", "calls.ours.30", "calls.other.30", 0.75, of_ratio=True)
 
 
-def test_the_ratio_is_that_of_the_medians():
+def test_the_ratio_is_computed_from_medians():
     """The ratio is computed from medians, so one slow outlier lap does not count."""
     series = {"calls.ours.30": [0.002, 0.003, 0.9], "calls.other.30": [0.004, 0.005, 0.0001]}
     came = line(RATIO, series, {})
@@ -33,12 +33,12 @@ def test_the_ratio_is_that_of_the_medians():
         (Row("", "s", "it", at_most=3, full=False), 2.0, None),
     ],
 )
-def test_a_target_is_met_or_not(row: Row, value: float, met):
+def test_a_row_with_a_target_is_met_or_missed(row: Row, value: float, met):
     """A row without a target, or without one for this size, reports neither met nor missed."""
     assert line(row, {"it": [value]}, {}).met is met
 
 
-def test_what_failed_shows_no_figure():
+def test_a_failed_row_shows_no_figure():
     """A failed row shows the reason and no figure for either side."""
     series = {"calls.ours.30": [0.002]}
     failed = line(RATIO, series, {"calls.other": "exit code 1: it broke"})
@@ -47,20 +47,20 @@ def test_what_failed_shows_no_figure():
     assert not line(RATIO, series, {"first.other": "something else"}).failed
 
 
-def test_what_was_not_measured_shows_no_figure():
+def test_a_row_without_measurements_shows_no_figure():
     """A row without measurements shows "not measured" and no figure."""
     assert line(RATIO, {}, {}).cells()[1] == "not measured"
     assert line(RATIO, {"calls.ours.30": [0.002]}, {}).met is None
 
 
-def test_every_row_is_of_a_series_of_its_figure():
+def test_each_series_name_starts_with_its_figure():
     """Each row's series name starts with its figure's name, because failure reasons are looked up by that prefix."""
     for figure in FIGURES.values():
         for row in figure.rows(Size(full=True, laps=1, crowd_laps=1)):
             assert row.ours.startswith(f"{figure.name}."), row
 
 
-def test_a_lap_that_fails_is_told_and_the_others_go_on():
+def test_a_failed_lap_is_recorded_and_the_others_continue():
     """A failed lap is recorded with the reason from its process, and the other laps continue."""
     with Lab() as lab:
         with lab.failing("calls.nobody"):
@@ -70,7 +70,7 @@ def test_a_lap_that_fails_is_told_and_the_others_go_on():
     assert lab.failures == {"calls.nobody": "exit code 1: ModuleNotFoundError: No module named 'bench.peers.nobody'"}
 
 
-def test_a_peer_that_cannot_be_installed_says_why(tmp_path, monkeypatch):
+def test_a_failed_installation_gives_a_reason(tmp_path, monkeypatch):
     """Without uv, installing a peer fails with a reason."""
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(LapFailed, match="uv not found on PATH"):
@@ -95,7 +95,7 @@ def test_no_peer_is_always_the_first():
         (["--only", "everything"], "invalid choice: 'everything'"),
     ],
 )
-def test_a_wrong_flag_is_told_before_anything_is_measured(arguments: list[str], why: str, capsys):
+def test_an_invalid_flag_fails_before_any_measurement(arguments: list[str], why: str, capsys):
     """A wrong flag fails before any measurement, with one line naming the expected value."""
     with pytest.raises(SystemExit):
         main(arguments)
@@ -103,7 +103,7 @@ def test_a_wrong_flag_is_told_before_anything_is_measured(arguments: list[str], 
 
 
 @pytest.mark.exhaustive
-def test_quick_look_at_one_figure(tmp_path, capsys):
+def test_a_quick_benchmark_prints_tables_and_writes_json(tmp_path, capsys):
     """A quick benchmark of one figure prints its tables and writes all measurements to a JSON file."""
     assert main(["--quick", "--only", "commands", "--json", str(tmp_path / "all.json")]) == 0
     out = capsys.readouterr().out

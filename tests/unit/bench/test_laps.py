@@ -38,7 +38,7 @@ def _own_folder(tmp_path, monkeypatch):
 @pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
 @pytest.mark.parametrize("peer", PEERS)
-async def test_runs_the_calls_that_are_wanted(peer: str):
+async def test_each_peer_sends_one_request_per_call(peer: str):
     """Each peer sends one request per call and one for the answer, and none is refused."""
     async with served() as (url, service):
         measured = await measure(peer, "calls", {"url": url, "run": "it", "calls": [2, 4]})
@@ -52,7 +52,7 @@ async def test_runs_the_calls_that_are_wanted(peer: str):
 @pytest.mark.exhaustive
 @pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
-async def test_the_threads_of_the_tool_runner_are_held_by_the_server():
+async def test_the_tool_runner_is_billed_like_the_full_loop():
     """The tool runner sends only new content, but is billed like the loop that sends everything."""
     billed, sent = {}, {}
     async with served() as (url, service):
@@ -80,14 +80,14 @@ async def test_children_and_a_landing_are_measured():
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("_own_folder")
-async def test_a_lap_without_an_answer_is_no_measurement():
+async def test_a_lap_without_an_answer_does_not_count():
     """A peer stopped by its limit did not run the measured work, so its lap does not count."""
     async with served() as (url, _):
         measured = await measure("bare", "calls", {"url": url, "run": "it", "calls": [5], "limit": 4})
     assert not measured["answered"]
 
 
-def test_the_script_travels_in_the_question():
+def test_the_script_tag_is_found_in_a_request():
     """The script's tag is found in the bytes of a request, whatever surrounds it."""
     script = Script("a-run", wants=7, abreast=3, delay=2.5, obeys=1, tool="search", asks="one,two")
     assert script_in(f'{{"content": "{script.tag()} What?"}}'.encode()) == script
@@ -105,7 +105,7 @@ def test_the_script_travels_in_the_question():
         ("Tool call limit reached (3)", 0),
     ],
 )
-def test_a_model_that_obeys_hears_of_the_limit(told: str, calls: int):
+def test_an_obedient_model_reacts_only_to_the_end_of_its_calls(told: str, calls: int):
     """A scripted model that obeys reacts to notices that no calls are left, and to no other notice."""
     script = Script("it", wants=9, abreast=2, obeys=1)
     turn = next_turn(script, 3, {"tools": [{"name": "search_notes", "input_schema": {}}]}, told)

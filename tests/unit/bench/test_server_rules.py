@@ -47,13 +47,13 @@ def bare(*messages, **more):
     return {"model": "m", "max_tokens": 9, "messages": list(messages), **more}
 
 
-def test_without_a_marker_all_is_paid_in_full():
+def test_without_a_marker_the_full_price_applies():
     """Without a cache marker the full input price applies."""
     cache = Cache()
     assert [cache.account(bare(user(text()))) for _ in range(2)] == [Input(TOKENS)] * 2
 
 
-def test_what_was_written_is_read_and_what_is_new_is_written():
+def test_cached_tokens_are_billed_at_a_tenth():
     """A growing conversation is billed 1.25 for new tokens and 0.1 for cached ones."""
     cache = Cache()
     first = user(text("a"))
@@ -64,7 +64,7 @@ def test_what_was_written_is_read_and_what_is_new_is_written():
     assert came.billed == pytest.approx(1.25 * 2 * TOKENS + 0.1 * TOKENS)
 
 
-def test_a_short_prefix_is_never_kept():
+def test_a_short_prefix_is_not_cached():
     """A marker on fewer than 1,024 tokens has no effect."""
     cache = Cache()
     assert [cache.account(bare(user(text(tokens=1023)), **MARK)) for _ in range(2)] == [Input(1023)] * 2
@@ -99,7 +99,7 @@ def test_a_forced_choice_or_a_schema_loses_the_messages_and_keeps_the_system_pro
     assert cache.account(request(*asked, system=[text("t", **MARK)], **MARK)).read == 0
 
 
-def test_an_entry_is_gone_five_minutes_after_its_last_use():
+def test_a_cache_entry_expires_five_minutes_after_its_last_use():
     """A cache entry expires five minutes after its last use; each read renews it."""
     now = 0.0
     cache = Cache(lambda: now)
@@ -110,7 +110,7 @@ def test_an_entry_is_gone_five_minutes_after_its_last_use():
     assert reads == [0, TOKENS, TOKENS, 0]
 
 
-def test_an_entry_that_was_read_lives_on_where_the_marker_has_moved():
+def test_a_read_renews_an_entry_after_the_marker_moved():
     """A read renews a cache entry also after the marker has moved on."""
     now = 0.0
     cache = Cache(lambda: now)
@@ -139,7 +139,7 @@ def test_at_most_four_markers():
         request(user(text()), tool_choice={"type": "tool", "name": "look"}),
     ],
 )
-def test_what_the_api_takes(fine):
+def test_a_valid_request_is_accepted(fine):
     """A request that the API accepts passes the check."""
     check(fine)
 
@@ -168,7 +168,7 @@ def test_what_the_api_takes(fine):
         ),
     ],
 )
-def test_what_the_api_refuses(wrong, why: str):
+def test_an_invalid_request_is_refused(wrong, why: str):
     """A request that the API refuses is refused with the reason."""
     with pytest.raises(Refused, match=why):
         check(wrong)

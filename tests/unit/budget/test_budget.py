@@ -33,7 +33,7 @@ def test_remaining_is_never_negative(limit, used):
 
 
 @given(st.lists(st.integers(0, 9)))
-def test_spending_adds_up_and_keeps_the_old_value(amounts):
+def test_spend_returns_a_new_budget(amounts):
     """`spend` returns a new budget and does not change the old one."""
     budget = first = Budget.of({CALLS: 100})
     for amount in amounts:
@@ -42,7 +42,7 @@ def test_spending_adds_up_and_keeps_the_old_value(amounts):
     assert first[CALLS].used == 0
 
 
-def test_s0_8_no_limit_is_always_silent():
+def test_s0_8_without_a_limit_the_phase_is_silent():
     """Without a limit the phase is always silent."""
     budget = Budget.of({CALLS: None}).spend(10_000)
     assert budget.phase is Phase.SILENT
@@ -58,7 +58,7 @@ def test_countdown_starts_at_a_share_spent_or_at_calls_left(start, limit, first)
     assert [phase is Phase.SILENT for phase in phases] == [used < first for used in range(limit + 1)]
 
 
-def test_the_tightest_kind_speaks_for_the_run():
+def test_the_limit_with_the_largest_share_sets_the_phase():
     """The phase of a budget is that of its limit with the largest spent share."""
     budget = Budget.of({CALLS: 10, Kind.TURNS: 4}).spend(1).spend(2, Kind.TURNS)
     assert budget.tightest.kind is Kind.TURNS
@@ -89,7 +89,7 @@ def test_a_limit_of_0_is_the_tightest_of_all():
         ({}, {CALLS: 7, Kind.TOKENS: 9}, CALLS),
     ],
 )
-def test_the_tightest_is_limited_then_furthest_in_its_phase_then_in_its_share(limits, spent, tightest):
+def test_the_tightest_limit_has_the_furthest_phase_then_share(limits, spent, tightest):
     """The tightest limit is the one furthest in its phase, then in its spent share.
 
     An unlimited kind is never the tightest, a reserved turn counts, and a limit of 0 is entirely spent.
@@ -97,20 +97,20 @@ def test_the_tightest_is_limited_then_furthest_in_its_phase_then_in_its_share(li
     assert Budget.of(limits).spend_all(spent).tightest.kind is tightest
 
 
-def test_the_share_of_a_limit_of_0_is_all_of_it():
+def test_the_share_of_a_limit_of_0_is_1():
     """The spent share of a limit of 0 is 1, and of no limit 0."""
     assert (Limit(CALLS, 0).share, Limit(CALLS, None, 9).share, Limit(CALLS, 8, 2).share) == (1.0, 0.0, 0.25)
 
 
 @pytest.mark.parametrize(("share", "limit", "first"), [(0.07, 100, 7), (0.29, 100, 29), (0.57, 100, 57)])
-def test_a_share_is_taken_as_it_is_written(share, limit, first):
+def test_a_share_is_exact_as_written(share, limit, first):
     """A share is exact as written: 0.07 of 100 is 7, which floating point rounds up to slightly more."""
     assert share * limit > first or int(share * limit) < first
     assert Limit(CALLS, limit, first, share).phase is Phase.COUNTDOWN
     assert Limit(CALLS, limit, first - 1, share).phase is Phase.SILENT
 
 
-def test_calls_that_are_left_are_no_tokens_that_are_left():
+def test_an_integer_countdown_start_applies_only_to_tool_calls():
     """An integer start of the countdown applies to tool calls; the other kinds then start at the default share."""
     budget = Budget.of({CALLS: 10, Kind.TOKENS: 100}, 3)
     assert (budget[CALLS].countdown_from, budget[Kind.TOKENS].countdown_from) == (3, 0.5)

@@ -97,7 +97,7 @@ def test_a_resumed_landing_starts_on_the_rung_that_was_answered():
     assert (landing.rungs, landing.requests) == ((SCHEMA, FORCE, NONE), 0)
 
 
-def test_s0_10_any_other_answer_at_the_limit_counts_too():
+def test_s0_10_paused_replies_keep_the_rung_and_count():
     """Paused replies keep the rung and count; after three of them no further request is made."""
     landing = LadderPosition(Kind.TOOL_CALLS, ladder("force", forced_choice=True))
     seen = [landing.rung]
@@ -108,14 +108,14 @@ def test_s0_10_any_other_answer_at_the_limit_counts_too():
     assert landing.requests == 3
 
 
-def test_a_landing_that_is_given_up_asks_nothing_more():
+def test_giving_up_a_landing_ends_its_requests():
     """Giving up a landing, also on its first rung, ends its requests; earlier ones still count."""
     landing = LadderPosition(Kind.TIME, ladder("auto", forced_choice=True)).ignored().given_up()
     assert (landing.rung, landing.requests) == (Rung.SALVAGE, 1)
 
 
 @pytest.mark.parametrize("style", get_args(Style))
-def test_whatever_is_answered_the_way_is_down_and_short(style):
+def test_any_sequence_of_events_only_descends_the_ladder(style):
     """Each sequence of five events leads down from the top of each ladder in a few steps.
 
     No rung comes back, at most three requests count, the waiting rung counts none, and nothing is tried again after a

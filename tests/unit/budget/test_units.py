@@ -26,12 +26,12 @@ from run_specialist.budget.budget import Kind
         (Kind.CHARACTERS, 90_000, "90,000 characters"),
     ],
 )
-def test_x_14_every_kind_is_told_in_its_own_unit(kind, value, words):
+def test_x_14_each_kind_has_its_own_unit(kind, value, words):
     """Every kind has its own unit, the same text for models and for people."""
     assert units.amount(kind, value) == words
 
 
-def test_after_of_the_plural_stands_even_for_one():
+def test_after_of_the_plural_is_used_even_for_one():
     """After `of` the plural is used even for one, as in `1 of 1 tool calls`."""
     assert units.of(Kind.TOOL_CALLS, 1) == "1 tool calls"
     assert units.of(Kind.COST, 0.1) == "$0.10"

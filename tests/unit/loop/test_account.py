@@ -19,7 +19,7 @@ def account(limits, clock=None, **provider):
     return opened
 
 
-def test_x_14_the_landing_begins_while_it_can_still_be_paid():
+def test_x_14_tokens_for_the_landing_are_reserved():
     """Of tokens, the largest input so far and a full reply are reserved, plus the growth of one more large request."""
     mine = account({Kind.TOKENS: 20_000})
     assert mine.max_tokens == 2_500
@@ -34,7 +34,7 @@ def test_x_14_the_landing_begins_while_it_can_still_be_paid():
     assert mine.budget.phase is Phase.SPENT
 
 
-def test_x_14_money_is_held_back_at_the_price_of_a_request_without_a_cache():
+def test_x_14_cost_is_reserved_at_the_price_without_a_cache():
     """The cost reserve uses prices without a cache, since the landing may miss the cache for its entire input."""
     mine = account({Kind.COST: 0.4})
     assert mine.max_tokens == 5_000
@@ -44,7 +44,7 @@ def test_x_14_money_is_held_back_at_the_price_of_a_request_without_a_cache():
 
 
 @pytest.mark.parametrize(("limit", "held"), [(600, 60), (60, 6), (20, 5), (8, 4), (1, 0.5)])
-def test_x_14_of_time_a_tenth_is_held_back_at_least_5_s_at_most_half(limit, held):
+def test_x_14_a_tenth_of_the_time_is_reserved_at_least_5_s_at_most_half(limit, held):
     """Of time a tenth is reserved, at least 5 s and at most half of the limit."""
     clock = Clock()
     mine = account({Kind.TIME: limit}, clock)
@@ -57,7 +57,7 @@ def test_x_14_of_time_a_tenth_is_held_back_at_least_5_s_at_most_half(limit, held
     assert mine.seconds_left(landing=True) == 0
 
 
-def test_x_14_the_last_turn_is_kept_for_the_landing():
+def test_x_14_one_turn_is_reserved_for_the_landing():
     """Of turns one is reserved: a limit of 3 leaves two for work."""
     mine = account({Kind.TURNS: 3})
     mine.spend(1, Kind.TURNS)
@@ -66,7 +66,7 @@ def test_x_14_the_last_turn_is_kept_for_the_landing():
     assert mine.budget.phase is Phase.SPENT
 
 
-def test_time_begins_with_the_run_and_not_before():
+def test_time_is_counted_from_the_start_of_the_run():
     """Time is counted from the start of the run, however long the job waited before."""
     clock = Clock()
     mine = Account(Budget.of({Kind.TIME: 10}), ScriptedProvider([]), clock)
@@ -78,7 +78,7 @@ def test_time_begins_with_the_run_and_not_before():
 
 
 @given(st.integers(1, 10**7), st.integers(1, 200_000))
-def test_a_reply_is_never_allowed_more_than_the_model_gives_nor_more_than_half_of_all(limit, most):
+def test_a_reply_may_use_at_most_half_of_the_limit(limit, most):
     """A reply may use at most the model's maximum and half of the limit.
 
     Small limits leave at least two replies, large ones the usual reply size.
@@ -89,7 +89,7 @@ def test_a_reply_is_never_allowed_more_than_the_model_gives_nor_more_than_half_o
     assert mine.max_tokens >= min(most, MAX_TOKENS, limit // 2, MIN_REPLY_TOKENS)
 
 
-def test_without_limits_a_reply_has_the_usual_room_and_twice_as_much_when_it_was_cut():
+def test_after_a_cut_a_reply_gets_twice_the_usual_size():
     """Without limits a reply gets the usual size, and twice that after it was cut off.
 
     It never gets more than the model's maximum.
@@ -170,7 +170,7 @@ def do(mine: Account, doings) -> None:
 
 
 @given(first=DOINGS, later=DOINGS)
-def test_an_account_that_is_opened_from_a_standing_goes_on_as_if_there_had_been_no_break(first, later):
+def test_an_account_restored_from_saved_state_continues_unchanged(first, later):
     """An account restored from saved state has the same budget, reserve, bill and children as an uninterrupted one."""
     clock = Clock()
     whole = account(LIMITS, clock)
@@ -189,7 +189,7 @@ def test_an_account_that_is_opened_from_a_standing_goes_on_as_if_there_had_been_
     assert taken_up.children == whole.children == [one for one in (*first, *later) if isinstance(one, Child)]
 
 
-def test_x_14_the_dearest_request_so_far_is_held_back_not_the_newest():
+def test_x_14_the_reserve_follows_the_most_expensive_request():
     """The reserve follows the most expensive request so far, not the newest: an uncached one may come again."""
     mine = account({Kind.COST: 0.4})
     mine.book(Usage(10_000), landing=False)
@@ -197,7 +197,7 @@ def test_x_14_the_dearest_request_so_far_is_held_back_not_the_newest():
     assert mine.budget[Kind.COST].held_back == pytest.approx(0.1 + 0.1 + mine.max_tokens / 100_000)
 
 
-def test_x_14_what_a_longer_reply_may_take_is_held_back_at_once():
+def test_x_14_the_reserve_grows_with_the_reply_size():
     """After a reply was cut off, the larger reply size is reserved for the landing at once."""
     mine = account({Kind.TOKENS: 20_000})
     mine.raise_max_tokens()

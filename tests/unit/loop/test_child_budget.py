@@ -37,7 +37,7 @@ def want(calls: float | None) -> dict[Kind, float | None]:
 
 
 @given(limit=st.integers(0, 40), used=st.integers(0, 40), wants=st.lists(CALLS, min_size=1, max_size=8))
-def test_x_11_children_side_by_side_never_get_more_than_is_left(limit, used, wants):
+def test_x_11_children_never_get_more_than_is_left(limit, used, wants):
     """However many children ask for however much, the total lent is at most what was left, in integral calls."""
     one = account(tool_calls=limit)
     one.spend(min(used, limit), Kind.TOOL_CALLS)
@@ -53,7 +53,7 @@ def test_x_11_children_side_by_side_never_get_more_than_is_left(limit, used, wan
 
 
 @given(limit=st.integers(1, 40), wants=st.lists(st.integers(1, 40), min_size=1, max_size=8), data=st.data())
-def test_x_11_what_was_lent_comes_back_or_is_spent(limit, wants, data):
+def test_x_11_unspent_loans_return_when_children_settle(limit, wants, data):
     """When all children have settled, the remainder is the limit minus what they spent, and nothing is lent."""
     one = account(tool_calls=limit)
     some = child_budgets(one, len(wants))
@@ -78,7 +78,7 @@ def test_x_11_what_was_lent_comes_back_or_is_spent(limit, wants, data):
         (None, [8, None], [8, None]),
     ],
 )
-def test_x_11_what_is_left_is_parted_evenly_and_what_one_leaves_goes_to_the_next(limit, wants, lent):
+def test_x_11_the_remainder_is_divided_evenly_among_waiting_children(limit, wants, lent):
     """What is left is divided evenly among the waiting children; what one does not use goes to the next."""
     one = account(tool_calls=limit)
     given_ = [
@@ -88,7 +88,7 @@ def test_x_11_what_is_left_is_parted_evenly_and_what_one_leaves_goes_to_the_next
     assert given_ == lent
 
 
-def test_x_11_the_landing_of_the_one_that_asks_is_not_lent():
+def test_x_11_the_landing_reserve_of_the_parent_is_not_lent():
     """The parent's reserve of tokens and cost for its own landing is not lent."""
     one = account(tokens=100_000, cost=1.0)
     one.book(Usage(1_000, 0, 0, 10), landing=False)
@@ -109,7 +109,7 @@ def test_a_child_of_unknown_price_makes_the_total_unknown():
     assert (one.total.cost_usd, one.budget[Kind.COST].used) == (None, 0)
 
 
-def test_without_a_shared_budget_nothing_is_lent_and_nothing_drawn():
+def test_without_a_shared_budget_a_child_is_not_charged():
     """Without a shared budget a child gets what it asks for and is not charged; its tokens still count in the total."""
     one = account(tool_calls=3, tokens=100)
     (budget,) = child_budgets(one, 1, shared=False)
@@ -131,7 +131,7 @@ def test_a_child_that_never_ran_costs_nothing():
 @pytest.mark.parametrize(
     ("limit", "least", "lent"), [(90, 50, [50, 20, 20]), (90, 20, [30, 30, 30]), (40, 50, [40, 0, 0])]
 )
-def test_x_11_a_part_that_is_too_small_to_begin_with_is_made_larger(limit, least, lent):
+def test_x_11_a_share_that_is_too_small_is_raised_to_the_minimum(limit, least, lent):
     """A share too small to begin with is raised to the minimum while that much is left, never beyond what is left."""
     one = account(tokens=limit)
     one._spent = one._spent.hold(0, Kind.TOKENS)
@@ -143,7 +143,7 @@ def test_x_11_a_part_that_is_too_small_to_begin_with_is_made_larger(limit, least
     assert [part[Kind.TOKENS] for part in parts] == lent
 
 
-def test_x_11_one_that_leaves_twice_leaves_once():
+def test_x_11_leaving_the_queue_twice_counts_once():
     """A child that leaves the queue twice counts once, so a refused child does not reduce the shares of the others."""
     one = account(tool_calls=9)
     first, second, _ = child_budgets(one, 3)
@@ -152,7 +152,7 @@ def test_x_11_one_that_leaves_twice_leaves_once():
     assert second.lend(want(8), {})[Kind.TOOL_CALLS] == 3
 
 
-def test_x_11_what_was_lent_comes_back_once():
+def test_x_11_settling_twice_returns_the_loan_once():
     """Settling twice returns the lent amount only once."""
     one = account(tool_calls=9)
     (budget,) = child_budgets(one, 1)
@@ -162,7 +162,7 @@ def test_x_11_what_was_lent_comes_back_once():
     assert (one.budget[Kind.TOOL_CALLS].lent, one.budget[Kind.TOOL_CALLS].remaining) == (0, 9)
 
 
-def test_a_warning_of_a_child_is_told_once():
+def test_a_warning_of_several_children_is_shown_once():
     """A warning reported by several children is shown once."""
     one = account()
     observers = Observers(None, None, None)

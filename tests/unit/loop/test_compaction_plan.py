@@ -33,7 +33,7 @@ def test_s2_9_the_first_message_and_the_newest_turn_are_never_summarised():
     assert rebuilt[-1] is said[-1]
 
 
-def test_s2_9_what_follows_the_newest_calls_belongs_to_the_newest_turn():
+def test_s2_9_texts_after_the_newest_calls_belong_to_the_newest_turn():
     """Texts of the model and the user after the newest calls belong to the newest turn."""
     said = [*history(2), Message("assistant", (text("I think so."),)), Message.user("Are you sure?")]
     found = planned(said)
@@ -43,7 +43,7 @@ def test_s2_9_what_follows_the_newest_calls_belongs_to_the_newest_turn():
 
 
 @pytest.mark.parametrize(("target", "count"), [(2_000, 1), (1_900, 1), (1_891, 2), (1_600, 4), (0, 8)])
-def test_retold_the_oldest_turns_go_until_the_rest_fits(target, count):
+def test_in_a_flattened_transcript_the_oldest_turns_are_summarized(target, count):
     """In a retold transcript the oldest turns are summarised until the rest fits, at 109 tokens saved per turn."""
     label = len('Tool call {"id":"call_1","name":"search","input":{"query":"about call_1"}} returned:\n')
     line = len("""search {"query":"about call_1"} -> SUMMARIZED executionId:'call_1'""")
@@ -58,14 +58,14 @@ def test_retold_the_oldest_turns_go_until_the_rest_fits(target, count):
     ("target", "count"),
     [(2_000, 1), (1_901, 1), (1_900, 1), (1_899, 2), (1_800, 2), (1_799, 3), (1_700, 3), (1_600, 4), (0, 8)],
 )
-def test_the_oldest_turns_go_until_the_rest_fits(target, count):
+def test_the_oldest_turns_are_summarized_until_the_rest_fits(target, count):
     """Only as many of the oldest turns as necessary are summarised, at least one; a size equal to the target fits."""
     marker = len("SUMMARIZED executionId:'call_1'")
     found = planned(history(9, size=400 + marker), size=2_000, target=target)
     assert archived_ids(found) == [f"call_{number}" for number in range(1, count + 1)]
 
 
-def test_the_summary_takes_room_too():
+def test_the_target_size_includes_the_summary():
     """The target size includes the summary."""
     marker = len("SUMMARIZED executionId:'call_1'")
     said = history(9, size=400 + marker)
@@ -88,7 +88,7 @@ def test_s2_7_chunks_keep_pairs_together_and_in_order():
     assert '{"id":"d","name":"search","input":{"query":"about d"}} returned:\n4444' in chunk_texts(found)
 
 
-def test_what_the_model_wrote_stands_with_the_calls_that_it_led_to():
+def test_the_text_of_the_model_stays_with_its_calls():
     """The model's text is kept with the calls it led to, also across a pause.
 
     Text without a call is summarised too; the user's text is not.
@@ -104,7 +104,7 @@ def test_what_the_model_wrote_stands_with_the_calls_that_it_led_to():
     assert third.text == "Written on the way:\nSo far so good."
 
 
-def test_calls_that_were_never_answered_or_share_an_id_are_kept_apart():
+def test_unanswered_calls_and_shared_ids_are_kept_apart():
     """Unanswered calls and calls with the same id each keep their own result or none.
 
     They come from an interrupted run, or from a server that restarts its ids in each turn.
@@ -119,7 +119,7 @@ def test_calls_that_were_never_answered_or_share_an_id_are_kept_apart():
     ]
 
 
-def test_a_failed_call_is_summarised_as_one():
+def test_a_failed_call_is_marked_as_failed_in_the_summary_request():
     """A failed call is marked as failed in the summary request."""
     said = [Message.user(QUESTION), *turn(("a", "no such file"), failed=True), *turn(("b", "x"))]
     found = planned(said)

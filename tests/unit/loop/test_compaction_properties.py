@@ -77,7 +77,7 @@ EVENTS = st.one_of(TURNS, st.tuples(st.integers(0, 200), st.integers(0, 60)))
 
 @given(st.lists(EVENTS, max_size=25))
 @example([([0], None, False, False, False)] * 2 + [([], None, True, True, False), (0, 0)])
-def test_whatever_happens_nothing_is_lost(happened):
+def test_compaction_in_any_order_loses_nothing(happened):
     """Turns and passes in any order lose nothing.
 
     Every output is in the transcript or in exactly one chunk; every call keeps its place; the question, the user's

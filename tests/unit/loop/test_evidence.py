@@ -49,7 +49,7 @@ def test_a_quote_is_found_across_lines_prefixes_and_white_space(quote, text):
 @pytest.mark.parametrize(
     "quote", [READ, GREP, "notes/owls.md:3: Owls eat", "3\tOwls eat mice", "5 In winter they also"]
 )
-def test_a_quote_may_bring_the_prefixes_along(quote):
+def test_a_quote_may_include_line_number_prefixes(quote):
     """A quote may include the line-number prefixes."""
     assert verified(quote, READ, GREP)
 
@@ -68,7 +68,7 @@ def test_a_quote_may_bring_the_prefixes_along(quote):
         " \n\t",
     ],
 )
-def test_a_quote_that_is_not_there_is_not_verified(quote):
+def test_an_altered_quote_is_not_verified(quote):
     """A quote with another word, another order, a gap or no text is not verified."""
     assert not verified(quote, READ, GREP)
 
@@ -81,7 +81,7 @@ def test_a_quote_does_not_run_from_one_result_into_the_next():
 @pytest.mark.parametrize(
     "text", ["read failed: there is no cheese moon", "notes.md:1: owls\n[in no file: cheese moon]"]
 )
-def test_words_of_the_model_that_a_tool_repeats_prove_nothing(text):
+def test_errors_and_notices_are_not_sources_for_quotes(text):
     """Errors and a tool's notices in brackets may echo the question and are not sources for quotes."""
     (one,) = evidence.check([("x", "cheese moon")], [result(text, is_error="failed" in text)])
     assert not one.verified
@@ -128,7 +128,7 @@ def test_the_beginning_of_each_useful_result_is_evidence():
     assert found[0].source == 'read {"path": "notes/owls.md"}'
 
 
-def test_a_salvage_is_headed_by_why_and_has_the_newest_results_first():
+def test_a_salvage_starts_with_its_reason_then_the_newest_results():
     """A salvage starts with its reason, then has the model's last text, then the results from newest to oldest."""
     text = evidence.salvage("interrupted", "So far: mice.", [result("first"), result("second", name="grep")])
     assert text == (
@@ -142,7 +142,7 @@ def test_a_salvage_is_headed_by_why_and_has_the_newest_results_first():
 @pytest.mark.parametrize(
     "useless", [[], [result("no", is_error=True)], [result("  \n")]], ids=["none", "failed", "blank"]
 )
-def test_x_7_a_salvage_of_nothing_is_empty(useless):
+def test_x_7_a_salvage_without_results_is_empty(useless):
     """If nothing was gathered, the salvage is empty and has no heading."""
     assert evidence.salvage("interrupted", "", useless) == ""
 
@@ -156,7 +156,7 @@ def test_a_long_result_is_cut_and_marked():
 
 
 @pytest.mark.parametrize("count", [10, 11, 40, 2000])
-def test_a_salvage_of_many_results_stays_readable(count):
+def test_a_salvage_of_many_results_is_limited_in_size(count):
     """When the size limit is reached, nothing is added, not even headings: the newest results come first."""
     text = evidence.salvage("interrupted", "", [result(f"{number:04} " + "x" * 700) for number in range(count)])
     assert text.count('read {"path"') <= SALVAGED_TOTAL // SALVAGED_RESULT
@@ -193,7 +193,7 @@ def test_a_salvage_never_raises_and_its_excerpts_are_bounded(why, last, results)
     assert all(len(one.quote) <= GATHERED_QUOTE for one in gathered)
 
 
-def test_a_salvage_is_bounded_in_the_arguments_too():
+def test_long_arguments_are_cut_in_a_salvage():
     """Long arguments of a call are cut in the heading of its result."""
     book = result("short", arguments={"query": "x" * 100_000})
     assert len(evidence.salvage("interrupted", "", [book] * 20)) <= 2 * SALVAGED_TOTAL

@@ -19,7 +19,7 @@ def new_landing(style: str = "force", **settings) -> tuple[Landing, list[Rung]]:
     return Landing(job(ScriptedProvider([]), landing=style, **settings), observers), told
 
 
-def test_it_begins_once():
+def test_a_second_limit_does_not_restart_the_landing():
     """A second limit reached during the landing changes neither its reason nor its rung."""
     landing, told = new_landing()
     landing.begin(Kind.TOOL_CALLS)
@@ -30,14 +30,14 @@ def test_it_begins_once():
 
 
 @pytest.mark.parametrize(("used", "lands"), [(0, False), (5, False), (9, False), (10, True), (11, True)])
-def test_it_begins_when_the_budget_is_spent_and_not_while_it_counts_down(used, lands):
+def test_the_landing_begins_when_the_budget_is_spent(used, lands):
     """The first half of the budget is silent, the second counts down, and the landing begins when it is spent."""
     landing, _ = new_landing()
     landing.begin_if_spent(Budget.of({Kind.TOOL_CALLS: 10}).spend(used))
     assert landing.is_active is lands
 
 
-def test_s0_10_a_model_that_pauses_at_each_landing_request_is_asked_three_times():
+def test_s0_10_a_pausing_model_gets_three_landing_requests():
     """A model that pauses at every landing request keeps its rung and gets three requests."""
     landing, told = new_landing()
     landing.begin(Kind.TOOL_CALLS)
@@ -48,7 +48,7 @@ def test_s0_10_a_model_that_pauses_at_each_landing_request_is_asked_three_times(
     assert told == [Rung.FORCE]
 
 
-def test_before_it_begins_nothing_changes_anything():
+def test_before_the_landing_replies_do_not_change_its_state():
     """Before the landing begins, a paused or refused reply does not change its state."""
     landing, told = new_landing()
     for what in (landing.was_paused, landing.was_ignored, landing.was_refused):

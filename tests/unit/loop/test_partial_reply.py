@@ -11,7 +11,7 @@ from run_specialist.providers.base import Delta
 from run_specialist.record.messages import spoken
 
 
-def test_the_answer_in_respond_comes_before_any_text():
+def test_the_answer_in_respond_is_preferred_to_text():
     """The partial answer in `respond` is preferred to any text and shown without quotes and braces."""
     draft = PartialReply()
     draft.add(Delta("I will answer."))
@@ -20,7 +20,7 @@ def test_the_answer_in_respond_comes_before_any_text():
     assert (draft.text, draft.is_answering) == ("Owls eat mi", True)
 
 
-def test_other_tools_are_no_text():
+def test_arguments_of_other_tools_are_not_shown():
     """Arguments of other tools are not shown as text."""
     draft = PartialReply()
     draft.add(Delta('{"query": "owls"}', tool="search"))
@@ -28,7 +28,7 @@ def test_other_tools_are_no_text():
 
 
 @given(st.text(), st.integers(0, 400))
-def test_arguments_may_break_off_anywhere(answer, at):
+def test_the_text_of_truncated_arguments_is_a_prefix_of_the_answer(answer, at):
     """Wherever the arguments break off, the shown text is a prefix of the answer."""
     draft = PartialReply()
     draft.add(Delta(json.dumps({"answer": answer})[:at], tool="respond"))
@@ -50,7 +50,7 @@ def test_arguments_may_break_off_anywhere(answer, at):
         ("", ""),
     ],
 )
-def test_s1_6_reasoning_at_the_beginning_is_not_spoken(text, left):
+def test_s1_6_reasoning_at_the_beginning_is_not_shown(text, left):
     """Reasoning at the beginning is not shown, with both tags, without the end tag or without the start tag.
 
     The start tag is missing where a server's template has opened it.

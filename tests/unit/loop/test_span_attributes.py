@@ -36,7 +36,7 @@ def agent():
     return telemetry.invoke_agent("owls", "run-1", provider, "What?", parent_id=None, resumed=False)
 
 
-def test_the_variable_is_that_of_opentelemetry():
+def test_the_variable_has_opentelemetrys_name():
     """The variable has OpenTelemetry's name, which is copied because looking it up would be an import."""
     assert spans.PROVIDER_VARIABLE == OTEL_PYTHON_TRACER_PROVIDER
 
@@ -47,7 +47,7 @@ def test_an_offline_run_imports_nothing_of_opentelemetry(tmp_path):
     assert told.stdout == "answered False False\n", told.stderr
 
 
-def test_the_variable_alone_has_a_run_traced(tmp_path):
+def test_the_variable_alone_enables_tracing(tmp_path):
     """The variable alone turns tracing on and its provider gets the spans.
 
     This is how `opentelemetry-instrument` and containers set it.
@@ -61,7 +61,7 @@ TracerProvider.get_tracer = lambda *given, **more: print("traced by", given[1]) 
     assert told.stdout.splitlines() == ["traced by run_specialist", "answered True False"], told.stderr
 
 
-def test_a_variable_that_names_nothing_harms_nothing(tmp_path):
+def test_an_unknown_provider_disables_tracing(tmp_path):
     """If the variable names no provider, OpenTelemetry reports the error and the run is not traced."""
     told = run(tmp_path, PROGRAM, **{spans.PROVIDER_VARIABLE: "nonsense"})
     assert told.stdout == "answered True False\n"
@@ -82,7 +82,7 @@ def run(folder, program, **environment):
 
 
 @pytest.mark.parametrize("provider", [None, trace.NoOpTracerProvider()], ids=["none", "no-op"])
-def test_without_a_real_provider_no_span_is_made(monkeypatch, provider):
+def test_a_no_op_provider_makes_no_span(monkeypatch, provider):
     """With a no-op provider no span is made, even if a vendor's SDK has imported the library."""
     monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
     monkeypatch.setattr("opentelemetry.trace.NoOpTracer.start_span", None)
@@ -94,14 +94,14 @@ def test_without_a_real_provider_no_span_is_made(monkeypatch, provider):
         assert trace.get_current_span() is trace.INVALID_SPAN
 
 
-def test_an_sdk_that_is_switched_off_makes_no_span(monkeypatch):
+def test_a_disabled_sdk_makes_no_span(monkeypatch):
     """With OTEL_SDK_DISABLED no span is made."""
     monkeypatch.setenv(OTEL_SDK_DISABLED, "true")
     monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", TracerProvider(shutdown_on_exit=False))
     assert agent().tracer is None
 
 
-def test_a_provider_that_fails_traces_nothing(monkeypatch):
+def test_a_failing_provider_disables_tracing(monkeypatch):
     """If the provider raises any exception, the run continues without tracing."""
 
     class Broken(trace.TracerProvider):
@@ -125,7 +125,7 @@ def test_outside_of_a_run_nothing_is_traced():
 
 
 @pytest.mark.parametrize("value", ["", "false", "no_content", "event_only", "1"])
-def test_content_is_told_on_clear_words_alone(monkeypatch, value):
+def test_content_is_not_recorded_for_unconventional_values(monkeypatch, value):
     """Content is recorded only for the values that the conventions define for spans."""
     monkeypatch.setenv(telemetry.CONTENT, value)
     with recorded() as seen, agent(), telemetry.execute_tool(CALL) as call:
@@ -133,7 +133,7 @@ def test_content_is_told_on_clear_words_alone(monkeypatch, value):
     assert not any("mice" in span.to_json() or "What?" in span.to_json() for span in seen.all)
 
 
-def test_arguments_that_are_no_json_are_told_somehow(monkeypatch):
+def test_invalid_json_arguments_are_recorded_as_text(monkeypatch):
     """Arguments that are no JSON are recorded as text; missing ones as null."""
     monkeypatch.setenv(telemetry.CONTENT, "true")
     with recorded() as seen, agent():
@@ -144,7 +144,7 @@ def test_arguments_that_are_no_json_are_told_somehow(monkeypatch):
     assert told == ['{"at": "<class \'object\'>"}', "null"]
 
 
-def test_what_a_span_cannot_hold_harms_nothing(monkeypatch):
+def test_a_refused_attribute_does_not_keep_the_span_open(monkeypatch):
     """If an attribute or a status is refused, the span still ends."""
     with recorded() as seen, agent() as span:
         monkeypatch.setattr(span._span, "set_attributes", None)
@@ -154,7 +154,7 @@ def test_what_a_span_cannot_hold_harms_nothing(monkeypatch):
     assert seen.names == ["invoke_agent owls"]
 
 
-def test_a_run_that_is_thrown_away_ends_its_span(caplog):
+def test_the_span_of_a_discarded_run_ends_without_an_error(caplog):
     """The span of a discarded run ends without an error.
 
     Its coroutine is closed in another context, where the context token cannot be reset.

@@ -15,7 +15,7 @@ from tests.unit.loop.summarizing import SIZE, one_pass, request_text
 pytestmark = pytest.mark.anyio
 
 
-async def test_s2_7_each_chunk_gets_a_request_and_pairs_stay_together():
+async def test_s2_7_each_chunk_has_its_own_request_without_tools():
     """Each chunk's request has the question and the calls with their entire results, and offers no tools."""
     done, provider = await one_pass([says("notes on 1"), says("notes on 2")], history(3, size=600))
     first, second = request_text(provider, 0), request_text(provider, 1)
@@ -38,7 +38,7 @@ async def test_s2_7_small_pairs_share_a_request():
     assert (done.archived, done.summary) == (3, "notes")
 
 
-async def test_s2_8_outputs_are_archived_and_what_the_archive_has_is_left_alone():
+async def test_s2_8_outputs_are_archived_unless_the_archive_has_them():
     """The archive keeps an original it already has, else the output from the transcript."""
     archive = Archive()
     archive.add("call_1", "the whole output, longer than what the model saw")
@@ -53,7 +53,7 @@ async def test_s2_8_outputs_are_archived_and_what_the_archive_has_is_left_alone(
     }
 
 
-async def test_s2_9_the_summary_stands_as_a_pair():
+async def test_s2_9_the_summary_is_inserted_as_a_call_and_its_result():
     """The summary is inserted as a pair, after the turns it replaces and before the newest turn."""
     said = history(2)
     done, _ = await one_pass([says("notes")], said)
@@ -67,7 +67,7 @@ async def test_s2_9_the_summary_stands_as_a_pair():
     assert broken_rules(done.history) == []
 
 
-async def test_s2_9_thinking_binds_the_history():
+async def test_s2_9_with_thinking_the_summary_is_part_of_one_user_message():
     """Where thinking binds the history, the summary is part of the single user message."""
     done, _ = await one_pass([says("notes")], history(2, before=[THOUGHT]))
     (message,) = done.history
@@ -76,7 +76,7 @@ async def test_s2_9_thinking_binds_the_history():
     assert "hm" not in message.encoded.decode()
 
 
-async def test_s2_10_usage_and_size_are_told():
+async def test_s2_10_a_pass_reports_usage_and_size():
     """The pass reports the usage of each request and the estimated size of the next one."""
     script = [Reply(Stop.ANSWERED, (text("notes"),), Usage(number)) for number in (7, 8)]
     said = history(3, size=600)
@@ -88,7 +88,7 @@ async def test_s2_10_usage_and_size_are_told():
     assert done.tokens_after < SIZE - 200
 
 
-async def test_the_size_afterwards_is_never_told_too_small():
+async def test_the_reported_size_is_never_too_small():
     """The reported size is never too small, even if the earlier estimate was below the size of the characters."""
     said = history(3, size=8_000)
     done, _ = await one_pass([says("1"), says("2")], said, context_target=2_200)
@@ -107,20 +107,20 @@ async def test_s2_10_missing_the_target_warns_once_and_fails_never():
 
 
 @pytest.mark.parametrize(("less", "warned"), [(0, False), (1, True)])
-async def test_s2_10_equal_to_the_target_is_not_over_it(less, warned):
+async def test_s2_10_a_size_equal_to_the_target_causes_no_warning(less, warned):
     """A size equal to the target meets it, as with the trigger."""
     left = (await one_pass([says("notes")], history(2)))[0].tokens_after
     done, _ = await one_pass([says("notes")], history(2), context_target=left - less)
     assert bool(done.warnings) == warned
 
 
-async def test_nothing_to_summarise_asks_nothing():
+async def test_without_old_turns_no_request_is_made():
     """With only the question and the newest turn, no request is made."""
     provider = ScriptedProvider([])
     assert await Summarizer(provider, Archive(), 10).summarize(history(1), SIZE, [].append) is None
 
 
-async def test_by_default_the_target_is_half_and_no_more_is_taken_than_needed():
+async def test_the_default_target_is_half_of_the_limit():
     """By default the target is half, and only as much as needed is summarised.
 
     1,300 tokens shrink to 1,100 when a pass begins at 2,200, and to 650 when nothing is set; 100 of them are summary.
@@ -145,14 +145,14 @@ async def test_by_default_the_target_is_half_and_no_more_is_taken_than_needed():
         (10_000, 1_000, 1, 50),
     ],
 )
-async def test_how_long_a_summary_may_become_is_told(at, target, limit, words):
+async def test_the_request_states_the_length_limit_in_words(at, target, limit, words):
     """The model gets the summary's length limit in words: 4,000 tokens, in a small context half of the target."""
     provider = ScriptedProvider([says("x")])
     await Summarizer(provider, Archive(), at, target, limit).summarize(history(2), SIZE, [].append)
     assert request_text(provider).endswith(f"in at most about {words} words.")
 
 
-async def test_the_length_is_shared_between_the_sets_of_notes():
+async def test_the_length_limit_is_divided_among_the_notes():
     """The limit is divided among the sets of notes and an earlier summary, so that they rarely need merging."""
     first, provider = await one_pass([says("1"), says("2")], history(3, size=600), summary_limit=1_000)
     assert [request_text(provider, at).endswith("about 300 words.") for at in range(2)] == [True, True]
@@ -160,7 +160,7 @@ async def test_the_length_is_shared_between_the_sets_of_notes():
     assert request_text(provider).endswith("about 300 words.")
 
 
-async def test_a_reply_has_room_to_think_within_what_the_model_can():
+async def test_thinking_does_not_count_towards_the_length_limit():
     """The length limit applies to the notes, not to the thinking before them; the model's maximum applies to both."""
     _, provider = await one_pass([says("x")], history(2))
     assert provider.requests[0].max_tokens == 4_100

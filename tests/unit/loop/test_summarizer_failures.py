@@ -65,14 +65,14 @@ async def test_s2_7_many_markers_leave_room_for_notes():
     assert done.summary.count("[not summarised: ") == 5
 
 
-async def test_s2_7_a_marker_and_the_notes_share_the_limit():
+async def test_s2_7_markers_count_towards_the_limit():
     """Notes that would fit alone are merged if a marker shares the limit."""
     script = [ProviderError("down"), says("n" * 300), says("m" * 100)]
     done, _ = await one_pass(script, history(3, size=600))
     assert done.summary.startswith("m" * 100 + "\n\n[not summarised: ")
 
 
-async def test_s2_7_notes_that_were_cut_off_are_used_and_marked():
+async def test_s2_7_truncated_notes_are_used_and_marked():
     """Notes that were cut off are used and marked."""
     done, _ = await one_pass([says("notes", Stop.TRUNCATED)], history(2))
     assert done.summary == "notes\n[truncated]"
@@ -103,7 +103,7 @@ class BlockingProvider:
         return await self.provider.ask(request)
 
 
-async def test_requests_run_side_by_side_but_not_all_at_once():
+async def test_three_requests_run_at_a_time():
     """Three requests run at a time, and the notes are in the order of the calls."""
     held = BlockingProvider(ScriptedProvider([says(str(number)) for number in range(5)]))
     summarising = asyncio.create_task(

@@ -21,14 +21,14 @@ async def test_s2_7_partial_summaries_merge_until_they_are_under_the_limit():
     assert len(paid) == 3
 
 
-async def test_s2_7_two_sets_of_notes_fit_into_one_request_however_small_the_context_is():
+async def test_s2_7_a_merge_request_has_at_least_two_sets_of_notes():
     """A merge request always contains at least two sets of notes, as one alone could never be merged."""
     script = [says("a" * 240), says("b" * 240), says("merged")]
     done, _ = await one_pass(script, history(3, size=600), summarize_at=100)
     assert done.summary == "merged"
 
 
-async def test_s2_7_equal_to_the_limit_is_not_over_it():
+async def test_s2_7_notes_equal_to_the_limit_are_not_merged():
     """Notes that make exactly a hundred tokens with the two line ends between them are not merged."""
     done, _ = await one_pass([says("a" * 394), says("b" * 4)], history(3, size=600))
     assert done.summary == "a" * 394 + "\n\n" + "b" * 4
@@ -36,7 +36,7 @@ async def test_s2_7_equal_to_the_limit_is_not_over_it():
     assert done.summary == "merged"
 
 
-async def test_s2_7_an_earlier_summary_is_kept_and_merged_only_when_it_must():
+async def test_s2_7_an_earlier_summary_is_merged_only_if_it_does_not_fit():
     """An earlier summary is kept verbatim while it fits, since repeated summarising loses information."""
     first, _ = await one_pass([says("e" * 300)], history(2))
     said = [*first.history, *turn(("call_9", "9" * 100))]
@@ -48,7 +48,7 @@ async def test_s2_7_an_earlier_summary_is_kept_and_merged_only_when_it_must():
     assert summaries(merged.history) == ["both"]
 
 
-async def test_s2_7_what_merging_does_not_shorten_is_cut_and_a_warning_says_so():
+async def test_s2_7_notes_that_merging_does_not_shorten_are_cut():
     """If a round does not shorten the notes, merging stops, each set is cut at its end, and a warning is given."""
     one, two = "a" * 300, "b" * 300
     done, _ = await one_pass([says(one), says(two), says("c" * 700)], history(3, size=600))
@@ -70,7 +70,7 @@ async def test_s2_7_short_notes_are_not_cut_for_the_sake_of_long_ones():
     assert len(done.summary) <= 400
 
 
-async def test_s2_7_merging_ends_whatever_the_model_writes():
+async def test_s2_7_merging_ends_after_three_rounds():
     """Merging ends after three rounds, even if the notes shrink by two tokens each time."""
     script = [says("x" * (900 - 8 * number)) for number in range(4)]
     done, provider = await one_pass(script, history(2))
@@ -78,7 +78,7 @@ async def test_s2_7_merging_ends_whatever_the_model_writes():
     assert done.summary == "x" * 386 + "\n[truncated]"
 
 
-async def test_s2_7_a_merge_that_fails_loses_no_notes():
+async def test_s2_7_a_failed_merge_cuts_the_notes():
     """If a merge fails, the notes are cut instead of lost, and the reason is reported."""
     script = [says("a" * 300), says("b" * 300), ProviderError("the API is overloaded")]
     done, _ = await one_pass(script, history(3, size=600))

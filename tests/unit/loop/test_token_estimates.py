@@ -12,7 +12,7 @@ def asked(name: str) -> Message:
     return Message("assistant", ({"type": "tool_use", "id": name, "name": "look", "input": {}},))
 
 
-def test_what_was_sent_is_not_serialised_again():
+def test_each_message_is_serialised_once():
     """Each message is serialised once, however many requests carry it."""
     told, serialised = EncodedMessages(), []
     said = [Message.user("?"), asked("1"), Message.user("a"), asked("2")]
@@ -22,7 +22,7 @@ def test_what_was_sent_is_not_serialised_again():
     assert (told.ids, told.pieces) == ({"1", "2"}, [message.encoded for message in said])
 
 
-def test_a_message_that_was_replaced_in_the_middle_is_sent_anew():
+def test_a_replaced_message_is_sent_in_its_new_form():
     """A message replaced in the middle, such as an archived result, is sent anew.
 
     The last message can still be the same object.
@@ -38,7 +38,7 @@ POOL = [Message.user(str(number)) if number % 2 else asked(str(number)) for numb
 
 
 @given(st.lists(st.lists(st.sampled_from(POOL), min_size=1, max_size=6), max_size=6))
-def test_whatever_transcripts_follow_one_another_each_is_sent_as_it_is(transcripts):
+def test_any_sequence_of_transcripts_is_sent_unchanged(transcripts):
     """Transcripts that are appended to, cut, replaced or reordered are each sent as they are."""
     told = EncodedMessages()
     for messages in transcripts:

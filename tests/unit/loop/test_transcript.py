@@ -7,7 +7,7 @@ CALL = {"type": "tool_use", "id": "call_1", "name": "look", "input": {}}
 REPLY = Reply(Stop.WANTS_TOOLS, (CALL,), Usage(90, 5, 3, 2))
 
 
-def test_our_last_words_become_history_only_when_they_were_accepted():
+def test_an_instruction_becomes_history_only_when_its_request_is_answered():
     """An instruction becomes history when its request is answered; after a refusal it can be replaced."""
     said = Transcript([Message.user("What?")])
     assert said.messages("first")[-1].content[0]["text"] == "What?\nfirst"
@@ -19,7 +19,7 @@ def test_our_last_words_become_history_only_when_they_were_accepted():
     assert result.content[0]["content"] == "mice\nthird"
 
 
-def test_s2_6_the_estimate_is_the_last_usage_and_a_quarter_of_the_characters_after_it():
+def test_s2_6_the_estimate_is_the_last_usage_plus_a_quarter_of_later_characters():
     """The estimate is the last usage plus a quarter of the characters after it, rounded up.
 
     Before the first reply only the question counts.
@@ -30,7 +30,7 @@ def test_s2_6_the_estimate_is_the_last_usage_and_a_quarter_of_the_characters_aft
     assert said.tokens == 100 + 11
 
 
-def test_after_a_pause_our_words_do_not_go_into_the_models_message():
+def test_after_a_pause_no_instruction_is_added():
     """After a pause no instruction is added to the model's message: there is no tail, even after a compaction."""
     said = Transcript([Message.user("What?")])
     said.enter(Reply(Stop.PAUSED, ({"type": "text", "text": "wait"},)), (), None)
@@ -40,7 +40,7 @@ def test_after_a_pause_our_words_do_not_go_into_the_models_message():
     assert said.tokens == 7
 
 
-def test_a_shortened_transcript_knows_its_size_and_its_tail_can_take_our_words():
+def test_a_shortened_transcript_has_its_new_size_and_takes_instructions():
     """A shortened transcript has its new size, and its tail is the last user message, which takes instructions."""
     said = Transcript([Message.user("What?")])
     said.shorten([Message.user("a" * 40)], 25)

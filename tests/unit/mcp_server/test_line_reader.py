@@ -18,19 +18,19 @@ def read(data: bytes, size: int = 100) -> list:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_lines_come_whole_however_they_are_cut(size):
+def test_lines_are_reassembled_from_any_chunk_size(size):
     """Lines, including empty ones, are reassembled from any chunk size; an unterminated line is held back."""
     assert read(b"one\n\ntwo\xff\r\nthree", size) == [b"one", b"", b"two\xff\r"]
 
 
 @pytest.mark.parametrize("size", [1, 100, 5000, 100_000])
-def test_a_line_that_is_too_long_comes_once_and_the_next_one_is_read(size):
+def test_an_overlong_line_is_reported_once(size):
     """At any chunk size an overlong line is reported once; a line of exactly the maximum length passes."""
     full = b"y" * LONGEST
     assert read(LONG.encode() + b"\n" + full + b"\nnext\n", size) == [TooLong(None), full, b"next"]
 
 
-def test_no_more_than_the_bound_and_a_chunk_is_kept():
+def test_the_buffer_of_an_overlong_line_is_limited():
     """The buffer stays bounded however long a line is."""
     reader = LineReader(LONGEST)
     for _ in range(1000):
@@ -62,18 +62,18 @@ ARGUMENTS = {"name": "ask", "arguments": {"query": LONG, "id": 99, "method": "no
     ],
 )
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,  ", " :\t")])
-def test_the_id_of_a_long_request_is_found_where_it_is_surely_its_own(message, request_id, separators):
+def test_the_id_of_an_overlong_request_is_used_only_if_certain(message, request_id, separators):
     """Only a request's own id at its very start or end is used, never one in arguments, a notification or a result."""
     assert read(json.dumps(message, separators=separators).encode() + b"\n", 5000) == [TooLong(request_id)]
 
 
-def test_an_id_beyond_all_numbers_is_none():
+def test_an_id_with_too_many_digits_is_none():
     """An id with more digits than Python converts is reported as None."""
     line = b'{"method": "x", "id": ' + b"9" * 5000 + b', "params": "' + LONG.encode() + b'"}\n'
     assert read(line) == [TooLong(None)]
 
 
-def test_any_bytes_are_read():
+def test_random_bytes_do_not_break_the_reader():
     """Random bytes neither slow down nor break the reader."""
     source = random.Random(1)  # noqa: S311 - not used for secrets
     alphabet = b'{}[]",:\\ \n\tid0-methodjsonrpc'

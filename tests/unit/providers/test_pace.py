@@ -35,7 +35,7 @@ class Turns:
         self._handle.cancel()
 
 
-async def test_a_few_requests_begin_at_once():
+async def test_a_few_requests_start_without_waiting():
     """A few requests start at once without waiting."""
     paced = Pace()
     for _ in range(AT_ONCE):
@@ -43,7 +43,7 @@ async def test_a_few_requests_begin_at_once():
             paced.begin().send(None)
 
 
-async def test_many_begin_in_the_order_in_which_they_asked_and_few_in_a_turn():
+async def test_many_requests_start_in_order_a_few_per_turn():
     """Many requests start in order; every turn of the loop starts its full number, except the last."""
     paced, begun = Pace(), []
 
@@ -60,7 +60,7 @@ async def test_many_begin_in_the_order_in_which_they_asked_and_few_in_a_turn():
 
 
 @given(st.sets(st.integers(0, 39)), st.integers(0, 6))
-def test_whoever_is_cancelled_holds_up_nobody(cancelled, later):
+def test_a_cancelled_request_does_not_delay_the_others(cancelled, later):
     """A request cancelled before, during or after its start does not delay the others."""
     broken = []
 
@@ -85,7 +85,7 @@ def test_whoever_is_cancelled_holds_up_nobody(cancelled, later):
     assert waiting == broken == []
 
 
-def test_a_loop_that_ended_while_some_waited_is_forgotten():
+def test_an_ended_loop_with_waiting_requests_is_forgotten():
     """A loop that ended with waiting requests delays no later loop and is not kept alive."""
 
     async def leave() -> weakref.ref[asyncio.AbstractEventLoop]:
@@ -103,7 +103,7 @@ def test_a_loop_that_ended_while_some_waited_is_forgotten():
     assert left() is None
 
 
-def test_a_loop_that_was_closed_while_some_waited_is_forgotten_when_the_next_one_begins():
+def test_a_closed_loop_with_waiting_requests_is_forgotten():
     """A loop closed by hand with waiting requests is forgotten when the next loop starts, and its waiters are freed."""
 
     async def begin() -> None:
@@ -140,7 +140,7 @@ class Unanswered:
 
 
 @pytest.mark.parametrize("kind", [AnthropicProvider, ChatProvider])
-async def test_a_crowd_that_asks_at_once_sends_a_few_requests_in_each_turn(kind):
+async def test_many_simultaneous_requests_start_a_few_per_turn(kind):
     """Many simultaneous requests start a few per turn: waiting ones have no body yet, and finally all run at once."""
     children, client = 5 * AT_ONCE, Unanswered()
     provider = kind("haiku", client)

@@ -51,7 +51,7 @@ TOKENS = st.integers(0, 2 * MILLION)
 
 @settings(max_examples=examples(200))
 @given(st.sampled_from([one for one in LISTED if one[0] in {"anthropic", "openai"}]), TOKENS, TOKENS, TOKENS, TOKENS)
-def test_every_price_is_that_of_the_list(listed, plain, read, written, output):
+def test_every_price_equals_that_of_the_price_list(listed, plain, read, written, output):
     """For every model and size the cost equals what the price list's own arithmetic gives."""
     vendor, model = listed
     usage = genai_prices.Usage(

@@ -46,7 +46,7 @@ def test_s1_6_thinking_never_leaks(content):
 
 
 @given(st.text(), st.text(min_size=1))
-def test_a_last_line_is_added_inside_the_last_text(content, words):
+def test_an_instruction_is_appended_inside_the_last_text(content, words):
     """An instruction is appended inside the last result, or to the question if there is no result."""
     message = Message.results([ToolResult("1", "first"), ToolResult("2", content)])
     assert message.with_instruction(None) is message
@@ -56,7 +56,7 @@ def test_a_last_line_is_added_inside_the_last_text(content, words):
 
 
 @given(st.text(alphabet=st.characters()))
-def test_messages_encode_whatever_a_tool_returned(content):
+def test_any_tool_result_can_be_encoded(content):
     """Lone surrogates and control characters in a tool's result do not break the request."""
     encoded = Message.results([ToolResult("1", content)]).encoded
     assert json.loads(encoded)["content"][0]["tool_use_id"] == "1"
@@ -68,7 +68,7 @@ def test_identical_calls_are_those_with_equal_arguments():
     assert one.key == other.key != ToolCall("3", "read", {"a": 1}).key
 
 
-def test_x_9_blocks_go_back_as_they_came_but_for_what_the_api_refuses():
+def test_x_9_blocks_are_sent_back_unchanged_unless_the_api_refuses_them():
     """Blocks are sent back unchanged except for content that the API refuses.
 
     Thinking is the same object, an empty text is removed, and arguments that are no object become an empty one.

@@ -90,7 +90,7 @@ def test_the_value_is_masked_and_the_name_stays(place):
         ("https://a.bc/d?sv=1&sig={}&se=2", "abc%2Bdef123456789abc%3D"),
     ],
 )
-def test_short_odd_and_long_values_are_masked_whole(place, value):
+def test_values_of_any_length_are_masked_completely(place, value):
     """One letter, several words, shell characters, numbers, escapes, a continued line and base64 are masked."""
     assert redact(place.format(value)) == place.format(MASK)
 
@@ -155,11 +155,11 @@ CODE_AND_PROSE = [
 
 
 @pytest.mark.parametrize("text", CODE_AND_PROSE)
-def test_expressions_types_placeholders_and_sentences_stay(text):
+def test_expressions_types_and_placeholders_are_unchanged(text):
     """Text that only mentions a secret is left unchanged, byte for byte."""
     assert redact(text) == text
 
 
-def test_offsets_hold_where_lower_case_is_longer():
+def test_lower_casing_does_not_shift_the_masked_range():
     """A letter that becomes two characters in lower case does not shift the masked range."""
     assert redact("İİİ password: 'hunter' İ") == f"İİİ password: '{MASK}' İ"

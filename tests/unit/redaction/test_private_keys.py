@@ -27,7 +27,7 @@ def shows(text: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\\n"])
-def test_a_whole_key_is_one_mask(kind, end):
+def test_a_complete_key_becomes_one_mask(kind, end):
     """A complete key becomes one mask, also when its lines are joined by escapes, as in JSON."""
     assert redact(f"a {key(kind, end=end)} b") == f"a {MASK} b"
 
@@ -35,7 +35,7 @@ def test_a_whole_key_is_one_mask(kind, end):
 @pytest.mark.parametrize("prefix", ["", "{:>6}\t", "keys/a.pem-{}- ", "    ", "# ", '"', "+"])
 @pytest.mark.parametrize("lines", [LINES, WIDE])
 @pytest.mark.parametrize(("first", "last"), [(0, None), (0, 6), (3, 8), (5, None)])
-def test_no_piece_of_a_key_that_is_cut_is_seen(prefix, lines, first, last):
+def test_any_part_of_a_truncated_key_is_masked(prefix, lines, first, last):
     """A key's beginning, middle or end alone is masked, also behind line prefixes that tools add."""
     whole = key("OPENSSH PRIVATE KEY", lines).split("\n")[first:last]
     text = "\n".join(f"{prefix.format(number)}{line}" for number, line in enumerate(["before", *whole, "after"], 1))
@@ -45,7 +45,7 @@ def test_no_piece_of_a_key_that_is_cut_is_seen(prefix, lines, first, last):
     assert hidden.endswith("after")
 
 
-def test_a_key_with_headers_and_a_checksum():
+def test_keys_with_headers_or_a_checksum_are_masked():
     """An old encrypted key with headers and a PGP block with a checksum are masked."""
     for lines in (["Proc-Type: 4,ENCRYPTED", "DEK-Info: AES", "", *LINES], ["Version: 2", "", *LINES, "=aB3d"]):
         assert redact(f"a\n{key('RSA PRIVATE KEY', lines)}\nb") == f"a\n{MASK}\nb"
@@ -67,12 +67,12 @@ def test_a_key_with_headers_and_a_checksum():
         "\n".join(["a", "=" * 64, "-" * 64, "word" * 16, "word" * 16, "b"]),
     ],
 )
-def test_what_is_no_private_key_stays(text):
+def test_text_that_is_no_private_key_is_unchanged(text):
     """Text about keys, certificates, digests, mail attachments and table rules is unchanged."""
     assert redact(text) == text
 
 
-def test_lines_of_a_file_keep_their_numbers():
+def test_lines_after_a_masked_key_keep_their_numbers():
     """Each line between a key's first and last line is masked separately; the lines after it are unchanged."""
     lines = ["a", *key().split("\n"), "b", f'c = "{DASHES}BEGIN PRIVATE KEY{DASHES}"', "pass", "d"]
     hidden = list(lines_without_keys((line, len(line)) for line in lines))
@@ -80,7 +80,7 @@ def test_lines_of_a_file_keep_their_numbers():
     assert all(length == len(line) for line, length in hidden)
 
 
-def test_putty_keys():
+def test_putty_private_lines_are_masked():
     """The private lines of a PuTTY key, counted in the line before them, are masked."""
     count = len(LINES)
     lines = ["PuTTY-User-Key-File-3: ssh-rsa", "Public-Lines: 1", "AAAAB3NzaC1yc2E", f"Private-Lines: {count}", *LINES]

@@ -30,7 +30,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_every_form_is_masked(form):
+def test_every_encoding_of_a_credential_is_masked(form):
     """Every encoding of a credential is masked completely."""
     hide = redactor(["another-secret", SECRET, "another-secret-that-is-longer"])
     assert hide(f"a: {form}, b") == f"a: {MASK}, b"
@@ -38,7 +38,7 @@ def test_every_form_is_masked(form):
 
 
 @given(st.binary(max_size=7), st.binary(max_size=7))
-def test_base64_of_a_text_around_it(before, after):
+def test_a_secret_inside_longer_base64_is_masked(before, after):
     """A secret inside longer base64 is masked at any offset; at most two letters per side remain."""
     encoded = base64.b64encode(before + b"zebra-cardigan-lamp" + after).decode()
     hidden = redactor(["zebra-cardigan-lamp"])(encoded)
@@ -53,17 +53,17 @@ def test_any_secret_is_masked_in_any_text(secret, text):
     assert secret in MASK or secret not in hidden.replace(MASK, "\0")
 
 
-def test_short_values_are_placeholders():
+def test_short_values_are_not_masked():
     """Short values are not masked, because otherwise `true` or a number would be masked everywhere."""
     assert redactor(["true", "1234567", ""])("true 1234567") == "true 1234567"
 
 
-def test_each_line_of_a_key_is_a_secret_too():
+def test_each_line_of_a_multiline_secret_is_masked():
     """Each line of a multi-line secret is masked, because a result may show only one of them."""
     assert redactor(["BEGIN\nabcdefghijabcdefghij\nEND of it"])("x abcdefghijabcdefghij y") == f"x {MASK} y"
 
 
-def test_which_variables_are_secret(tmp_path):
+def test_variables_are_secret_by_name_or_by_a_password_in_a_url(tmp_path):
     """Variables are secret by name or by a password in a URL; file paths, addresses and other values are not."""
     file = tmp_path / "a.key"
     file.touch()

@@ -33,7 +33,7 @@ TOKENS = {
 
 @pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
 @pytest.mark.parametrize("around", ["{}", "key = '{}'\n", "({})", "a.md:3: {} and more", "url?k={}&v=2", '"{}",'])
-def test_tokens_of_every_kind_are_masked_wherever_they_stand(token, around):
+def test_tokens_of_every_kind_are_masked_in_any_context(token, around):
     """The complete token is masked, and the text around it is unchanged."""
     assert redact(around.format(token)) == around.format(MASK)
 
@@ -57,12 +57,12 @@ def test_tokens_of_every_kind_are_masked_wherever_they_stand(token, around):
         ("password : 'abcdef0123456789'", "password : '{}'"),
     ],
 )
-def test_bearer_tokens_and_assigned_secrets_lose_their_value_only(text, masked):
+def test_bearer_tokens_and_assignments_keep_their_name(text, masked):
     """The name of the secret stays, so a reader sees that a secret was there."""
     assert redact(text) == masked.format(MASK)
 
 
-def test_a_private_key_without_its_end_is_masked_to_the_end():
+def test_a_truncated_private_key_is_masked_to_the_end():
     """A file truncated within a private key is masked from the key's first line to the end of the text."""
     cut = PEM.format("EC ").rpartition("\n")[0]
     assert redact(f"before\n{cut}") == f"before\n{MASK}"
@@ -97,7 +97,7 @@ def test_several_secrets_are_all_masked():
         "naïve – ✓ 猫頭鷹 \x00\x1b[31m\r\n\t",
     ],
 )
-def test_prose_and_code_stay_byte_for_byte(text):
+def test_prose_and_code_are_unchanged(text):
     """Text about secrets is unchanged."""
     assert redact(text) == text
 
@@ -116,7 +116,7 @@ def test_text_without_the_shape_of_a_secret_is_unchanged(text):
 
 
 @given(st.text(st.characters(exclude_characters="-:=_." + "0123456789")))
-def test_any_text_without_digits_and_joints_is_unchanged(text):
+def test_text_without_digits_and_separators_is_unchanged(text):
     """All shapes but a bearer token need a digit, dash, dot, colon or underscore; text without them is unchanged."""
     if "bearer" not in text.lower():
         assert redact(text) == text
@@ -136,7 +136,7 @@ def test_redaction_is_idempotent_and_takes_any_text(text):
 
 
 @given(st.sampled_from(sorted(TOKENS)), st.text(), st.text())
-def test_a_token_never_survives(kind, before, after):
+def test_a_token_is_masked_between_any_lines(kind, before, after):
     """A token is masked whatever text comes before and after it on other lines."""
     token = TOKENS[kind]
     assert token not in redact(f"{before}\n{token}\n{after}")
@@ -160,7 +160,7 @@ def test_a_token_never_survives(kind, before, after):
         ("", "password="),
     ],
 )
-def test_a_megabyte_made_to_be_hard_comes_through(before, unit):
+def test_a_hostile_megabyte_does_not_hang_redaction(before, unit):
     """A megabyte of repeated secret prefixes, as a tool may return, does not hang redaction."""
     code = f"from run_specialist.redaction import redact\nredact({before!r} + {unit!r} * (1_000_000 // len({unit!r})))"
     # Run in a separate process, because a runaway regular expression cannot be interrupted.
@@ -169,6 +169,6 @@ def test_a_megabyte_made_to_be_hard_comes_through(before, unit):
 
 @pytest.mark.parametrize("token", [token for token in TOKENS.values() if not token.startswith("-----")])
 @pytest.mark.parametrize("before", ["a", "Z", "0", "_", "é"])
-def test_what_only_ends_like_a_token_stays(token, before):
+def test_a_token_pattern_inside_a_word_is_not_masked(token, before):
     """A token pattern that starts in the middle of a word is not masked."""
     assert redact(before + token) == before + token

@@ -112,14 +112,14 @@ PLACES = [
 
 
 @pytest.mark.parametrize("token", SERVICES.values(), ids=SERVICES)
-def test_a_token_is_masked_wherever_it_stands(token):
+def test_a_token_is_masked_in_every_context(token):
     """The complete token is masked, and the text around it is unchanged."""
     for place in PLACES:
         assert redact(place.format(token, token)) == place.format(MASK, MASK)
 
 
 @pytest.mark.parametrize("token", SERVICES.values(), ids=SERVICES)
-def test_what_only_ends_like_a_token_stays_a_word(token):
+def test_a_token_pattern_after_a_letter_is_not_masked(token):
     """A token pattern preceded by a letter is part of another word and is not masked."""
     if token.startswith("xoxe."):
         pytest.skip("its second half is a token by itself")
@@ -128,7 +128,7 @@ def test_what_only_ends_like_a_token_stays_a_word(token):
     assert redact(f"Z{token}") == f"Z{token}"
 
 
-def test_every_rule_has_a_token_that_shows_it():
+def test_every_rule_matches_an_example_token():
     """Each row of both rule tables matches at least one of the tokens above."""
     unseen = {service for service, *_ in (*BEGINNINGS, *ANYWHERE)}
     for service, begins, _ in BEGINNINGS:

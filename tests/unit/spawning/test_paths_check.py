@@ -49,7 +49,7 @@ async def checked(root, paths, **settings):
 @pytest.mark.parametrize(
     "paths", ["missing", "missing, also/missing", "notes/*.txt", "[]", "[[notes]]", "hidden", "pipe"]
 )
-async def test_paths_of_which_none_is_there_name_the_ways_out(root, paths):
+async def test_paths_without_a_matching_file_name_the_remedies(root, paths):
     """If no path matches a visible regular file, the error names the root, `--root` and `specialists new`."""
     (root / "hidden").mkdir()
     (root / "hidden" / "x.md").write_text("x")
@@ -60,12 +60,12 @@ async def test_paths_of_which_none_is_there_name_the_ways_out(root, paths):
 
 
 @pytest.mark.parametrize("paths", ["notes", "top.md", "missing, plans/", "notes/**/b*.md", "'*.md'", "."])
-async def test_one_file_is_enough(root, paths):
+async def test_one_matching_file_is_enough(root, paths):
     """A folder, a file, one of several paths, a glob and `.` each pass the check with one matching file."""
     assert (await checked(root, paths)).warnings == ()
 
 
-async def test_a_folder_that_is_named_is_looked_for_where_it_is(root, monkeypatch):
+async def test_a_literal_path_is_looked_up_without_listing_other_folders(root, monkeypatch):
     """A literal path is looked up directly; neither the root nor any other folder is listed."""
     seen = []
     listing = Folder.listing
@@ -75,14 +75,14 @@ async def test_a_folder_that_is_named_is_looked_for_where_it_is(root, monkeypatc
     assert seen == [str(root / "notes" / "deep")]
 
 
-async def test_without_paths_nothing_is_looked_at(root, endless):
+async def test_without_paths_nothing_is_checked(root, endless):
     """Without `paths` the file tools may see everything, so nothing is checked."""
     file = load_text("---\nname: finder\ndescription: d\n---\nFind.\n", Path("finder.md"))
     assert await check_paths(file, file.specialist, root) == await check_paths(file, file.specialist, root / "none")
     assert not endless.entered.is_set()
 
 
-async def test_the_loop_goes_on_meanwhile(root, monkeypatch):
+async def test_the_event_loop_runs_during_the_walk(root, monkeypatch):
     """The event loop runs other tasks while a folder is being listed."""
     walk = HeldWalk(monkeypatch)
     task = asyncio.create_task(checked(root, "'*.md'"))
@@ -95,7 +95,7 @@ async def test_the_loop_goes_on_meanwhile(root, monkeypatch):
 @pytest.mark.parametrize(
     "limits", [{"time_limit": 0.1, "tool_timeout": 3600}, {"tool_timeout": 0.05}, {"time_limit": 0}]
 )
-async def test_when_the_time_is_over_the_walk_ends_and_the_run_may_begin(root, endless, limits):
+async def test_a_timeout_ends_the_walk_with_a_warning(root, endless, limits):
     """On timeout the walk ends, a warning names the place, and the time spent is counted."""
     check = await checked(root, "'*.md'", **limits)
     (warning,) = check.warnings
@@ -105,7 +105,7 @@ async def test_when_the_time_is_over_the_walk_ends_and_the_run_may_begin(root, e
     assert not endless.entered.is_set() or await asyncio.to_thread(endless.ended.wait, PATIENCE)
 
 
-async def test_a_walk_that_nobody_waits_for_ends(root, endless):
+async def test_cancelling_the_check_ends_the_walk(root, endless):
     """Cancelling the check, as when the client disconnects or the run stops, ends the walk."""
     task = asyncio.create_task(checked(root, "'*.md'"))
     await asyncio.to_thread(endless.entered.wait, PATIENCE)
@@ -115,7 +115,7 @@ async def test_a_walk_that_nobody_waits_for_ends(root, endless):
     assert await asyncio.to_thread(endless.ended.wait, PATIENCE)
 
 
-async def test_time_that_is_over_during_the_walk_lands_the_run(root, endless):
+async def test_a_time_limit_reached_during_the_walk_lands_the_run(root, endless):
     """If time runs out during the walk, the run lands with one model request, names the limit and warns."""
     finder = Specialist(name="finder", description="Finds", prompt="Find.", paths=("*.md",), time_limit=2)
     async with Runner(root=root, provider=ScriptedProvider([ANSWER]), store="none") as runner:
@@ -126,7 +126,7 @@ async def test_time_that_is_over_during_the_walk_lands_the_run(root, endless):
     assert await asyncio.to_thread(endless.ended.wait, PATIENCE)
 
 
-async def test_a_root_that_cannot_be_listed_is_said(root):
+async def test_an_unlistable_root_has_its_own_error(root):
     """An unlistable root gets its own error, different from the one for no matching file."""
     (root / ".gitignore").write_bytes(b"x\n" * 3_000_000)
     with pytest.raises(UsageError, match=r"paths: the root cannot be listed: \.gitignore: larger than 4 MB"):
@@ -142,7 +142,7 @@ async def test_a_root_that_cannot_be_listed_is_said(root):
         ("read", {"path": "no.md"}),
     ],
 )
-async def test_a_tool_call_that_is_given_up_ends_its_walk(root, endless, name, arguments):
+async def test_cancelling_a_tool_call_ends_its_walk(root, endless, name, arguments):
     """A tool call cancelled by its own or the run's time limit leaves no walk in the background."""
     tools = {tool.name: tool for tool in file_tools(root, ["notes/*.md"] if name == "ls" else [])}
     task = asyncio.create_task(tools[name].call(arguments))
@@ -153,7 +153,7 @@ async def test_a_tool_call_that_is_given_up_ends_its_walk(root, endless, name, a
     assert await asyncio.to_thread(endless.ended.wait, PATIENCE)
 
 
-async def test_a_search_that_is_given_up_leaves_its_index_to_the_next(root, monkeypatch):
+async def test_a_cancelled_search_leaves_its_index_to_the_next(root, monkeypatch):
     """The next search reuses a cancelled search's index; otherwise none would ever finish in a large root."""
     walk = HeldWalk(monkeypatch)
     search = {tool.name: tool for tool in file_tools(root / "plans")}["search"]
@@ -166,7 +166,7 @@ async def test_a_search_that_is_given_up_leaves_its_index_to_the_next(root, monk
     assert walk.listings == 1
 
 
-async def test_a_walk_checks_before_each_folder_too(root):
+async def test_the_walk_runs_its_check_before_each_folder(root):
     """The walk runs its check before each folder, because listing very many empty folders also takes time."""
     for name in ("a", "b", "c"):
         (root / "empty" / name).mkdir(parents=True)

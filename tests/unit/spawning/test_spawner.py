@@ -76,7 +76,7 @@ def countdown(job, count):
         ([], {}, 30),
     ],
 )
-def test_s3_4_explicit_then_file_then_default(root, lines, overrides, limit):
+def test_s3_4_explicit_limit_overrides_file_and_default(root, lines, overrides, limit):
     """An explicit limit overrides the file, which overrides the default; 0 is a limit, explicit None means no limit."""
     job = job_of(root, *lines, **overrides)
     assert job.budget[Kind.TOOL_CALLS].limit == limit
@@ -95,7 +95,7 @@ def test_s3_4_explicit_then_file_then_default(root, lines, overrides, limit):
         ),
     ],
 )
-def test_tools_are_sorted_and_ones_own_are_not_filtered(root, lines, names):
+def test_tools_are_sorted_and_custom_tools_are_not_filtered(root, lines, names):
     """The file selects among the file tools; the call site's tools and `respond` are always available."""
     assert job_of(root, *lines, tools=[tool("mine")]).opening.tools.names == names
 
@@ -114,14 +114,14 @@ def test_s0_5_tools_and_prompt_are_frozen_at_the_start(root):
 
 
 @pytest.mark.anyio
-async def test_ones_own_tool_may_stand_in_for_a_file_tool_and_never_for_respond(root):
+async def test_a_custom_tool_may_replace_a_file_tool_but_not_respond(root):
     """A caller's `read` replaces the built-in one; `respond`, which returns the answer, cannot be replaced."""
     tools = job_of(root, tools=[tool("read"), tool("respond")]).opening.tools
     assert (await tools.get("read").call({})).text == "mine: read"
     assert "answer" in tools.get("respond").input_schema["properties"]
 
 
-def test_s3_3_ones_own_augmenters_stand_before_the_countdown(root):
+def test_s3_3_custom_augmenters_run_before_the_countdown(root):
     """The caller's augmenters run in the given order, and the countdown runs last."""
 
     def first(executed):
@@ -181,13 +181,13 @@ def test_s0_8_without_a_limit_there_is_no_countdown_in_any_style(root):
     ],
     ids=" ".join,
 )
-async def test_paths_limit_what_the_file_tools_see(root, lines, seen):
+async def test_paths_limit_the_files_that_tools_see(root, lines, seen):
     """`paths` takes folders, files and globs; a missing one is ignored while another one exists."""
     tools = job_of(root, *lines).opening.tools
     assert (await tools.get("glob").call({"pattern": "**"})).text.splitlines() == seen
 
 
-def test_tools_of_which_none_exists_are_refused(root):
+def test_a_file_with_only_unknown_tools_is_refused(root):
     """A file whose listed tools are all unknown is refused; `tools: []` is allowed because it requests none."""
     with pytest.raises(UsageError, match=r"finder\.md:4:1: tools: none of Bash, Write exists; available: .*search"):
         job_of(root, "tools: Bash, Write")
@@ -195,7 +195,7 @@ def test_tools_of_which_none_exists_are_refused(root):
         job_of(root, "tools: Bash", tools=[tool("mine")])
 
 
-def test_warnings_of_the_file_go_with_the_job_and_notices_do_not(root):
+def test_the_job_has_warnings_but_not_notices(root):
     """Warnings from before the run are in the job for its outcome; harmless notices are not."""
     job = job_of(root, "quux: 1", "license: MIT", "mcp_servers: [files]")
     assert [text.split(": ")[1] for text in job.warnings] == ["quux", "mcp_servers"]
@@ -216,7 +216,7 @@ def test_settings_of_the_file_reach_the_job(root):
 @pytest.mark.parametrize(
     "body", ["You find notes.", "Ends with blanks. \n\n", "", "Tool budget: you have 99 tool calls."]
 )
-def test_s3_1_the_prompt_is_the_body_then_our_rules_then_the_budget(root, body):
+def test_s3_1_the_prompt_is_the_body_then_the_rules_then_the_budget(root, body):
     """The unchanged body comes first, the rule that results are data appears once, the resolved budget is last."""
     file = file_of("tool_calls_limit: 1", body=body)
     job = spawn(file, resolve(file, {}).settings, "What?", RunEnvironment(root, ScriptedProvider([])))
@@ -227,6 +227,6 @@ def test_s3_1_the_prompt_is_the_body_then_our_rules_then_the_budget(root, body):
     assert prompts.notice(Budget.of({Kind.TOOL_CALLS: 1})).startswith("Tool budget: you have 1 tool call for")
 
 
-def test_each_run_has_an_id_of_its_own(root):
+def test_run_ids_are_unique(root):
     """Run ids are unique, also for many runs started in the same second."""
     assert len({job_of(root, "tools: []").run_id for _ in range(50)}) == 50

@@ -48,7 +48,7 @@ def claim_of(app, path: Path | None = None, **how: bool) -> Claim:
     return wanted_by(file, file.specialist, app.root, **how).claim
 
 
-def test_what_nobody_allowed_is_refused_with_what_it_would_do_and_where_and_the_way_out(tmp_path):
+def test_a_refusal_names_place_action_and_remedy(tmp_path):
     """A refusal is one line with the place, the action, the flag `--trust` and its Python name."""
     with pytest.raises(NotTrusted) as caught:
         Trust(folder=tmp_path).check(claim(tmp_path))
@@ -60,7 +60,7 @@ def test_what_nobody_allowed_is_refused_with_what_it_would_do_and_where_and_the_
     assert isinstance(caught.value, UsageError)
 
 
-def test_it_is_given_once_and_remembered(tmp_path):
+def test_trust_is_remembered_across_processes(tmp_path):
     """Trust is remembered across processes; a file without demands needs none."""
     asked = claim(tmp_path)
     assert not Trust(folder=tmp_path).is_known(asked)
@@ -80,7 +80,7 @@ def test_it_is_given_once_and_remembered(tmp_path):
     ],
     ids=["file", "project", "module", "one more"],
 )
-def test_what_changed_is_asked_anew(tmp_path, changed):
+def test_a_change_requires_trust_again(tmp_path, changed):
     """A changed file, module, server or project needs trust again; earlier permissions remain valid."""
     Trust(folder=tmp_path, given=True).check(claim(tmp_path))
     with pytest.raises(NotTrusted):
@@ -88,7 +88,7 @@ def test_what_changed_is_asked_anew(tmp_path, changed):
     assert Trust(folder=tmp_path).check(claim(tmp_path)) == ()
 
 
-def test_it_stands_in_the_data_directory_readable_for_its_owner_alone(tmp_path, monkeypatch):
+def test_trust_is_stored_in_a_private_file(tmp_path, monkeypatch):
     """Trust is stored in the data directory as small, human-readable JSON, readable by its owner only."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     Trust(given=True).check(claim(tmp_path))
@@ -102,7 +102,7 @@ def test_it_stands_in_the_data_directory_readable_for_its_owner_alone(tmp_path, 
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"mark": "another"}', "\0" * 100, "[" * 100_000])
-def test_a_damaged_file_allows_nothing_and_is_named(tmp_path, content):
+def test_a_damaged_trust_file_grants_nothing(tmp_path, content):
     """A damaged trust file grants nothing and is named in the error, until trust is given again and repairs it."""
     asked = claim(tmp_path)
     path = tmp_path / f"{asked.fingerprint}.json"
@@ -114,7 +114,7 @@ def test_a_damaged_file_allows_nothing_and_is_named(tmp_path, content):
     assert Trust(folder=tmp_path).is_known(asked)
 
 
-def test_a_place_that_cannot_be_read_is_named(tmp_path):
+def test_an_unreadable_trust_file_is_named(tmp_path):
     """A folder in place of the trust file is reported as unreadable."""
     asked = claim(tmp_path)
     (tmp_path / f"{asked.fingerprint}.json").mkdir()
@@ -122,7 +122,7 @@ def test_a_place_that_cannot_be_read_is_named(tmp_path):
         Trust(folder=tmp_path).check(asked)
 
 
-def test_where_nothing_can_be_written_it_holds_for_the_runner_and_says_so(tmp_path):
+def test_unstorable_trust_is_valid_for_one_runner(tmp_path):
     """If trust cannot be stored, a warning names the folder, and trust holds for this runner only."""
     (tmp_path / "file").write_text("")
     trust = Trust(folder=tmp_path / "file" / "trusted", given=True)
@@ -145,7 +145,7 @@ for number in range(30):
 """
 
 
-def test_several_processes_may_give_it_at_once(tmp_path):
+def test_several_processes_may_store_trust_at_once(tmp_path):
     """Concurrent writers lose no permission, and no partially written file is ever read."""
     command = [sys.executable, "-W", "error", "-c", MANY, str(tmp_path)]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
@@ -153,7 +153,7 @@ def test_several_processes_may_give_it_at_once(tmp_path):
     assert len(list(tmp_path.iterdir())) == 10
 
 
-def test_a_file_of_a_project_has_to_be_allowed_for_a_function(app):
+def test_a_project_file_needs_trust_for_a_function(app):
     """The demand names the line of the key, the module and the module's file."""
     (demand,) = claim_of(app).demands
     path = app.root / "specialists" / "finder.md"
@@ -162,7 +162,7 @@ def test_a_file_of_a_project_has_to_be_allowed_for_a_function(app):
 
 
 @pytest.mark.parametrize("path", ["PKG/tools.py", "PKG/__init__.py", "specialists/finder.md"])
-def test_a_changed_file_of_any_on_the_way_is_another_claim_and_changed_back_the_same(app, path):
+def test_a_change_to_any_file_of_the_chain_changes_the_claim(app, path):
     """Changing the specialist, module or a parent package changes the claim; reverting it restores it."""
     before = claim_of(app).fingerprint
     file = app.root / path.replace("PKG", app.package)
@@ -187,13 +187,13 @@ SERVERS = {
 
 
 @pytest.mark.parametrize("entry", SERVERS)
-def test_a_command_and_a_url_have_to_be_allowed(app, entry):
+def test_a_command_and_a_loopback_url_need_trust(app, entry):
     """Loopback URLs need trust too: any local user can listen there, and environment variables may be sent."""
     app.specialist(f"mcp_servers: {{web: {entry}}}")
     assert [demand.action for demand in claim_of(app).demands] == [SERVERS[entry]]
 
 
-def test_all_that_a_file_would_do_is_one_question(app):
+def test_one_error_names_every_demand(app):
     """One error line names every demand with its key."""
     app.specialist("python_tools: ['PKG.tools:lookup']", "mcp_servers: {files: {command: serve}}")
     with pytest.raises(
@@ -204,7 +204,7 @@ def test_all_that_a_file_would_do_is_one_question(app):
 
 
 @pytest.mark.parametrize("place", [".config/run-specialist/specialists", ".claude/agents"])
-def test_a_file_of_the_users_own_may_start_what_it_names(app, home, place):
+def test_a_file_of_the_user_needs_no_trust_for_its_own_servers(app, home, place):
     """The user's own files need no trust, except for modules and servers that they take from a project."""
     own = home / place / "mine.md"
     own.parent.mkdir(parents=True)
@@ -237,7 +237,7 @@ def test_a_file_of_the_users_own_may_start_what_it_names(app, home, place):
         ('{url: "http://localhost/mcp"}', False),
     ],
 )
-def test_what_a_file_of_the_users_own_starts_out_of_a_project_is_the_projects(app, home, entry, asked):
+def test_a_relative_path_into_the_project_needs_trust(app, home, entry, asked):
     """In the user's own file, a relative path into the project needs trust; an absolute path does not."""
     (app.root / "run.sh").write_text("x")
     (app.root / "sub").mkdir()
@@ -249,7 +249,7 @@ def test_what_a_file_of_the_users_own_starts_out_of_a_project_is_the_projects(ap
     assert bool(claim_of(app, own).demands) is asked
 
 
-def test_a_link_out_of_ones_own_folder_is_a_file_of_where_it_leads(app, home):
+def test_a_link_to_a_project_file_counts_as_the_projects(app, home):
     """A link to a project's file counts as the project's, because changing the target changes what is started."""
     folder = home / ".claude" / "agents"
     folder.mkdir(parents=True)
@@ -260,7 +260,7 @@ def test_a_link_out_of_ones_own_folder_is_a_file_of_where_it_leads(app, home):
     assert not is_own(app.root / "specialists" / "finder.md", app.root)
 
 
-def test_a_value_made_in_python_needs_no_leave(app):
+def test_a_specialist_created_in_python_needs_no_trust(app):
     """A Specialist created in Python needs no trust, because its program can import and start anything anyway."""
     value = Specialist(name="mine", description="", prompt="", python_tools=(f"{app.package}.tools:lookup",))
     file = SpecialistFile(Path("<mine>"), "mine", "", specialist=value)
@@ -268,7 +268,7 @@ def test_a_value_made_in_python_needs_no_leave(app):
     assert len(wanted_by(file, value, app.root, resumed=True).claim.demands) == 1
 
 
-def test_what_a_stored_run_would_start_is_held_against_the_file_as_it_is_now(app, home):
+def test_a_stored_run_is_compared_with_the_current_file(app, home):
     """A resumed run has the same claim only if its names match the current file, also in the user's own folder."""
     before = claim_of(app)
     assert (claim_of(app, resumed=True).fingerprint, len(before.demands)) == (before.fingerprint, 1)
@@ -287,7 +287,7 @@ def test_what_a_stored_run_would_start_is_held_against_the_file_as_it_is_now(app
     )
 
 
-def test_the_bytes_that_were_read_are_those_that_count(app):
+def test_the_claim_covers_the_bytes_that_were_read(app):
     """The claim covers the bytes read; a later change to the file affects only later loads."""
     path = app.root / "specialists" / "finder.md"
     file = load(path)

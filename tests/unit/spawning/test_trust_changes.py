@@ -83,7 +83,7 @@ def modules(app):
 
 
 @pytest.mark.parametrize("source", IMPORTS)
-def test_a_module_that_a_trusted_one_imports_is_trusted_with_it(modules, source):
+def test_trust_covers_modules_imported_by_a_trusted_module(modules, source):
     """Absolute, relative, local, dynamic and transitive imports are covered; a module not imported may change."""
     modules.write("PKG/tools.py", source, "def lookup() -> str:", "    return ''")
     for path in IMPORTS[source]:
@@ -93,7 +93,7 @@ def test_a_module_that_a_trusted_one_imports_is_trusted_with_it(modules, source)
         assert not asks_again(modules, "PKGside.py")
 
 
-def test_a_module_without_imports_of_its_project_keeps_the_mark_that_it_had(modules):
+def test_a_module_without_project_imports_keeps_its_fingerprint(modules):
     """Without project imports the fingerprint is the digests of module and packages, so earlier trust stays valid."""
     modules.write("PKG/tools.py", "import json", "def lookup() -> str:", "    return ''")
     file = load(modules.root / "specialists" / "finder.md", modules.root)
@@ -102,7 +102,7 @@ def test_a_module_without_imports_of_its_project_keeps_the_mark_that_it_had(modu
     assert demand.fingerprint == " ".join([found.reference, *(module.digest for module in found.chain)])
 
 
-def test_nothing_is_imported_and_nothing_odd_breaks_the_search(modules):
+def test_the_import_search_imports_nothing_and_survives_broken_files(modules):
     """Syntax errors, NULs and unresolvable names do not break the search, and no module is imported."""
     modules.write("PKG/broken.py", "def (")
     modules.write("PKG/raises.py", "raise SystemExit('ran')")
@@ -124,7 +124,7 @@ def test_nothing_is_imported_and_nothing_odd_breaks_the_search(modules):
     assert names == ["broken", "near", "nul", "raises"]
 
 
-def test_what_is_installed_is_not_followed(modules, monkeypatch):
+def test_installed_packages_are_not_followed(modules, monkeypatch):
     """Imports of the standard library and of a project's `.venv` are not followed."""
     installed = modules.root / ".venv" / "lib" / "site-packages"
     modules.write(".venv/lib/site-packages/PKGinstalled/__init__.py", "import PKGinstalled.more")
@@ -137,7 +137,7 @@ def test_what_is_installed_is_not_followed(modules, monkeypatch):
 
 
 @pytest.mark.parametrize("bound", ["MAX_MODULES", "MAX_SOURCE", "depth"])
-def test_more_than_can_be_looked_at_is_asked_about_each_time(modules, tmp_path, monkeypatch, bound):
+def test_beyond_the_search_limits_trust_is_not_stored(modules, tmp_path, monkeypatch, bound):
     """Beyond the search limits trust is not stored: it holds for one runner, and the error says so."""
     source = "import PKGhop"
     if bound == "depth":
@@ -156,7 +156,7 @@ def test_more_than_can_be_looked_at_is_asked_about_each_time(modules, tmp_path, 
 
 
 @pytest.mark.anyio
-async def test_the_bytes_that_were_looked_at_are_run_and_no_compiled_copy(modules):
+async def test_the_inspected_source_runs_and_not_a_compiled_copy(modules):
     """The inspected bytes of imported modules run, not a `__pycache__` file that a project may ship."""
     modules.write("PKGlazy.py", "WORD = 'looked at'")
     near = modules.write("PKG/near.py", "WORD = 'looked at'")
@@ -216,7 +216,7 @@ def scripts(app):
 
 
 @pytest.mark.parametrize("entry", COMMANDS)
-def test_a_file_of_the_project_that_a_trusted_command_names_is_trusted_with_it(scripts, entry):
+def test_trust_covers_project_files_named_by_a_command(scripts, entry):
     """Trust covers scripts, hooks, modules and their Python imports named by a command; other files may change."""
     scripts.specialist(f"mcp_servers: {{it: {entry.replace('{root}', str(scripts.root))}}}")
     for path in COMMANDS[entry]:
@@ -238,7 +238,7 @@ def test_a_file_of_the_project_that_a_trusted_command_names_is_trusted_with_it(s
         '{command: [x, "don\'t"]}',
     ],
 )
-def test_a_command_without_a_file_of_the_project_keeps_the_mark_that_it_had(scripts, entry):
+def test_a_command_without_project_files_keeps_its_fingerprint(scripts, entry):
     """Without executable project files the server's fingerprint is unchanged, so earlier trust stays valid."""
     scripts.specialist(f"mcp_servers: {{it: {entry}}}")
     file = load(scripts.root / "specialists" / "finder.md", scripts.root)
@@ -247,14 +247,14 @@ def test_a_command_without_a_file_of_the_project_keeps_the_mark_that_it_had(scri
 
 
 @pytest.mark.parametrize("bound", ["MAX_PATHS", "MAX_SIZE"])
-def test_a_command_with_more_files_than_can_be_looked_at_is_asked_about_each_time(scripts, monkeypatch, bound):
+def test_a_command_with_too_many_files_needs_trust_each_time(scripts, monkeypatch, bound):
     """A command with too many arguments or too large files needs trust each time."""
     monkeypatch.setattr(command_files, bound, 1)
     scripts.specialist("mcp_servers: {it: {command: node hook.js run.sh compose.yaml}}")
     assert [demand.fingerprint for demand in claim_of(scripts).demands] == [None]
 
 
-def test_a_script_that_is_no_stored_file_is_passed_over(scripts):
+def test_a_fifo_in_place_of_a_script_is_skipped(scripts):
     """A FIFO in place of a script is skipped and does not block."""
     (scripts.root / "run.sh").unlink()
     os.mkfifo(scripts.root / "run.sh")

@@ -26,7 +26,7 @@ def problems_of(*files, further=()):
     return {one.name: [(problem.level, problem.text) for problem in one.problems] for one in found}
 
 
-def test_those_that_are_there_are_no_problem():
+def test_existing_agents_cause_no_problem():
     """Agents are found by name, file stem or in any case, also in more distant folders."""
     other = load_text("---\nname: Toad\ndescription: Is.\n---\nYou answer.\n", Path("/s/toads.md"))
     assert problems_of(file("a", "b", "TOAD", "toads"), file("b"), further=[other])["a"] == []
@@ -42,7 +42,7 @@ def test_without_agents_nothing_further_is_read():
     assert agent_graph.check(files, further) == files
 
 
-def test_a_name_that_nobody_has_is_a_warning_with_its_line_and_a_guess():
+def test_an_unknown_agent_is_a_warning_with_a_suggestion():
     """An unknown agent gives one warning per name, with a suggestion if a similar name exists."""
     (checked, _) = agent_graph.check([file("a", "fact-chekcer", "zebra", "zebra"), file("fact-checker")])
     assert [str(problem) for problem in checked.problems] == [
@@ -53,7 +53,7 @@ def test_a_name_that_nobody_has_is_a_warning_with_its_line_and_a_guess():
     assert checked.specialist is not None
 
 
-def test_one_that_cannot_be_run_is_a_warning_that_says_why():
+def test_an_unusable_agent_is_a_warning_with_the_reason():
     """The warning for an unusable agent contains that agent's own error and its place."""
     said = problems_of(file("a", "b"), file("b", lines=["tool_calls_limit: many"]))
     assert said["a"] == [
@@ -67,7 +67,7 @@ def test_one_that_cannot_be_run_is_a_warning_that_says_why():
 CIRCLE = "calls form a cycle: {}; remove one of these names"
 
 
-def test_a_circle_is_an_error_in_each_file_of_it_and_tells_the_way():
+def test_a_cycle_is_an_error_in_each_of_its_files():
     """Each file in a cycle gets an error with the path from itself; files that lead into it get a warning."""
     said = problems_of(file("a", "b"), file("b", "c", "d"), file("c", "a"), file("d"), file("e", "a"))
     assert said["a"] == [("error", CIRCLE.format("a -> b -> c -> a"))]
@@ -77,25 +77,25 @@ def test_a_circle_is_an_error_in_each_file_of_it_and_tells_the_way():
     assert said["e"] == [("warning", "a cannot be run: it is part of a cycle")]
 
 
-def test_whoever_lists_itself_stands_in_a_circle():
+def test_a_file_that_lists_itself_is_a_cycle():
     """A file that lists itself is the smallest cycle."""
     assert problems_of(file("a", "a"))["a"] == [("error", CIRCLE.format("a -> a"))]
 
 
-def test_the_shortest_circle_is_told():
+def test_the_error_shows_the_shortest_cycle():
     """The error shows the shortest cycle through the file."""
     said = problems_of(file("a", "b"), file("b", "c", "a"), file("c", "a"))
     assert said["a"] == [("error", CIRCLE.format("a -> b -> a"))]
     assert said["c"][0] == ("error", CIRCLE.format("c -> a -> b -> c"))
 
 
-def test_between_two_circles_is_no_circle():
+def test_a_file_between_two_cycles_is_in_neither():
     """A file that connects two cycles is part of neither."""
     said = problems_of(file("a", "a", "m"), file("m", "z"), file("z", "z"))
     assert said["m"] == [("warning", "z cannot be run: it is part of a cycle")]
 
 
-def test_a_circle_through_a_file_further_away_is_seen():
+def test_a_cycle_through_a_more_distant_file_is_reported():
     """A cycle through a more distant file is reported for the checked file only."""
     said = problems_of(file("a", "b"), further=[file("b", "a", folder="/far")])
     assert list(said) == ["a"]
@@ -111,19 +111,19 @@ def test_more_than_two_levels_below_is_a_warning():
     assert problems_of(*files[:3], file("d", lines=["effort: 1", "turns_limit: no"]))["a"] == []
 
 
-def test_the_depth_is_that_of_the_runs():
+def test_the_maximum_depth_equals_the_default_of_runner():
     """The warning uses the same maximum depth as Runner's default."""
     assert inspect.signature(Runner).parameters["max_depth"].default == agent_graph.MAX_DEPTH
 
 
-def test_a_path_is_taken_as_a_file(tmp_path):
+def test_an_agent_may_be_given_as_a_path(tmp_path):
     """An agent may be given as a path, as elsewhere; a missing file is reported."""
     (tmp_path / "b.md").write_text("---\nname: b\ndescription: Is b.\n---\nYou answer.\n")
     assert problems_of(file("a", str(tmp_path / "b.md")))["a"] == []
     assert problems_of(file("a", str(tmp_path / "c.md")))["a"][0][1].startswith("no specialist named ")
 
 
-def test_many_bad_names_are_not_told_one_by_one():
+def test_the_number_of_warnings_is_limited():
     """The number of warnings is limited, so a damaged file does not fill the screen."""
     said = problems_of(file("a", *(f"nobody{number}" for number in range(300))))["a"]
     assert len(said) == agent_graph.MAX_REPORTED + 1
@@ -142,7 +142,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("by_path", [False, True])
-def test_a_file_in_a_circle_is_refused(folder, by_path):
+def test_a_file_in_a_cycle_is_refused(folder, by_path):
     """A file in a cycle is refused by name and by path; the folder's other files can be run."""
     registry = Registry([folder])
     for name, other in (("a", "b"), ("b", "a")):
@@ -152,7 +152,7 @@ def test_a_file_in_a_circle_is_refused(folder, by_path):
     resolve(registry.find("c"), {})
 
 
-def test_files_are_checked_against_places_that_are_not_listed(folder, tmp_path):
+def test_agents_are_also_looked_up_in_unlisted_folders(folder, tmp_path):
     """As in `check PATH`, agents are looked up in folders that are not listed."""
     alone = tmp_path / "alone"
     alone.mkdir()
@@ -168,7 +168,7 @@ def ring(size):
 
 
 @pytest.mark.exhaustive
-def test_long_ways_are_followed_to_their_end():
+def test_long_chains_are_checked_without_recursion():
     """A ring and a chain of 2,000 files and a fully connected team are checked without recursion."""
     assert {text[:21] for said in problems_of(*ring(2_000)).values() for _, text in said} == {"calls form a cycle: n"}
     chain = problems_of(*(file(f"n{number}", f"n{number + 1}") for number in range(2_000)))

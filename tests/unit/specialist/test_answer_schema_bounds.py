@@ -16,7 +16,7 @@ def explosive(levels: int) -> dict[str, Any]:
     return {"$defs": {**defs, f"a{levels}": {"const": 1}}, "properties": {"deep": {"$ref": "#/$defs/a0"}}}
 
 
-def test_checking_is_bounded(monkeypatch):
+def test_a_check_that_takes_too_long_is_stopped(monkeypatch):
     """A schema that always takes too long is refused, and the check of an answer that takes too long is stopped."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
     assert "takes too long to check" in refused({**explosive(40), "$ref": "#/$defs/a0"})
@@ -26,7 +26,7 @@ def test_checking_is_bounded(monkeypatch):
     assert "takes too long to check" in str(schema.reason({"deep": 2}))
 
 
-def test_a_schema_of_its_own_kind_at_the_root_is_bounded_too(monkeypatch):
+def test_a_dialect_at_the_root_does_not_bypass_the_limit(monkeypatch):
     """A schema that names its dialect in `$schema` does not bypass the limit."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
     name = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
@@ -35,7 +35,7 @@ def test_a_schema_of_its_own_kind_at_the_root_is_bounded_too(monkeypatch):
 
 
 @pytest.mark.parametrize("first", ["unevaluatedItems", "unevaluatedProperties"])
-def test_what_is_left_over_is_bounded_too(monkeypatch, first):
+def test_the_search_for_unevaluated_items_is_bounded(monkeypatch, first):
     """The search for unevaluated items follows references anew, and is not started if there are too many."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
     to = [{"$ref": f"#/$defs/a{i}", "$dynamicRef": f"#/$defs/a{i}"} for i in range(41)]
@@ -62,7 +62,7 @@ def test_what_is_left_over_is_bounded_too(monkeypatch, first):
         ({"allOf": [{"type": "null"}] * 50}, ["x" * 50_000]),
     ],
 )
-def test_what_one_keyword_does_counts(monkeypatch, schema, value):
+def test_the_work_of_one_keyword_counts_towards_the_limit(monkeypatch, schema, value):
     """Many values, names or errors and long errors of one keyword count towards the limit."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
     assert "takes too long to check" in str(made(schema).reason(value))
@@ -90,13 +90,13 @@ AAAA = "a" * 60 + "!"
         ),
     ],
 )
-def test_no_pattern_takes_for_ever(dialect, schema, value, said):
+def test_no_pattern_backtracks_forever(dialect, schema, value, said):
     """A pattern that makes backtracking engines run forever is matched at once."""
     assert made({**dialect, **schema}).reason(value) == said
 
 
 @pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
-def test_no_pattern_takes_for_ever_where_properties_are_left_over(dialect):
+def test_unevaluated_properties_do_not_backtrack_forever(dialect):
     """`unevaluatedProperties` matches names against such a pattern in each valid subschema at once."""
     parts = {"allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": {"patternProperties": {ENDLESS: {}}}}}
     schema = made({**dialect, **parts, "unevaluatedProperties": False})
@@ -105,14 +105,14 @@ def test_no_pattern_takes_for_ever_where_properties_are_left_over(dialect):
     assert schema.reason({AAAA: 1, "aa": 1}) == left_over
 
 
-def test_many_items_that_must_differ_take_no_longer_than_others():
+def test_unique_items_are_not_compared_pairwise():
     """`uniqueItems` does not compare all items pairwise."""
     items = [{"a": number} for number in range(60_000)]
     assert made({"uniqueItems": True}).reason(items) is None
     assert "has non-unique elements" in str(made({"uniqueItems": True}).reason([*items, {"a": 7.0}]))
 
 
-def test_an_answer_without_a_bottom_is_not_followed():
+def test_an_answer_nested_too_deeply_is_refused():
     """A value nested too deeply to be checked gives a reason, not a crash."""
     deep: list[Any] = []
     for _ in range(600):
@@ -137,7 +137,7 @@ def test_a_schema_with_very_many_patterns_is_refused():
     assert f"has more than {MOST_PATTERNS} patterns" in refused(one_more)
 
 
-def test_numbers_with_one_hash_are_compared_as_fast_as_others():
+def test_numbers_with_equal_hashes_are_compared_quickly():
     """Multiples of 2**61 - 1, which all have hash 0, also as floats, are compared quickly."""
     same = 2**61 - 1
     items = [number * same for number in range(100_000)]
@@ -148,7 +148,7 @@ def test_numbers_with_one_hash_are_compared_as_fast_as_others():
 
 
 @pytest.mark.parametrize("pair", [[1, 1.0], [0.0, -0.0], [2**70, float(2**70)], [1.5, 1.5], [-3, -3.0]])
-def test_numbers_that_are_equal_are_not_unique(pair):
+def test_equal_numbers_are_duplicates(pair):
     """Equal numbers are duplicates, whether integers or floats."""
     assert "has non-unique elements" in str(made({"uniqueItems": True}).reason(pair))
 

@@ -23,7 +23,7 @@ from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, made, refused
         ("", "", True),
     ],
 )
-def test_a_pattern_is_looked_for_anywhere(pattern, text, found):
+def test_a_pattern_may_match_anywhere(pattern, text, found):
     """Patterns match anywhere, as in JSON Schema; classes are Unicode-aware and `$` matches only at the very end."""
     assert (made({"pattern": pattern}).reason(text) is None) == found
 
@@ -63,7 +63,7 @@ SAME_WORDS = [
 
 @pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
 @pytest.mark.parametrize(("schema", "value"), SAME_WORDS)
-def test_our_keywords_say_what_the_library_says(monkeypatch, dialect, schema, value):
+def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, dialect, schema, value):
     """The replaced keywords give the same messages as the library's own."""
     said = made({**dialect, **schema}).reason(value)
     monkeypatch.setattr(schema_checks, "replaced", dict)
@@ -80,7 +80,7 @@ def test_our_keywords_say_what_the_library_says(monkeypatch, dialect, schema, va
         },
     ],
 )
-def test_references_start_from_where_they_stand(schema):
+def test_references_resolve_within_their_embedded_resource(schema):
     """A reference inside an embedded resource resolves within that resource."""
     whole = made({**schema, "unevaluatedProperties": False})
     assert whole.reason({"a": 1}) is None
@@ -88,7 +88,7 @@ def test_references_start_from_where_they_stand(schema):
 
 
 @pytest.mark.parametrize("reference", ["$recursiveRef", "$ref"])
-def test_references_are_followed_for_what_is_left_over(reference):
+def test_unevaluated_properties_follow_references(reference):
     """`unevaluatedProperties` follows `$ref`, and in 2019-09 also `$recursiveRef`."""
     name = {"$schema": "https://json-schema.org/draft/2019-09/schema"}
     node = {"properties": {"next": {reference: "#", "unevaluatedProperties": False}}}
@@ -151,7 +151,7 @@ def test_the_reason_names_three_places_at_most_and_the_outermost_first():
     ]
 
 
-def test_the_reason_stays_short_and_keeps_its_point():
+def test_a_long_value_is_shortened_in_the_reason():
     """A long value is shortened in the middle; the error message is kept."""
     schema = made({"additionalProperties": {"type": "number"}})
     reason = str(schema.reason({"k" * 500: "long\n" * 5_000}))
@@ -160,7 +160,7 @@ def test_the_reason_stays_short_and_keeps_its_point():
     assert reason.isprintable()
 
 
-def test_a_schema_may_be_as_deep_as_a_file():
+def test_a_schema_may_be_nested_sixty_levels_deep():
     """Up to sixty levels are allowed, as in YAML; deeper schemas would not be safe to check."""
     schema: dict[str, Any] = {}
     for _ in range(59):
@@ -169,7 +169,7 @@ def test_a_schema_may_be_as_deep_as_a_file():
     assert refused({"not": {"not": schema}}) == "is nested too deeply"
 
 
-def test_an_alternative_that_nothing_matches_is_not_what_was_meant():
+def test_a_false_alternative_is_not_named_in_the_reason():
     """A `false` alternative has no place to name, so the reason is that of the complete schema."""
     schema = AnswerSchema.load({"anyOf": [False, {"type": "integer"}]}, Path())
     assert "integer" in schema.reason("x")

@@ -43,7 +43,7 @@ NESTED = {"$id": "item.json", "$defs": {"x": {}}, "items": {"$ref": "#/$defs/x"}
         ({**DRAFT4, "maximum": 3, "exclusiveMaximum": True}, None),
     ],
 )
-def test_references_are_led_to_the_new_place(schema, embedded):
+def test_references_are_rewritten_for_the_new_place(schema, embedded):
     """References are rewritten, so a schema keeps its meaning inside the arguments of `respond`."""
     assert made(schema).embedded(POINTER) == embedded
 
@@ -106,7 +106,7 @@ ROOTS = st.tuples(st.dictionaries(NAMES, SCHEMAS, min_size=1), SCHEMAS.filter(la
 @example(({"a": {"type": "string"}}, {"additionalProperties": {"$ref": "#/$defs/a"}}), {"a": 1})
 @example(({"a/b": {"type": "string"}}, {"items": {"$ref": "#/$defs/a~1b"}}), [1])
 @example(({"a": {}}, {"if": {"const": {"b": 1}}, "then": {"$ref": "#"}}), {"b": 1})
-def test_an_embedded_schema_decides_as_the_original_does(root, value):
+def test_original_and_embedded_schema_agree(root, value):
     """For any schema and value, the original, the embedded schema and our own check agree."""
     defs, top = root
     try:
@@ -132,7 +132,7 @@ ANY_JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(sorted(Draft202012Validator.VALIDATORS)), ANY_JSON), ANY_JSON)
-def test_any_map_is_a_schema_or_is_refused_in_one_line(schema, value):
+def test_any_dict_is_a_schema_or_refused_in_one_line(schema, value):
     """Any dict is refused with a short ValueError or gives a usable schema."""
     try:
         taken = made(schema)

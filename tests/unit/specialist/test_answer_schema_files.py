@@ -32,20 +32,20 @@ additionalProperties: false
         ("a.yml", YAML),
     ],
 )
-def test_a_schema_may_stand_in_a_file(tmp_path, name, text):
+def test_a_schema_is_read_from_a_json_or_yaml_file(tmp_path, name, text):
     """JSON, with tabs or a byte order mark, and YAML are read; relative paths start at the given folder."""
     (tmp_path / name).write_text(text, "utf-8")
     assert AnswerSchema.load(name, tmp_path).schema == PERSON
     assert AnswerSchema.load(str(tmp_path / name), Path("/nowhere")).schema == PERSON
 
 
-def test_json_is_read_as_json(tmp_path):
+def test_a_json_file_is_parsed_as_json(tmp_path):
     """A `.json` file is parsed as JSON where YAML differs, as for a surrogate pair of escapes."""
     (tmp_path / "a.json").write_text(r'{"const": "\ud83d\ude00"}', "utf-8")
     assert AnswerSchema.load("a.json", tmp_path).schema == {"const": "\U0001f600"}
 
 
-def test_the_schema_is_a_copy_of_what_was_given():
+def test_the_schema_is_a_copy_of_the_given_dict():
     """Changing the given dict afterwards does not change the schema."""
     given_one = {"required": ["a"]}
     schema = made(given_one)
@@ -83,7 +83,7 @@ def test_a_bad_file_is_named_with_the_reason(tmp_path, name, text, said):
     assert why.startswith(str(tmp_path / name))
 
 
-def test_aliases_that_multiply_are_refused(tmp_path):
+def test_aliases_that_expand_too_far_are_refused(tmp_path):
     """A few lines of YAML whose aliases expand to millions of values are refused."""
     bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)
@@ -95,7 +95,7 @@ def test_aliases_that_multiply_are_refused(tmp_path):
     assert AnswerSchema.load("b.yaml", tmp_path).schema == {"a": {"b": "*a"}}
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_a_path_that_is_no_regular_file_is_refused(tmp_path):
     """A missing file, a folder, a pipe that would block and an unusable name are refused."""
     os.mkfifo(tmp_path / "pipe")
     assert refused("gone.json", tmp_path) == f"no such file: {tmp_path / 'gone.json'}"
@@ -142,12 +142,12 @@ def test_what_is_no_file_is_refused(tmp_path):
         ({"x": {1, 2}}, "contains a value that JSON cannot represent: Object of type set"),
     ],
 )
-def test_a_bad_schema_is_refused_with_the_place_inside(schema, said):
+def test_an_invalid_schema_is_refused_with_its_place(schema, said):
     """A bad schema is refused at load time, before any answer arrives."""
     assert said in refused(schema)
 
 
-def test_a_map_that_holds_itself_is_refused():
+def test_a_dict_that_contains_itself_is_refused():
     """A dict that contains itself, which only a program can create, is refused."""
     schema: dict[str, Any] = {}
     schema["items"] = schema
@@ -155,7 +155,7 @@ def test_a_map_that_holds_itself_is_refused():
     assert refused({"title": "x" * 300_000}) == "is longer than 262,144 characters"
 
 
-def test_a_bad_schema_makes_the_file_unusable_at_its_place(tmp_path):
+def test_a_file_with_an_invalid_schema_cannot_run(tmp_path):
     """A file with a bad schema is listed with line, column, key and reason, but cannot run."""
     path = tmp_path / "finder.md"
     path.write_text("---\nname: finder\ndescription: d\noutput_schema: gone.json\n---\nBody\n", "utf-8")
@@ -168,7 +168,7 @@ def test_a_bad_schema_makes_the_file_unusable_at_its_place(tmp_path):
     assert load(path).status == "ok"
 
 
-def test_a_bad_schema_inside_a_file_is_told_beside_other_errors():
+def test_an_invalid_schema_is_reported_beside_other_errors():
     """All errors of a file are reported together, and each bad value only once."""
     head = "---\nname: finder\ndescription: d\n"
     text = f"{head}tool_calls_limit: x\noutput_schema:\n  properties: {{age: {{type: numbr}}}}\n---\nBody\n"
@@ -184,7 +184,7 @@ def test_a_bad_schema_inside_a_file_is_told_beside_other_errors():
     assert all(str(problem).isprintable() for problem in odd.problems)
 
 
-def test_files_without_a_schema_do_not_pay_for_the_library(tmp_path):
+def test_files_without_a_schema_do_not_import_the_validator(tmp_path):
     """Listing and checking import the validator only when a file needs it."""
     (tmp_path / "finder.md").write_text("---\nname: finder\ndescription: d\n---\nBody\n", "utf-8")
     script = (

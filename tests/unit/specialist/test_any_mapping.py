@@ -61,7 +61,7 @@ def loaded(mapping: dict[str, object], body: str = "You look.") -> SpecialistFil
 
 @settings(max_examples=EXAMPLES)
 @given(MAPPINGS)
-def test_any_mapping_is_a_specialist_or_an_error_that_says_where(mapping):
+def test_any_mapping_loads_or_gives_errors_with_a_line(mapping):
     """Loading is deterministic, errors name a line within the file, and strict mode refuses warnings."""
     file, again = loaded(mapping), loaded(mapping)
     assert file == again
@@ -79,7 +79,7 @@ def test_any_mapping_is_a_specialist_or_an_error_that_says_where(mapping):
 
 @settings(max_examples=EXAMPLES)
 @given(MAPPINGS)
-def test_what_was_loaded_can_be_written_down_and_loaded_again(mapping):
+def test_a_loaded_specialist_can_be_written_and_loaded_again(mapping):
     """A specialist written in canonical spelling loads as the same specialist, without errors."""
     file = loaded({**mapping, "name": "agent", "description": "d"})
     if file.specialist is None:

@@ -30,7 +30,7 @@ def test_every_key_is_described() -> None:
         {"countdown": {"from": "none", "style": "json", "warn_at": "none"}, "preset": "openai-loop"},
     ],
 )
-def test_good_front_matter_is_valid(front: dict[str, object]) -> None:
+def test_valid_front_matter_is_accepted(front: dict[str, object]) -> None:
     """The schema accepts front matter that the loader accepts."""
     VALIDATOR.validate(front)
 
@@ -46,6 +46,6 @@ def test_good_front_matter_is_valid(front: dict[str, object]) -> None:
         {"preset": "fast"},
     ],
 )
-def test_bad_front_matter_is_not(front: dict[str, object]) -> None:
+def test_invalid_front_matter_is_refused(front: dict[str, object]) -> None:
     """The schema refuses front matter that the loader refuses."""
     assert not VALIDATOR.is_valid(front)

@@ -70,7 +70,7 @@ def value(line: str) -> Any:
         ("disallowedTools: Bash, Read(a, b)", ("Bash", "Read(a, b)")),
     ],
 )
-def test_values_in_every_kind_and_spelling(line: str, expected: object) -> None:
+def test_every_kind_of_value_is_read_under_each_name(line: str, expected: object) -> None:
     """Each kind of value is read under each of its key's names."""
     assert value(line) == expected
 
@@ -117,7 +117,7 @@ def test_values_in_every_kind_and_spelling(line: str, expected: object) -> None:
         ("output_schema: {? [a] : b}", "output_schema: a key is a list or a map"),
     ],
 )
-def test_bad_values_are_errors_in_plain_words(line: str, said: str) -> None:
+def test_an_invalid_value_names_the_expected_and_actual_value(line: str, said: str) -> None:
     """The error gives the expected and the actual value on one line, at the value's place."""
     file = loaded(line)
     assert [str(p).partition(":4:")[2].partition(": ")[2] for p in file.problems] == [said]
@@ -135,7 +135,7 @@ def test_bad_values_are_errors_in_plain_words(line: str, said: str) -> None:
         ("landing_prompt: [a, b]", "landing_prompt", "a, b"),
     ],
 )
-def test_values_that_hold_nothing_back_are_forgiven(line: str, key: str, left: object) -> None:
+def test_a_wrong_type_that_restricts_nothing_is_a_warning(line: str, key: str, left: object) -> None:
     """A value of the wrong type is only a warning if it does not restrict the specialist."""
     file = loaded(line)
     assert file.status == "warning"
@@ -143,7 +143,7 @@ def test_values_that_hold_nothing_back_are_forgiven(line: str, key: str, left: o
     assert getattr(file.specialist, key) == left
 
 
-def test_a_key_of_a_map_left_empty_counts_as_not_given() -> None:
+def test_an_empty_key_in_a_map_counts_as_not_given() -> None:
     """An empty key inside a map counts as not given, so a forgotten value disables nothing."""
     file = loaded("countdown:\n  from:\n  warn_at: 2")
     assert file.specialist is not None
@@ -158,14 +158,14 @@ def test_descriptions_of_other_types_become_text() -> None:
         assert (file.description, file.status) == (text, "warning")
 
 
-def test_names_of_other_types_give_way_to_the_file() -> None:
+def test_an_unusable_name_is_replaced_by_the_file_name() -> None:
     """A name that is not text, is empty or has only control characters is replaced by the file's name."""
     for written in ("[a]", "{a: b}", "''", "", "null", '"\\x01\\x02"'):
         file = load_text(f"---\nname: {written}\ndescription: d\n---\nBody", Path("agent.md"))
         assert (file.name, file.status) == ("agent", "warning")
 
 
-def test_names_lose_control_characters_only() -> None:
+def test_only_control_characters_are_removed_from_names() -> None:
     """Control characters are removed from a name; slashes and colons are kept."""
     file = load_text('---\nname: "SE: a/b\\n\\x1b[31m"\ndescription: d\n---\nBody', Path("agent.md"))
     assert file.name == "SE: a/b [31m"
@@ -179,7 +179,7 @@ def test_fields_set_are_the_keys_of_the_file() -> None:
     assert dict(file.lines) == {"description": 2, "tool_calls_limit": 3, "model": 4}
 
 
-def test_keys_without_effect() -> None:
+def test_keys_without_effect_give_notices_or_warnings() -> None:
     """Keys without effect give a notice, restrictive ones a warning, unknown ones a warning with a suggestion."""
     file = loaded("color: red\nhooks: {a: b}\npermissionMode: plan\ntool_cals_limit: 3\nquux: 1")
     assert [(p.key, p.level) for p in file.problems] == [
@@ -200,7 +200,7 @@ def test_strict_turns_warnings_into_errors() -> None:
     assert (loaded("color: red").strict().status, loaded("color: red").strict().specialist is None) == ("ok", False)
 
 
-def test_every_canonical_key_is_a_field_and_the_other_way_round() -> None:
+def test_canonical_keys_and_model_fields_match() -> None:
     """The table of keys and the model's fields match."""
     assert set(CANONICAL) == set(Specialist.model_fields) - {"prompt", "path"}
 

@@ -93,7 +93,7 @@ def test_alias_bombs_do_not_grow() -> None:
     assert [(p.key, p.level) for p in file.problems if p.level == "error"] == [("output_schema", "error")]
 
 
-def test_aliases_nest_no_deeper_than_text() -> None:
+def test_deep_chains_of_aliases_are_an_error() -> None:
     """A chain of aliases counts as deep as its expansion, so a chain that is too deep is an error."""
     chain = "k0: &a0 [x]\n" + "".join(f"k{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 3000))
     file = load_text(f"---\n{HEAD}{chain}output_schema: {{a: *a2999}}\n---\nBody", PATH)
@@ -106,7 +106,7 @@ def test_tags_construct_nothing() -> None:
     assert file.tools == ("Read",)
 
 
-def test_odd_keys() -> None:
+def test_keys_that_are_not_text_are_reported() -> None:
     """Numbers, null, lists and merge keys used as keys are reported and have no effect."""
     file = load_text(f"---\n{HEAD}1: x\nnull: y\n? [a]\n: z\n<<: {{model: opus}}\n---\nBody", PATH)
     assert (file.name, file.model, file.status) == ("agent", None, "warning")
@@ -129,7 +129,7 @@ def test_plain_files_round_trip_through_dumps(name: str, description: str, tools
     assert file.specialist.prompt == "Body"
 
 
-def test_the_handler_serves_python_frontmatter() -> None:
+def test_the_lenient_handler_works_in_python_frontmatter() -> None:
     """The lenient rules also work as a handler of the python-frontmatter library."""
     post = frontmatter.loads("---\nname: a\ndescription: b: c\n---\nBody", handler=LenientHandler(Problems(PATH)))
     assert (post.metadata, post.content) == ({"name": "a", "description": "b: c"}, "Body")
@@ -137,14 +137,14 @@ def test_the_handler_serves_python_frontmatter() -> None:
     assert frontmatter.loads("Body", handler=LenientHandler(Problems(PATH))).content == "Body"
 
 
-def test_a_name_that_is_proposed_is_printable() -> None:
+def test_a_suggested_name_is_printable() -> None:
     """Unprintable characters in a suggested name are escaped, because the name may come from the file itself."""
     file = load_text('---\nname: a\ndescription: d\ntools: lookk\npython_tools: ["m:loo\\u2028\\ek"]\n---\nb', PATH)
     (problem,) = (problem for problem in file.problems if problem.key == "tools")
     assert r"did you mean loo\u2028\x1bk?" in problem.text
 
 
-def test_thousands_of_tools_are_not_compared_each_with_each() -> None:
+def test_suggestions_are_limited_to_the_first_names() -> None:
     """Suggestions are made only for the first few names, because comparing all would take minutes."""
     names, functions = (", ".join(f"{kind}{number}x" for number in range(3_000)) for kind in ("saer", "m:sear"))
     file = load_text(

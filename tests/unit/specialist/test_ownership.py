@@ -80,7 +80,7 @@ def test_a_folder_of_another_user_is_not_taken_as_the_project(shared: Path, give
 
 
 @pytest.mark.parametrize("what", ["specialists", ".claude", ".claude/agents"])
-def test_a_place_of_another_user_in_a_folder_of_ones_own_is_not_loaded(shared: Path, give: Give, what: str) -> None:
+def test_a_specialist_folder_of_another_user_is_not_loaded(shared: Path, give: Give, what: str) -> None:
     """Another user's specialist folder, as anyone can create in `/tmp`, is skipped; the project's others load."""
     (shared / ".claude" / "agents" / "b.md").write_text(TEXT.replace("thoughts-analyzer", "b"))
     give(shared / what)
@@ -94,7 +94,7 @@ def test_a_place_of_another_user_in_a_folder_of_ones_own_is_not_loaded(shared: P
     assert "b" not in registry.names() or what == "specialists"
 
 
-def test_the_listing_says_whose_it_is_and_what_to_do(shared: Path, give: Give) -> None:
+def test_messages_name_the_owner_and_the_remedy(shared: Path, give: Give) -> None:
     """`list`, a failed lookup and a run, which still answers, each show the owner and the remedy on one line."""
     give(shared)
     line = (
@@ -116,7 +116,7 @@ def test_the_listing_says_whose_it_is_and_what_to_do(shared: Path, give: Give) -
 
 
 @pytest.mark.parametrize("value", ["{}", "/nowhere:{}", "*"])
-def test_the_environment_names_folders_that_may_belong_to_anybody(shared: Path, give: Give, monkeypatch, value) -> None:
+def test_the_environment_variable_allows_the_folders_it_names(shared: Path, give: Give, monkeypatch, value) -> None:
     """The variable allows the folders it names, as for a container's mounted folder, and no others."""
     give(shared)
     monkeypatch.setenv(VARIABLE, value.format(shared).replace(":", os.pathsep))
@@ -126,7 +126,7 @@ def test_the_environment_names_folders_that_may_belong_to_anybody(shared: Path, 
     assert project_root(shared / "mine") == shared / "mine"
 
 
-def test_a_root_or_a_folder_that_is_named_is_meant(shared: Path, give: Give) -> None:
+def test_an_explicit_root_or_folder_is_loaded(shared: Path, give: Give) -> None:
     """An explicit `--root`, `root=` or `--dir` loads that folder; a `--root` of another folder does not."""
     give(shared)
     assert found(shared, meant=True) == shared / "specialists" / "a.md"
@@ -138,7 +138,7 @@ def test_a_root_or_a_folder_that_is_named_is_meant(shared: Path, give: Give) -> 
         assert "Of a stranger." in printed
 
 
-def test_what_root_owns_is_taken_and_with_sudo_what_the_caller_owns(shared: Path, give: Give, monkeypatch) -> None:
+def test_folders_of_root_and_of_the_sudo_user_are_accepted(shared: Path, give: Give, monkeypatch) -> None:
     """As in ssh and git, root's folders are accepted, and under sudo also those of the calling user."""
     assert ownership_problem(shared) is None
     if Path("/").stat().st_uid == 0:
@@ -155,7 +155,7 @@ def test_what_root_owns_is_taken_and_with_sudo_what_the_caller_owns(shared: Path
     assert ownership_problem(shared) is not None
 
 
-def test_a_link_of_another_user_is_looked_at_itself(shared: Path, give: Give) -> None:
+def test_the_owner_of_a_link_itself_counts(shared: Path, give: Give) -> None:
     """The owner of the link itself counts, because another user's link may point to one's own folder."""
     (shared / "specialists").rename(shared / "mine" / "notes")
     (shared / "specialists").symlink_to("mine/notes")
@@ -164,7 +164,7 @@ def test_a_link_of_another_user_is_looked_at_itself(shared: Path, give: Give) ->
     assert found(shared).parent == packaged()
 
 
-def test_what_comes_along_is_loaded_also_from_a_checkout_of_another_user(shared: Path, give: Give, monkeypatch) -> None:
+def test_packaged_specialists_load_from_a_checkout_of_another_user(shared: Path, give: Give, monkeypatch) -> None:
     """Packaged specialists load even from another user's checkout, but are refused as that project's files."""
     monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: shared / "specialists")
     give(shared)
@@ -172,12 +172,12 @@ def test_what_comes_along_is_loaded_also_from_a_checkout_of_another_user(shared:
     assert found(shared) == shared / "specialists" / "a.md"
 
 
-def test_a_folder_inside_of_ones_own_project_may_be_a_project_of_its_own(shared: Path) -> None:
+def test_a_subfolder_used_as_root_is_its_own_project(shared: Path) -> None:
     """A subfolder used as the root is its own project, as with `--root`; nothing above it is searched."""
     assert shared not in [place.path.parent for place in places(shared / "mine")]
 
 
-def test_servers_of_another_user_are_passed_over(shared: Path, give: Give) -> None:
+def test_an_mcp_json_of_another_user_is_ignored(shared: Path, give: Give) -> None:
     """Another user's `.mcp.json` above the current folder is ignored; one in the current folder is used."""
     from run_specialist.specialist.mcp_servers.servers import project_file
 

@@ -90,7 +90,7 @@ def test_the_project_itself_may_be_reached_by_a_link(root: Path, tmp_path: Path,
     assert Registry(places(Path())).find("specialists/a.md").status == "ok"
 
 
-def test_what_git_ignores_is_found_all_the_same(root: Path) -> None:
+def test_files_ignored_by_git_are_found(root: Path) -> None:
     """Files ignored by git are found, because users often ignore their private specialists."""
     write(root / ".claude" / "agents" / "a.md")
     (root / ".gitignore").write_text(".claude/\n*.md\n")
@@ -98,9 +98,7 @@ def test_what_git_ignores_is_found_all_the_same(root: Path) -> None:
 
 
 @pytest.mark.parametrize("has_git", [True, False])
-def test_a_link_out_of_the_project_is_an_error_that_does_not_say_what_is_there(
-    root: Path, tmp_path: Path, *, has_git: bool
-) -> None:
+def test_a_link_out_of_the_project_does_not_reveal_its_target(root: Path, tmp_path: Path, *, has_git: bool) -> None:
     """The error is the same whether or not the target exists, with git or without."""
     if not has_git:
         (root / ".git").rmdir()
@@ -117,7 +115,7 @@ def test_a_link_out_of_the_project_is_an_error_that_does_not_say_what_is_there(
     assert Registry(places(root)).names() == []
 
 
-def test_a_link_to_a_file_of_the_users_own_does_not_take_its_place(root: Path, home: Path) -> None:
+def test_a_project_link_to_a_file_of_the_user_is_refused(root: Path, home: Path) -> None:
     """A project's link to a user's file or folder is refused, and the user's own file is still found."""
     mine = write(home / ".claude" / "agents" / "mine.md")
     link(root / "specialists" / "mine.md", mine)
@@ -130,7 +128,7 @@ def test_a_link_to_a_file_of_the_users_own_does_not_take_its_place(root: Path, h
     ]
 
 
-def test_links_of_the_users_own_lead_anywhere(root: Path, home: Path, tmp_path: Path) -> None:
+def test_links_of_the_user_may_lead_anywhere(root: Path, home: Path, tmp_path: Path) -> None:
     """Links in the user's folders, a given folder outside projects and a command-line path may lead anywhere."""
     elsewhere = write(tmp_path / "elsewhere" / "a.md")
     link(home / ".claude" / "agents" / "a.md", elsewhere)
@@ -141,7 +139,7 @@ def test_links_of_the_users_own_lead_anywhere(root: Path, home: Path, tmp_path: 
     assert Registry(places(root)).find(str(tmp_path / "given" / "b.md")).status == "ok"
 
 
-def test_a_link_of_the_users_own_counts_as_what_it_leads_to(root: Path, home: Path, tmp_path: Path) -> None:
+def test_a_linked_project_file_must_stay_in_its_project(root: Path, home: Path, tmp_path: Path) -> None:
     """A linked project file is refused once it becomes a link out of its own project."""
     other = tmp_path / "team"
     (other / ".git").mkdir(parents=True)
@@ -152,7 +150,7 @@ def test_a_link_of_the_users_own_counts_as_what_it_leads_to(root: Path, home: Pa
     assert listed(root) == {"a": "error"}
 
 
-def test_a_given_folder_is_held_to_the_project_that_it_lies_in(root: Path, tmp_path: Path) -> None:
+def test_a_given_folder_is_restricted_to_its_project(root: Path, tmp_path: Path) -> None:
     """A given folder is restricted to the project that contains it, be it the current project or another one."""
     outside = write(tmp_path / "outside.md")
     other = tmp_path / "other"
@@ -166,7 +164,7 @@ def test_a_given_folder_is_held_to_the_project_that_it_lies_in(root: Path, tmp_p
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_what_is_no_stored_file_is_never_opened(root: Path, home: Path, *, own: bool) -> None:
+def test_special_files_are_never_opened(root: Path, home: Path, *, own: bool) -> None:
     """FIFOs, devices, sockets and `/proc` files are refused without blocking, also in the user's own folders."""
     folder = home / ".claude" / "agents" if own else root / "specialists"
     folder.mkdir(parents=True, exist_ok=True)
@@ -188,7 +186,7 @@ def test_what_is_no_stored_file_is_never_opened(root: Path, home: Path, *, own: 
         assert Registry(places(root)).names() == []
 
 
-def test_a_kernel_file_is_refused_where_the_whole_disk_is_the_project() -> None:
+def test_a_proc_file_is_refused_even_if_the_project_is_the_root_folder() -> None:
     """`/proc` files are not regular files, so they are refused even if the project is `/`."""
     if not Path("/proc/self/environ").exists():
         pytest.skip("there are no files of processes")
@@ -204,7 +202,7 @@ def schema(root: Path, value: str, project: Path | None) -> SpecialistFile:
     return load(path, project)
 
 
-def test_a_schema_lies_inside_of_the_project(root: Path, tmp_path: Path) -> None:
+def test_a_schema_path_must_stay_in_the_project(root: Path, tmp_path: Path) -> None:
     """A schema path must stay in the project, also through links; otherwise one error gives line and column."""
     (tmp_path / "shape.json").write_text('{"type": "object"}')
     (root / "shape.json").write_text('{"type": "object"}')
@@ -245,7 +243,7 @@ def test_new_writes_nothing_outside_of_the_project(root: Path, tmp_path: Path, *
     assert write_new(root / "linked", "c", given, overwrite=force).is_file()
 
 
-def test_new_writes_over_a_file_whole(root: Path) -> None:
+def test_new_replaces_a_longer_file_completely(root: Path) -> None:
     """Overwriting leaves nothing of a longer file behind; a FIFO in its place is refused."""
     given = {"description": "Answers when something changed, from the changelog of the project."}
     path = root / "specialists" / "a.md"
@@ -258,7 +256,7 @@ def test_new_writes_over_a_file_whole(root: Path) -> None:
         write_new(path.parent, "b", given, overwrite=True, project=root)
 
 
-def test_links_that_come_and_go_disclose_nothing(root: Path, tmp_path: Path) -> None:
+def test_swapping_links_during_reads_discloses_nothing(root: Path, tmp_path: Path) -> None:
     """Swapping a file or folder for a link during reads discloses nothing from outside the project."""
     if not can_swap():
         pytest.skip("only Linux exchanges two names in one step")

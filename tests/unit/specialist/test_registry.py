@@ -22,7 +22,7 @@ def paths(*arguments: Path) -> tuple[Path, ...]:
     return tuple(place.path for place in places(*arguments))
 
 
-def test_project_root_is_found_upwards(tmp_path: Path) -> None:
+def test_the_project_root_is_the_nearest_folder_with_git(tmp_path: Path) -> None:
     """The nearest folder with a `.git` folder or file is the root; without one it is the current folder."""
     deep = tmp_path / "project" / "a" / "b"
     deep.mkdir(parents=True)
@@ -31,7 +31,7 @@ def test_project_root_is_found_upwards(tmp_path: Path) -> None:
     assert project_root(deep) == tmp_path / "project"
 
 
-def test_places_from_near_to_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_are_searched_from_near_to_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The given folder is searched first, then the project's, the user's and the packaged ones."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -49,9 +49,7 @@ def test_places_from_near_to_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert tmp_path / "home" / ".config" / "run-specialist" / "specialists" in paths(tmp_path)
 
 
-def test_no_place_of_the_users_own_lies_in_whatever_folder_we_are_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_home_or_config_path_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relative HOME or config path is ignored, because a project's files would then pass as the user's own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -62,7 +60,7 @@ def test_no_place_of_the_users_own_lies_in_whatever_folder_we_are_in(
     assert paths(tmp_path)[2:] == (packaged(),)
 
 
-def test_a_place_is_searched_once(tmp_path: Path) -> None:
+def test_a_folder_named_twice_is_searched_once(tmp_path: Path) -> None:
     """A folder named twice is searched once, at its first position."""
     folder = tmp_path / "specialists"
     folder.mkdir()
@@ -97,7 +95,7 @@ def test_find_by_name_stem_case_and_path(tmp_path: Path) -> None:
     assert registry.find(str(b)).path == b
 
 
-def test_not_found_names_near_ones_and_places(tmp_path: Path) -> None:
+def test_an_unknown_name_lists_similar_names_and_folders(tmp_path: Path) -> None:
     """An unknown name gives a one-line error with similar names and the folders searched."""
     write(tmp_path / "codebase-locator.md")
     with pytest.raises(SpecialistNotFound) as caught:
@@ -111,7 +109,7 @@ def test_not_found_names_near_ones_and_places(tmp_path: Path) -> None:
         Registry([tmp_path / "nowhere"]).find("gone")
 
 
-def test_names_for_completion(tmp_path: Path) -> None:
+def test_names_come_from_the_front_matter_or_the_file_name(tmp_path: Path) -> None:
     """Names come from each file's front matter, or else from its file name."""
     write(tmp_path / "a.md", "'quoted'")
     write(tmp_path / "b.agent.md")

@@ -42,7 +42,7 @@ FOUR_WORDS = [
 
 @pytest.mark.parametrize(("key", "by_call", "preset", "by_preset", "by_file", "default"), FOUR_WORDS)
 @pytest.mark.parametrize("said", list(product([False, True], repeat=4)))
-def test_s3_4_every_order_of_strength(key, by_call, preset, by_preset, by_file, default, said):
+def test_s3_4_precedence_of_every_combination(key, by_call, preset, by_preset, by_file, default, said):
     """In every combination, the first of call, call's preset, file and file's preset that sets the key wins."""
     call, call_preset, file_key, file_preset = said
     lines = [f"{key}: {by_file}"] * file_key + [f"preset: {preset}"] * file_preset
@@ -65,13 +65,13 @@ def test_s3_4_every_order_of_strength(key, by_call, preset, by_preset, by_file, 
 
 
 @pytest.mark.parametrize(("key", "value"), [("budget_notice", False), ("landing", "finalize"), ("landing_prompt", "x")])
-def test_s3_4_a_preset_of_the_call_beats_only_the_keys_that_it_names(key, value):
+def test_s3_4_a_preset_of_the_call_overrides_only_the_keys_it_sets(key, value):
     """Keys that the `finalize` preset does not set keep the file's values."""
     found = settings("budget_notice: true", "landing: order", "landing_prompt: x", preset="finalize")
     assert getattr(found, key) == value
 
 
-def test_s3_4_a_preset_of_the_call_takes_the_place_of_the_files():
+def test_s3_4_a_preset_of_the_call_replaces_that_of_the_file():
     """The call's preset replaces the file's preset completely; the two are not mixed."""
     resolved = resolve(file_of("preset: finalize", "summary_limit: 9"), {"preset": "soft-landing"})
     found = resolved.settings
@@ -84,7 +84,7 @@ def test_s3_4_a_preset_of_the_call_takes_the_place_of_the_files():
     assert (found.summary_limit, str(resolved.origin("summarize_at"))) == (9, "default")
 
 
-def test_s2_11_the_limit_of_the_call_beats_the_files():
+def test_s2_11_the_limit_of_the_call_overrides_the_file():
     """The call's 2 overrides the file's 10 with any preset; 0 is a limit, and None removes it."""
     assert settings("tool_calls_limit: 10", tool_calls_limit=2).tool_calls_limit == 2
     assert settings("tool_calls_limit: 10", "preset: finalize", tool_calls_limit=2).tool_calls_limit == 2
@@ -103,7 +103,7 @@ def test_s3_4_none_takes_any_limit_away(key):
     assert getattr(settings(f"{key}: none", "preset: soft-warning"), key) is None
 
 
-def test_s3_4_what_was_given_is_known_even_where_it_is_the_default():
+def test_s3_4_an_explicit_default_value_counts_as_given():
     """An explicit 30 is distinguished from the default 30, and a run does not change the file's values."""
     thirty = {"tool_calls_limit": 30}
     for lines, overrides, given in (((), {}, False), (("tool_calls_limit: 30",), {}, True), ((), thirty, True)):
@@ -149,13 +149,13 @@ REMAINING, BUDGET, JSON = "remaining", "budget", "json"
     ],
     ids=str,
 )
-def test_s3_4_a_countdown_is_laid_over_another_key_by_key(lines, overrides, countdown):
+def test_s3_4_a_countdown_map_replaces_only_its_own_keys(lines, overrides, countdown):
     """A countdown map replaces only the keys it contains; `none` means no countdown and no warning."""
     found = settings(*lines, **overrides).countdown
     assert (found.from_, found.style, found.warn_at) == countdown
 
 
-def test_s3_4_inside_of_a_countdown_each_key_has_its_own_origin():
+def test_s3_4_each_countdown_key_has_its_own_origin():
     """Each countdown key has its own origin: the file with its line, the preset, or the default."""
     resolved = resolve(file_of("preset: soft-warning", "countdown:", "  from: 3"), {})
     origins = [resolved.origin(f"countdown.{key}") for key in ("from", "warn_at", "style")]
@@ -165,7 +165,7 @@ def test_s3_4_inside_of_a_countdown_each_key_has_its_own_origin():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_presets_set_what_the_table_says_and_nothing_else(preset):
+def test_presets_set_exactly_the_documented_settings(preset):
     """A preset sets exactly the documented settings, whether the file or the call names it."""
     expected: dict[str, Any] = {
         "soft-landing": {"budget_notice": True, "countdown": Countdown(), "landing": "auto"},
@@ -191,7 +191,7 @@ def test_presets_set_what_the_table_says_and_nothing_else(preset):
     assert set(PRESETS) == set(get_args(Preset))
 
 
-def test_a_preset_of_none_is_none_of_the_calls():
+def test_preset_none_in_a_call_keeps_the_preset_of_the_file():
     """`preset=None` in a call keeps the file's preset."""
     assert settings("preset: finalize", preset=None).landing == "finalize"
     assert settings("preset: finalize", preset=None).preset == "finalize"
@@ -238,19 +238,19 @@ def test_a_specialist_made_in_code_resolves_its_preset_too():
     ],
     ids=str,
 )
-def test_s3_4_an_explicit_setting_that_makes_no_sense_is_refused(overrides, said):
+def test_s3_4_an_invalid_explicit_setting_is_refused(overrides, said):
     """An unknown or invalid setting is refused with one line that gives the expected value."""
     with pytest.raises(UsageError) as caught:
         resolve(file_of(), overrides)
     assert str(caught.value) == said
 
 
-def test_checked_settings_are_those_and_no_other():
+def test_placeholders_do_not_count_as_given():
     """Placeholders for name and prompt do not count as given."""
     assert checked({"turns_limit": 3, "countdown": "none"}).model_fields_set == {"turns_limit", "countdown"}
 
 
-def test_s0_9_all_errors_of_a_file_are_told_at_once():
+def test_s0_9_all_errors_of_a_file_are_reported_at_once():
     """Each error gets a line with place, key and reason; warnings are included only in strict mode."""
     file = file_of("tool_calls_limit: many", "quux: 1", "budget_notice: perhaps")
     with pytest.raises(SpecialistUnusable) as caught:

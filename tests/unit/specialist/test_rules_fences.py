@@ -10,7 +10,7 @@ from run_specialist.specialist.loader import load_text
 from tests.unit.specialist.front_matter import HEAD, file_of, lines_of
 
 
-def test_plain_file_has_nothing_to_say() -> None:
+def test_a_well_formed_file_has_no_problems() -> None:
     """A well-formed file loads without problems."""
     file = file_of(HEAD + "tools: Read, Grep\nmodel: sonnet\ntool_calls_limit: 12")
     assert (file.status, file.problems) == ("ok", ())
@@ -30,7 +30,7 @@ def test_plain_file_has_nothing_to_say() -> None:
         (codecs.BOM_UTF32_BE, "utf-32-be", "UTF-32"),
     ],
 )
-def test_rule_1_marks_are_read_and_warned_about(mark: bytes, encoding: str, said: str) -> None:
+def test_rule_1_a_byte_order_mark_is_removed_with_a_warning(mark: bytes, encoding: str, said: str) -> None:
     """Rule 1: a byte order mark sets the encoding and is removed with a warning."""
     file = load_text(mark + f"---\r\n{HEAD}---\r\nBody é".encode(encoding), Path("agent.md"))
     assert (file.name, file.description, file.specialist and file.specialist.prompt) == (
@@ -42,7 +42,7 @@ def test_rule_1_marks_are_read_and_warned_about(mark: bytes, encoding: str, said
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
-def test_rule_1_line_ends_become_lf_without_a_word(end: str) -> None:
+def test_rule_1_line_ends_become_lf_without_a_warning(end: str) -> None:
     """Rule 1: CRLF and CR become LF without a warning, and line numbers stay right."""
     text = f"---\n{HEAD}tool_calls_limit: x\n---\nOne\nTwo\n"
     assert lines_of(load_text(text.replace("\n", end), Path("agent.md"))) == [
@@ -52,14 +52,14 @@ def test_rule_1_line_ends_become_lf_without_a_word(end: str) -> None:
     assert (fine.problems, fine.specialist and fine.specialist.prompt) == ((), "One\nTwo")
 
 
-def test_rule_1_bad_utf8_is_replaced_at_a_place() -> None:
+def test_rule_1_invalid_utf8_is_replaced_and_located() -> None:
     """Rule 1: an invalid UTF-8 byte becomes a replacement character, and the warning gives its place."""
     file = load_text(b"---\nname: agent\ndescription: caf\xe9\n---\nBody", Path("agent.md"))
     assert file.description == "caf\ufffd"
     assert lines_of(file)[0].startswith("3:17: is not valid UTF-8 here")
 
 
-def test_rule_1_characters_that_no_store_takes_are_replaced() -> None:
+def test_rule_1_nul_and_lone_surrogates_are_replaced() -> None:
     """Rule 1: NUL and lone surrogates are replaced with a warning."""
     file = load_text(f"---\n{HEAD}---\nBo\0dy \ud800", Path("agent.md"))
     assert file.specialist is not None
@@ -94,7 +94,7 @@ def test_rule_1_characters_that_no_store_takes_are_replaced() -> None:
         "indented",
     ],
 )
-def test_rule_2_odd_fences_are_taken_with_a_warning(text: str, line: int) -> None:
+def test_rule_2_malformed_fences_are_accepted_with_a_warning(text: str, line: int) -> None:
     """Rule 2: malformed fences are recognized, and the warning names the line."""
     file = load_text(text, Path("agent.md"))
     assert (file.name, file.description) == ("agent", "Finds notes")
@@ -103,7 +103,7 @@ def test_rule_2_odd_fences_are_taken_with_a_warning(text: str, line: int) -> Non
     assert [(problem.line, problem.level) for problem in file.problems] == [(line, "warning")]
 
 
-def test_rule_2_rule_lines_in_the_body_stay_there() -> None:
+def test_rule_2_only_the_first_closing_fence_counts() -> None:
     """Rule 2: only the first closing fence counts."""
     file = file_of(HEAD, "One\n\n---\n\nTwo")
     assert file.specialist is not None
@@ -152,7 +152,7 @@ def test_rule_2_comments_above_the_first_key(text: str) -> None:
     assert (file.name, file.description, len(file.problems)) == ("agent", "Finds notes", 1)
 
 
-def test_rule_3_a_code_fence_around_the_file_is_told() -> None:
+def test_rule_3_a_code_fence_around_the_file_is_reported() -> None:
     """Rule 3: a file that starts with a code fence has no front matter, and the warning gives that reason."""
     file = load_text(f"```agent\n---\n{HEAD}---\nBody\n```", Path("finder.md"))
     assert file.name == "finder"
@@ -168,7 +168,7 @@ def test_rule_2_indented_lines_belong_to_the_key_above_when_unclosed() -> None:
 @pytest.mark.parametrize(
     "text", ["Find notes.\n\n---\n\nMore", "# Title\n\n---\n\nText\n\n---\n", "---\n\nText only.\n\n---\nMore", "---"]
 )
-def test_rule_3_no_front_matter(text: str) -> None:
+def test_rule_3_a_file_without_front_matter_uses_its_name_and_text(text: str) -> None:
     """Rule 3: without front matter, the file's name and first words are used, and the complete text is the prompt."""
     file = load_text(text, Path("some/finder.agent.md"))
     assert file.name == "finder"
@@ -179,7 +179,7 @@ def test_rule_3_no_front_matter(text: str) -> None:
     assert file.status == "warning"
 
 
-def test_rule_3_stand_in_description_is_text_of_the_body() -> None:
+def test_rule_3_a_missing_description_is_taken_from_the_body() -> None:
     """Rule 3: a missing description is taken from the first words of the body."""
     assert load_text("\n\nFind notes.\nFast.", Path("a.md")).description == "Find notes."
     assert file_of("name: agent").description == "You find notes."

@@ -32,7 +32,7 @@ from tests.unit.specialist.front_matter import HEAD, file_of, lines_of
         "9" * 5000,
     ],
 )
-def test_rule_6_bad_limits_are_never_guessed(written: str) -> None:
+def test_rule_6_an_invalid_limit_is_an_error(written: str) -> None:
     """Rule 6: a limit that is not an integer is an error at its place, and the file is still listed."""
     file = file_of(HEAD + f"tool_calls_limit: {written}")
     assert (file.name, file.description, file.specialist, file.tool_calls_limit) == ("agent", "Finds notes", None, None)
@@ -43,13 +43,13 @@ def test_rule_6_bad_limits_are_never_guessed(written: str) -> None:
 @pytest.mark.parametrize(
     ("written", "limit"), [("0", 0), ("30", 30), ("+7", 7), ("007", 7), ("0x1e", 30), ("9" * 40, 10**40 - 1)]
 )
-def test_rule_6_whole_numbers(written: str, limit: int) -> None:
+def test_rule_6_every_nonnegative_integer_is_a_limit(written: str, limit: int) -> None:
     """Rule 6: every non-negative integer is a limit, including 0 and very large ones."""
     file = file_of(HEAD + f"tool_calls_limit: {written}")
     assert (file.tool_calls_limit, file.problems) == (limit, ())
 
 
-def test_rule_6_number_in_quotes() -> None:
+def test_rule_6_a_number_in_quotes_is_read_with_a_warning() -> None:
     """Rule 6: a number in quotes is that number, with a warning."""
     file = file_of(HEAD + 'tool_calls_limit: "30"')
     assert (file.tool_calls_limit, lines_of(file)) == (30, ['4:19: tool_calls_limit: "30" is text; read as 30'])
@@ -66,7 +66,7 @@ def test_rule_6_none_is_no_limit(written: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["", "~", "null", "# later"])
-def test_rule_6_empty_is_not_given(written: str) -> None:
+def test_rule_6_an_empty_limit_counts_as_not_given(written: str) -> None:
     """Rule 6: an empty key counts as not given, with a warning."""
     file = file_of(HEAD + f"tool_calls_limit: {written}")
     assert (file.tool_calls_limit, file.status) == (None, "warning")
@@ -109,19 +109,19 @@ def test_rule_6_all_errors_at_once() -> None:
         ("", None),
     ],
 )
-def test_rule_7_forms_of_tools(written: str, tools: tuple[str, ...] | None) -> None:
+def test_rule_7_tools_are_read_in_every_form(written: str, tools: tuple[str, ...] | None) -> None:
     """Rule 7: lists in every form; a comma inside parentheses does not split; names stay as written."""
     assert file_of(HEAD + f"tools: {written}").tools == tools
 
 
-def test_rule_7_switches_that_are_off_take_tools_away() -> None:
+def test_rule_7_a_map_that_only_disables_tools_restricts_nothing_else() -> None:
     """Rule 7: a map that only turns tools off restricts nothing else."""
     file = file_of(HEAD + "tools: {bash: false}\ndisallowed_tools: Grep")
     assert file.specialist is not None
     assert (file.specialist.tools, set(file.specialist.disallowed_tools)) == (None, {"bash", "Grep"})
 
 
-def test_rule_7_all_off_but_some() -> None:
+def test_rule_7_a_map_that_disables_all_keeps_the_enabled_tools() -> None:
     """Rule 7: a map that turns everything off keeps only the tools that it turns on."""
     file = file_of(HEAD + "tools:\n  '*': false\n  read: true\n  bash: false")
     assert file.specialist is not None
@@ -129,12 +129,12 @@ def test_rule_7_all_off_but_some() -> None:
 
 
 @pytest.mark.parametrize("written", ["model:\n  - opus\n  - haiku", "tools:\n  - Bash", "tools:\n  read: true"])
-def test_rule_7_remarks_on_a_block_stand_at_its_key(written: str) -> None:
+def test_rule_7_problems_with_a_block_point_at_its_key(written: str) -> None:
     """Rules 4 and 7: a problem with a complete list or map points at the line of its key."""
     assert [(p.line, p.column) for p in file_of(HEAD + written).problems] == [(4, 1)]
 
 
-def test_rule_7_tools_that_we_lack() -> None:
+def test_rule_7_unavailable_tools_cause_a_warning() -> None:
     """Rule 7: a warning names unavailable tools, and says when no tool is left."""
     assert lines_of(file_of(HEAD + "tools: Read, Bash, WebFetch")) == ["4:8: tools: not available here: Bash, WebFetch"]
     assert lines_of(file_of(HEAD + "tools: Bash")) == [
@@ -143,7 +143,7 @@ def test_rule_7_tools_that_we_lack() -> None:
     assert file_of(HEAD + "tools: mcp__web__fetch\nmcp_servers: {web: http://localhost/}").status == "ok"
 
 
-def test_s0_9_a_bad_file_is_named_with_line_and_reason_and_the_others_load(tmp_path: Path) -> None:
+def test_s0_9_an_invalid_file_is_reported_and_the_others_load(tmp_path: Path) -> None:
     """S0.9 and rule 8: a file that cannot be run is still listed and does not affect other files."""
     (tmp_path / "bad.md").write_text("---\nname: bad\ndescription: d\ntool_calls_limit: twelve\n---\nBody\n")
     (tmp_path / "binary.md").write_bytes(bytes(range(256)))
@@ -160,7 +160,7 @@ def test_s0_9_a_bad_file_is_named_with_line_and_reason_and_the_others_load(tmp_p
 
 
 @pytest.mark.parametrize("make", ["folder", "missing", "fifo"])
-def test_rule_8_what_cannot_be_read_is_an_error(make: str, tmp_path: Path) -> None:
+def test_rule_8_an_unreadable_path_is_an_error(make: str, tmp_path: Path) -> None:
     """Rule 8: a folder, a missing file and a pipe are reported as problems, not raised."""
     path = tmp_path / "x.md"
     if make == "folder":
@@ -172,7 +172,7 @@ def test_rule_8_what_cannot_be_read_is_an_error(make: str, tmp_path: Path) -> No
     assert (file.problems[0].line, file.problems[0].column) == (1, 1)
 
 
-def test_rule_9_turns_like_keys_are_never_tool_calls() -> None:
+def test_rule_9_limits_of_other_programs_set_only_the_turns_limit() -> None:
     """Rule 9: other programs' limits, such as `steps`, set only the turns limit."""
     file = file_of(HEAD + "steps: 7")
     assert file.tool_calls_limit is None

@@ -6,7 +6,7 @@ from tests.unit.specialist.front_matter import HEAD, file_of, lines_of
 
 
 @pytest.mark.parametrize("name", ["yes", "2024", "2026-01-05", "1:30", "true", "1e3"])
-def test_rule_4_scalars_are_text_where_text_is_wanted(name: str) -> None:
+def test_rule_4_names_are_always_read_as_text(name: str) -> None:
     """Rule 4: a name is never parsed as a boolean, number or date."""
     assert file_of(f"name: {name}\ndescription: d").name == name
 
@@ -22,13 +22,13 @@ def test_rule_4_scalars_are_text_where_text_is_wanted(name: str) -> None:
         ("!!python/name:os.system x", "!!python/name:os.system x"),
     ],
 )
-def test_rule_4_texts_are_taken_raw(written: str, description: str) -> None:
+def test_rule_4_text_is_kept_where_yaml_would_cut_it(written: str, description: str) -> None:
     """Rule 4: text that YAML would cut or read as a tag, an anchor or an alias is kept."""
     file = file_of(f"name: agent\ndescription: {written}\nmodel: opus")
     assert (file.description, file.model) == (description, "opus")
 
 
-def test_rule_4_quotes_and_blocks_mean_what_yaml_says() -> None:
+def test_rule_4_quotes_and_blocks_follow_yaml() -> None:
     """Rule 4: a comment after quoted text is removed, and blocks keep or fold their lines as in YAML."""
     assert file_of('name: agent\ndescription: "a # b" # c').description == "a # b"
     assert file_of("name: agent\ndescription: |\n  a\n\n  b").description == "a\n\nb"
@@ -66,7 +66,7 @@ def test_rule_5_only_known_keys_end_a_description() -> None:
     assert "color" in file.lines
 
 
-def test_rule_5_an_example_that_never_closes_hides_nothing() -> None:
+def test_rule_5_an_unclosed_example_does_not_absorb_later_keys() -> None:
     """Rule 5: an unclosed `<example>` does not absorb the keys below it."""
     file = file_of("name: agent\ndescription: a: <example> b\nmodel: opus")
     assert (file.description, file.model) == ("a: <example> b", "opus")
@@ -89,14 +89,14 @@ def test_rule_5_an_example_that_never_closes_hides_nothing() -> None:
         ("%percent", "%percent"),
     ],
 )
-def test_rule_5_raw_descriptions(written: str, description: str) -> None:
+def test_rule_5_an_invalid_description_is_kept_as_written(written: str, description: str) -> None:
     """Rule 5: a description that is not valid YAML is kept as written."""
     file = file_of(f"name: agent\ndescription: {written}\ntools: Read")
     assert (file.name, file.description, file.tools) == ("agent", description, ("Read",))
     assert file.status == "warning"
 
 
-def test_rule_5_blocks_and_tabs_in_broken_files() -> None:
+def test_rule_5_valid_fields_of_a_broken_file_are_read_as_yaml() -> None:
     """Rule 5: valid fields of a broken file are read as YAML; a tab breaks only its own field."""
     file = file_of("name:agent\ndescription: |\n  One\n  Two\nhooks:\n\tPre: x\ncountdown: {from: 3}")
     assert (file.name, file.description) == ("agent", "One\nTwo")
@@ -105,7 +105,7 @@ def test_rule_5_blocks_and_tabs_in_broken_files() -> None:
     assert any("no blank after the colon" in line for line in lines_of(file))
 
 
-def test_rule_5_comments_above_the_next_key_are_no_text() -> None:
+def test_rule_5_comments_above_the_next_key_are_removed() -> None:
     """Rule 5: comments at the end of a broken description are removed; a heading followed by text is kept."""
     assert file_of("name: agent\ndescription: a: b\n# of all\nmodel: opus").description == "a: b"
     assert file_of("name: agent\ndescription: a: b\n\n# last").description == "a: b"
@@ -113,7 +113,7 @@ def test_rule_5_comments_above_the_next_key_are_no_text() -> None:
     assert file_of(f"name: agent\ndescription: {kept}\nmodel: opus").description == kept
 
 
-def test_rule_5_text_over_several_lines_is_told() -> None:
+def test_rule_5_a_warning_names_the_last_line_of_broken_text() -> None:
     """Rule 5: the warning for a broken value names the last line of its text."""
     file = file_of("name: agent\ndescription: One: a\nTwo\n\nThree\ntools:\n\t- Read\nmodel: opus")
     assert (file.description, file.tools) == ("One: a\nTwo\n\nThree", ("Read",))
@@ -121,14 +121,14 @@ def test_rule_5_text_over_several_lines_is_told() -> None:
     assert "7:1: tools: is not valid YAML; using its text up to line 8" in lines_of(file)
 
 
-def test_rule_5_what_follows_the_first_block_is_read() -> None:
+def test_rule_5_keys_indented_less_than_the_first_are_read() -> None:
     """Rule 5: keys indented less than the first key end the YAML, but are still read."""
     file = file_of("  name: agent\ndescription: Finds notes\ntools: Read")
     assert (file.name, file.description, file.tools) == ("agent", "Finds notes", ("Read",))
     assert "not valid YAML" in lines_of(file)[0]
 
 
-def test_rule_5_no_break_spaces_are_blanks() -> None:
+def test_rule_5_no_break_spaces_count_as_spaces() -> None:
     """Rule 5: no-break spaces, as pasted from a web page, count as spaces."""
     file = file_of("name:\u00a0agent\ndescription:\u00a0Finds notes\ntools:\u00a0Read,\u00a0Grep")
     assert (file.name, file.description, file.tools) == ("agent", "Finds notes", ("Read", "Grep"))

@@ -46,7 +46,7 @@ def project(folder: Path, servers: object) -> Path:
         {"web": {"command": "npx -y web 8080", "disabled": False}},
     ],
 )
-def test_a_command_in_every_shape(value: Any) -> None:
+def test_a_command_is_accepted_in_every_form(value: Any) -> None:
     """A map by name or a list of maps is accepted; a command is a shell-like string or a list, numbers included."""
     assert read(value) == {"web": ServerConfig("web", ("npx", "-y", "web", "8080"))}
 
@@ -60,18 +60,18 @@ def test_a_command_in_every_shape(value: Any) -> None:
         {"web": {"serverUrl": "https://example.org/mcp", "transport": "streamable-http"}},
     ],
 )
-def test_a_url_in_every_shape(value: Any) -> None:
+def test_a_url_is_accepted_under_every_key(value: Any) -> None:
     """Other programs' names for the URL key are accepted."""
     assert read(value) == {"web": ServerConfig("web", url="https://example.org/mcp")}
 
 
-def test_a_word_with_blanks_stays_one_where_arguments_stand_apart() -> None:
+def test_a_command_with_separate_args_is_not_split() -> None:
     """Only a command without `args` is split as in a shell, because a program's path may contain blanks."""
     assert one(command="/opt/my server", args=[]).command == ("/opt/my server",)
     assert one(command="'/opt/my server' -v").command == ("/opt/my server", "-v")
 
 
-def test_environment_headers_folder_and_time() -> None:
+def test_environment_headers_folder_and_timeout_are_read() -> None:
     """Environment and header values are read as text; working folder and timeout are read too."""
     server = one(command="x", env={"PORT": 80, "DEBUG": True, "NONE": None}, cwd="sub", timeout=5)
     assert (server.env, server.cwd, server.timeout) == ((("DEBUG", "true"), ("NONE", ""), ("PORT", "80")), "sub", 5.0)
@@ -103,7 +103,7 @@ MISFITS = [
 
 
 @pytest.mark.parametrize(("entry", "why"), MISFITS)
-def test_an_entry_that_makes_no_sense_says_why(entry: dict[str, Any], why: str) -> None:
+def test_an_invalid_entry_is_unusable_with_a_reason(entry: dict[str, Any], why: str) -> None:
     """An invalid entry is kept as unusable, with the reason and without a command or URL."""
     server = one(**entry)
     assert server.unusable.startswith(why)
@@ -112,17 +112,17 @@ def test_an_entry_that_makes_no_sense_says_why(entry: dict[str, Any], why: str) 
 
 
 @pytest.mark.parametrize(("entry", "why"), [(5, "must be a map"), ("npx", "must be a map"), ([1], "must be a map")])
-def test_an_entry_that_is_no_map_says_so(entry: object, why: str) -> None:
+def test_an_entry_that_is_no_map_is_unusable(entry: object, why: str) -> None:
     """An entry that is not a map is unusable, because a string could be a command or a name."""
     assert read({"it": entry})["it"].unusable.startswith(why)
 
 
-def test_a_server_that_is_switched_off_is_none() -> None:
+def test_a_disabled_server_is_removed() -> None:
     """`disabled: true` or `enabled: false`, as other programs write it, removes the server."""
     assert read({"a": {"command": "x", "disabled": True}, "b": {"command": "x", "enabled": False}}) == {}
 
 
-def test_names_are_made_of_letters_that_a_tool_may_have() -> None:
+def test_names_are_normalized_to_the_characters_of_tool_names() -> None:
     """Characters not allowed in tool names become `_`; a second server with the same result is reported."""
     servers = read({"my server": {"command": "x"}, "my.server": {"command": "y"}, "ünï": {"command": "z"}})
     assert [(key, server.name, server.command) for key, server in servers.items()] == [
@@ -133,7 +133,7 @@ def test_names_are_made_of_letters_that_a_tool_may_have() -> None:
     assert servers["my.server"].unusable == "my.server has the same normalized name as another server, my_server"
 
 
-def test_a_name_alone_is_looked_up_in_the_project(tmp_path: Path) -> None:
+def test_a_bare_name_is_looked_up_in_the_project(tmp_path: Path) -> None:
     """A bare name is looked up from any folder of the project; its source is kept, as it needs its own trust."""
     inside = project(tmp_path, {"web": {"command": "x"}, "off": {"command": "y", "disabled": True}})
     source = tmp_path / ".mcp.json"
@@ -143,7 +143,7 @@ def test_a_name_alone_is_looked_up_in_the_project(tmp_path: Path) -> None:
     assert there == f"{source} has no server of this name; available: web, off"
 
 
-def test_a_name_alone_is_not_looked_up_beyond_the_project(tmp_path: Path) -> None:
+def test_a_bare_name_is_not_looked_up_outside_the_project(tmp_path: Path) -> None:
     """A `.mcp.json` above the folder with `.git` is outside the project and ignored."""
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {"web": {"command": "x"}}}')
     (tmp_path / "inner" / ".git").mkdir(parents=True)
@@ -161,13 +161,13 @@ def test_a_name_alone_is_not_looked_up_beyond_the_project(tmp_path: Path) -> Non
         (b"[" * 100_000, "is not valid JSON"),
     ],
 )
-def test_a_damaged_list_of_the_project_is_named(tmp_path: Path, content: bytes, why: str) -> None:
+def test_a_damaged_mcp_json_is_named(tmp_path: Path, content: bytes, why: str) -> None:
     """The error names the path of a damaged `.mcp.json` and the reason."""
     (tmp_path / ".mcp.json").write_bytes(content)
     assert read(["web"], tmp_path)["web"].unusable == f"{tmp_path / '.mcp.json'} {why}"
 
 
-def test_variables_are_filled_in_for_starting_only() -> None:
+def test_variables_are_expanded_for_starting() -> None:
     """`${VAR}` and `${VAR:-default}` are expanded in every value; as in a shell, empty also takes the default."""
     server = one(command="${BIN} --key=${KEY:-none} $HOME ${1}", env={"A": "${KEY:-}"}, cwd="${BIN}/x")
     filled = server.expanded({"BIN": "/bin/x", "KEY": ""})
@@ -180,7 +180,7 @@ def test_variables_are_filled_in_for_starting_only() -> None:
         web.expanded({"HOST": "h"})
 
 
-def test_what_is_shown_holds_no_secrets() -> None:
+def test_the_displayed_server_contains_no_secrets() -> None:
     """The displayed server contains no variable or header values, passwords, query or keys."""
     command = one(command=["run", "--token", "sk-" + "a" * 30, "two words"], env={"KEY": "geheim"}, cwd="sub")
     assert str(command) == "run --token [redacted] 'two words', with KEY set, in sub"
@@ -211,12 +211,12 @@ def test_what_is_shown_holds_no_secrets() -> None:
         ({"url": "http://example.org[::1]/"}, False),
     ],
 )
-def test_which_url_is_surely_on_this_machine(entry: dict[str, Any], loopback: bool) -> None:
+def test_loopback_urls_are_recognized(entry: dict[str, Any], loopback: bool) -> None:
     """Loopback URLs, which bypass the proxy, are recognized; a variable in host or port rules it out."""
     assert one(**entry).is_loopback is loopback
 
 
-def test_the_variables_that_are_filled_in_are_named_wherever_they_are_written() -> None:
+def test_variables_are_listed_once_each() -> None:
     """Variables in command, URL, folder, env and headers are listed once each, with or without a default."""
     command = one(command=["${A}", "x${B:-y}"], cwd="${C}", env={"D": "${E}", "F": "${A}"})
     assert command.variables == ("A", "B", "C", "E")
@@ -224,7 +224,7 @@ def test_the_variables_that_are_filled_in_are_named_wherever_they_are_written() 
     assert one(url="https://h/$A").variables == ()
 
 
-def test_the_fingerprint_changes_with_anything_that_was_trusted(tmp_path: Path) -> None:
+def test_the_fingerprint_covers_everything_that_is_trusted(tmp_path: Path) -> None:
     """The fingerprint covers command, env, headers and folder, but not where the server is defined."""
     entries = [
         {"command": "x"}, {"command": "y"}, {"command": "x", "env": {"A": "1"}}, {"command": "x", "env": {"A": "2"}},
@@ -240,7 +240,7 @@ def file_of(*lines: str, path: Path = HERE / "finder.md") -> Any:
     return load_text("\n".join(["---", "name: finder", "description: Finds", *lines, "---", "Find."]), path)
 
 
-def test_a_check_tells_an_entry_that_makes_no_sense_with_its_line_and_leaves_it_out() -> None:
+def test_an_invalid_entry_is_reported_at_its_line_and_ignored() -> None:
     """An invalid entry is reported at its own line and column and ignored; the others are kept."""
     file = file_of(
         "mcp_servers:", "  web:", "    command: npx", "  two:", "    args: [x]", "  old: {url: 'http://h/', type: sse}"
@@ -254,7 +254,7 @@ def test_a_check_tells_an_entry_that_makes_no_sense_with_its_line_and_leaves_it_
     assert [(problem.line, problem.text.partition(":")[0]) for problem in file.problems] == [(7, "5")]
 
 
-def test_a_check_tells_a_name_that_the_project_does_not_list(tmp_path: Path) -> None:
+def test_an_unknown_server_name_is_reported(tmp_path: Path) -> None:
     """An unknown server name is reported if the file's project is known; a file outside any project is not checked."""
     inside = project(tmp_path, {"web": {"command": "x"}})
     file = file_of("mcp_servers: [web, wed]", path=inside / "finder.md")
@@ -267,7 +267,7 @@ def test_a_check_tells_a_name_that_the_project_does_not_list(tmp_path: Path) -> 
     assert file_of("mcp_servers: web").status == "ok"
 
 
-def test_what_is_given_in_clear_is_masked_wherever_settings_are_shown():
+def test_literal_secrets_are_masked_in_displayed_settings():
     """Literal env and header values, keys in commands and URL passwords are masked, in maps and lists."""
     clear = {
         "a": {"command": "x", "args": ["--key", "sk-" + "a1" * 20], "env": {"KEY": "plain", "OTHER": "${OTHER}"}},
@@ -284,7 +284,7 @@ def test_what_is_given_in_clear_is_masked_wherever_settings_are_shown():
     assert "plain" not in str(shown.value)
 
 
-def test_a_misspelt_key_of_a_server_is_told():
+def test_a_misspelt_server_key_is_reported():
     """A misspelt server key is reported with its line and a suggestion; other programs' keys are ignored."""
     text = "---\nname: n\ndescription: d\nmcp_servers:\n  owls: {command: x, arg: [y], autoApprove: [z]}\n---\nP.\n"
     (problem,) = load_text(text, Path("n.md")).problems

@@ -31,12 +31,12 @@ AVAILABLE = (*BUILT_IN, "mcp__web__fetch", "mcp__web__search", "mcp__db__query")
         ("Task", "delegate"),
     ],
 )
-def test_names_of_other_programs(written: str, ours: str) -> None:
+def test_names_of_other_programs_map_to_the_built_in_tools(written: str, ours: str) -> None:
     """Tool names of Claude Code, Gemini CLI, opencode and Copilot map to the built-in ones."""
     assert resolve_tools([written], (), AVAILABLE) == ResolvedTools((ours,))
 
 
-def test_globs_reach_the_tools_of_a_server() -> None:
+def test_globs_select_the_tools_of_a_server() -> None:
     """A glob, the server's name alone and `server/*` each select all tools of a server."""
     both = ("mcp__web__fetch", "mcp__web__search")
     for written in ("mcp__web__*", "mcp__web", "web/*"):
@@ -44,7 +44,7 @@ def test_globs_reach_the_tools_of_a_server() -> None:
     assert resolve_tools(["web/fetch"], (), AVAILABLE).names == both[:1]
 
 
-def test_a_server_whose_name_begins_another_one() -> None:
+def test_a_server_prefix_matches_only_complete_names() -> None:
     """`mcp__a` matches names that continue with `__`, and no other names with that prefix."""
     available = ("mcp__a__x", "mcp__a__b__y", "mcp__ab__z", "mcp__a_", "mcp__a___w")
     assert resolve_tools(["mcp__a"], (), available).names == ("mcp__a__x", "mcp__a__b__y", "mcp__a___w")
@@ -53,7 +53,7 @@ def test_a_server_whose_name_begins_another_one() -> None:
     assert resolve_tools(["mcp", "mcp_", "mcp__c"], (), available).nothing_known
 
 
-def test_only_globs_are_held_against_each_tool(monkeypatch) -> None:
+def test_only_globs_are_compared_with_each_tool(monkeypatch) -> None:
     """Only globs are compared with each tool, because a file may name thousands of tools."""
     compared = []
     monkeypatch.setattr(fnmatch, "fnmatchcase", lambda *both: compared.append(both))
@@ -65,14 +65,14 @@ def test_only_globs_are_held_against_each_tool(monkeypatch) -> None:
     assert not compared
 
 
-def test_star_and_nothing_named() -> None:
+def test_a_star_or_no_list_selects_all_tools() -> None:
     """`*` or no list selects all tools; an empty list selects none and is valid."""
     assert resolve_tools(["*"], (), AVAILABLE).names == AVAILABLE
     assert resolve_tools(None, (), AVAILABLE).names == AVAILABLE
     assert resolve_tools([], (), AVAILABLE) == ResolvedTools(())
 
 
-def test_taken_away_first() -> None:
+def test_a_disallowed_tool_is_removed_under_any_name() -> None:
     """A disallowed tool is removed, whichever of its names is used."""
     assert resolve_tools(["Read", "Grep"], ["read_file"], AVAILABLE).names == ("grep",)
     assert resolve_tools(None, ["mcp__web__*", "Task", "nothing"], AVAILABLE).names == (
@@ -81,7 +81,7 @@ def test_taken_away_first() -> None:
     )
 
 
-def test_unknown_names_and_nothing_known() -> None:
+def test_unknown_names_are_reported() -> None:
     """Unknown names are reported; a list of only unknown names must not run."""
     assert resolve_tools(["Read", "Bash"], (), AVAILABLE) == ResolvedTools(("read",), ("Bash",))
     assert resolve_tools(["Bash(ls)", "Write"], (), AVAILABLE) == ResolvedTools(

@@ -13,7 +13,7 @@ def pauses(backoff, clock, patience):
     return made
 
 
-def test_pauses_double_up_to_the_longest_and_end_with_the_patience():
+def test_pauses_double_up_to_the_maximum_until_the_timeout():
     """The first retry is immediate, pauses double up to the longest, and the last retry is made at the timeout."""
     clock = Clock()
     backoff = Backoff(clock=clock)
@@ -22,7 +22,7 @@ def test_pauses_double_up_to_the_longest_and_end_with_the_patience():
     assert made == [0, 0.1, 0.2, 0.4, 0.8, 1.6, 1.9]
 
 
-def test_attempts_that_take_long_count_too():
+def test_time_spent_on_attempts_counts_towards_the_timeout():
     """After a wait for a lock that took the entire timeout, exactly one retry is made."""
     clock = Clock()
     made = []
@@ -32,7 +32,7 @@ def test_attempts_that_take_long_count_too():
     assert made == [0]
 
 
-def test_the_patience_that_was_given_wins():
+def test_an_explicit_timeout_overrides_the_default():
     """An explicit timeout overrides the timeout that suits the store."""
     clock = Clock()
     assert sum(pauses(Backoff(clock=clock, patience=1.0), clock, 60.0)) == 1.0

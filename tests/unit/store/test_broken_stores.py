@@ -50,7 +50,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-async def test_a_store_that_cannot_be_opened_costs_one_line(path, make_writer, broken):
+async def test_a_store_that_cannot_be_opened_causes_one_warning(path, make_writer, broken):
     """If a store cannot be opened, each run gets one warning that names the path, and the path is not changed."""
     broken_path = BROKEN[broken](path)
     before = path.read_bytes() if path.is_file() else None
@@ -70,7 +70,7 @@ async def test_a_store_that_cannot_be_opened_costs_one_line(path, make_writer, b
     assert not list(path.parent.glob("*.owners"))
 
 
-async def test_a_server_that_is_not_there_costs_one_line(make_writer):
+async def test_an_unreachable_server_causes_one_warning(make_writer):
     """If the server is unreachable, the run gets one warning, which does not show the password."""
     writer = make_writer("postgresql://me:secret@127.0.0.1:1/runs")
     told = await write(writer.journal("run-1"), *begun("run-1"))
@@ -79,7 +79,7 @@ async def test_a_server_that_is_not_there_costs_one_line(make_writer):
     assert "secret" not in told
 
 
-async def test_a_store_that_is_sound_passes_the_check(writer, store_url):
+async def test_a_sound_store_passes_the_check(writer, store_url):
     """A sound store passes the check, which creates it with all its tables."""
     writer.check()
     assert set(counts(store_url).values()) == {0}
@@ -97,7 +97,7 @@ def with_pragma(monkeypatch, pragma):
     monkeypatch.setattr(ledger, "open_session", opened_so)
 
 
-async def test_a_full_disk_costs_one_line_and_what_was_kept_stays(monkeypatch, lasting, path):
+async def test_a_full_disk_causes_one_warning_and_keeps_stored_turns(monkeypatch, lasting, path):
     """On a full disk every run is warned once from which turn on it is not stored, and none retries.
 
     Turns stored before that stay intact.
@@ -117,7 +117,7 @@ async def test_a_full_disk_costs_one_line_and_what_was_kept_stays(monkeypatch, l
         lasting.check()
 
 
-async def test_a_store_that_somebody_has_locked_costs_one_line(monkeypatch, lasting, path):
+async def test_a_locked_store_causes_one_warning(monkeypatch, lasting, path):
     """A store locked by another process costs one warning, after the wait for the lock and one retry."""
     with_pragma(monkeypatch, "pragma busy_timeout = 1")
     journal = lasting.journal("run-1")
@@ -131,7 +131,7 @@ async def test_a_store_that_somebody_has_locked_costs_one_line(monkeypatch, last
     assert ask(f"sqlite:///{path}", "select status from runs") == [("running",)]
 
 
-async def test_a_lock_that_is_let_go_in_time_costs_nothing(monkeypatch, lasting, path):
+async def test_a_lock_released_in_time_causes_no_warning(monkeypatch, lasting, path):
     """If the lock is released in time, the retry writes to the store and there is no warning."""
     broken = []
     whole = Ledger._write
@@ -149,7 +149,7 @@ async def test_a_lock_that_is_let_go_in_time_costs_nothing(monkeypatch, lasting,
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "another in its place"])
-async def test_a_store_that_was_deleted_is_missed(lasting, path, again):
+async def test_a_deleted_store_is_noticed(lasting, path, again):
     """The writer notices a deleted database file, though SQLite itself would accept every commit silently."""
     journal = lasting.journal("run-1")
     assert await write(journal, *begun("run-1"), *turn_of(1)) is None
@@ -161,7 +161,7 @@ async def test_a_store_that_was_deleted_is_missed(lasting, path, again):
     assert told == f"the end of this run is not stored: {path} was deleted during the run"
 
 
-async def test_a_mistake_of_ours_costs_no_run_more_than_its_store(monkeypatch, lasting):
+async def test_an_unexpected_exception_releases_all_waiting_runs(monkeypatch, lasting):
     """An unexpected exception on the writer's thread releases all waiting runs and causes one warning."""
 
     def fail(self, batch):
@@ -184,7 +184,7 @@ async def test_a_mistake_of_ours_costs_no_run_more_than_its_store(monkeypatch, l
         (3, ended("run-1"), "the end of this run is not stored: disk full"),
     ],
 )
-async def test_it_is_told_once_from_where_on_a_run_is_not_stored(turns, lost, words):
+async def test_the_first_unstored_turn_is_reported_once(turns, lost, words):
     """The warning is given once and counts completely stored turns; a second failure adds no second warning."""
     journal = RunJournal(Inbox(), "run-1", turns=turns)
     journal.mark_failed("disk full", lost)
@@ -192,7 +192,7 @@ async def test_it_is_told_once_from_where_on_a_run_is_not_stored(turns, lost, wo
     assert [await journal.committed(), await journal.committed()] == [words, None]
 
 
-async def test_a_run_of_which_something_is_kept_is_stored():
+async def test_a_run_with_one_stored_record_counts_as_stored():
     """A run counts as stored even if only its first record is."""
     journal = RunJournal(Inbox(), "run-1")
     journal.mark_committed([opened("run-1")], turns=None, events=0)
@@ -200,7 +200,7 @@ async def test_a_run_of_which_something_is_kept_is_stored():
     assert await journal.committed() == "this run is not stored from turn 1 on: disk full"
 
 
-async def test_nothing_is_kept_behind_a_gap(pause_writes, writer, store_url):
+async def test_rows_after_a_failed_row_are_dropped(pause_writes, writer, store_url):
     """After a row that cannot be written, the run's queued rows are dropped too, and only one reason is reported."""
     journal = writer.journal("run-1")
     assert await write(journal, *begun("run-1")) is None
@@ -216,7 +216,7 @@ async def test_nothing_is_kept_behind_a_gap(pause_writes, writer, store_url):
     assert counts(store_url) == {"runs": 1, "turns": 0, "messages": 1, "calls": 0, "outputs": 0, "events": 0}
 
 
-async def test_a_mistake_of_ours_in_opening_costs_no_run_more_than_its_store(monkeypatch, lasting, path):
+async def test_an_unexpected_exception_on_opening_causes_one_warning(monkeypatch, lasting, path):
     """An unexpected exception while opening the store causes one warning, and no run waits for the ended thread."""
 
     def fail(url):
@@ -227,7 +227,7 @@ async def test_a_mistake_of_ours_in_opening_costs_no_run_more_than_its_store(mon
     assert told == rf"this run is not stored: {path}: SystemExit('a\nb')"
 
 
-async def test_a_thread_that_cannot_begin_costs_one_line(monkeypatch, lasting, path):
+async def test_a_thread_that_cannot_start_causes_one_warning(monkeypatch, lasting, path):
     """If the thread cannot be started because of a thread limit, the run gets one warning."""
 
     def fail(self):

@@ -99,7 +99,7 @@ def full(monkeypatch):
     monkeypatch.setattr(deleting, "_delete", fail)
 
 
-async def test_a_full_disk_does_not_cost_the_runs_that_were_not_chosen(url, full, make_writer):
+async def test_deleting_on_a_full_disk_keeps_the_other_runs(url, full, make_writer):
     """Deleting some runs on a full disk keeps the others: the file is removed only if no run is to be kept."""
     with Store(url) as store:
         with pytest.raises(StoreUnusable, match="free disk space"):
@@ -122,7 +122,7 @@ async def test_a_store_that_another_process_uses_is_not_removed(url, full, make_
     assert counts(url)["runs"] == 2
 
 
-async def test_a_run_at_work_is_not_emptied_away(url, full, monkeypatch):
+async def test_a_store_with_a_running_run_is_not_removed(url, full, monkeypatch):
     """A store with a running run is not removed, even if no process has the file open."""
     change(url, "update runs set status = 'running' where run_id = 'run-2'")
     monkeypatch.setattr(deleting, "is_alive", lambda _url, _token: True)
@@ -131,7 +131,7 @@ async def test_a_run_at_work_is_not_emptied_away(url, full, monkeypatch):
     assert counts(url)["runs"] == 2
 
 
-async def test_what_is_wrong_beside_the_disk_empties_nothing(url, monkeypatch):
+async def test_an_unwritable_store_is_left_unchanged(url, monkeypatch):
     """If a store cannot be written for another reason than a full disk, it is left unchanged."""
 
     def fail(url, _ids):

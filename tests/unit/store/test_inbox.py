@@ -26,7 +26,7 @@ def taken_by_a_thread(inbox: Inbox) -> tuple[threading.Thread, list[object]]:
 
 
 @pytest.mark.anyio
-async def test_what_follows_something_urgent_goes_with_it_until_somebody_waits(patient):
+async def test_records_after_an_urgent_one_join_its_transaction(patient):
     """Records that follow an urgent one join its transaction until a run waits, which then waits for nothing more."""
     journal = RunJournal(patient, "r1")
     thread, batches = taken_by_a_thread(patient)
@@ -41,7 +41,7 @@ async def test_what_follows_something_urgent_goes_with_it_until_somebody_waits(p
     assert await waiting is None
 
 
-def test_nobody_lingers_over_what_is_closed(patient):
+def test_a_closed_inbox_hands_out_its_records_at_once(patient):
     """A closed inbox hands out its records at once."""
     journal = RunJournal(patient, "r1")
     journal.write(opened("r1"))
@@ -53,7 +53,7 @@ def test_nobody_lingers_over_what_is_closed(patient):
 
 
 @pytest.mark.anyio
-async def test_a_reply_and_what_a_quick_tool_returns_are_one_transaction(patient):
+async def test_a_reply_and_quick_results_share_a_transaction(patient):
     """A reply and the results of quick tools share a transaction: it waits only for calls that follow at once."""
     journal = RunJournal(patient, "r1")
     thread, batches = taken_by_a_thread(patient)
@@ -66,7 +66,7 @@ async def test_a_reply_and_what_a_quick_tool_returns_are_one_transaction(patient
     waiting.cancel()
 
 
-def test_a_reply_is_kept_soon_though_nobody_waits(monkeypatch):
+def test_a_reply_is_stored_soon_even_if_no_run_waits(monkeypatch):
     """A reply is stored soon even if no run waits: it was paid for, and its tool may take an hour."""
     monkeypatch.setattr(inbox_, "LINGER", 0.0)
     inbox = Inbox()
@@ -84,7 +84,7 @@ def named(batch: Batch | None) -> list[str]:
 
 
 @pytest.mark.anyio
-async def test_of_a_crowd_a_part_is_written_at_a_time_the_oldest_first(patient, monkeypatch):
+async def test_many_runs_are_written_in_batches_oldest_first(patient, monkeypatch):
     """Many runs are written in batches, oldest first.
 
     A run continues once its batch is settled; records that arrive meanwhile are queued.
@@ -109,7 +109,7 @@ async def test_of_a_crowd_a_part_is_written_at_a_time_the_oldest_first(patient, 
     await asyncio.wait(waiting)
 
 
-def test_a_run_is_taken_over_when_all_that_was_taken_of_it_is_written(patient, monkeypatch):
+def test_a_run_is_taken_over_after_its_records_are_written(patient, monkeypatch):
     """A run is taken over only after all its records are written, so that its newest event number is known.
 
     Other runs need not wait for that.
@@ -124,7 +124,7 @@ def test_a_run_is_taken_over_when_all_that_was_taken_of_it_is_written(patient, m
 
 
 @pytest.mark.anyio
-async def test_whoever_waits_for_what_is_being_written_is_woken_after_it(patient):
+async def test_a_run_waiting_for_records_being_written_is_woken(patient):
     """A run that waits for records being written is woken after the write, even if none of its records is queued."""
     journal = RunJournal(patient, "r0")
     journal.write(opened("r0"))
@@ -140,7 +140,7 @@ async def test_whoever_waits_for_what_is_being_written_is_woken_after_it(patient
 
 
 @given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 5))
-def test_nothing_is_left_in_an_inbox_that_is_emptied(writes, most):
+def test_every_record_is_handed_out_once_in_order(writes, most):
     """Every record is handed out exactly once, and those of each run in order."""
     inbox, handed = Inbox(), {}
     journals = [RunJournal(inbox, str(number)) for number in range(10)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from run_specialist.store.location import NONE, Location, place, shown
 
 
-def test_the_flag_beats_the_environment_and_that_the_default(monkeypatch, tmp_path):
+def test_the_flag_overrides_the_environment_and_the_default(monkeypatch, tmp_path):
     """The flag overrides the environment variable, which overrides the default; the default is not explicit."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.delenv("SPECIALIST_STORE", raising=False)
@@ -52,7 +52,7 @@ def test_a_password_is_never_shown(password):
         assert password not in shown(f"postgresql://me@host/runs?sslmode=require&password={password}")
 
 
-def test_what_is_no_secret_is_shown():
+def test_the_public_parts_of_a_url_are_displayed():
     """The non-secret parts of a URL are shown, so that the reader can see which store is meant."""
     assert shown("postgresql://me:secret@host:5432/runs?sslmode=require") == (
         "postgresql://me:***@host:5432/runs?sslmode=require"
@@ -60,7 +60,7 @@ def test_what_is_no_secret_is_shown():
     assert shown("postgresql://me@host:5432/runs") == "postgresql://me@host:5432/runs"
 
 
-def test_asking_for_the_place_costs_no_library():
+def test_determining_the_location_imports_no_database_library():
     """Determining the location imports no database library, since every start does it, even without a store."""
     script = (
         "import sys; from run_specialist.store.location import place; place('x.db'); "

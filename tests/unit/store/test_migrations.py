@@ -52,20 +52,20 @@ def run_ids(url):
     return sorted(tuple(row) for row in rows)
 
 
-def test_each_revision_is_a_version():
+def test_the_schema_version_is_the_number_of_revisions():
     """The schema version is the number of revisions, and the revisions are named by it."""
     assert [file.name[:4] for file in sorted(REVISIONS.glob("0*.py"))] == [
         f"{number:04}" for number in range(1, identity.VERSION + 1)
     ]
 
 
-def test_a_new_store_and_one_brought_up_to_date_are_the_same(store_url):
+def test_a_new_store_equals_a_migrated_one(store_url):
     """A new store has the same tables, columns and indexes as a migrated one."""
     open_engine(store_url).dispose()
     assert differences(store_url) == []
 
 
-def test_an_older_store_gets_what_is_missing(store_url):
+def test_an_older_store_is_migrated(store_url):
     """An older store differs from a new one before its migration and not after it."""
     make_first_version(store_url)
     assert differences(store_url)
@@ -74,14 +74,14 @@ def test_an_older_store_gets_what_is_missing(store_url):
 
 
 @pytest.mark.parametrize("write", [True, False])
-def test_an_older_store_keeps_its_rows(store_url, write):
+def test_a_migrated_store_keeps_its_rows(store_url, write):
     """Runs of the first version keep their content and have no parent; opening a store to read migrates it too."""
     make_first_version(store_url, "one", "two")
     open_engine(store_url, write=write).dispose()
     assert run_ids(store_url) == [("one", None, "Why?"), ("two", None, "Why?")]
 
 
-def test_the_header_tells_the_new_version_at_once(tmp_path):
+def test_the_file_header_has_the_new_version_at_once(tmp_path):
     """After a migration the file header has the new version at once, even while another process has the store open."""
     make_first_version(f"sqlite:///{tmp_path}/runs.db")
     other = sqlite3.connect(tmp_path / "runs.db")
@@ -129,7 +129,7 @@ def test_two_stores_are_migrated_at_once(tmp_path):
         assert differences(url) == []
 
 
-def test_a_store_whose_header_is_behind_is_not_migrated_twice(tmp_path, monkeypatch):
+def test_a_store_with_an_old_header_is_not_migrated_twice(tmp_path, monkeypatch):
     """A process killed before the checkpoint leaves an old header and a new WAL; nothing is migrated twice."""
     url = f"sqlite:///{tmp_path}/runs.db"
     make_first_version(url, "one")

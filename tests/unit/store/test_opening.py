@@ -18,7 +18,7 @@ def store(tmp_path):
     return path
 
 
-def test_a_store_is_made_and_found_again(store_url):
+def test_a_created_store_can_be_read_by_the_next_engine(store_url):
     """A store created by one engine can be read by the next, on either database."""
     first = open_engine(store_url)
     add_run(first, "one")
@@ -30,7 +30,7 @@ def test_a_store_is_made_and_found_again(store_url):
     second.dispose()
 
 
-def test_who_only_reads_makes_nothing(store_url):
+def test_opening_a_missing_store_to_read_creates_nothing(store_url):
     """Opening a missing store to read creates nothing and fails with a hint how to get a store."""
     assert "there is no store at" in refusal(store_url, write=False)
     assert refusal(store_url, write=False).endswith("yet; the first run creates it")
@@ -38,7 +38,7 @@ def test_who_only_reads_makes_nothing(store_url):
     assert path is None or not path.exists()
 
 
-def test_who_only_reads_cannot_write(store_url):
+def test_a_reader_cannot_write(store_url):
     """The database itself refuses writes from a reader."""
     open_engine(store_url).dispose()
     reader = open_engine(store_url, write=False)
@@ -60,7 +60,7 @@ def test_a_reader_sees_one_state(store_url):
     reader.dispose()
 
 
-def test_eight_processes_make_one_store(store_url):
+def test_eight_processes_create_one_store(store_url):
     """Eight processes that create one store at the same time all succeed."""
     assert open_at_once(store_url, 8) == ["ok"] * 8
     engine = open_engine(store_url, write=False)
@@ -69,7 +69,7 @@ def test_eight_processes_make_one_store(store_url):
     engine.dispose()
 
 
-def test_an_sqlite_store_is_for_its_owner_alone(store):
+def test_an_sqlite_store_is_accessible_only_to_its_owner(store):
     """Only the owner can access an SQLite store, since it holds everything that a run has read."""
     engine = open_engine(f"sqlite:///{store}")
     add_run(engine, "one")
@@ -79,7 +79,7 @@ def test_an_sqlite_store_is_for_its_owner_alone(store):
     engine.dispose()
 
 
-def test_an_sqlite_store_loses_nothing_and_shrinks(store):
+def test_sqlite_commits_are_durable_and_the_file_shrinks(store):
     """The SQLite settings are the measured ones: commits are durable and the file shrinks."""
     engine = open_engine(f"sqlite:///{store}")
     with engine.connect() as connection:
@@ -88,7 +88,7 @@ def test_an_sqlite_store_loses_nothing_and_shrinks(store):
     engine.dispose()
 
 
-def test_writers_queue_up(store, monkeypatch):
+def test_a_transaction_takes_the_write_lock_as_it_begins(store, monkeypatch):
     """A transaction takes the write lock as it begins; if it read first, its first write would be refused."""
     monkeypatch.setattr(sqlite_file, "WAIT", 0.05)
     one, other = open_engine(f"sqlite:///{store}"), open_engine(f"sqlite:///{store}")
@@ -107,7 +107,7 @@ def test_any_file_name_will_do(tmp_path, name):
     assert name in snapshot(tmp_path)
 
 
-def test_a_store_that_was_not_finished_is_made_anew(store):
+def test_an_unfinished_store_is_recreated(store):
     """A store whose creator died in its only commit is recreated.
 
     Its header says that everything is there, its journal says that nothing is.

@@ -62,7 +62,7 @@ def died(url, token):
     return not is_alive(url, token)
 
 
-def test_an_owner_lives_until_it_lets_go(url):
+def test_an_owner_is_alive_until_it_releases_its_lock(url):
     """An owner is alive until it releases its lock; a check does not take the lock; a second release is harmless."""
     owner = acquire(url)
     assert is_alive(url, owner.token)
@@ -72,7 +72,7 @@ def test_an_owner_lives_until_it_lets_go(url):
     assert not is_alive(url, owner.token)
 
 
-def test_each_owner_is_one_of_its_own(url):
+def test_two_owners_in_one_process_have_separate_locks(url):
     """Two owners in one process do not release each other's lock."""
     one, other = acquire(url), acquire(url)
     one.close()
@@ -81,7 +81,7 @@ def test_each_owner_is_one_of_its_own(url):
     other.close()
 
 
-def test_a_process_that_is_killed_is_dead(url):
+def test_a_killed_process_counts_as_dead(url):
     """A killed process counts as dead, since the system releases its lock."""
     with another_process(url) as (process, token):
         assert is_alive(url, token)
@@ -90,7 +90,7 @@ def test_a_process_that_is_killed_is_dead(url):
         assert died(url, token)
 
 
-def test_an_owner_says_who_it_is(url):
+def test_an_owner_is_described_by_process_and_host(url):
     """An owner is described by process id and host, for a user who wants to resume a running run."""
     with another_process(url) as (process, token):
         assert describe(url, token).startswith(f"process {process.pid} on ")
@@ -98,12 +98,12 @@ def test_an_owner_says_who_it_is(url):
 
 
 @pytest.mark.parametrize("token", ["", "never was", "../../runs", "a\0b", "\udcff"])
-def test_a_token_that_never_was_is_dead(url, token):
+def test_an_unknown_token_counts_as_dead(url, token):
     """A token that never existed counts as dead, for example in a store written by hand."""
     assert not is_alive(url, token)
 
 
-def test_a_forked_child_cannot_let_go_for_its_parent(url):
+def test_a_forked_child_does_not_release_the_lock_of_its_parent(url):
     """A forked child, which inherits and closes copies of everything, does not release its parent's lock."""
     owner = acquire(url)
     child = os.fork()
@@ -124,7 +124,7 @@ def store(tmp_path):
     return f"sqlite:///{tmp_path}/runs.db"
 
 
-def test_files_of_the_dead_are_removed(store):
+def test_lock_files_of_dead_owners_are_removed(store):
     """Lock files of dead owners are removed by a check, by the next owner, and by an owner that ends normally."""
     for _ in range(2):
         with another_process(store) as (process, token):
@@ -141,7 +141,7 @@ def test_files_of_the_dead_are_removed(store):
     assert not locks(store)
 
 
-def test_two_who_ask_at_once_do_not_take_each_other_for_the_owner(store, tmp_path):
+def test_two_simultaneous_checks_share_the_lock(store, tmp_path):
     """Two simultaneous checks do not take each other for the owner, since they share the lock."""
     with another_process(store) as (process, token):
         process.kill()
@@ -152,7 +152,7 @@ def test_two_who_ask_at_once_do_not_take_each_other_for_the_owner(store, tmp_pat
         assert not is_alive(store, token)
 
 
-def test_a_file_that_is_just_being_made_is_left(store, tmp_path):
+def test_a_lock_file_being_created_is_not_removed(store, tmp_path):
     """A lock file that is being created, and is still unlocked and empty, is not removed."""
     folder = tmp_path / "runs.db.owners"
     folder.mkdir()
@@ -161,7 +161,7 @@ def test_a_file_that_is_just_being_made_is_left(store, tmp_path):
     assert locks(store) == {"abc.lock"}
 
 
-def test_locks_are_for_their_owner_alone(store, tmp_path):
+def test_lock_files_are_accessible_only_to_their_owner(store, tmp_path):
     """Only the owner can access the lock files, since they name a host and a process."""
     owner = acquire(store)
     folder = tmp_path / "runs.db.owners"
@@ -170,7 +170,7 @@ def test_locks_are_for_their_owner_alone(store, tmp_path):
     owner.close()
 
 
-def test_a_store_has_one_folder_by_whatever_name(store, tmp_path):
+def test_a_store_has_one_lock_folder_under_all_its_names(store, tmp_path):
     """A store has one lock folder under all its path names; otherwise a running run could be resumed."""
     (tmp_path / "link.db").symlink_to(tmp_path / "runs.db")
     owner = acquire(store)
@@ -178,7 +178,7 @@ def test_a_store_has_one_folder_by_whatever_name(store, tmp_path):
     owner.close()
 
 
-def test_who_may_not_ask_does_not_take_it_for_dead():
+def test_a_process_that_may_not_check_a_lock_takes_its_owner_for_alive():
     """If a process may not check the lock, it does not consider the owner dead."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)

@@ -29,7 +29,7 @@ def execute(url, *statements):
     engine.dispose()
 
 
-def test_no_server_is_waited_for_without_end():
+def test_the_connection_timeout_is_limited():
     """The connection timeout is limited, as a silent network would block a run for minutes; the URL can override it."""
     assert parsed("postgresql://me@host/runs").query["connect_timeout"] == "10"
     assert parsed("postgresql://me@host/runs?connect_timeout=60").query["connect_timeout"] == "60"
@@ -48,7 +48,7 @@ def test_a_setting_in_the_url_wins(database):
     assert shown == ["66", "5", "1MB", "UTF8", "10s"]
 
 
-def test_the_server_s_reasons_are_told(database):
+def test_connection_errors_are_reported_in_one_line(database):
     """A wrong password and a missing database are each reported in one line."""
     url = parsed(database)
     wrong = url.set(password=WORD).render_as_string(hide_password=False)
@@ -58,7 +58,7 @@ def test_the_server_s_reasons_are_told(database):
     assert 'database "nowhere" does not exist' in refusal(missing)
 
 
-def test_tables_of_another_program_are_left_alone(database):
+def test_tables_of_another_program_are_left_unchanged(database):
     """A table of another program in a schema with our name is left unchanged, and the store is refused."""
     execute(database, "create schema run_specialist", "create table run_specialist.runs (distance real)")
     assert "contains tables of another program in the schema run_specialist" in refusal(database)
@@ -83,14 +83,14 @@ def test_a_newer_database_is_refused(database):
     assert "newer" in refusal(database, write=False)
 
 
-def test_a_version_that_is_not_ours_is_refused(database):
+def test_an_unknown_version_is_refused(database):
     """An unknown version, left by another program that uses Alembic in a schema with our name, is refused."""
     open_engine(database).dispose()
     execute(database, "update run_specialist.alembic_version set version_num = 'a1b2c3'")
     assert "tables of another program" in refusal(database)
 
 
-def test_somebody_who_may_not_make_a_schema_can_use_one(database):
+def test_a_user_without_schema_rights_can_use_an_existing_schema(database):
     """A user without the right to create a schema can write to a store that an administrator has created."""
     open_engine(database).dispose()
     role = f"limited_{secrets.token_hex(4)}"
@@ -113,7 +113,7 @@ def test_somebody_who_may_not_make_a_schema_can_use_one(database):
         execute(database, f"drop owned by {role}", f"drop role {role}")
 
 
-def test_a_store_that_another_process_is_making_is_waited_for(database, monkeypatch):
+def test_opening_waits_for_another_process_creating_the_store(database, monkeypatch):
     """Opening waits for another process that is creating the store, up to a timeout."""
     monkeypatch.setattr("run_specialist.store.postgresql.WAIT", 1)
     engine = create_engine(parsed(database))

@@ -29,7 +29,7 @@ async def wide(tmp_path):
 
 
 @pytest.mark.parametrize("named", [False, True])
-async def test_the_default_store_is_narrowed_and_one_that_was_named_stays(wide, named):
+async def test_only_the_permissions_of_the_default_store_are_narrowed(wide, named):
     """Permissions of the default store are narrowed; those of an explicitly named one are kept, as it may be shared."""
     assert {"runs.db", "runs.db-wal", "runs.db-shm", "runs.db.owners"} <= set(modes(wide))
     writer = Writer(Location(f"sqlite:///{wide}/runs.db", named=named))
@@ -41,7 +41,7 @@ async def test_the_default_store_is_narrowed_and_one_that_was_named_stays(wide, 
     assert set(found.values()) == {file}
 
 
-async def test_rights_that_the_owner_took_from_itself_stay_away(wide):
+async def test_narrowing_adds_no_permissions(wide):
     """Narrowing does not add permissions: a file made read-only on purpose does not become writable."""
     extra = wide / "runs.db-journal"
     extra.touch()
@@ -52,7 +52,7 @@ async def test_rights_that_the_owner_took_from_itself_stay_away(wide):
     assert stat.S_IMODE(extra.stat().st_mode) == 0o400
 
 
-async def test_a_link_is_not_followed(wide, tmp_path):
+async def test_the_target_of_a_symlink_keeps_its_permissions(wide, tmp_path):
     """The permissions of a symlink's target are not changed: the user who made the link decides about them."""
     away = tmp_path / "away"
     away.mkdir()
@@ -67,7 +67,7 @@ async def test_a_link_is_not_followed(wide, tmp_path):
     }
 
 
-async def test_a_folder_that_is_not_ours_alone_keeps_its_rights(wide, tmp_path):
+async def test_a_shared_folder_keeps_its_permissions(wide, tmp_path):
     """A folder that holds more than the store, such as the home directory or `/dev`, keeps its permissions."""
     shared = wide.rename(tmp_path / "shared")
     writer = Writer(Location(f"sqlite:///{shared}/runs.db", named=False))

@@ -51,7 +51,7 @@ def test_a_listing_has_the_newest_first(three):
     assert (found[1].parent_id, found[1].tool_calls, found[1].cost_usd) == (None, 1, 0.25)
 
 
-def test_a_listing_is_narrowed(three):
+def test_a_listing_is_filtered(three):
     """A listing is filtered by id prefix, specialist, status, age and number; all filters must match."""
     assert ids(three.runs(ids=["r1", "r2"])) == ["r2", "r1"]
     assert ids(three.runs(ids=["r"], limit=2)) == ["r2", "r3"]
@@ -64,7 +64,7 @@ def test_a_listing_is_narrowed(three):
     assert ids(three.runs(limit=0)) == []
 
 
-def test_a_run_without_an_outcome_is_running_while_its_process_lives_and_then_interrupted(store_url):
+def test_a_run_without_an_outcome_is_running_or_interrupted(store_url):
     """A run stored as running is shown as running while its process holds the lock, then as interrupted."""
     keep(store_url, dead=begun("dead"), dead_too=[replace(opened("dead_too"), at=2.0)], over=run_of("over"))
     with closing(Writer(nowhere(store_url))) as writer, Store(store_url) as store:
@@ -104,7 +104,7 @@ def test_a_run_is_found_by_its_id_by_its_beginning_and_as_the_last(store_url):
         ("\udcff\0", "there is no run \udcff\0 in {}; the newest is 27"),
     ],
 )
-def test_an_id_that_fits_none_or_several_is_told_with_those_that_fit_or_are_near(store_url, given, told):
+def test_an_unknown_or_ambiguous_id_is_reported_with_similar_ones(store_url, given, told):
     """An id that matches no run or several is reported in one line, with the matching or the similar ids."""
     keep(store_url, **{f"2{number}": run_of(f"2{number}", float(number)) for number in range(1, 8)})
     with Store(store_url) as store, pytest.raises(RunNotFound) as caught:
@@ -112,7 +112,7 @@ def test_an_id_that_fits_none_or_several_is_told_with_those_that_fit_or_are_near
     assert str(caught.value) == told.format(named(store_url))
 
 
-def test_in_an_empty_store_no_run_is_the_last(store_url):
+def test_an_empty_store_has_no_last_run(store_url):
     """Asking for the last run of an empty store is an error that says so."""
     keep(store_url)
     with closing(Writer(nowhere(store_url))) as writer:
@@ -121,14 +121,14 @@ def test_in_an_empty_store_no_run_is_the_last(store_url):
         store.find("last")
 
 
-def test_a_store_that_is_not_there_is_missing(store_url):
+def test_a_missing_store_is_reported_and_not_created(store_url):
     """A missing store is reported as missing and is not created by reading."""
     for _ in range(2):
         with pytest.raises(StoreMissing, match=r"^there is no store at .* yet; the first run creates it$"):
             Store(store_url)
 
 
-def test_deleting_takes_all_that_was_kept_of_a_run_and_nothing_of_another(store_url):
+def test_deleting_a_run_removes_only_its_rows(store_url):
     """Deleting a run removes all its rows and no other run's; it needs full ids and ignores unknown ones."""
     keep(store_url, r1=run_of("r1"), r12=run_of("r12"), r2=begun("r2"))
     before = counts(store_url, "r12")
@@ -139,7 +139,7 @@ def test_deleting_takes_all_that_was_kept_of_a_run_and_nothing_of_another(store_
     assert min(before.values()) > 0
 
 
-def test_deleting_gives_the_room_back(tmp_path):
+def test_deleting_shrinks_the_file(tmp_path):
     """Deleting shrinks the SQLite file and reports by how much; keeping a small run costs little."""
     url = f"sqlite:///{tmp_path}/runs.db"
     noise = [turn for number in range(1, 30) for turn in turn_of(number, os.urandom(20_000).hex())]
@@ -154,7 +154,7 @@ def test_deleting_gives_the_room_back(tmp_path):
         assert store.load("r2").outcome is not None
 
 
-def test_a_run_at_work_is_not_deleted_nor_any_other_with_it(store_url):
+def test_a_selection_with_a_running_run_is_not_deleted(store_url):
     """If a run is still running, none of the selection is deleted and the error names the run and its owner.
 
     It can be deleted once its process has died.

@@ -33,7 +33,7 @@ from tests.unit.store.records import (
 DAY = 86_400.0
 
 
-def test_all_that_was_written_comes_back(store_url):
+def test_every_field_of_every_record_is_read_back(store_url):
     """Every field of every record is read back, whatever characters it contains."""
     odd = "\udcff \0 é 🦉 " + "long " * 500
     call = ToolCall(odd, odd, None)
@@ -61,7 +61,7 @@ def test_all_that_was_written_comes_back(store_url):
     assert (event.number, event.body["event"], event.body["outcome"]["answer"]) == (1, "finished", "It is known.")
 
 
-def test_a_run_that_has_only_begun_has_no_standing_and_no_outcome(store_url):
+def test_a_run_that_has_only_begun_has_no_state_and_no_outcome(store_url):
     """A run that has only begun has no state, no outcome and no other records."""
     keep(store_url, r1=[opened("r1")])
     with Store(store_url) as store:
@@ -70,7 +70,7 @@ def test_a_run_that_has_only_begun_has_no_standing_and_no_outcome(store_url):
     assert (kept.turns, kept.calls, kept.messages, kept.events) == ((), (), (), ())
 
 
-def test_messages_come_in_order_and_the_calls_of_one_run_alone(store_url):
+def test_messages_are_loaded_in_order_with_the_calls_of_their_run(store_url):
     """Messages are loaded in order, part by part, with the calls of this run only."""
     later = checkpointed(3, 0, [Message.user("Short."), Message.user("New.")], part=1, copies=1)
     keep(store_url, r1=[*run_of("r1", turns=11)[:-2], later], r2=run_of("r2", turns=2))
@@ -82,7 +82,7 @@ def test_messages_come_in_order_and_the_calls_of_one_run_alone(store_url):
     assert [event.number for event in kept.events] == [*range(1, 23)]
 
 
-def test_what_cannot_be_read_is_one_line(store_url):
+def test_a_corrupt_row_causes_a_one_line_error(store_url):
     """A corrupt row causes a one-line error that names the run and the store; other runs can be read."""
     keep(store_url, r1=run_of("r1"), r2=run_of("r2"))
     change(store_url, "update runs set frozen = outcome, outcome = substr(question, 1, 1) where run_id = 'r1'")
@@ -96,7 +96,7 @@ def test_what_cannot_be_read_is_one_line(store_url):
         assert str(caught.value).startswith(named(store_url))
 
 
-def test_the_past_of_a_specialist_are_its_runs_that_are_over(store_url):
+def test_the_history_of_a_specialist_lists_its_finished_runs(store_url):
     """The history of a specialist lists its finished runs with their number of calls and of repeated calls."""
     again = [returned(2, repeated=True), returned(3, repeated=True)]
     keep(
@@ -115,7 +115,7 @@ def test_the_past_of_a_specialist_are_its_runs_that_are_over(store_url):
         assert store.past("nobody") == []
 
 
-def test_the_size_grows_with_what_is_kept(store_url):
+def test_the_size_of_a_store_grows_with_its_content(store_url):
     """The size of a run grows with its content and is counted in bytes on both databases."""
     keep(store_url, r1=run_of("r1"))
     with Store(store_url) as store:

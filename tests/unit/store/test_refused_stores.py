@@ -62,7 +62,7 @@ def cut_in_half(path):
         (a_short_text, "is not an SQLite database"),
     ],
 )
-def test_what_is_not_for_us_is_not_touched(tmp_path, make, said, write):
+def test_a_foreign_file_or_newer_store_is_left_unchanged(tmp_path, make, said, write):
     """A foreign file or a newer store is refused without changing a byte or creating a file beside it."""
     path = tmp_path / "runs.db"
     make(path)
@@ -81,7 +81,7 @@ def test_a_damaged_store_is_refused(tmp_path, write):
     assert path.read_bytes() == before
 
 
-def test_a_newer_store_is_refused_though_its_header_does_not_say_so_yet(store):
+def test_a_newer_version_only_in_the_wal_is_refused(store):
     """A newer store is refused even if its new version is still only in the WAL and not in the header."""
     writer = sqlite3.connect(store)
     writer.execute("pragma user_version = 99")
@@ -92,7 +92,7 @@ def test_a_newer_store_is_refused_though_its_header_does_not_say_so_yet(store):
     writer.close()
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_a_path_that_is_no_regular_file_is_refused(tmp_path):
     """A folder, a pipe and a path below a file are each refused with their own message."""
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "pipe")
@@ -104,7 +104,7 @@ def test_what_is_no_file_is_refused(tmp_path):
     assert "cannot be opened: embedded null byte" in refusal(f"sqlite:///{tmp_path}/a\0b")
 
 
-def test_a_store_that_is_locked_is_waited_for_and_refused(store, monkeypatch):
+def test_a_locked_store_is_waited_for_and_refused(store, monkeypatch):
     """A locked store is waited for and then refused, before any request to a model."""
     monkeypatch.setattr(sqlite_file, "WAIT", 0.05)
     other = sqlite3.connect(store, isolation_level=None)
@@ -123,7 +123,7 @@ def open_to_all():
         folder.chmod(0o755)
 
 
-def test_a_store_that_may_only_be_read_is_read(open_to_all):
+def test_a_read_only_store_can_be_read(open_to_all):
     """A read-only store can be read, even in a read-only folder; writing is refused and the error names the path."""
     path = open_to_all / "runs.db"
     engine = open_engine(f"sqlite:///{path}")
@@ -141,7 +141,7 @@ def test_a_store_that_may_only_be_read_is_read(open_to_all):
     assert snapshot(open_to_all) == before
 
 
-def test_a_store_that_may_not_be_read_is_refused(open_to_all):
+def test_a_store_without_read_permission_is_refused(open_to_all):
     """A store without read permission is refused and the error names the reason."""
     path = open_to_all / "runs.db"
     open_engine(f"sqlite:///{path}").dispose()
@@ -150,7 +150,7 @@ def test_a_store_that_may_not_be_read_is_refused(open_to_all):
         assert "cannot be opened: Permission denied" in refusal(f"sqlite:///{path}", write=False)
 
 
-def test_a_store_that_cannot_be_made_is_refused(open_to_all):
+def test_a_store_that_cannot_be_created_is_refused(open_to_all):
     """A store that cannot be created is refused and leaves no files behind."""
     open_to_all.chmod(0o555)
     with nobody():
@@ -180,7 +180,7 @@ def test_a_url_that_names_no_store_is_refused(url):
         ("postgresql://me:secret@127.0.0.1/runs?colour=secretly", 'invalid connection option "colour"'),
     ],
 )
-def test_a_database_that_cannot_be_reached_is_refused(url, said):
+def test_an_unreachable_database_is_refused(url, said):
     """An unreachable database is refused with the reason and without the password."""
     pytest.importorskip("psycopg", reason="the PostgreSQL driver is not installed")
     refused = refusal(url)
@@ -188,7 +188,7 @@ def test_a_database_that_cannot_be_reached_is_refused(url, said):
     assert "secret" not in refused.replace("colour=secretly", "")
 
 
-def test_without_its_driver_postgresql_says_how_to_get_it(monkeypatch):
+def test_a_missing_postgresql_driver_names_the_extra_to_install(monkeypatch):
     """Without its driver, a PostgreSQL URL is refused and the error names the extra to install."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
     assert refusal("postgresql://me:secret@host/runs") == (
@@ -196,6 +196,6 @@ def test_without_its_driver_postgresql_says_how_to_get_it(monkeypatch):
     )
 
 
-def test_none_is_no_store_to_look_into():
+def test_reading_with_store_none_is_refused():
     """Reading with the store turned off (`none`) is refused with a message that says so."""
     assert refusal(NONE) == "runs are not stored (the store is `none`); choose a store with --store"

@@ -115,7 +115,7 @@ async def test_a_restart_between_two_turns_loses_nothing(server, database, write
     assert ask(database, "select status from runs") == [("answered",)]
 
 
-async def test_a_server_that_stays_away_for_some_attempts_is_waited_for_at_the_checkpoint(server, database, writers):
+async def test_a_checkpoint_retries_while_the_server_is_away(server, database, writers):
     """While the server is away, the checkpoint retries; the next request is sent once the turn before is stored."""
     kept_at = []
 
@@ -131,7 +131,7 @@ async def test_a_server_that_stays_away_for_some_attempts_is_waited_for_at_the_c
     assert counts(database)["turns"] == 4
 
 
-async def test_a_server_that_may_not_be_written_yet_is_asked_by_a_new_session(database, writers):
+async def test_after_a_failover_the_writer_opens_a_new_session(database, writers):
     """After a failover the writer reconnects until it reaches a promoted server, as old sessions lead to a standby."""
     writer = writers.make(Backoff(sleep=after(3, lambda: promote(database))))
     journal = writer.journal("run-1")
@@ -145,7 +145,7 @@ async def test_a_server_that_may_not_be_written_yet_is_asked_by_a_new_session(da
     assert counts(database)["turns"] == 1
 
 
-async def test_other_runs_and_the_loop_go_on_while_the_store_is_away(server, writers):
+async def test_other_runs_continue_while_the_store_is_away(server, writers):
     """While the store is away, only the run whose turn is to be stored waits; the event loop is never blocked."""
     away, back = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -199,7 +199,7 @@ class Answerless:
         return Transaction()
 
 
-async def test_a_commit_whose_answer_was_lost_is_there_once(database, writers, monkeypatch):
+async def test_a_commit_with_a_lost_response_is_stored_once(database, writers, monkeypatch):
     """If the response to a commit is lost, everything is sent again and stored exactly once."""
     writer = writers.make(Backoff(sleep=lambda _seconds: None))
     writer.check()
@@ -209,7 +209,7 @@ async def test_a_commit_whose_answer_was_lost_is_there_once(database, writers, m
     assert counts(database) == {"runs": 1, "turns": 2, "messages": 5, "calls": 2, "outputs": 2, "events": 5}
 
 
-async def test_a_claim_whose_answer_was_lost_is_not_taken_for_another_s(database, writers, monkeypatch):
+async def test_a_claim_with_a_lost_response_is_recognized(database, writers, monkeypatch):
     """If the response to a claim is lost, the retry recognises its own process as the owner."""
     with Writers(database) as first:
         assert await write(first.make().journal("run-1"), *begun("run-1"), *turn_of(1)) is None
@@ -230,7 +230,7 @@ async def test_a_claim_whose_answer_was_lost_is_not_taken_for_another_s(database
     assert await write(journal, *turn_of(2)) is None
 
 
-async def test_a_run_at_work_is_not_claimed_because_a_connection_broke(database, writers, monkeypatch):
+async def test_a_run_in_progress_is_not_claimed_again_after_a_lost_connection(database, writers, monkeypatch):
     """A run that this process is working on is not claimed again by the retry after a lost connection."""
     writer = writers.make(Backoff(sleep=lambda _seconds: None))
     assert await write(writer.journal("run-1"), *begun("run-1"), *turn_of(1)) is None
@@ -249,7 +249,7 @@ async def test_a_run_at_work_is_not_claimed_because_a_connection_broke(database,
     assert broken
 
 
-async def test_a_server_that_does_not_come_back_costs_one_line(server, database, writers):
+async def test_a_server_that_does_not_come_back_causes_one_warning(server, database, writers):
     """A server that does not come back costs one warning after the timeout, and the run continues without its store."""
     writer = writers.make(Backoff(first=0.001, patience=0.01))
     journal = writer.journal("run-1")
@@ -264,7 +264,7 @@ async def test_a_server_that_does_not_come_back_costs_one_line(server, database,
     assert journal.outage is None
 
 
-async def test_a_run_whose_lock_a_restart_took_is_not_taken_over(server, database, writers, monkeypatch):
+async def test_a_run_whose_lock_was_lost_in_a_restart_is_not_taken_over(server, database, writers, monkeypatch):
     """A waiting run whose lock was lost in a restart is not taken over: its process takes the lock again in time."""
     monkeypatch.setattr(writer_module, "GRACE", owners.GRACE)
     assert await write(writers.make().journal("run-1"), *begun("run-1")) is None

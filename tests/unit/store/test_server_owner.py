@@ -47,7 +47,7 @@ def cut_owners(url):
     engine.dispose()
 
 
-def test_a_lock_whose_session_was_cut_is_taken_again_at_once(url, monkeypatch):
+def test_a_lock_of_a_terminated_session_is_taken_again_at_once(url, monkeypatch):
     """A lock whose session was terminated is taken again at once, without waiting for a ping.
 
     The token is the same, the session a new one.
@@ -61,7 +61,7 @@ def test_a_lock_whose_session_was_cut_is_taken_again_at_once(url, monkeypatch):
     until(lambda: not is_alive(url, owner.token))
 
 
-def test_a_lock_is_taken_again_after_a_while_without_a_server(url, monkeypatch):
+def test_the_lock_is_retried_while_the_server_is_away(url, monkeypatch):
     """The thread that holds the lock keeps retrying while the server is away, and survives every refusal."""
     owner, refused = acquire(url), threading.Semaphore(0)
     whole = server_owner.ServerOwner._locked
@@ -80,7 +80,7 @@ def test_a_lock_is_taken_again_after_a_while_without_a_server(url, monkeypatch):
     owner.close()
 
 
-def test_a_session_is_pinged_though_nothing_is_heard_of_it(url, monkeypatch):
+def test_an_idle_session_is_pinged(url, monkeypatch):
     """The session is pinged, because a network that drops all packets closes no socket."""
     monkeypatch.setattr(server_owner, "PING", 0.01)
     pinged = threading.Semaphore(0)
@@ -92,7 +92,7 @@ def test_a_session_is_pinged_though_nothing_is_heard_of_it(url, monkeypatch):
     owner.close()
 
 
-def test_no_thread_and_no_session_is_left_of_an_owner(url):
+def test_releasing_a_lock_ends_its_thread_and_session(url):
     """Releasing the lock ends its thread and its session."""
     before = set(threading.enumerate())
     owner = acquire(url)
@@ -111,7 +111,7 @@ SHOWN = {
 }
 
 
-def test_the_server_notices_within_half_a_minute_that_a_host_is_gone(url):
+def test_the_server_detects_a_lost_host_within_30_seconds(url):
     """The server notices within 30 s that a host is gone; the default of two hours would block resuming its runs."""
     owner = acquire(url)
     shown = {name: owner._connection.execute(text(f"show {name}")).scalar() for name in SHOWN}
@@ -119,7 +119,7 @@ def test_the_server_notices_within_half_a_minute_that_a_host_is_gone(url):
     assert shown == SHOWN
 
 
-def test_a_broken_session_that_the_server_has_not_missed_is_not_waited_for(url):
+def test_a_new_lock_does_not_wait_for_a_broken_session(url):
     """A new lock does not wait for a broken session that the server still counts as the holder of the lock."""
     owner = acquire(url)
     left_behind = owner._connection
@@ -131,7 +131,7 @@ def test_a_broken_session_that_the_server_has_not_missed_is_not_waited_for(url):
     owner.close()
 
 
-def test_a_run_whose_lock_is_held_again_is_not_deleted(url, monkeypatch):
+def test_a_run_whose_lock_was_taken_again_is_not_deleted(url, monkeypatch):
     """A run is not deleted if its process has taken the lock again by the second check."""
     engine = open_engine(url)
     add_run(engine, "run-1")

@@ -21,7 +21,7 @@ from run_specialist.store.versions import stamp
 from tests.unit.store.records import begun, counts, ended, turn_of, write
 
 
-def test_a_new_file_gets_the_tables_that_sqlalchemy_would_create():
+def test_a_new_file_has_the_tables_of_sqlalchemy():
     """The SQL that creates a file without SQLAlchemy equals what SQLAlchemy generates from the same definition."""
     created = [
         statement
@@ -37,7 +37,7 @@ def test_a_new_file_gets_the_tables_that_sqlalchemy_would_create():
     assert stamped == f"INSERT INTO alembic_version (version_num) VALUES ('{VERSION:04}')"  # noqa: S608 - no user input
 
 
-def test_the_packed_columns_are_those_that_sqlalchemy_packs():
+def test_the_packed_columns_are_those_of_sqlalchemy():
     """The packed columns are the same with and without SQLAlchemy, for writing and for reading."""
     packed = {
         name: {column.name for column in table.columns if isinstance(column.type, PackedText)}
@@ -60,7 +60,7 @@ print({"sqlalchemy", "alembic"} & {*sys.modules})
 """
 
 
-def test_a_file_is_made_and_written_without_a_database_library(tmp_path):
+def test_a_file_is_written_without_importing_a_database_library(tmp_path):
     """A file is created and written without importing a database library, also by a resumed run once it is loaded.
 
     The import takes as long as an entire offline run.
@@ -95,7 +95,7 @@ def commit(session, *, lasting=False):
         return session.raw.execute("pragma synchronous").fetchone()[0]
 
 
-def test_of_commits_in_close_succession_one_is_synced(session, synced, tmp_path, monkeypatch):
+def test_of_commits_in_quick_succession_only_some_are_synced(session, synced, tmp_path, monkeypatch):
     """Commits are synced after them, those in quick succession together; only those that must last sync themselves."""
     clock = [100.0]
     monkeypatch.setattr(file_session.time, "monotonic", lambda: clock[0])
@@ -156,7 +156,7 @@ def test_an_outcome_is_synced(make_writer, tmp_path, monkeypatch):
     ("statement", "error"),
     [("insert into nowhere values (?)", StoreFailure), ("insert into events values (1, 2, 3, ?)", Exception)],
 )
-def test_what_fails_is_undone(session, statement, error):
+def test_a_failed_transaction_is_rolled_back(session, statement, error):
     """A failed transaction is rolled back, and the next one finds the connection unchanged."""
     with pytest.raises(error) as raised:  # noqa: PT012, SIM117 - the entire transaction fails
         with session.transaction():

@@ -56,7 +56,7 @@ def short(rows):
     return [(row["kind"], row.get("text", row.get("content", row.get("id")))) for row in rows]
 
 
-def test_calls_and_results_stand_in_the_order_of_their_messages():
+def test_calls_and_results_follow_the_order_of_their_messages():
     """Calls and results are in the order of their messages; a result has its tool's name and whether it failed."""
     failed = Message.results([ToolResult("call_1", "one"), ToolResult("call_2", "no such note", is_error=True)])
     rows = transcript_rows(run(kept(QUESTION, said(text("I look."), call(1), call(2, "read")), failed)))
@@ -84,7 +84,7 @@ def test_calls_and_results_stand_in_the_order_of_their_messages():
     ]  # fmt: skip
 
 
-def test_thinking_and_empty_texts_make_no_row():
+def test_thinking_and_empty_texts_produce_no_row():
     """Thinking and empty texts make no row, in blocks or in tags; adjacent texts are joined."""
     thought = {"type": "thinking", "thinking": "secret", "signature": "s"}
     hidden = {"type": "redacted_thinking", "data": "secret"}
@@ -107,7 +107,7 @@ def test_thinking_and_empty_texts_make_no_row():
     ]
 
 
-def test_our_last_words_belong_to_what_they_join():
+def test_an_appended_instruction_belongs_to_the_text_before_it():
     """A text that the loop appends belongs to the result it is appended to, or to the question if there is none yet."""
     rows = transcript_rows(
         run(kept(QUESTION.with_instruction("Answer now."), said(call(1)), answered(1, words="Enough.")))
@@ -119,7 +119,7 @@ def test_our_last_words_belong_to_what_they_join():
     ]
 
 
-def test_a_summary_stands_once_where_it_was_made():
+def test_a_summary_is_shown_once_where_it_was_made():
     """A summary is shown once, where it was made; messages it kept are not repeated.
 
     The same holds for a second one.
@@ -142,7 +142,7 @@ def test_a_summary_stands_once_where_it_was_made():
     ]
 
 
-def test_a_summary_inside_the_first_message_is_told_alike():
+def test_a_summary_inside_the_first_message_is_shown():
     """A summary inside the first message, used where thinking binds the history, is shown in the same way."""
     first = kept(QUESTION, said(call(1)), answered(1))
     retold = Flattened(QUESTION.blocks, "One is known.").message()
@@ -154,7 +154,7 @@ def test_a_summary_inside_the_first_message_is_told_alike():
     ]
 
 
-def test_words_that_join_a_result_after_a_summary_are_not_lost():
+def test_text_appended_to_a_result_after_a_summary_is_kept():
     """A text appended to a result after a summary is not lost: the result is shown with it, once."""
     first = kept(QUESTION, said(call(1)), answered(1), said(call(2)), answered(2))
     copies = (QUESTION, *summary_pair("One is known.", 1, []), said(call(2)), answered(2, words="Enough."))
@@ -166,7 +166,7 @@ def test_words_that_join_a_result_after_a_summary_are_not_lost():
     ]
 
 
-def test_a_reply_that_nothing_was_done_about_is_shown_with_the_results_that_came():
+def test_an_interrupted_reply_is_shown_with_its_results():
     """A reply whose calls were interrupted is shown with the results that exist: here two of three."""
     turn = StoredTurn(
         2, 0.0, 0.0, "auto", False, "wants_tools", "", (text("On I go."), call(2), call(3), call(4)), Usage(), 0.0
@@ -192,7 +192,7 @@ def test_a_reply_that_nothing_was_done_about_is_shown_with_the_results_that_came
     assert short(transcript_rows(acted_on)) == short(rows)[:3]
 
 
-def test_odd_blocks_are_passed_over_and_odd_arguments_are_none():
+def test_unknown_blocks_are_skipped_and_invalid_arguments_are_none():
     """Unknown blocks are skipped and arguments that are no object become None; results may be blocks or lack a call."""
     odd = {"type": "server_tool_use", "id": "x"}
     wrong = {"type": "tool_use", "id": "call_1", "name": "look", "input": "no object"}

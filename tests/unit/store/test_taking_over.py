@@ -36,7 +36,7 @@ def cut_off(make_writer, store_url):
     return store_url
 
 
-async def test_s4_5_a_run_that_was_cut_off_goes_on(cut_off, writer):
+async def test_s4_5_an_interrupted_run_is_resumed(cut_off, writer):
     """A resumed run has a living owner, keeps its earlier turns, and continues its event numbers."""
     journal = writer.claim(stored("run-1", turns=1))
     ((status, owner),) = ask(cut_off, "select status, owner from runs")
@@ -47,7 +47,7 @@ async def test_s4_5_a_run_that_was_cut_off_goes_on(cut_off, writer):
     assert ask(cut_off, "select number from events order by number") == [(1,), (2,), (3,), (4,), (5,)]
 
 
-async def test_a_run_that_goes_on_knows_how_much_of_it_is_kept(cut_off, writer):
+async def test_a_resumed_run_knows_its_stored_turns(cut_off, writer):
     """A resumed run knows its stored turns; they stay stored even if new ones cannot be."""
     journal = writer.claim(stored("run-1", turns=1))
     change(cut_off, "update runs set owner = 'another'")
@@ -55,7 +55,7 @@ async def test_a_run_that_goes_on_knows_how_much_of_it_is_kept(cut_off, writer):
         await write(journal, *turn_of(2))
 
 
-async def test_a_run_that_ended_goes_on_as_one_without_an_outcome(writer, store_url):
+async def test_a_finished_run_is_resumed_without_an_outcome(writer, store_url):
     """A finished run is resumed without an outcome, also in the process that finished it.
 
     If the resumption breaks off, the earlier outcome stays.
@@ -67,7 +67,7 @@ async def test_a_run_that_ended_goes_on_as_one_without_an_outcome(writer, store_
     assert ask(store_url, "select status, ended_at > 0 from runs") == [("answered", True)]
 
 
-async def test_a_run_that_is_still_at_work_is_left_alone(writer, make_writer, store_url):
+async def test_a_running_run_cannot_be_taken_over(writer, make_writer, store_url):
     """A running run cannot be taken over by another process or by its own; the error names the owner."""
     journal = writer.journal("run-1")
     await write(journal, *begun("run-1"))
@@ -79,7 +79,7 @@ async def test_a_run_that_is_still_at_work_is_left_alone(writer, make_writer, st
     assert counts(store_url)["turns"] == 1
 
 
-async def test_of_two_that_take_a_run_over_one_gets_it(cut_off, make_writer):
+async def test_the_second_process_to_take_over_a_run_is_refused(cut_off, make_writer):
     """If two processes take over a run, the second gets an error and writes nothing."""
     one, other = make_writer(cut_off), make_writer(cut_off)
     journal = one.claim(stored("run-1", turns=1))
@@ -88,7 +88,7 @@ async def test_of_two_that_take_a_run_over_one_gets_it(cut_off, make_writer):
     assert await write(journal, *turn_of(2)) is None
 
 
-async def test_two_that_both_saw_it_dead_do_not_both_get_it(cut_off, make_writer, monkeypatch):
+async def test_two_processes_that_saw_a_dead_owner_do_not_both_take_over(cut_off, make_writer, monkeypatch):
     """If two processes both saw the owner dead, only one gets the run.
 
     Between the check and the claim another process may be faster: SQLite makes it wait, PostgreSQL does not.
@@ -111,7 +111,7 @@ async def test_two_that_both_saw_it_dead_do_not_both_get_it(cut_off, make_writer
         assert await write(slower.claim(stored("run-1", turns=1)), *turn_of(2)) is None
 
 
-async def test_of_two_that_reach_for_it_at_once_one_gets_it(cut_off, make_writer):
+async def test_one_of_two_simultaneous_takeovers_succeeds(cut_off, make_writer):
     """Of two simultaneous attempts one succeeds and the other gets an error."""
 
     def reach(writer):
@@ -126,7 +126,7 @@ async def test_of_two_that_reach_for_it_at_once_one_gets_it(cut_off, make_writer
     assert told.count("mine") == 1
 
 
-async def test_a_run_that_went_on_since_it_was_read_is_not_taken_over(cut_off, make_writer):
+async def test_a_run_that_advanced_since_it_was_read_is_not_taken_over(cut_off, make_writer):
     """A run that has advanced since it was read is not taken over, and the attempt changes nothing."""
     between = make_writer(cut_off)
     assert await write(between.claim(stored("run-1", turns=1)), *turn_of(2)) is None
@@ -138,7 +138,7 @@ async def test_a_run_that_went_on_since_it_was_read_is_not_taken_over(cut_off, m
 
 
 @pytest.mark.parametrize("record", [received(2), returned(2)], ids=["reply", "call"])
-async def test_what_came_since_it_was_read_is_not_asked_or_run_twice(cut_off, make_writer, record):
+async def test_newer_records_of_another_process_prevent_a_takeover(cut_off, make_writer, record):
     """If another process resumed the run and died in mid-turn, its newer records are seen and nothing is repeated."""
     between = make_writer(cut_off)
     assert await write(between.claim(stored("run-1", turns=1)), record) is None
@@ -147,7 +147,7 @@ async def test_what_came_since_it_was_read_is_not_asked_or_run_twice(cut_off, ma
         make_writer(cut_off).claim(stored("run-1", turns=1))
 
 
-async def test_nobody_takes_a_run_over_in_the_middle_of_a_transaction(writer, store_url, monkeypatch):
+async def test_no_takeover_happens_inside_a_transaction(writer, store_url, monkeypatch):
     """Between the check of the owner and the write of its rows, no other process can take the run over."""
     found = []
     whole = Ledger._replace
@@ -171,13 +171,13 @@ async def test_nobody_takes_a_run_over_in_the_middle_of_a_transaction(writer, st
     assert await write(journal, *turn_of(1)[2:]) is None
 
 
-async def test_a_run_that_is_gone_cannot_go_on(cut_off, writer):
+async def test_a_deleted_run_cannot_be_resumed(cut_off, writer):
     """A run that was deleted after it was read cannot be resumed."""
     with pytest.raises(NotResumable, match="run-2 is no longer in "):
         writer.claim(stored("run-2"))
 
 
-async def test_a_store_that_cannot_be_opened_says_so_to_who_wants_to_go_on(make_writer, tmp_path):
+async def test_resuming_from_an_unusable_store_names_the_reason(make_writer, tmp_path):
     """If the store cannot be opened, the error on resuming names the store's reason."""
     (tmp_path / "file").write_text("no folder")
     writer = make_writer(f"sqlite:///{tmp_path}/file/runs.db")
@@ -185,7 +185,7 @@ async def test_a_store_that_cannot_be_opened_says_so_to_who_wants_to_go_on(make_
         writer.claim(stored("run-1"))
 
 
-async def test_who_closed_the_store_takes_nothing_over(cut_off, writer):
+async def test_a_closed_writer_takes_over_no_run(cut_off, writer):
     """A closed writer takes over no run and does not wait for its ended thread."""
     writer.check()
     writer.close()
@@ -193,7 +193,7 @@ async def test_who_closed_the_store_takes_nothing_over(cut_off, writer):
         writer.claim(stored("run-1", turns=1))
 
 
-async def test_a_run_that_was_taken_over_is_written_no_more(writer, store_url):
+async def test_a_run_taken_over_by_another_process_is_no_longer_written(writer, store_url):
     """A process whose run was taken over stops writing it and is warned once; its other runs are still stored."""
     journals = {run_id: writer.journal(run_id) for run_id in ("run-1", "run-2")}
     for run_id, journal in journals.items():
@@ -210,7 +210,7 @@ async def test_a_run_that_was_taken_over_is_written_no_more(writer, store_url):
     assert counts(store_url, "run-1") == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 2}
 
 
-async def test_a_run_that_was_deleted_is_not_made_again(writer, store_url):
+async def test_a_run_deleted_while_running_is_not_recreated(writer, store_url):
     """A run that was deleted while it was running is not created again."""
     journal = writer.journal("run-1")
     await write(journal, *begun("run-1"))

@@ -25,14 +25,14 @@ def through_the_store(value: object) -> object:
 
 
 @given(BLOCKS)
-def test_blocks_come_back_as_the_same_bytes(blocks):
+def test_stored_blocks_give_the_same_request_bytes(blocks):
     """Stored blocks give the same request bytes as the message itself."""
     again = through_the_store(tuple(blocks))
     assert Message("assistant", tuple(again)).encoded == Message("assistant", tuple(blocks)).encoded
 
 
 @given(JSON)
-def test_what_is_printed_is_ascii(value):
+def test_columns_read_by_other_programs_are_ascii(value):
     """Columns that other programs read are ASCII."""
     written = json_text(value, only_ascii=True)
     assert written.isascii()
@@ -78,7 +78,7 @@ def nested(depth):
         ("\0\ud800", '"\\u0000\ud800"'),
     ],
 )
-def test_what_is_no_json_is_written_all_the_same(value, kept):
+def test_a_value_that_is_no_json_is_stored(value, kept):
     """A value that is no JSON, returned by a tool or server, does not prevent storage."""
     written = json_text(value)
     assert kept in written
@@ -86,12 +86,12 @@ def test_what_is_no_json_is_written_all_the_same(value, kept):
 
 
 @pytest.mark.parametrize(("value", "kept"), [("a\0b", "a\ufffdb"), ("\ud800x", "?x"), ("é", "é"), (None, "None")])
-def test_a_word_holds_nothing_that_a_database_refuses(value, kept):
+def test_text_contains_nothing_that_a_database_refuses(value, kept):
     """Text holds no NUL and no lone surrogate, which one or both databases refuse."""
     assert column_text(value) == kept
 
 
-def test_a_turn_is_kept_with_all_that_it_takes_to_act_on_it_again():
+def test_a_turn_is_stored_with_everything_needed_to_repeat_it():
     """A turn is stored with everything needed to repeat it: the reply, its request and its cost."""
     rows = rows_of("run-1", "me", [records.received(1)], event=1)
     assert rows.added["turns"] == [
@@ -119,13 +119,13 @@ def test_a_turn_is_kept_with_all_that_it_takes_to_act_on_it_again():
 @pytest.mark.parametrize(
     ("said", "kept"), [(10**30, LARGEST), (-1, 0), (2.7, 2), (math.nan, 0), (math.inf, LARGEST), (None, 0), ("many", 0)]
 )
-def test_figures_that_cannot_be_true_are_brought_within_what_a_column_takes(said, kept):
+def test_impossible_numbers_are_clamped(said, kept):
     """Impossible numbers from a server are clamped to what the column accepts."""
     rows = rows_of("run-1", "me", [records.received(1, usage=Usage(said))], event=1)
     assert rows.added["turns"][0]["input_tokens"] == kept
 
 
-def test_a_call_without_arguments_is_told_from_one_with_an_empty_object():
+def test_missing_arguments_differ_from_an_empty_object():
     """Missing arguments are distinguished from an empty object: None means that they were no JSON object."""
     calls = [records.returned(number) for number in (1, 2)]
     object.__setattr__(calls[0], "call", type(calls[0].call)("a", "look", None))
@@ -135,7 +135,7 @@ def test_a_call_without_arguments_is_told_from_one_with_an_empty_object():
     assert [row["number"] for row in rows.added["outputs"]] == [1, 2]
 
 
-def test_events_are_counted_on():
+def test_event_numbers_continue():
     """Event numbers continue where they stopped."""
     rows = rows_of("run-1", "me", [EventLogged(event=records.event())] * 3, event=7)
     assert [row["number"] for row in rows.added["events"]] == [7, 8, 9]
@@ -143,7 +143,7 @@ def test_events_are_counted_on():
     assert json.loads(rows.added["events"][0]["body"]) == records.event().as_json()
 
 
-def test_an_event_is_kept_in_ascii():
+def test_events_are_stored_in_ascii():
     """Events are stored in ASCII, so that no character can upset a reader."""
     told = Called("started", "call-1", "look", {"query": "é\ud800"})
     (row,) = rows_of("run-1", "me", [EventLogged(event=told)], event=1).added["events"]
@@ -151,14 +151,14 @@ def test_an_event_is_kept_in_ascii():
     assert json.loads(row["body"]) == told.as_json()
 
 
-def test_an_event_that_cannot_be_copied_is_kept_by_its_fields():
+def test_an_event_that_cannot_be_copied_is_stored_by_field():
     """An event that cannot be copied is stored field by field; a caller's arguments may be anything."""
     odd = Called("started", "call-1", "look", MappingProxyType({"query": Unspeakable()}))
     body = json.loads(rows_of("run-1", "me", [EventLogged(event=odd)], event=1).added["events"][0]["body"])
     assert (body["event"], body["phase"], body["arguments"]) == ("tool_call", "started", {"query": "Unspeakable"})
 
 
-def test_the_outcome_is_kept_as_it_is_printed():
+def test_the_outcome_is_stored_as_printed():
     """The outcome is stored as it is printed, also inside the last event."""
     outcome = records.outcome("run-1")
     rows = rows_of("run-1", "me", [Ended(outcome=outcome), EventLogged(event=Finished(outcome))], event=1)
@@ -168,14 +168,14 @@ def test_the_outcome_is_kept_as_it_is_printed():
     assert json.loads(rows.added["events"][0]["body"])["outcome"] == json.loads(rows.ending["outcome"])
 
 
-def test_a_run_begins_without_an_outcome():
+def test_a_new_run_has_no_outcome():
     """A new run has no outcome."""
     (row,) = rows_of("run-1", "me", [records.opened("run-1")], event=1).added["runs"]
     assert (row["status"], row["owner"], row["tool_calls"]) == (RUNNING, "me", 0)
     assert not {"outcome", "ended_at", "standing"} & set(row)
 
 
-def test_the_standing_follows_the_newest_record():
+def test_the_stored_state_is_that_of_the_newest_record():
     """The stored state is that of the newest record."""
     rows = rows_of("run-1", "me", [records.checkpointed(1, 0, []), records.checkpointed(2, 0, [])], event=1)
     assert rows.snapshot
@@ -183,7 +183,7 @@ def test_the_standing_follows_the_newest_record():
     assert json.loads(rows.snapshot["standing"])["total"]["usage"]["input_tokens"] == 20
 
 
-def test_the_beginning_of_a_part_is_marked_as_copied():
+def test_copied_messages_are_marked_as_copied():
     """Copied messages at the start of a part, made or kept by a summary, are marked as copied."""
     messages = [Message.user(str(number)) for number in range(4)]
     tail = rows_of("run-1", "me", [records.checkpointed(1, 1, messages, part=1, copies=3)], event=1).tails[1]
@@ -207,7 +207,7 @@ STOOD = st.builds(
 
 
 @given(st.lists(STOOD, max_size=6))
-def test_one_transaction_for_all_gives_what_one_for_each_would(stands):
+def test_one_transaction_gives_the_same_rows_as_many(stands):
     """One transaction for many records gives the same rows as one for each."""
     before = {(part, place): "old" for part in (0, 1) for place in range(6)}
     one_by_one = before

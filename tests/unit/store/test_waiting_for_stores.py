@@ -19,7 +19,7 @@ from tests.unit.store.records import (
 pytestmark = pytest.mark.anyio
 
 
-async def test_closing_writes_what_is_queued_and_lets_the_lock_go(make_writer, store_url):
+async def test_closing_writes_queued_records_and_releases_the_lock(make_writer, store_url):
     """Closing writes all queued records, also of unfinished runs, and releases the lock.
 
     A second close does nothing.
@@ -39,13 +39,13 @@ async def test_closing_writes_what_is_queued_and_lets_the_lock_go(make_writer, s
     assert await write(writer.journal("run-2"), *begun("run-2")) == "this run is not stored: the store was closed"
 
 
-def test_a_writer_that_was_never_used_closes(make_writer, tmp_path):
+def test_an_unused_writer_closes_without_creating_a_store(make_writer, tmp_path):
     """An unused writer closes without creating a store."""
     make_writer(f"sqlite:///{tmp_path}/runs.db").close()
     assert not list(tmp_path.iterdir())
 
 
-async def test_a_disk_that_hangs_holds_up_nobody_for_ever(monkeypatch, pause_writes, lasting):
+async def test_closing_gives_up_if_the_disk_hangs(monkeypatch, pause_writes, lasting):
     """If the disk hangs, closing gives up after a timeout and a waiting run can be cancelled."""
     monkeypatch.setattr(writers, "PATIENCE_AT_THE_END", 0.01)
     hangs, goes_on = pause_writes()
@@ -60,7 +60,7 @@ async def test_a_disk_that_hangs_holds_up_nobody_for_ever(monkeypatch, pause_wri
     lasting._thread.join()
 
 
-async def test_who_was_cancelled_does_not_trouble_the_others(pause_writes, lasting, path):
+async def test_a_cancelled_waiting_run_does_not_affect_others(pause_writes, lasting, path):
     """If one of two runs that wait for a transaction is cancelled, the other is not affected."""
     begun_to_write, goes_on = pause_writes()
     one, other = (asyncio.ensure_future(write(lasting.journal(run), *begun(run))) for run in ("run-1", "run-2"))
@@ -72,7 +72,7 @@ async def test_who_was_cancelled_does_not_trouble_the_others(pause_writes, lasti
     assert counts(f"sqlite:///{path}", "run-2")["runs"] == 1
 
 
-def test_a_loop_that_is_closed_does_not_trouble_the_others(pause_writes, lasting, path):
+def test_a_closed_event_loop_does_not_affect_others(pause_writes, lasting, path):
     """If an event loop closes while it waits for the store, the other loops are not affected."""
     begun_to_write, goes_on = pause_writes()
 
@@ -99,7 +99,7 @@ for record in (*begun("run-1"), *turn_of(1)):
 """
 
 
-def test_what_is_queued_is_written_when_the_program_ends(store_url):
+def test_queued_records_are_written_at_exit(store_url):
     """Queued records are written at exit even without close; importing the writer imports no database library."""
     done = subprocess.run([sys.executable, "-c", FORGETFUL, store_url], capture_output=True, text=True, check=False)
     assert (done.stderr, done.returncode) == ("", 0)

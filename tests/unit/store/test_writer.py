@@ -40,7 +40,7 @@ from tests.unit.store.records import (
 pytestmark = pytest.mark.anyio
 
 
-async def test_s4_4_everything_of_a_run_is_kept(writer, store_url):
+async def test_s4_4_every_record_of_a_run_is_stored(writer, store_url):
     """Two turns are stored completely: a row for the run, each reply, message, call with its output, and event."""
     journal = writer.journal("run-1")
     assert await write(journal, *begun("run-1"), *turn_of(1), *turn_of(2, "a longer note"), *ended("run-1")) is None
@@ -55,7 +55,7 @@ async def test_s4_4_everything_of_a_run_is_kept(writer, store_url):
     assert json.loads(unpacked(run[3]) or "")["answer"] == "It is known."
 
 
-async def test_what_is_acknowledged_can_be_read_by_others(writer, store_url):
+async def test_acknowledged_records_can_be_read_by_others(writer, store_url):
     """After each acknowledgement another connection can read the records and the run's state."""
     journal = writer.journal("run-1")
     await write(journal, *begun("run-1"))
@@ -65,7 +65,7 @@ async def test_what_is_acknowledged_can_be_read_by_others(writer, store_url):
         assert ask(store_url, "select tool_calls, status from runs") == [(turn, "running")]
 
 
-async def test_a_tail_is_replaced_with_all_that_stood_behind_it(writer, store_url):
+async def test_replacing_a_tail_removes_later_messages(writer, store_url):
     """Replacing a tail removes all later messages of its part, even if the new tail is shorter."""
     journal = writer.journal("run-1")
     three = [Message.user(text) for text in "abc"]
@@ -82,7 +82,7 @@ async def test_a_tail_is_replaced_with_all_that_stood_behind_it(writer, store_ur
     ]
 
 
-async def test_rows_that_are_sent_again_are_there_once(writer, store_url, monkeypatch):
+async def test_rows_sent_again_are_stored_once(writer, store_url, monkeypatch):
     """Rows sent again are stored once: a connection that breaks at the commit may already have committed."""
     broken = breaking(monkeypatch, after=True)
     journal = writer.journal("run-1")
@@ -107,7 +107,7 @@ def breaking(monkeypatch, *, after: bool, times: int = 1) -> list[str]:
     return broken
 
 
-async def test_a_connection_that_was_cut_is_made_again(writer, store_url):
+async def test_the_writer_reconnects_after_a_server_restart(writer, store_url):
     """After a server restart between two turns the writer reconnects and takes its lock again."""
     journal = writer.journal("run-1")
     assert await write(journal, *begun("run-1")) is None
@@ -119,7 +119,7 @@ async def test_a_connection_that_was_cut_is_made_again(writer, store_url):
     assert is_alive(store_url, ask(store_url, "select owner from runs")[0][0])
 
 
-async def test_an_event_waits_for_what_is_urgent():
+async def test_an_event_waits_for_the_next_urgent_record():
     """An event waits for the next urgent record, as a transaction for each event would cost too much."""
     asked: list[tuple[str, bool]] = []
 
@@ -142,7 +142,7 @@ async def test_an_event_waits_for_what_is_urgent():
     assert [urgent for name, urgent in asked if name == "EventLogged"] == [False, False, True]
 
 
-async def test_an_event_that_nobody_waits_for_is_kept_with_the_next_record(writer, store_url):
+async def test_an_event_is_stored_with_the_next_record(writer, store_url):
     """An event is stored with the next record and numbered in the order of emission."""
     journal = writer.journal("run-1")
     await write(journal, *begun("run-1"), EventLogged(event=event()))
@@ -152,7 +152,7 @@ async def test_an_event_that_nobody_waits_for_is_kept_with_the_next_record(write
     assert ask(store_url, "select number from events order by number") == [(1,), (2,), (3,)]
 
 
-async def test_who_has_nothing_to_wait_for_goes_on(make_writer, tmp_path):
+async def test_a_fully_stored_run_does_not_wake_the_thread(make_writer, tmp_path):
     """A run whose records are all stored does not wake the thread."""
     journal = make_writer(f"sqlite:///{tmp_path}/runs.db").journal("run-1")
     await write(journal, *begun("run-1"))
@@ -162,7 +162,7 @@ async def test_who_has_nothing_to_wait_for_goes_on(make_writer, tmp_path):
 
 
 @pytest.mark.exhaustive
-async def test_a_thousand_children_share_the_thread(writer, store_url):
+async def test_a_thousand_runs_share_the_thread(writer, store_url):
     """A thousand runs share the thread: every row is stored and each run has its own event numbers."""
 
     async def child(run_id: str) -> None:
@@ -238,7 +238,7 @@ def test_eight_processes_share_a_store(store_url):
     }
 
 
-def test_blocks_come_back_from_the_database_as_the_same_bytes(writer, store_url):
+def test_blocks_read_from_the_database_give_the_same_bytes(writer, store_url):
     """Blocks of models and tools read from the database give the same request bytes."""
     messages: list[Message] = []
 
@@ -255,7 +255,7 @@ def test_blocks_come_back_from_the_database_as_the_same_bytes(writer, store_url)
 
 
 @pytest.mark.parametrize("odd", ["a\0b", "\ud800", "\U0010ffff", "é" * 3_000], ids=["nul", "half", "last", "long"])
-async def test_odd_texts_cost_no_run_its_store(writer, store_url, odd):
+async def test_nul_and_lone_surrogates_do_not_prevent_storage(writer, store_url, odd):
     """NULs and lone surrogates in texts of models, tools or files do not prevent storage."""
     journal = writer.journal(f"run-{odd}")
     records = [
@@ -271,7 +271,7 @@ async def test_odd_texts_cost_no_run_its_store(writer, store_url, odd):
     assert unpacked(ask(store_url, "select body from outputs")[0][0]) == odd
 
 
-async def test_a_row_that_cannot_be_written_costs_only_its_own_run(writer, store_url):
+async def test_a_row_that_cannot_be_written_fails_only_its_own_run(writer, store_url):
     """A number out of range fails one run; the other runs of the same transaction are stored."""
     journals = {run_id: writer.journal(run_id) for run_id in ("run-1", "run-2", "run-3")}
     await asyncio.gather(*(write(journal, *begun(run_id)) for run_id, journal in journals.items()))

@@ -35,7 +35,7 @@ def numbers(url: str, query: str) -> dict[str, list[int]]:
     return {run_id: sorted(those) for run_id, those in found.items()}
 
 
-def test_s4_4_what_was_acknowledged_survives_a_kill(store_url, make_writer):
+def test_s4_4_acknowledged_records_survive_a_kill(store_url, make_writer):
     """Each acknowledged turn has its reply, call, entire output and messages, and the run can be resumed at once."""
     told = killed(store_url)
     assert len(told) >= KILLS // 2

@@ -30,7 +30,7 @@ def tools(root, write):
     return {tool.name: tool for tool in (*file_tools(root), get_tool_response_tool(archive, 1000))}
 
 
-def test_all_numeric_arguments_are_tried(tools):
+def test_every_integer_argument_is_listed(tools):
     """`TAKES` lists every integer argument of the tools; a new one must be added there."""
     found = {
         name: tuple(key for key, value in tool.input_schema["properties"].items() if value.get("type") == "integer")
@@ -40,7 +40,7 @@ def test_all_numeric_arguments_are_tried(tools):
 
 
 @pytest.mark.parametrize(("tool", "argument", "number"), EACH)
-def test_a_number_brings_a_result_or_one_line(tools, tool, argument, number):
+def test_any_number_gives_a_result_or_a_one_line_error(tools, tool, argument, number):
     """Any number gives a result or a one-line ToolError, never a Python exception such as ValueError."""
     try:
         text, errors = asyncio.run(tools[tool].call({**TAKES[tool][0], argument: number})).text, 0
@@ -52,7 +52,7 @@ def test_a_number_brings_a_result_or_one_line(tools, tool, argument, number):
     assert errors or 0 <= number <= 2**31
 
 
-def test_a_line_beyond_all_counting_is_beyond_the_end(call, write):
+def test_a_huge_offset_is_beyond_the_end(call, write):
     """A huge offset is an error that reports the line count; an empty file is reported as empty."""
     write({"a.md": "one\ntwo\n", "empty.md": ""})
     for offset in (2**63, 10**19):

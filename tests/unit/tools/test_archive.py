@@ -38,7 +38,7 @@ async def test_s2_8_a_slice_is_exact_and_names_the_next_offset():
     assert await read(archive, "call_1", offset=8) == Output("ij", "[characters 8-10 of 10; this is the end]")
 
 
-async def test_s2_8_an_output_as_long_as_a_slice_comes_whole():
+async def test_s2_8_an_output_as_long_as_a_slice_is_returned_in_one_slice():
     """An output exactly as long as the slice limit is returned in one slice."""
     assert await read(filled(a="abcd"), "a") == Output("abcd", "[characters 0-4 of 4; this is the end]")
     assert (await read(filled(a="abcde"), "a")).text == "abcd"
@@ -57,7 +57,7 @@ async def test_s2_8_following_the_notes_gives_the_original(text, slice_limit):
     assert read_so_far == text
 
 
-async def test_s2_8_an_unknown_id_is_an_error_that_names_some():
+async def test_s2_8_an_unknown_id_is_an_error_that_lists_ids():
     """The error for an unknown ID lists similar IDs, or else the newest, and counts the others."""
     archive = filled(**{f"call_{number}": "x" for number in range(12)}, zebra="x")
     with pytest.raises(ToolError, match=r"no output of the id 'zebr'; there are zebra and 12 more$"):
@@ -90,7 +90,7 @@ async def test_s2_8_an_empty_output_can_be_read():
     assert await read(filled(a=""), "a") == Output("", "[characters 0-0 of 0; this is the end]")
 
 
-async def test_a_repeated_id_hides_no_output():
+async def test_two_outputs_with_one_id_are_both_stored():
     """Two outputs with the same ID are both stored, one after the other; `add` returns the start of each."""
     archive = Archive()
     starts = [archive.add("same", "first"), archive.add("same", "second")]
@@ -101,14 +101,14 @@ async def test_a_repeated_id_hides_no_output():
     assert archive.ids == ("same",)
 
 
-def test_the_same_output_under_the_same_id_is_kept_once():
+def test_an_identical_output_is_stored_once():
     """Archiving an identical output under the same ID stores nothing new."""
     archive = filled(a="text")
     assert archive.add("a", "text") == 0
     assert archive["a"] == "text"
 
 
-def test_what_the_archive_says_itself_is_no_evidence():
+def test_notes_of_the_archive_are_not_evidence():
     """Quotes are not verified against the separator notes that the archive itself inserts."""
     archive = filled(a="first")
     archive.add("a", "second")

@@ -38,7 +38,7 @@ async def test_arguments_are_checked_and_converted():
         await go.call({"to": {"x": "far"}, "speed": 3})
 
 
-def test_the_schema_is_that_of_the_signature():
+def test_the_schema_comes_from_the_signature():
     """Name, description, types, defaults and required parameters come from the function."""
     assert (go.name, go.description) == ("go", "Go somewhere.")
     assert go.input_schema["type"] == "object"
@@ -46,7 +46,7 @@ def test_the_schema_is_that_of_the_signature():
     assert go.input_schema["properties"]["fast"]["default"] is False
 
 
-async def test_what_a_function_raises_is_its_own():
+async def test_a_validation_error_inside_a_tool_is_not_an_invalid_argument():
     """A validation error raised inside a tool is not reported as an invalid argument."""
 
     @tool
@@ -58,7 +58,7 @@ async def test_what_a_function_raises_is_its_own():
         await build.call({"x": "far"})
 
 
-async def test_a_plain_function_runs_beside_the_loop_and_a_coroutine_in_it():
+async def test_functions_run_in_a_thread_and_coroutines_in_the_loop():
     """A plain function runs in a daemon thread with the caller's context, a coroutine in the event loop's thread."""
     threads = []
 
@@ -78,7 +78,7 @@ async def test_a_plain_function_runs_beside_the_loop_and_a_coroutine_in_it():
     assert {(thread is threading.main_thread(), thread.daemon) for thread in threads} == {(True, False), (False, True)}
 
 
-async def test_a_thread_that_ends_after_it_was_given_up_harms_nobody():
+async def test_the_result_of_a_cancelled_thread_is_discarded():
     """The result of a thread that ends after its call was cancelled is discarded."""
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
@@ -99,7 +99,7 @@ async def test_a_thread_that_ends_after_it_was_given_up_harms_nobody():
     assert await asyncio.to_thread(ended.wait, 10)
 
 
-async def test_a_function_in_a_thread_learns_that_it_was_given_up():
+async def test_cancelling_a_call_runs_its_callbacks():
     """Cancelling a call runs the callbacks that its function registered with `when_cancelled`.
 
     The function can then end what it has started, which nothing else would end.
@@ -120,7 +120,7 @@ async def test_a_function_in_a_thread_learns_that_it_was_given_up():
     assert await asyncio.to_thread(ended.wait, 30)
 
 
-async def test_that_one_call_was_given_up_says_nothing_of_the_next():
+async def test_each_call_has_its_own_cancellation_state():
     """Each call has its own cancellation state, even when two calls share one context."""
 
     @tool

@@ -15,7 +15,7 @@ def test_the_five_tools_are_repeatable_and_described(root):
         assert all("description" in item for item in tool.input_schema["properties"].values())
 
 
-def test_read_numbers_lines_and_says_how_to_read_on(call, write):
+def test_read_numbers_lines_and_gives_the_next_offset(call, write):
     """`read` numbers each line; the note gives the lines shown, the line count and the next offset."""
     write({"a.md": "".join(f"line {number}\n" for number in range(1, 913))})
     result = call("read", path="a.md").split("\n")
@@ -29,7 +29,7 @@ def test_read_numbers_lines_and_says_how_to_read_on(call, write):
     ]
 
 
-def test_read_takes_numbers_written_as_text(call, write):
+def test_read_accepts_numbers_as_text(call, write):
     """`read` accepts numbers sent as strings, as models sometimes send them."""
     write({"a.md": "one\ntwo\nthree\n"})
     assert call("read", path="a.md", offset="2", limit="1") == "     2\ttwo\n[lines 2-2 of 3; read on with offset=3]"
@@ -43,7 +43,7 @@ def test_read_stays_below_the_result_limit(call, write):
     assert result.endswith("[lines 1-19 of 200; read on with offset=20]")
 
 
-def test_read_past_the_end_and_empty_files(call, write):
+def test_read_past_the_end_is_an_error_and_an_empty_file_is_reported(call, write):
     """An offset past the end is an error that reports the line count; an empty file is reported as empty."""
     write({"a.md": "one\ntwo\n", "empty.md": ""})
     with pytest.raises(ToolError, match="ends before line 9; it has 2 lines"):
@@ -51,7 +51,7 @@ def test_read_past_the_end_and_empty_files(call, write):
     assert call("read", path="empty.md") == "[the file is empty]"
 
 
-def test_read_names_what_was_perhaps_meant(call, write):
+def test_read_suggests_similar_paths(call, write):
     """The error for a path that does not exist suggests similar paths."""
     write({"docs/release-plan.md": "x", "notes.md": "x"})
     with pytest.raises(ToolError, match=r"did you mean docs/release-plan\.md\?"):
@@ -62,7 +62,7 @@ def test_read_names_what_was_perhaps_meant(call, write):
         call("read", path="zzzzzz")
 
 
-def test_read_of_a_folder_and_of_a_binary(call, write):
+def test_read_refuses_folders_and_binary_files(call, write):
     """Reading a folder is an error that suggests `ls`; reading a binary file is an error."""
     write({"docs/a.md": "x", "image.png": b"\x89PNG\0\0\0"})
     with pytest.raises(ToolError, match="is a folder; use ls"):
@@ -92,7 +92,7 @@ def test_a_huge_file_is_not_read_to_its_end(call, root):
     assert "[large files not searched: 1, such as huge.log; use grep]" in call("search", query="first")
 
 
-def test_line_ends_and_encodings(call, write):
+def test_line_ends_and_encodings_are_decoded(call, write):
     """CRLF is removed, UTF-16 with a byte order mark is decoded, and bytes that are not UTF-8 are replaced."""
     write({"a.txt": "one\r\ntwo\r\n", "b.txt": "sechzehn ü\n".encode("utf-16"), "c.txt": b"caf\xe9\n"})
     assert call("read", path="a.txt") == "     1\tone\n     2\ttwo\n[lines 1-2 of 2]"
@@ -109,7 +109,7 @@ def test_ls_puts_folders_first_and_counts(call, write):
         call("ls", path="a.md")
 
 
-def test_ls_cut_and_empty(call, write, root):
+def test_ls_reports_cut_and_empty_listings(call, write, root):
     """A cut listing reports the number of entries; an empty folder is reported as empty."""
     (root / "empty").mkdir()
     assert call("ls", path="empty") == "[the folder is empty, or all in it is hidden]"
@@ -117,7 +117,7 @@ def test_ls_cut_and_empty(call, write, root):
     assert call("ls", result_limit=1000).endswith("of 301 entries; use glob to see others]")
 
 
-def test_glob_spans_folders(call, write):
+def test_glob_matches_across_folders(call, write):
     """`**` spans folders, a bare name matches at any depth, and braces give alternatives; the result is sorted."""
     write(dict.fromkeys(["b/c/x.md", "b/y.md", "a.md", "b/z.txt", "#odd.md"], ""))
     assert call("glob", pattern="*.md").split("\n") == ["#odd.md", "a.md", "b/c/x.md", "b/y.md"]
@@ -127,7 +127,7 @@ def test_glob_spans_folders(call, write):
     assert call("glob", pattern="b") == "b/c/x.md\nb/y.md\nb/z.txt"
 
 
-def test_glob_limits_and_refusals(call, write):
+def test_glob_reports_its_limit_and_refuses_invalid_patterns(call, write):
     """A cut list has a note, `..` and patterns with too many wildcards are refused, and no match is not an error."""
     write({f"{number}.md": "" for number in range(9)})
     assert call("glob", pattern="*", limit=2) == "0.md\n1.md\n[the first 2; narrow the pattern to see others]"
@@ -138,7 +138,7 @@ def test_glob_limits_and_refusals(call, write):
         call("glob", pattern="*a" * 20)
 
 
-def test_wrong_arguments_are_named(call):
+def test_an_invalid_argument_is_named(call):
     """An argument that does not match the schema is a ToolError that names it."""
     with pytest.raises(ToolError, match="offset: Input should be greater than or equal to 1"):
         call("read", path="x", offset=0)

@@ -19,7 +19,7 @@ PATHS = st.lists(st.text("aab.*x ", min_size=1, max_size=4), min_size=1, max_siz
 @given(PATTERNS, st.lists(PATHS, max_size=4), st.sampled_from(["", "/"]))
 @example("****//?**", ["b/.*a*"], "")
 @example("**/a*/**/*b", ["xa/a/b/ab", "a/b/b", "ba/b"], "")
-def test_what_is_tamed_matches_the_same(pattern, paths, end):
+def test_a_rewritten_pattern_matches_the_same_paths(pattern, paths, end):
     """The rewritten expression matches the same text and groups as the expression of pathspec."""
     try:
         (compiled,) = GitIgnoreSpec.from_lines([pattern]).patterns
@@ -43,18 +43,18 @@ def test_what_is_tamed_matches_the_same(pattern, paths, end):
         ("**/*a*a*a*/**/*a*a/**/b*a*b", "aaaaaa/" * 500 + "b"),
     ],
 )
-def test_no_pattern_runs_away(pattern, path):
+def test_no_pattern_backtracks_exponentially(pattern, path):
     """Patterns that backtrack exponentially in pathspec finish; `re` would block all threads meanwhile."""
     assert not spec_of([pattern]).match_file(path)
 
 
-def test_a_hostile_gitignore_holds_nothing_up(call, write):
+def test_a_hostile_gitignore_does_not_hang_the_search(call, write):
     """A tree with a hostile .gitignore and matching file names is searched like any other."""
     write({".gitignore": "*a" * 30 + "*b\n", f"{'a' * 250}.md": "needle", f"{'a' * 100}b": "needle"})
     assert call("grep", pattern="needle") == f"{'a' * 250}.md:1: needle"
 
 
-def test_classes_do_not_reach_over_a_slash(call, write):
+def test_character_classes_do_not_match_a_slash(call, write):
     """As in git, `[!a]` matches one character of a name, never `/`; classes such as `[[:alpha:]]` cause no warning."""
     write({".gitignore": "x[!a]y\n[[:alpha:]]z\n", "x/y": "needle", "xby": "needle"})
     assert call("grep", pattern="needle") == "x/y:1: needle"

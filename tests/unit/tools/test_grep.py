@@ -43,7 +43,7 @@ def some_files(write):
 
 
 @pytest.mark.usefixtures("engine", "some_files")
-def test_output_is_path_line_text(call):
+def test_each_match_is_a_line_with_path_and_number(call):
     """Each match is one line, sorted by path; context lines are marked with `-`."""
     assert call("grep", pattern="^alpha", path="a.md") == "a.md:1: alpha one"
     assert call("grep", pattern="alpha", path="a.md", ignore_case=True, context=1).splitlines() == [
@@ -71,7 +71,7 @@ def test_separate_groups_of_context_are_marked(call):
 
 
 @pytest.mark.usefixtures("engine", "some_files")
-def test_encodings_binaries_and_long_lines(call):
+def test_encodings_binary_files_and_long_lines_are_handled(call):
     """UTF-16 and invalid UTF-8 are searched, binary files are not; a long line is clipped around its match."""
     result = call("grep", pattern="alpha").split("\n")
     by_path = {line.split(":")[0]: line for line in result}
@@ -94,14 +94,14 @@ def test_encodings_binaries_and_long_lines(call):
 
 
 @pytest.mark.usefixtures("engine", "some_files")
-def test_glob_and_path_narrow(call):
+def test_glob_and_path_narrow_the_search(call):
     """`glob` filters by name, `path` by location."""
     assert call("grep", pattern="alpha", glob="*.{txt,none}", path="crlf.txt") == "crlf.txt:1: alpha"
     assert call("grep", pattern="alpha h", path="sub") == "sub/.hidden.md:1: alpha hidden"
 
 
 @pytest.mark.usefixtures("engine", "some_files")
-def test_limit_says_that_there_is_more(call):
+def test_a_cut_result_ends_with_a_note(call):
     """A cut result ends with a note on how to see more."""
     first, note = call("grep", pattern="alpha", limit=1).splitlines()
     assert first == "a.md:1: alpha one"
@@ -109,7 +109,7 @@ def test_limit_says_that_there_is_more(call):
 
 
 @pytest.mark.usefixtures("engine", "some_files")
-def test_nothing_found_is_said_with_what_to_try(call):
+def test_no_match_is_a_result_with_a_suggestion(call):
     """No match is a result, not an error, and suggests what to try."""
     assert call("grep", pattern="omega").startswith("[no line matches in 9 text files; try ignore_case")
 
@@ -132,20 +132,20 @@ def test_invalid_patterns_are_named_with_their_position(call, pattern, reason):
 
 
 @pytest.mark.usefixtures("engine", "some_files")
-def test_patterns_that_no_program_can_be_given(call):
+def test_a_nul_in_a_pattern_is_an_error(call):
     """A NUL in a pattern is a ToolError."""
     with pytest.raises(ToolError, match="could not be run"):
         call("grep", pattern="\0")
 
 
-def test_patterns_that_ripgrep_does_not_know_are_python_s(call, write):
+def test_lookahead_and_backreferences_work_in_python(call, write):
     """Lookahead and backreferences work, although ripgrep does not support them."""
     write({"a.md": "foobar\nfoobaz\nabab\n"})
     assert call("grep", pattern="foo(?!bar)") == "a.md:2: foobaz"
     assert call("grep", pattern=r"(ab)\1") == "a.md:3: abab"
 
 
-def test_a_pattern_that_backtracks_for_ever_is_ended(call, write, monkeypatch):
+def test_a_search_that_exceeds_its_timeout_is_stopped(call, write, monkeypatch):
     """A search that exceeds its timeout is stopped, and the result reports it; the program keeps running."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(by_pattern, "TIMEOUT", 3.0)
@@ -163,14 +163,14 @@ def fake_ripgrep(folder, monkeypatch, script):
 
 
 @pytest.mark.parametrize("script", ["exit 2", "exit 127"])
-def test_where_ripgrep_fails_python_searches(call, write, monkeypatch, tmp_path, script):
+def test_python_searches_if_ripgrep_fails(call, write, monkeypatch, tmp_path, script):
     """Python searches if ripgrep does not support the pattern or cannot be started."""
     fake_ripgrep(tmp_path / "bin", monkeypatch, script)
     write({"a.md": "needle\n"})
     assert call("grep", pattern="needle") == "a.md:1: needle"
 
 
-def test_what_ripgrep_found_before_an_error_counts(call, write, monkeypatch, tmp_path):
+def test_matches_found_before_an_error_of_ripgrep_are_kept(call, write, monkeypatch, tmp_path):
     """Matches are kept when ripgrep exits with 2, as it also does when it cannot read one of the files."""
     fake_ripgrep(tmp_path / "bin", monkeypatch, r"printf 'a.md\0001:1:\n'; exit 2")
     write({"a.md": "needle\n", "b.md": "needle\n"})
@@ -178,7 +178,7 @@ def test_what_ripgrep_found_before_an_error_counts(call, write, monkeypatch, tmp
 
 
 @pytest.mark.parametrize("name", ["ABRT", "KILL", "XCPU"])
-def test_a_search_that_the_system_ends_says_so(call, write, monkeypatch, tmp_path, name):
+def test_a_search_killed_by_a_limit_is_reported_as_stopped(call, write, monkeypatch, tmp_path, name):
     """A search killed by a time or memory limit is reported as stopped, not as one without matches."""
     fake_ripgrep(tmp_path / "bin", monkeypatch, f"printf 'a.md\\0001:1:\\n'; kill -{name} $$")
     write({"a.md": "needle\n"})
@@ -187,7 +187,7 @@ def test_a_search_that_the_system_ends_says_so(call, write, monkeypatch, tmp_pat
     )
 
 
-def test_a_search_in_python_that_breaks_off_says_so(call, write, monkeypatch, tmp_path):
+def test_a_failed_search_in_python_is_reported_as_stopped(call, write, monkeypatch, tmp_path):
     """A search in Python that fails, for example out of memory, is reported as stopped, by its exit code."""
     script = tmp_path / "breaks.py"
     script.write_text(f"import sys; sys.exit({by_pattern.linescan.SEARCH_FAILED})")
@@ -270,7 +270,7 @@ def test_both_engines_agree_on_all_kinds_of_files(call, pattern, monkeypatch):
 
 
 @needs_ripgrep
-def test_ripgrep_s_own_configuration_changes_nothing(call, write, monkeypatch, tmp_path):
+def test_the_configuration_of_ripgrep_has_no_effect(call, write, monkeypatch, tmp_path):
     """The configuration file and the .ignore files of ripgrep have no effect."""
     write({".ignore": "*.md\n", ".rgignore": "*.md\n", "a.md": "needle"})
     (tmp_path / "rc").write_text("--invert-match\n")

@@ -34,7 +34,7 @@ def compiled(monkeypatch):
     return seen
 
 
-def test_very_many_lines_hide_what_they_say(call, write, compiled):
+def test_a_gitignore_with_very_many_lines_takes_effect(call, write, compiled):
     """Among 120,000 lines, names, paths, endings and folders are hidden, and later lines win.
 
     One compilation serves all calls and all runs.
@@ -51,7 +51,7 @@ def test_very_many_lines_hide_what_they_say(call, write, compiled):
     assert len(compiled) == 1
 
 
-def test_the_last_line_that_fits_decides():
+def test_the_last_matching_line_decides():
     """The last matching line decides, with and without wildcards.
 
     This also holds if one expression merges older and newer lines.
@@ -62,7 +62,7 @@ def test_the_last_line_that_fits_decides():
     assert [file.hides(name, is_folder=True) for name in ("x.md", "y.md", "c")] == [True, False, None]
 
 
-def test_threads_that_come_together_compile_once(write, root, compiled):
+def test_simultaneous_threads_compile_once(write, root, compiled):
     """Threads that start at the same time in one project compile its .gitignore once."""
     write({".gitignore": "\n".join(f"x{number}*y" for number in range(500)), "a.md": "x", "x1-y": "x"})
     barrier, found = threading.Barrier(4), []
@@ -80,7 +80,7 @@ def test_threads_that_come_together_compile_once(write, root, compiled):
     assert len(compiled) == 1
 
 
-def test_a_change_is_seen_whatever_its_time_and_size(call, write, root):
+def test_a_changed_gitignore_takes_effect_with_the_same_time_and_size(call, write, root):
     """A changed .gitignore takes effect even with the same time and size; the cache key is its content."""
     write({".gitignore": "a.md\n", "a.md": "needle", "b.md": "needle"})
     before = (root / ".gitignore").stat()
@@ -90,7 +90,7 @@ def test_a_change_is_seen_whatever_its_time_and_size(call, write, root):
     assert call("grep", pattern="needle") == "a.md:1: needle"
 
 
-def test_only_so_much_is_kept(monkeypatch, write, root):
+def test_a_full_cache_evicts_the_oldest_entry(monkeypatch, write, root):
     """A full cache evicts the oldest entry, which is compiled again when needed."""
     kept = ignore_rules._Cache()
     monkeypatch.setattr(ignore_rules, "_MAX_CACHED", 3 * ignore_rules._COST_PER_FILE)
@@ -111,7 +111,7 @@ def test_only_so_much_is_kept(monkeypatch, write, root):
     ],
     ids=["wild", "catastrophic", "one line", "long", "huge"],
 )
-def test_more_than_can_be_matched_closes_its_folder(call, write, root, content, why):
+def test_a_gitignore_that_is_too_large_closes_its_folder(call, write, root, content, why):
     """A .gitignore that is too large closes its folder; `ls` and `read` give the reason, and other files are found."""
     write({"sub/.gitignore": content or "", "sub/deep/a.md": "needle", "b.md": "needle"})
     if content is None:
@@ -128,7 +128,7 @@ def test_more_than_can_be_matched_closes_its_folder(call, write, root, content, 
     ("name", "arguments"),
     [("glob", {"pattern": "*"}), ("grep", {"pattern": "x"}), ("search", {"query": "x"}), ("ls", {})],
 )
-def test_a_root_that_is_closed_is_no_empty_root(call, write, name, arguments):
+def test_a_closed_root_is_reported_by_each_tool(call, write, name, arguments):
     """If the root's .gitignore is too large, each tool gives the reason instead of an empty result."""
     write({".gitignore": "*a*b*c\n" * 20_000, "a.md": "x"})
     with pytest.raises(ToolError, match=r"cannot be listed: \.gitignore: more than"):
@@ -136,7 +136,7 @@ def test_a_root_that_is_closed_is_no_empty_root(call, write, name, arguments):
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(24, "Too many open files")])
-def test_a_gitignore_that_cannot_be_read_hides_everything(write, root, monkeypatch, error):
+def test_an_unreadable_gitignore_hides_everything(write, root, monkeypatch, error):
     """An unreadable .gitignore hides everything, since its rules are unknown; a missing one hides nothing."""
     write({".gitignore": "a.md\n", "a.md": "x"})
 
@@ -148,14 +148,14 @@ def test_a_gitignore_that_cannot_be_read_hides_everything(write, root, monkeypat
         IgnoreRules().within(Folder.at(root), "")
 
 
-def test_a_gitignore_that_is_a_link_is_no_rule(call, write, root):
+def test_a_symlinked_gitignore_is_ignored(call, write, root):
     """A .gitignore that is a symlink is ignored, as in git, because it could lead anywhere."""
     write({"rules": "a.md\n", "a.md": "needle"})
     (root / ".gitignore").symlink_to("rules")
     assert call("grep", pattern="needle") == "a.md:1: needle"
 
 
-def test_names_are_hidden_as_git_hides_them(call, write, root):
+def test_odd_patterns_and_paths_match_as_in_git(call, write, root):
     """Odd patterns and paths match as in git.
 
     A byte order mark, a line break in a path, a pattern that is not UTF-8, and a pattern that ends in a space.
@@ -193,7 +193,7 @@ PIECES = [
 
 @pytest.mark.skipif(not shutil.which("git") or sys.platform == "win32", reason="git is asked what it hides")
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_hidden_is_what_git_hides(root, seed):
+def test_random_patterns_hide_the_same_files_as_git(root, seed):
     """Random patterns in several .gitignore files, in a tree of odd names, hide the same files as git."""
     chance = random.Random(seed)  # noqa: S311 - random test patterns
     folders = [root]

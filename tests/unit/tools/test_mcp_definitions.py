@@ -17,7 +17,7 @@ EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=20))
-def test_names_are_unique_and_fit_whatever_a_server_calls_its_tools(called):
+def test_tool_names_are_unique_and_valid(called):
     """Any server tool names become unique names of at most 64 letters, digits, `_` and `-`, each mapped to its tool."""
     made = list(definitions("server", [(name, "", {}) for name in called], set()))
     names = [one.name for one in made]
@@ -26,7 +26,7 @@ def test_names_are_unique_and_fit_whatever_a_server_calls_its_tools(called):
     assert all(re.fullmatch(r"mcp__server__[A-Za-z0-9_-]*", name) and len(name) <= 64 for name in names)
 
 
-def test_the_order_in_which_a_server_lists_its_tools_changes_no_name():
+def test_tool_names_do_not_depend_on_the_order_of_the_list():
     """Names do not depend on the order of the list, so a resumed run finds the same tools.
 
     `a.b` and `a_b` cannot both become `a_b`, so one of them gets a hash.
@@ -64,7 +64,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("schema", GOOD)
-def test_a_good_schema_stays_as_it_is(schema):
+def test_a_valid_schema_is_unchanged(schema):
     """A schema that model APIs accept is unchanged."""
     assert fit_schema(schema) == (schema, "")
 
@@ -80,7 +80,7 @@ def test_a_good_schema_stays_as_it_is(schema):
         ({"anyOf": [{"required": ["a"]}], **EMPTY}, EMPTY, {"anyOf": [{"required": ["a"]}]}),
     ],
 )
-def test_what_stands_at_the_top_of_a_schema_is_made_an_object(schema, fit, lost):
+def test_the_top_level_of_a_schema_becomes_an_object(schema, fit, lost):
     """The top level of a schema becomes a plain object.
 
     Model APIs refuse choices such as `anyOf` there, so these move to the description.
@@ -103,7 +103,7 @@ def test_what_stands_at_the_top_of_a_schema_is_made_an_object(schema, fit, lost)
         {"type": "object", "properties": {"a": {"description": "x" * 200_000}}},
     ],
 )
-def test_a_schema_that_would_have_every_request_refused_is_told_in_words(schema):
+def test_a_schema_that_apis_refuse_moves_to_the_description(schema):
     """A schema that model APIs would refuse moves to the description.
 
     The tool then accepts any arguments, and the server checks them.
@@ -119,13 +119,13 @@ def result(*content: Any, **more: Any) -> CallToolResult:
     return CallToolResult(content=list(content), **more)
 
 
-def test_texts_are_taken_as_they_are():
+def test_text_blocks_are_joined_unchanged():
     """Text blocks are joined by a line break and otherwise unchanged, including their line ends."""
     assert text_of(result(TextContent(type="text", text="a\r\n"), TextContent(type="text", text="b"))) == "a\r\n\nb"
     assert text_of(result()) == ""
 
 
-def test_data_stands_where_there_is_no_text():
+def test_structured_content_is_shown_only_without_text():
     """Structured content is shown only if a result has no text, because it repeats the text."""
     assert text_of(result(structured_content={"owls": "ü"})) == '{"owls": "ü"}'
     image = ImageContent(type="image", data="QUJD", mime_type="image/png")
@@ -140,7 +140,7 @@ def test_a_result_of_hundreds_of_megabytes_is_cut():
     assert text == "x" * LONGEST_RESULT + "\n[1,234 more characters were not kept]"
 
 
-def test_an_error_of_the_server_is_one_of_the_call():
+def test_a_server_error_is_a_tool_error():
     """A server error is a ToolError with the server's text, or a default text if it has none."""
     with pytest.raises(ToolError, match=r"^no owls$"):
         text_of(result(TextContent(type="text", text="no owls"), is_error=True))

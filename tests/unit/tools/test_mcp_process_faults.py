@@ -43,7 +43,7 @@ async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
         assert int(marker.read_text()) not in running("time.sleep(600)")
 
 
-async def test_a_server_that_is_gone_before_it_is_listened_to_is_not_waited_for(tmp_path, monkeypatch):
+async def test_a_server_that_exits_during_connection_is_not_waited_for(tmp_path, monkeypatch):
     """A server that exits before its pipes are connected is not waited for, even if its child keeps them open.
 
     On a busy machine, a server may exit while its pipes are being connected.
@@ -61,7 +61,7 @@ async def test_a_server_that_is_gone_before_it_is_listened_to_is_not_waited_for(
         assert "it exited with code 1, saying: the child goes on; the run continues" in one.warnings[0]
 
 
-async def test_what_is_odd_beside_the_tools_costs_none_of_them(tmp_path):
+async def test_invalid_cache_fields_do_not_remove_tools(tmp_path):
     """Invalid cache fields of a newer protocol (`ttlMs`, `cacheScope`) in a tool list do not cost any tool.
 
     The library ignores these fields.
@@ -83,7 +83,7 @@ NO_SCHEMA = "inputSchema: Input should be a valid dictionary or instance of Inpu
         ("worn", f"tools {TORN} and 5 more are", NO_SCHEMA, "them"),
     ],
 )
-async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, how, what, why, it):
+async def test_an_invalid_tool_is_omitted_with_a_warning(tmp_path, how, what, why, it):
     """One warning names the invalid tools that are omitted; the server's other tools can be called."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
         told = f"mcp_servers: raw: its {what} not what the protocol wants: {why}; the run continues without {it}"
@@ -93,7 +93,7 @@ async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, how, what,
             assert await one.call("look") == "seen"
 
 
-async def test_a_program_that_is_not_there_or_no_program_is_a_warning(tmp_path):
+async def test_a_program_that_cannot_be_started_causes_a_warning(tmp_path):
     """A program that is missing, by name or by path, not executable, or in an unknown format causes a warning."""
     (tmp_path / "plain.sh").write_text("#!/bin/sh\n")
     (tmp_path / "data").write_bytes(b"\x00\x01")
@@ -111,13 +111,13 @@ async def test_a_program_that_is_not_there_or_no_program_is_a_warning(tmp_path):
     assert one.tools == {}
 
 
-async def test_a_variable_that_is_not_set_is_a_warning(tmp_path):
+async def test_an_unset_variable_causes_a_warning(tmp_path):
     """An unset environment variable causes a warning that names it, and nothing is started."""
     async with connected(tmp_path, good(tmp_path, env=(("KEY", "${NO_SUCH_VARIABLE}"),))) as one:
         assert "the environment variable NO_SUCH_VARIABLE is not set" in one.warnings[0]
 
 
-async def test_without_the_extra_a_warning_tells_how_to_install_it(tmp_path, monkeypatch):
+async def test_a_missing_mcp_extra_names_the_install_command(tmp_path, monkeypatch):
     """Without the `mcp` extra, the warning suggests `pip install 'run-specialist[mcp]'`."""
     monkeypatch.setitem(sys.modules, "mcp.client.stdio", None)
     async with connected(tmp_path, good(tmp_path)) as one:
@@ -126,7 +126,7 @@ async def test_without_the_extra_a_warning_tells_how_to_install_it(tmp_path, mon
 
 
 @pytest.mark.parametrize("how", ["old", "new"])
-async def test_servers_of_any_age_are_spoken_to(tmp_path, how):
+async def test_servers_of_both_protocol_generations_work(tmp_path, how):
     """Servers of both protocol generations work.
 
     The old one exits on any request before `initialize`; the new one no longer accepts `initialize`.
@@ -141,7 +141,7 @@ async def test_servers_of_any_age_are_spoken_to(tmp_path, how):
     ("how", "answer"),
     [("garbage", "seen"), ("half", "cut \ufffd"), ("stderr", "seen"), ("large", "x" * LONGEST_RESULT)],
 )
-async def test_what_a_server_writes_beside_the_protocol_disturbs_nobody(tmp_path, how, answer, capfd):
+async def test_output_beside_the_protocol_is_ignored(tmp_path, how, answer, capfd):
     """Lines that are not messages, 3 MB on stderr and 5 MB in one result do not disturb the call or the terminal."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
         assert (await one.call("look"))[:LONGEST_RESULT] == answer
@@ -160,7 +160,7 @@ async def test_what_a_server_writes_beside_the_protocol_disturbs_nobody(tmp_path
     ],
 )
 @pytest.mark.exhaustive(one_in=3)
-async def test_a_call_that_goes_wrong_is_an_error_result(tmp_path, how, why, capfd):
+async def test_a_failing_call_is_an_error_result(tmp_path, how, why, capfd):
     """A failing call is an error result each time; a server that had to be stopped is restarted for the next call."""
     async with connected(tmp_path, raw(how, tmp_path / "marker")) as one:
         assert [await one.call("look") for _ in range(2)] == [f"ToolError: {why}"] * 2
@@ -178,7 +178,7 @@ async def test_lists_of_tools_are_bounded(tmp_path, how, taken):
         assert one.warnings == ((told,) if taken else ())
 
 
-async def test_odd_schemas_and_names_are_made_fit_and_collisions_told(tmp_path):
+async def test_invalid_schemas_are_fixed_and_colliding_names_reported(tmp_path):
     """The first of two definitions of a name is used, and colliding names are renamed with a warning.
 
     `same.name` and `same_name` get one name each.
@@ -191,7 +191,7 @@ async def test_odd_schemas_and_names_are_made_fit_and_collisions_told(tmp_path):
         assert all(tool.input_schema["type"] == "object" for tool in one.tools.values())
 
 
-async def test_what_a_server_asks_of_us_is_not_supported(tmp_path):
+async def test_requests_from_a_server_are_refused(tmp_path):
     """Roots, sampling and elicitation are refused, a ping is answered, and notifications are ignored."""
     async with connected(tmp_path, raw("asks", tmp_path / "marker")) as one:
         assert (await one.call("look")).split("; ") == [

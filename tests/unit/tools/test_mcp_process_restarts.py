@@ -21,7 +21,7 @@ pytestmark = [
 
 
 @pytest.mark.exhaustive
-async def test_a_server_that_closes_its_input_is_not_waited_for(tmp_path):
+async def test_a_server_that_closes_its_input_fails_calls_at_once(tmp_path):
     """A call fails without waiting if the server closed its input, even if its process still runs."""
     marker = tmp_path / "marker"
     async with connected(tmp_path, raw("numb", marker)) as one:
@@ -31,13 +31,13 @@ async def test_a_server_that_closes_its_input_is_not_waited_for(tmp_path):
     assert running(marker) == []
 
 
-async def test_a_server_that_never_answers_costs_the_time_of_the_call(tmp_path):
+async def test_a_server_that_never_answers_is_limited_by_the_call_timeout(tmp_path):
     """A server that never answers costs only the call's timeout; it keeps running and can be called again."""
     async with connected(tmp_path, raw("mute", tmp_path / "marker")) as one:
         assert [await one.call("look", within=0.2) for _ in range(2)] == ["nothing"] * 2
 
 
-async def test_a_server_that_dies_in_mid_call_is_started_anew_by_the_next_one(tmp_path):
+async def test_a_server_that_dies_during_a_call_is_restarted_by_the_next(tmp_path):
     """A server that dies during a call is restarted by the next call.
 
     The failed call is not repeated, because it may already have had its effect.
@@ -49,7 +49,7 @@ async def test_a_server_that_dies_in_mid_call_is_started_anew_by_the_next_one(tm
 
 
 @pytest.mark.exhaustive
-async def test_a_server_that_was_killed_meanwhile_is_started_anew(tmp_path):
+async def test_a_server_killed_between_calls_is_restarted(tmp_path):
     """A server killed between two calls is restarted without an error."""
     async with connected(tmp_path, good(tmp_path)) as one:
         assert await one.call("add", a=1, b=2) == "3"
@@ -61,7 +61,7 @@ async def test_a_server_that_was_killed_meanwhile_is_started_anew(tmp_path):
         assert process not in running(tmp_path)
 
 
-async def test_a_server_that_cannot_be_started_again_is_not_tried_at_each_call(tmp_path):
+async def test_a_failed_restart_is_not_retried_at_each_call(tmp_path):
     """After a failed restart, each call gets the reason without a new attempt; the next run tries again."""
     program = tmp_path / "program.sh"
     program.write_text(f"#!/bin/sh\nexec {' '.join(script('raw', 'wide', str(tmp_path)))}\n")
@@ -79,7 +79,7 @@ async def test_a_server_that_cannot_be_started_again_is_not_tried_at_each_call(t
 
 
 @pytest.mark.exhaustive
-async def test_a_server_that_takes_no_hint_is_killed(tmp_path):
+async def test_a_server_that_ignores_sigterm_is_killed(tmp_path):
     """A server that ignores the end of its input and SIGTERM is killed."""
     async with connected(tmp_path, raw("deaf", tmp_path / "marker")) as one:
         assert await one.call("look") == "seen"
@@ -88,7 +88,7 @@ async def test_a_server_that_takes_no_hint_is_killed(tmp_path):
 
 
 @pytest.mark.exhaustive
-async def test_who_is_cancelled_while_a_server_starts_leaves_nothing(tmp_path):
+async def test_cancelling_during_a_server_start_leaves_no_process(tmp_path):
     """Cancelling a caller while a server starts ends its wait at once, and closing the clients ends the server."""
     clients = McpClients()
     waiting = asyncio.create_task(clients.tools({"raw": raw("silent", tmp_path / "marker")}, root=tmp_path))
@@ -101,7 +101,7 @@ async def test_who_is_cancelled_while_a_server_starts_leaves_nothing(tmp_path):
 
 
 @pytest.mark.exhaustive
-async def test_who_is_cancelled_takes_the_server_from_nobody_else(tmp_path):
+async def test_cancelling_one_of_two_callers_keeps_the_server_for_the_other(tmp_path):
     """If two callers wait for the same start and one is cancelled, the other still gets the tools."""
     clients = McpClients()
     first, second = (asyncio.create_task(clients.tools({"good": good(tmp_path)}, root=tmp_path)) for _ in range(2))

@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 
-async def test_a_server_is_started_once_and_nothing_is_left_of_it(tmp_path):
+async def test_a_server_is_started_once_and_leaves_no_process(tmp_path):
     """A server is started once for two runs, and nothing is left of it after the end.
 
     Its tools are named `mcp__server__tool` and keep their descriptions and schemas.
@@ -36,7 +36,7 @@ async def test_a_server_is_started_once_and_nothing_is_left_of_it(tmp_path):
     assert asyncio.all_tasks() == before
 
 
-async def test_children_that_begin_at_once_share_one_process(tmp_path):
+async def test_simultaneous_callers_share_one_process(tmp_path):
     """Five callers that start at the same time share one server process."""
     clients = McpClients()
     wanted = {"good": good(tmp_path)}
@@ -48,7 +48,7 @@ async def test_children_that_begin_at_once_share_one_process(tmp_path):
 
 
 @pytest.mark.exhaustive
-async def test_calls_go_side_by_side(tmp_path):
+async def test_calls_run_concurrently(tmp_path):
     """Calls run concurrently: a quick call does not wait for a slow one."""
     async with connected(tmp_path, good(tmp_path)) as one:
         slow = asyncio.create_task(one.call("slow", seconds=60))
@@ -60,7 +60,7 @@ async def test_calls_go_side_by_side(tmp_path):
 
 
 @pytest.mark.exhaustive
-async def test_strange_names_of_tools_are_called_by_what_the_server_calls_them(tmp_path):
+async def test_an_odd_tool_name_is_cleaned_for_the_model_only(tmp_path):
     """The name shown to the model is shortened and cleaned; the call sends the server's own name."""
     async with connected(tmp_path, good(tmp_path)) as one:
         (name,) = [name for name in one.tools if name.startswith("odd")]
@@ -68,7 +68,7 @@ async def test_strange_names_of_tools_are_called_by_what_the_server_calls_them(t
         assert await one.call(name) == "odd"
 
 
-async def test_the_process_has_a_small_environment_of_its_own(tmp_path, monkeypatch):
+async def test_the_server_gets_a_minimal_environment(tmp_path, monkeypatch):
     """The server gets a minimal environment without the caller's API keys, plus the configured variables, expanded.
 
     Its working directory is the project, and it has its own process group.
@@ -88,7 +88,7 @@ async def test_the_process_has_a_small_environment_of_its_own(tmp_path, monkeypa
 
 
 @pytest.mark.exhaustive
-async def test_a_folder_of_its_own_is_seen_from_the_root(tmp_path):
+async def test_cwd_is_relative_to_the_root(tmp_path):
     """`cwd` in the configuration is relative to the root; a folder that does not exist causes a warning."""
     (tmp_path / "inner").mkdir()
     async with connected(tmp_path, good(tmp_path, cwd="inner")) as one:
@@ -98,7 +98,7 @@ async def test_a_folder_of_its_own_is_seen_from_the_root(tmp_path):
 
 
 @pytest.mark.exhaustive
-async def test_what_is_no_text_is_told_in_a_line(tmp_path):
+async def test_content_that_is_no_text_is_described_in_one_line(tmp_path):
     """Images, audio and links are each described in one line; a resource that is text is included."""
     async with connected(tmp_path, good(tmp_path)) as one:
         assert (await one.call("mixed")).splitlines() == [
@@ -113,7 +113,7 @@ async def test_what_is_no_text_is_told_in_a_line(tmp_path):
 
 
 @pytest.mark.exhaustive
-async def test_errors_of_the_server_are_errors_of_the_call(tmp_path):
+async def test_server_errors_are_tool_errors_and_the_server_keeps_running(tmp_path):
     """Errors of the tool and arguments the server refuses are ToolErrors; the server keeps running."""
     async with connected(tmp_path, good(tmp_path)) as one:
         assert (await one.call("fail")).startswith("ToolError: Error executing tool fail")
@@ -124,7 +124,7 @@ async def test_errors_of_the_server_are_errors_of_the_call(tmp_path):
 
 
 @pytest.mark.exhaustive
-async def test_a_call_that_takes_too_long_is_told_to_stop_and_the_server_stays_usable(tmp_path):
+async def test_a_call_that_times_out_is_cancelled_and_the_server_stays_usable(tmp_path):
     """A call that times out sends `notifications/cancelled`, and the server stays usable."""
     marker = tmp_path / "stopped"
     async with connected(tmp_path, good(tmp_path, env=(("STOPPED", str(marker)),))) as one:

@@ -21,6 +21,6 @@ from run_specialist.tools.mcp.surrogates import replace_lone_surrogates
         (rb'"\\\ud83d"', "\\\ufffd"),
     ],
 )
-def test_half_a_sign_is_replaced_and_nothing_else(line, text):
+def test_only_lone_surrogates_are_replaced(line, text):
     """Lone surrogates are replaced; pairs, other escapes and escaped backslashes stay unchanged."""
     assert json.loads(replace_lone_surrogates(line)) == text

@@ -23,7 +23,7 @@ def raw():
         yield server
 
 
-async def test_a_real_server_is_talked_to(tmp_path, capfd):
+async def test_a_real_server_answers_over_http(tmp_path, capfd):
     """A real server answers calls over HTTP, and nothing reaches the terminal.
 
     Covers an error, 5 MB, a result that is too large, a timeout, and a server that was killed.
@@ -45,7 +45,7 @@ async def test_a_real_server_is_talked_to(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-async def test_headers_go_along_with_their_variables_filled_in(tmp_path, monkeypatch, raw):
+async def test_requests_have_the_configured_headers(tmp_path, monkeypatch, raw):
     """Every request has the configured headers, with variables expanded in headers and URL."""
     monkeypatch.setenv("KEY", "geheim")
     server = ServerConfig("raw", url=f"{raw.url}/plain?key=${{KEY}}", headers=(("X-Key", "${KEY}"),))
@@ -55,13 +55,13 @@ async def test_headers_go_along_with_their_variables_filled_in(tmp_path, monkeyp
     assert "geheim" not in str(one.warnings)
 
 
-async def test_answers_that_come_as_events_may_be_as_large_as_others(tmp_path, raw):
+async def test_an_answer_sent_as_an_event_may_be_large(tmp_path, raw):
     """A single server-sent event may hold 5 MB."""
     async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/events")) as one:
         assert await one.call("look") == "x" * 2_000_000 + "\n[3,000,000 more characters were not kept]"
 
 
-async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, raw):
+async def test_an_invalid_tool_is_omitted_with_a_warning(tmp_path, raw):
     """Over HTTP too, an invalid tool is omitted with a warning, and the others can be called."""
     async with connected(tmp_path, ServerConfig("raw", url=f"{raw.url}/worn")) as one:
         (told,) = one.warnings
@@ -69,7 +69,7 @@ async def test_a_tool_that_breaks_the_protocol_costs_itself(tmp_path, raw):
         assert await one.call("look") == "seen"
 
 
-async def test_no_proxy_stands_between_us_and_our_own_machine(tmp_path, monkeypatch, raw):
+async def test_loopback_requests_bypass_the_proxy(tmp_path, monkeypatch, raw):
     """Loopback requests bypass any proxy that the environment sets."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
@@ -90,7 +90,7 @@ async def test_no_proxy_stands_between_us_and_our_own_machine(tmp_path, monkeypa
         ("hang", "it did not tell its tools within 0.5 seconds"),
     ],
 )
-async def test_a_url_that_is_no_server_is_a_warning(tmp_path, raw, how, why, capfd):
+async def test_a_url_that_is_no_mcp_server_causes_a_warning(tmp_path, raw, how, why, capfd):
     """A URL that is not an MCP server causes a one-line warning with the response that was received."""
     server = ServerConfig("raw", url=f"{raw.url}/{how}", timeout=0.5 if how == "hang" else 30)
     async with connected(tmp_path, server) as one:
@@ -99,7 +99,7 @@ async def test_a_url_that_is_no_server_is_a_warning(tmp_path, raw, how, why, cap
     assert capfd.readouterr() == ("", "")
 
 
-async def test_a_url_where_nobody_listens_is_a_warning(tmp_path):
+async def test_an_unreachable_url_causes_a_warning(tmp_path):
     """A closed port and invalid ports each cause a warning."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -108,7 +108,7 @@ async def test_a_url_where_nobody_listens_is_a_warning(tmp_path):
         assert [warning.split(": ")[2] for warning in one.warnings] == ["ConnectError", "OverflowError", "InvalidURL"]
 
 
-async def test_a_session_that_the_server_forgot_is_begun_anew_without_an_error(tmp_path, raw):
+async def test_a_forgotten_session_is_restarted_without_an_error(tmp_path, raw):
     """If the server has forgotten the session, the call is repeated once in a new session.
 
     The repetition is safe, because the first call was not run.
@@ -120,7 +120,7 @@ async def test_a_session_that_the_server_forgot_is_begun_anew_without_an_error(t
         assert await one.call("look") == "ToolError: the server forgets who asks between one request and the next"
 
 
-async def test_what_was_refused_beside_the_requests_is_not_told_as_their_refusal():
+async def test_only_a_refused_post_is_reported_as_a_failure():
     """Only a refused POST is reported as a failure.
 
     A server need not offer the GET stream that the library requests.
@@ -153,7 +153,7 @@ asyncio.run(main())
 
 
 @pytest.mark.exhaustive
-def test_nothing_of_it_is_written_to_the_terminal_by_the_library(raw):
+def test_the_log_of_the_library_does_not_reach_stderr(raw):
     """The library's error log with a traceback does not reach stderr if logging is not configured."""
     command = [sys.executable, "-W", "error", "-c", PROGRAM, f"{raw.url}/json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

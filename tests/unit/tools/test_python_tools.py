@@ -39,14 +39,14 @@ async def test_a_plain_function_of_the_project_is_a_tool(app, init):
 
 
 @pytest.mark.parametrize("path", ["PKG.py", "PKG/__init__.py", "PKG/deep/er/tools.py"])
-def test_a_module_may_stand_at_the_root_in_a_package_or_deeper(app, path):
+def test_a_module_is_found_wherever_python_would_find_it(app, path):
     """A module is found wherever Python would find it below the root."""
     app.write(path, *LOOKUP)
     name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     assert tool_of(app, f"{name}:lookup").name == "lookup"
 
 
-def test_a_tool_made_by_the_decorator_is_taken_as_it_is_also_inside_of_something(app):
+def test_a_decorated_function_keeps_its_settings_inside_objects(app):
     """A decorated function keeps its `name=`; a dotted name refers to a function in a class or another object."""
     app.write(
         "PKG/made.py",
@@ -62,7 +62,7 @@ def test_a_tool_made_by_the_decorator_is_taken_as_it_is_also_inside_of_something
     assert tool_of(app, "PKG.made:Desk.look").name == "look"
 
 
-async def test_what_stands_beside_a_module_is_found_at_its_import_and_at_the_first_call(app):
+async def test_a_module_can_import_its_neighbours(app):
     """A module can import its neighbours, at its import and within functions.
 
     Absolute and relative imports work, and packages with and without `__init__.py`.
@@ -85,7 +85,7 @@ async def test_what_stands_beside_a_module_is_found_at_its_import_and_at_the_fir
     assert sys.path == path, "the path of the program is left as it was"
 
 
-def test_nothing_of_a_project_stands_in_for_what_python_or_an_installed_package_has(app):
+def test_a_project_module_does_not_shadow_the_standard_library(app):
     """A project's `colorsys.py` does not shadow the standard library's."""
     app.write("colorsys.py", "raise RuntimeError('imported')")
     app.write("PKG/colours.py", "import colorsys", "def lookup() -> str:", "    return colorsys.__file__")
@@ -93,7 +93,7 @@ def test_nothing_of_a_project_stands_in_for_what_python_or_an_installed_package_
     assert str(app.root) not in tool_of(app, "PKG.colours:lookup")()
 
 
-def test_finding_runs_nothing(app):
+def test_finding_a_function_runs_no_code(app):
     """Finding a function reads its module and the packages around it, but runs neither."""
     app.write("PKG/__init__.py", "raise RuntimeError('package')")
     app.write("PKG/loud.py", "raise RuntimeError('module')")
@@ -105,7 +105,7 @@ def test_finding_runs_nothing(app):
     assert app.package not in sys.modules
 
 
-def test_what_runs_is_what_was_found_whatever_became_of_the_file_or_its_compiled_copy(app):
+def test_the_bytes_that_were_found_are_imported(app):
     """The bytes that were found and allowed are imported, even if the files change; this includes the packages."""
     app.write("PKG/__init__.py", "STATE = 'old'")
     file = app.write("PKG/late.py", "from . import STATE", "def lookup() -> str:", "    return 'old ' + STATE")
@@ -117,7 +117,7 @@ def test_what_runs_is_what_was_found_whatever_became_of_the_file_or_its_compiled
     assert not list(app.root.rglob("late*.pyc"))
 
 
-def test_a_module_is_imported_once_however_many_ask_for_it(app):
+def test_a_module_is_imported_once_by_many_threads(app):
     """A module is imported once, even when many threads request it at the same time or later."""
     app.write("PKG/count.py", "import PKG.seen as seen", "seen.times += 1", *LOOKUP)
     app.write("PKG/seen.py", "times = 0")
@@ -132,7 +132,7 @@ def test_a_module_is_imported_once_however_many_ask_for_it(app):
     assert (len(made), sys.modules[f"{app.package}.seen"].times) == (9, 1)
 
 
-def test_a_module_that_the_program_has_imported_itself_is_the_same_one(app, monkeypatch):
+def test_a_module_imported_by_the_program_is_reused(app, monkeypatch):
     """A module that the program has already imported is reused, so its state is shared with its tools."""
     monkeypatch.syspath_prepend(str(app.root))
     own = __import__(f"{app.package}.tools").tools
@@ -159,7 +159,7 @@ def test_a_module_with_the_name_of_an_installed_one_is_refused(app):
         python.find("tabnanny:lookup", app.root)
 
 
-def test_a_folder_alone_hides_no_installed_package(app):
+def test_a_folder_without_init_does_not_shadow_a_package(app):
     """As in Python, a folder `json` without `__init__.py` does not shadow the package `json`."""
     app.write("json/tools.py", *LOOKUP)
     with pytest.raises(UsageError, match=r"no module json\.tools in"):
@@ -217,7 +217,7 @@ def odd(app):
 
 
 @pytest.mark.parametrize("reference", WRONG)
-def test_what_is_wrong_with_a_function_is_told_in_one_line(odd, reference):
+def test_an_invalid_reference_is_a_one_line_error(odd, reference):
     """An invalid reference is a one-line error that names the reference and the reason."""
     with pytest.raises(UsageError) as caught:
         tool_of(odd, reference)
@@ -233,7 +233,7 @@ def test_a_failing_import_names_the_line_of_the_module(odd, name, line):
     assert str(caught.value).endswith(f"({odd.root / odd.package / name}.py:{line})")
 
 
-def test_a_module_that_failed_is_tried_again(odd):
+def test_a_corrected_module_is_imported_again(odd):
     """A module whose import failed is imported again after its file was corrected."""
     with pytest.raises(UsageError):
         tool_of(odd, "PKG.fails:lookup")
@@ -242,7 +242,7 @@ def test_a_module_that_failed_is_tried_again(odd):
 
 
 @pytest.mark.parametrize("name", ["respond", "search", "read", "delegate", "get_tool_response", "context_summarize"])
-def test_a_name_of_ours_is_refused(app, name):
+def test_a_reserved_tool_name_is_refused(app, name):
     """A reserved tool name is refused, and the error shows how to choose another one."""
     app.write("PKG/named.py", f"def {name}() -> str:", "    return ''")
     found = python.find(f"{app.package}.named:{name}", app.root)
@@ -250,7 +250,7 @@ def test_a_name_of_ours_is_refused(app, name):
         python.check_name(found, python.load(found, app.root), ())
 
 
-def test_names_of_servers_and_names_given_twice_are_refused(app):
+def test_names_of_mcp_tools_and_duplicate_names_are_refused(app):
     """Names reserved for MCP tools and duplicate names are refused."""
     app.write("PKG/named.py", "def mcp__web__get() -> str:", "    return ''")
     served = python.find(f"{app.package}.named:mcp__web__get", app.root)
@@ -263,7 +263,7 @@ def test_names_of_servers_and_names_given_twice_are_refused(app):
         python.check_name(found, made, ["lookup"])
 
 
-def test_a_file_that_cannot_be_read_is_told(app):
+def test_an_unreadable_module_is_an_error(app):
     """A broken link in place of a module is an error."""
     (app.root / app.package / "gone.py").symlink_to("nowhere.py")
     with pytest.raises(modules.CannotImport):

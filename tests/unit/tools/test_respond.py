@@ -16,7 +16,7 @@ from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.tools.respond import MOST_EVIDENCE, Evidence, Response, respond_tool
 
 
-def test_well_formed_arguments():
+def test_valid_arguments_are_unchanged():
     """Well-formed arguments are kept unchanged."""
     response = Response.parse(
         {"answer": "Yes.", "evidence": [{"source": "a.md:1", "quote": "yes"}], "gaps": ["the date"]}
@@ -34,7 +34,7 @@ def test_a_missing_answer_is_empty(arguments):
     assert Response.parse(arguments).answer == ""
 
 
-def test_an_answer_that_is_no_text_is_kept_as_text():
+def test_an_answer_that_is_no_string_becomes_json_text():
     """An answer that is not a string is kept as JSON text."""
     assert Response.parse({"answer": 3}).answer == "3"
     assert Response.parse({"answer": ["x"]}).answer == '["x"]'
@@ -52,7 +52,7 @@ def test_an_answer_that_is_no_text_is_kept_as_text():
         '{"quote": "said so", "source": null}',
     ],
 )
-def test_evidence_in_any_shape(evidence):
+def test_evidence_is_accepted_in_any_form(evidence):
     """Evidence may be strings, one object, or JSON in a string."""
     assert Response.parse({"answer": "x", "evidence": evidence}).evidence == [Evidence(quote="said so")]
 
@@ -63,7 +63,7 @@ def test_too_much_evidence_is_cut_and_empty_pieces_dropped():
     assert len(Response.parse({"evidence": [{}, None, "", *many]}).evidence) == MOST_EVIDENCE
 
 
-def test_gaps_as_one_string():
+def test_a_single_gap_may_be_a_string():
     """A single gap may be given without a list."""
     assert Response.parse({"gaps": "the date"}).gaps == ["the date"]
     assert Response.parse({"gaps": 7}).gaps == ["7"]
@@ -77,12 +77,12 @@ ANYTHING = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["answer", "evidence", "gaps", "other"]), ANYTHING))
-def test_nothing_raises(arguments):
+def test_any_arguments_give_a_response(arguments):
     """Any JSON arguments give a response."""
     assert len(Response.parse(arguments).evidence) <= MOST_EVIDENCE
 
 
-def test_the_tool_describes_itself():
+def test_the_arguments_of_respond_are_described():
     """`answer` is required, evidence is bounded, and each argument has a description."""
     schema = respond_tool().input_schema
     assert schema["required"] == ["answer"]
@@ -90,7 +90,7 @@ def test_the_tool_describes_itself():
     assert all("description" in item for item in schema["properties"].values())
 
 
-def test_the_function_is_not_for_running():
+def test_running_respond_is_an_error():
     """Running `respond` is an error, because the loop never runs it."""
     with pytest.raises(ToolError):
         asyncio.run(respond_tool().call({"answer": "x"}))
@@ -159,7 +159,7 @@ def test_an_answer_that_matches_is_the_output(arguments):
         (WORDS, 'These:\n ["a"]\nand no more', ["a"]),
     ],
 )
-def test_a_text_is_read_as_the_schema_wants_it(schema, answer, output):
+def test_text_is_parsed_as_the_schema_requires(schema, answer, output):
     """Objects and lists in JSON are parsed if the schema accepts them; other text stays a string if it accepts one."""
     response = Response.parse({"answer": answer}, schema)
     assert (response.output, response.reason) == (output, None)
@@ -180,21 +180,21 @@ def test_a_text_is_read_as_the_schema_wants_it(schema, answer, output):
         (None, "", "there is no answer"),
     ],
 )
-def test_an_answer_that_does_not_match_is_told_why(arguments, text, reason):
+def test_an_invalid_answer_keeps_its_text_and_gets_a_reason(arguments, text, reason):
     """An answer that does not match keeps its text; the reason refers to the most likely candidate."""
     response = Response.parse(arguments, DISH)
     assert (response.answer, response.output) == (text, None)
     assert str(response.reason).startswith(reason)
 
 
-def test_the_wrapping_is_not_taken_for_the_answer():
+def test_the_wrapping_of_an_invalid_answer_is_not_the_answer():
     """The arguments around an invalid answer do not match a schema that accepts any object."""
     anything = shape(type="object")
     assert Response.parse({"answer": "Nothing.", "evidence": []}, anything).reason is not None
     assert Response.parse({}, anything).reason == "there is no answer"
 
 
-def test_a_note_in_brackets_is_no_list():
+def test_a_reference_in_brackets_is_no_list():
     """A reference such as [1] inside a sentence is not the answer."""
     assert Response.of_text("See [1] for more.", shape(type="array")).output is None
 
@@ -224,14 +224,14 @@ def test_of_several_calls_the_one_that_matches_counts():
         f"respond({json.dumps({'answer': json.dumps(MENU)})})",
     ],
 )
-def test_an_answer_in_text_may_match(text):
+def test_json_in_text_is_the_answer(text):
     """If `respond` was not called, JSON in the text is the answer."""
     response = Response.of_text(text, DISH)
     assert (response.output, response.reason) == (MENU, None)
     assert json.loads(response.answer) == MENU
 
 
-def test_evidence_beside_an_answer_in_text_is_kept():
+def test_a_respond_call_written_as_text_keeps_its_evidence():
     """A call of `respond` written as text is parsed as a call, with its evidence and gaps."""
     said = {"answer": MENU, "evidence": ["nine"], "gaps": ["wine"]}
     response = Response.of_text(json.dumps(said), DISH)
@@ -248,20 +248,20 @@ def test_evidence_beside_an_answer_in_text_is_kept():
         ("[" * 200_000, "the answer: '[[["),
     ],
 )
-def test_an_answer_in_text_that_does_not_match_is_told_why(text, reason):
+def test_an_invalid_answer_in_text_gets_a_reason(text, reason):
     """Text that does not match stays the answer, with the reason."""
     response = Response.of_text(text, DISH)
     assert (response.answer, response.output) == (text, None)
     assert str(response.reason).startswith(reason)
 
 
-def test_the_output_is_no_argument():
+def test_the_output_is_not_part_of_the_arguments():
     """The output is not part of the dumped arguments."""
     assert Response.parse({"answer": MENU}, DISH).model_dump().keys() == {"answer", "evidence", "gaps"}
 
 
 @given(st.dictionaries(st.sampled_from(["answer", "output", "evidence", "gaps", "dish"]), ANYTHING))
-def test_nothing_raises_with_a_schema(arguments):
+def test_any_arguments_with_a_schema_give_an_output_or_a_reason(arguments):
     """With a schema, any JSON arguments give a matching output or a reason."""
     response = Response.parse(arguments, DISH)
     assert (response.reason is None) == (response.output is not None)
@@ -269,13 +269,13 @@ def test_nothing_raises_with_a_schema(arguments):
 
 
 @given(st.text(st.sampled_from('{}[]",:`json\n 1a'), max_size=60))
-def test_no_text_raises(text):
+def test_any_text_gives_an_output_or_a_reason(text):
     """Any text that resembles JSON gives an output or a reason."""
     response = Response.of_text(text, WORDS)
     assert (response.reason is None) == (response.output is not None)
 
 
-def test_the_tool_shows_the_schema():
+def test_the_tool_contains_the_schema_of_the_answer():
     """`answer` has the schema, with adjusted references; the rest is the same as without a schema."""
     plain, tool = respond_tool(), respond_tool(DISH)
     parameters = tool.input_schema
@@ -292,7 +292,7 @@ def test_the_tool_shows_the_schema():
     assert (tool.name, tool.description) == (plain.name, plain.description)
 
 
-def test_a_schema_of_an_older_dialect_is_shown_in_words():
+def test_a_schema_of_an_older_dialect_is_in_the_description():
     """A schema in an older dialect is shown in the description of `answer`.
 
     An API would refuse every request with a schema that is invalid in 2020-12.

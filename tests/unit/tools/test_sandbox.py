@@ -48,7 +48,7 @@ def test_absolute_paths_inside_are_fine(call, write, root):
 
 
 @pytest.mark.parametrize("target", ["../secret.txt", "..", "/etc", "/etc/passwd", "chain", "folder/../../secret.txt"])
-def test_links_cannot_lead_out(call, write, root, target):
+def test_links_out_of_the_root_show_no_content(call, write, root, target):
     """A link, a chain of links or a linked folder that leaves the root shows no content from outside."""
     write({"folder/x.md": "x"})
     (root / "chain").symlink_to("../secret.txt")
@@ -61,7 +61,7 @@ def test_links_cannot_lead_out(call, write, root, target):
     assert "leads to what you may not read" in call("ls")
 
 
-def test_linked_parent_folder_cannot_lead_out(call, write, root, tmp_path):
+def test_a_file_below_a_link_out_of_the_root_is_not_found(call, write, root, tmp_path):
     """A file below a link to an outside folder can be neither read nor found."""
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -102,7 +102,7 @@ def test_link_to_something_hidden_is_refused(call, write, root):
             call("read", path=path)
 
 
-def test_file_swapped_for_a_link_is_not_read(root, write):
+def test_a_file_below_a_swapped_folder_is_not_opened(root, write):
     """A file below a folder that was replaced by a link after the path was resolved is not opened."""
     write({"a/secret.txt": "harmless"})
     sandbox = Sandbox(root)
@@ -137,7 +137,7 @@ def test_paths_that_lead_out_are_a_usage_error(root, path):
         file_tools(root, [path])
 
 
-def test_a_root_that_vanished_is_said_plainly(call, root):
+def test_a_missing_root_is_reported(call, root):
     """Each tool reports that the root does not exist."""
     root.rmdir()
     for name, arguments in [

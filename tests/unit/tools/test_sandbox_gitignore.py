@@ -7,14 +7,14 @@ import pytest
 from run_specialist.errors import ToolError
 
 
-def test_gitignore_that_is_a_fifo_is_left_alone(call, write, root):
+def test_a_fifo_named_gitignore_is_not_opened(call, write, root):
     """A .gitignore that is a FIFO is not opened; only a regular file is."""
     write({"x.md": "needle"})
     os.mkfifo(root / ".gitignore")
     assert call("grep", pattern="needle") == "x.md:1: needle"
 
 
-def test_gitignore_with_nested_files_and_negation(call, write):
+def test_nested_gitignore_files_and_negation_take_effect(call, write):
     """No tool shows ignored files; the nearest .gitignore wins, and `!` includes a file again."""
     write(
         {
@@ -57,7 +57,7 @@ def test_gitignore_that_opens_only_some_kinds_of_files(call, write):
     assert call("grep", pattern="needle") == "docs/x/b.md:1: needle\nsub/a.md:1: needle"
 
 
-def test_git_is_never_shown_and_hidden_files_are(call, write):
+def test_git_folders_are_hidden_and_other_dotfiles_visible(call, write):
     """`.git` is hidden at any depth and in any case; other dotfiles are visible."""
     write({".git/config": "needle", "sub/.GIT/x": "needle", ".env.example": "needle"})
     assert call("grep", pattern="needle") == ".env.example:1: needle"
@@ -66,7 +66,7 @@ def test_git_is_never_shown_and_hidden_files_are(call, write):
     assert ".git" not in call("ls")
 
 
-def test_paths_limit_what_is_seen(call, write):
+def test_paths_limit_the_visible_files(call, write):
     """With `paths`, the tools show only matching files, and the folders above them can still be listed."""
     write({"thoughts/a.md": "needle", "docs/deep/b.md": "needle", "docs/deep/b.txt": "needle", "c.md": "needle"})
     paths = ("thoughts/", "docs/**/*.md")
@@ -79,13 +79,13 @@ def test_paths_limit_what_is_seen(call, write):
 
 
 @pytest.mark.parametrize("paths", [(".",), ("",), ("./",)])
-def test_the_root_itself_as_path_is_no_restriction(call, write, paths):
+def test_the_root_among_paths_allows_all_files(call, write, paths):
     """The root among `paths` allows all files."""
     write({"a.md": "needle"})
     assert call("grep", paths=paths, pattern="needle") == "a.md:1: needle"
 
 
-def test_a_linked_folder_among_paths_is_taken_by_its_target(call, write, root):
+def test_paths_may_refer_to_a_linked_folder(call, write, root):
     """`paths` may refer to a folder by a link inside the root."""
     write({"documentation/a.md": "needle", "b.md": "needle"})
     (root / "docs").symlink_to("documentation")

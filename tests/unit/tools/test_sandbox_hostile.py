@@ -35,7 +35,7 @@ def chain(root: Path) -> Iterator[str]:
     shutil.rmtree(root / NAME)
 
 
-def test_paths_longer_than_the_system_takes_are_left_out(call, write, chain):
+def test_paths_too_long_for_the_system_are_omitted(call, write, chain):
     """Files whose path is too long for the system are not listed; all other files are found."""
     write({"x.md": "needle", f"{NAME}/{NAME}/y.md": "needle"})
     assert call("grep", pattern="needle") == f"{NAME}/{NAME}/y.md:1: needle\nx.md:1: needle"
@@ -46,7 +46,7 @@ def test_paths_longer_than_the_system_takes_are_left_out(call, write, chain):
             call("read", path=path)
 
 
-def test_a_file_without_an_end_is_given_up(call, root, monkeypatch):
+def test_reading_an_endless_file_stops_at_its_timeout(call, root, monkeypatch):
     """Reading stops at its timeout, both in a line that never ends and among countless lines."""
     monkeypatch.setattr(text, "TIMEOUT", -1.0)
     with (root / "line.txt").open("wb") as line:
@@ -67,7 +67,7 @@ def test_devices_are_never_opened(path):
         tools["read"](path=path)
 
 
-def test_a_program_in_the_root_is_not_taken_for_ripgrep(call, write, root, monkeypatch):
+def test_a_program_named_rg_in_the_root_is_not_run(call, write, root, monkeypatch):
     """An `rg` in the root is not run, even if PATH contains the current folder."""
     write({"rg": "#!/bin/sh\ntouch harmed\n", "x.md": "needle"})
     (root / "rg").chmod(0o755)
@@ -77,13 +77,13 @@ def test_a_program_in_the_root_is_not_taken_for_ripgrep(call, write, root, monke
     assert not (root / "harmed").exists()
 
 
-def test_a_file_that_vanished_is_said_to_be_gone(root):
+def test_a_deleted_file_is_marked_as_gone(root):
     """A file that is deleted while its folder is listed is marked as gone."""
     assert describe(Sandbox(root), Entry("gone.md", "file")) == "gone.md  (is gone by now)"
     assert describe(Sandbox(root), Entry("gone", "folder")) == "gone/  unreadable"
 
 
-def test_hard_links_are_files_of_the_root(call, root, tmp_path):
+def test_hard_links_can_be_read(call, root, tmp_path):
     """A hard link to a file outside the root can be read.
 
     Any user who can create the link could also have copied the file.
@@ -92,7 +92,7 @@ def test_hard_links_are_files_of_the_root(call, root, tmp_path):
     assert "marzipan" in call("read", path="second.txt")
 
 
-def test_names_are_what_the_file_system_says(call, write, root):
+def test_names_match_exactly_in_case_and_normalization(call, write, root):
     """A name in another case or Unicode normalization is not found; the error suggests the right one."""
     composed = "d\u00e9j\u00e0.md"
     write({composed: "needle"})

@@ -32,7 +32,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("ripgrep", [True, False])
-def test_odd_file_names_survive(call, write, name, ripgrep, monkeypatch):
+def test_odd_file_names_are_printed_and_read_back(call, write, name, ripgrep, monkeypatch):
     """A printed path is on one line and can be passed to `read`."""
     if not ripgrep:
         monkeypatch.setenv("PATH", "")
@@ -44,7 +44,7 @@ def test_odd_file_names_survive(call, write, name, ripgrep, monkeypatch):
     assert "needle" in call("read", path=printed)
 
 
-def test_names_that_are_no_utf8_survive(call, root):
+def test_names_that_are_not_utf8_can_be_read(call, root):
     """A name that is not UTF-8 is printed escaped and can be read."""
     (root / os.fsdecode(b"caf\xe9.md")).write_text("needle")
     assert call("grep", pattern="needle") == "caf\\xe9.md:1: needle"
@@ -52,7 +52,7 @@ def test_names_that_are_no_utf8_survive(call, root):
 
 
 @given(st.text())
-def test_shown_paths_are_one_line_of_valid_text(path):
+def test_printed_paths_are_one_line_of_valid_text(path):
     """The printed form of any path is one line of valid text."""
     printed = escape_path(path.encode("utf-8", "replace").decode())
     assert not {"\n", "\r", "\t"} & set(printed)

@@ -42,7 +42,7 @@ def restless(root: Path, write, tmp_path: Path) -> Iterator[Path]:
         yield root
 
 
-def test_links_that_come_and_go_show_nothing(call, restless):
+def test_links_swapped_during_reads_show_nothing(call, restless):
     """No tool shows text or names from outside, and each error is a ToolError."""
     for _ in range(TRIES):
         for name, arguments in CALLS:
@@ -53,7 +53,7 @@ def test_links_that_come_and_go_show_nothing(call, restless):
             assert "marzipan" not in shown, name
 
 
-def test_a_file_is_opened_where_it_was_found_or_not_at_all(restless):
+def test_opening_a_checked_path_never_follows_a_swapped_link(restless):
     """Opening a checked path never opens the target of a link that replaced a part of it."""
     sandbox = Sandbox(restless)
     for _ in range(20 * TRIES):

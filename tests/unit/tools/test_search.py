@@ -64,7 +64,7 @@ def test_questions_and_identifiers_find_their_note(call, query, path):
 
 
 @pytest.mark.usefixtures("notes")
-def test_hits_are_lines_with_their_heading(call):
+def test_hits_have_their_heading_path_and_line_number(call):
     """A hit shows its heading and lines with path and line number; a final note explains how to see more."""
     assert call("search", query="gigabytes GB", limit=1).split("\n") == [
         "cache.md:5: ## Size",
@@ -76,7 +76,7 @@ def test_hits_are_lines_with_their_heading(call):
 
 
 @pytest.mark.usefixtures("notes", "form")
-def test_nothing_found_is_said_plainly(call):
+def test_a_search_without_matches_names_the_missing_words(call):
     """A search without matches lists the words that are in no file and suggests what to try."""
     assert call("search", query="What about Terraform?").split("\n") == [
         "[in no file: Terraform]",
@@ -94,14 +94,14 @@ def test_no_query_breaks_the_search(call, query):
 
 
 @pytest.mark.usefixtures("notes", "form")
-def test_names_of_files_weigh_in(call, write):
+def test_file_names_are_searched(call, write):
     """A word that occurs only in a file's name finds the file."""
     write({"2026-01-02_postmortem.md": "All was fine."})
     assert paths_of(call("search", query="postmortem")) == ["2026-01-02_postmortem.md"]
 
 
 @pytest.mark.usefixtures("form")
-def test_one_file_does_not_crowd_out_the_others(call, write):
+def test_at_most_three_passages_of_a_file_are_shown(call, write):
     """At most three passages of a file are shown."""
     write({"a.md": "\n".join(f"# Part {number}\nneedle needle\n" for number in range(20)), "b.md": "one needle in hay"})
     result = call("search", query="needle")
@@ -110,7 +110,7 @@ def test_one_file_does_not_crowd_out_the_others(call, write):
 
 
 @pytest.mark.usefixtures("form")
-def test_accents_and_ideographs(call, write):
+def test_accents_are_ignored_and_ideographs_found(call, write):
     """Accents are ignored, and a word inside a run of ideographs is found."""
     write({"a.md": "Der Überlauf im Café", "b.md": "今天讨论了机器学习的结果"})
     assert paths_of(call("search", query="uberlauf cafe")) == ["a.md"]
@@ -118,7 +118,7 @@ def test_accents_and_ideographs(call, write):
 
 
 @pytest.mark.usefixtures("form")
-def test_long_lines_are_cut_into_passages(call, write):
+def test_only_the_matching_part_of_a_long_line_is_shown(call, write):
     """For a match in a very long line, only the matching part is shown, marked as cut."""
     write({"a.md": "Nothing here. " * 300 + "The needle is here. " + "Nothing there. " * 300})
     result = call("search", query="needle", limit=1)
@@ -157,7 +157,7 @@ def test_the_index_closes_its_connection(root, write):
     gc.collect()
 
 
-def test_a_full_index_says_what_it_left_out(call, write, monkeypatch):
+def test_a_full_index_reports_the_omitted_files(call, write, monkeypatch):
     """Files that do not fit into the index are counted, with an example."""
     monkeypatch.setattr(index_module, "LARGEST_INDEX", 10)
     write({"a.md": "needle", "b.md": "needle"})
@@ -170,7 +170,7 @@ def cut(text: str, *, prose: bool = True) -> list[tuple[list[str], list[str]]]:
     return [([heading for _, heading in item.headings], [line for _, line in item.lines]) for item in found]
 
 
-def test_headings_of_both_kinds_structure_a_text():
+def test_both_kinds_of_headings_are_recognized():
     """Headings with # and underlined headings are recognized, except in code and front matter."""
     text = "---\ntitle: x\n---\n# A\na\n## B\n```\n# no\n```\n# C\nc\nUnder\n-----\nu"
     assert cut(text) == [
@@ -183,7 +183,7 @@ def test_headings_of_both_kinds_structure_a_text():
     assert cut("# comment\nx = 1", prose=False) == [([], ["# comment", "x = 1"])]
 
 
-def test_a_heading_with_nothing_below_is_a_passage_itself():
+def test_a_heading_without_text_is_a_passage():
     """A heading without text below is a passage, so no line is lost."""
     assert cut("# A\n## B\n## C\ntext\n## D") == [
         (["# A"], ["## B"]),
@@ -202,7 +202,7 @@ def test_passages_keep_every_line_and_its_number(text):
     assert all(lines[number - 1] == line for number, line in held.items())
 
 
-def test_content_terms_drop_stop_words_only_when_others_are_left():
+def test_stop_words_are_dropped_only_beside_other_words():
     """Stop words are dropped unless the query has no other words; identifiers stay in one piece."""
     assert content_terms("Why was the HttpServer retry loop in parse.rs:207 (v0.3) there?") == [
         "HttpServer",
@@ -218,6 +218,6 @@ def test_content_terms_drop_stop_words_only_when_others_are_left():
     ("one", "other"),
     [("caches", "cache"), ("planned", "plan"), ("running", "run"), ("stories", "story"), ("tests", "test")],
 )
-def test_stems_make_inflections_equal(one, other):
+def test_inflections_have_the_same_stem(one, other):
     """Plural, past and -ing forms have the same stem as the base word."""
     assert stem(one) == stem(other)

@@ -53,7 +53,7 @@ def by_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.exhaustive
-def test_both_forms_put_the_same_files_first(notes, small, large):
+def test_both_index_forms_rank_the_same_files_first(notes, small, large):
     """The best passage's file is among the first three hits by files, and the counts are exact."""
     folder, queries = notes
     texts = [path.read_text().casefold() for path in folder.rglob("*.md")]
@@ -68,7 +68,7 @@ def test_both_forms_put_the_same_files_first(notes, small, large):
         assert len(hits.best) >= min(10, hits.total)
 
 
-def test_every_note_is_read(large):
+def test_every_note_is_searched(large):
     """A word in a few notes, including the first and the last, is found in all of them."""
     hits = large.search(SEAL, 10)
     assert hits.total == len({hit.path for hit in hits.best}) == hits.counts[SEAL] == SEALED
@@ -77,7 +77,7 @@ def test_every_note_is_read(large):
     assert large.complete
 
 
-def test_files_are_counted_and_said_to_be(call, write, by_files):
+def test_matching_files_are_counted(call, write, by_files):
     """The notes below the hits count files and list the words that are in none."""
     write({f"{number}.md": "needle\n\n" * 9_000 for number in range(3)})
     result = call("search", query="needle haystack", limit=1).split("\n")
@@ -99,7 +99,7 @@ def test_files_are_counted_and_said_to_be(call, write, by_files):
         ("v0.3", "version.md"),
     ],
 )
-def test_other_spellings_are_found_by_the_query(call, write, monkeypatch, query, path):
+def test_other_spellings_are_found_at_query_time(call, write, monkeypatch, query, path):
     """The index holds only the words as written; other spellings are tried at query time."""
     monkeypatch.setattr(index_module, "LARGEST_CUT", 0)
     write(
@@ -153,27 +153,27 @@ def test_a_file_that_holds_more_of_the_query_goes_first(call, write, by_files):
     assert call("search", query="left right").startswith("both.md:1: The left")
 
 
-def test_ideographs_are_found_beside_a_file_that_holds_the_word_alone(call, write, by_files):
+def test_ideographs_are_found_inside_a_run(call, write, by_files):
     """Ideographs are also indexed one by one, so a word is found inside a run of them."""
     write({"a.md": "机器学习", "b.md": "今天讨论了机器学习的结果", "c.md": "hay " * 6_000})
     assert "b.md:1" in call("search", query="机器学习")
 
 
-def test_a_short_word_is_not_looked_for_inside_others(call, write, by_files):
+def test_short_words_are_not_searched_inside_others(call, write, by_files):
     """Words of two or three letters are not searched inside other words, because too many contain them."""
     write({"a.md": "HttpServerConfig " * 3_000})
     assert "[in no file: erv]" in call("search", query="erv")
     assert "[files per word: erver 1]" in call("search", query="erver")
 
 
-def test_very_many_tiny_files_count_as_many(root, write, monkeypatch):
+def test_many_tiny_files_count_towards_the_size_limit(root, write, monkeypatch):
     """The fixed cost per file counts toward the size limit, so many tiny files are searched by files."""
     monkeypatch.setattr(index_module, "LARGEST_CUT", 1_000)
     write({f"{number}.md": "a" for number in range(5)})
     assert Index(Sandbox(root)).search("a", 1).unit == "files"
 
 
-def test_a_file_without_an_end_is_not_read_to_it():
+def test_reading_an_endless_file_stops_at_the_limit():
     """Reading an endless file stops at the requested limit."""
 
     class Endless(io.RawIOBase):
@@ -190,7 +190,7 @@ def test_a_file_without_an_end_is_not_read_to_it():
 
 
 @given(st.text("ab \n", max_size=60), st.integers(1, 9))
-def test_stretches_are_the_whole_text(text, each):
+def test_chunks_cover_the_complete_text(text, each):
     """Chunks of any text are consecutive, cover all of it, and do not exceed the maximum length."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("run_specialist.tools.search.file_index._CHUNK_LENGTH", each)
@@ -217,7 +217,7 @@ def _grown(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [_gone, _emptied, _swapped, _grown])
-def test_files_may_change_between_the_two_stages(root, write, by_files, change: Callable[[Path], None]):
+def test_files_that_change_between_the_two_stages_yield_nothing(root, write, by_files, change: Callable[[Path], None]):
     """A file that was deleted, emptied, enlarged or replaced by a link yields nothing; the others are found."""
     write({f"{number:02}.md": f"The needle of {number}.\n" + "hay\n\n" * 900 for number in range(40)})
     index = Index(Sandbox(root))
@@ -232,7 +232,7 @@ def test_files_may_change_between_the_two_stages(root, write, by_files, change: 
 
 
 @pytest.mark.exhaustive
-def test_threads_share_the_words(notes, by_files):
+def test_parallel_searches_give_the_same_results(notes, by_files):
     """Parallel searches give the same results as separate ones, from the first search on."""
     folder, queries = notes
     shared, barrier = Index(Sandbox(folder)), threading.Barrier(4)
@@ -249,13 +249,13 @@ def test_threads_share_the_words(notes, by_files):
     assert shared.files == NOTES
 
 
-def test_the_list_of_all_words_can_be_asked_for_again():
+def test_the_word_list_can_be_requested_twice():
     """The word list can be requested twice, because the first request may have been interrupted."""
     table = Table({"body": 1.0}, [(0, "owls hunt")], keeps_text=False)
     assert table.words() == table.words() == ["hunt", "owl"]
 
 
-def test_where_time_runs_out_the_search_says_so(call, write, by_files, monkeypatch):
+def test_a_search_that_runs_out_of_time_reports_it(call, write, by_files, monkeypatch):
     """When time runs out, the files read so far are searched, and a note reports it."""
     write({f"{number}.md": "needle\n" * 9_000 for number in range(9)})
     read, read_text = [], index_module.read_text
@@ -267,12 +267,12 @@ def test_where_time_runs_out_the_search_says_so(call, write, by_files, monkeypat
 
 
 @given(st.text("ab\r\n\u2028\x85 é", max_size=40))
-def test_lines_of_a_text_are_those_of_the_file(text):
+def test_the_index_numbers_lines_as_read_does(text):
     """The index numbers lines as `read` and `grep` do."""
     assert lines_in(text) == [line for line, _ in lines_of(io.BytesIO(text.encode()), "utf-8")]
 
 
-def test_lines_of_a_text_are_as_long_as_those_of_the_file():
+def test_the_index_cuts_long_lines_as_read_does():
     """The index cuts very long lines as `read` and `grep` do."""
     text = "a" * LONGEST_LINE + "b\r\n" + "c" * (LONGEST_LINE - 1) + "\r\n" + "d" * LONGEST_LINE
     assert lines_in(text) == [line for line, _ in lines_of(io.BytesIO(text.encode()), "utf-8")]

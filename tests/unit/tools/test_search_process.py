@@ -70,18 +70,18 @@ def test_a_command_runs_under_limits():
     assert limits == {"RLIMIT_CPU": [51, 51], "RLIMIT_DATA": [limited.MEMORY] * 2, "RLIMIT_CORE": [0, 0]}
 
 
-def test_limits_that_are_lower_already_stay():
+def test_a_lower_existing_limit_is_kept():
     """A lower limit on CPU time that already applies is kept, without an error."""
     limits = json.loads(start(*python(REPORT), before=python(LOWER)).stdout)
     assert limits["RLIMIT_CPU"] == [7, 7]
 
 
-def test_the_time_of_a_search_ends_it_whatever_its_caller_ignores():
+def test_the_kernel_kills_a_search_at_its_time_limit():
     """The kernel kills a search at its time limit, even if the caller ignored and blocked the signal."""
     assert start(*python(FOR_EVER), seconds=0.2, before=python(DEAF)).returncode == -signal.SIGALRM
 
 
-def test_a_search_without_its_caller_does_not_begin():
+def test_a_search_does_not_start_after_its_caller_ended():
     """A search does not start if its caller has already ended.
 
     The caller may be killed before the kernel can be asked to report that.
@@ -99,7 +99,7 @@ def test_memory_is_limited():
     assert (result.returncode, b"MemoryError" in result.stderr) == (1, True)
 
 
-def test_a_command_that_is_not_there_has_an_exit_code_of_its_own():
+def test_a_missing_command_has_its_own_exit_code():
     """A missing command has its own exit code, since 1 would mean that ripgrep found nothing."""
     assert start("/nowhere/rg").returncode == limited.CANNOT_START
 
@@ -110,13 +110,13 @@ def test_the_output_and_the_exit_code_are_returned(root):
     assert run(python(code), root, 60) == (f"{root.resolve()} ''\n".encode(), 5)
 
 
-def test_what_was_written_in_time_is_returned(root):
+def test_output_written_before_the_timeout_is_returned(root):
     """A command that times out is killed; its output so far is returned, with no exit code."""
     code = f"print('first', flush=True)\n{FOR_EVER}"
     assert run(python(code), root, 3) == (b"first\n", None)
 
 
-def test_a_call_that_was_given_up_starts_no_search_that_stays(root):
+def test_a_call_cancelled_before_the_start_leaves_no_process(root):
     """If the call was cancelled before the process started, the process is killed at once."""
     may_begin, results = threading.Event(), []
 
@@ -163,13 +163,13 @@ def test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, how):
     assert asyncio.run(call()) is (True if how == "cancel" else None)
 
 
-def test_a_search_that_cannot_be_limited_still_ends_with_its_call(root, fire, monkeypatch):
+def test_without_kernel_limits_cancelling_the_call_ends_the_search(root, fire, monkeypatch):
     """Without kernel limits, as on Windows, cancelling the call still ends its search."""
     monkeypatch.setattr(search_process, "_CAN_LIMIT", False)
     test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, "cancel")
 
 
-def test_a_search_that_breaks_off_does_not_look_like_one_that_found_nothing():
+def test_a_failed_search_has_its_own_exit_code():
     """A failed search in Python has its own exit code.
 
     Python would exit with 1 after an error, which is ripgrep's code for no match.

@@ -31,14 +31,14 @@ OPEN = [
 
 
 @pytest.mark.parametrize("path", SECRETS)
-def test_names_that_are_closed(path):
+def test_names_of_secret_files_are_closed(path):
     """Names of secret files are closed at any depth and in any case."""
     assert is_secret(path)
     assert is_secret(f"deep/er/{path}")
 
 
 @pytest.mark.parametrize("path", OPEN)
-def test_names_that_look_alike_stay_open(path):
+def test_similar_names_stay_open(path):
     """Similar names stay open: notes, templates, certificates and public keys."""
     assert not is_secret(path)
 
@@ -55,7 +55,7 @@ def test_no_tool_shows_a_secret(call, write):
 
 @pytest.mark.parametrize("path", [".env", ".ENV.local", "sub/.ssh/config", "sub/.ssh"])
 @pytest.mark.parametrize(("tool", "given"), [("read", {}), ("ls", {}), ("grep", {"pattern": "x"})])
-def test_one_line_says_why_and_how_to_open_it(call, write, path, tool, given):
+def test_the_refusal_gives_the_reason_and_the_remedy(call, write, path, tool, given):
     """Each tool refuses a secret file with a one-line error that gives the reason and how to open it."""
     write({".env": "needle", ".ENV.local": "needle", "sub/.ssh/config": "needle"})
     with pytest.raises(ToolError, match=f"'{path}' is closed: .* secrets, and only `paths` in .* opens them") as error:
@@ -63,14 +63,14 @@ def test_one_line_says_why_and_how_to_open_it(call, write, path, tool, given):
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_not_explained_by_a_secret(call, write):
+def test_the_error_for_a_missing_file_suggests_no_secret_file(call, write):
     """The error for a missing file suggests only names of visible files."""
     write({".env.local": "needle"})
     with pytest.raises(ToolError, match=r"does not exist$"):
         call("read", path=".env.locale.md")
 
 
-def test_a_link_counts_by_what_it_leads_to(call, write, root):
+def test_a_link_to_a_secret_file_opens_nothing(call, write, root):
     """A link to a secret file or folder opens nothing; a link with a secret name to a plain note can be read."""
     write({".env": "needle", ".ssh/config": "needle", "x.md": "plain"})
     (root / "notes.md").symlink_to(".env")
@@ -115,7 +115,7 @@ def test_a_link_counts_by_what_it_leads_to(call, write, root):
     ],
     ids=" ".join,
 )
-def test_paths_open_what_they_name(call, write, paths, opened):
+def test_paths_open_a_secret_file_only_by_its_name(call, write, paths, opened):
     """`paths` opens a secret file by its name or by a glob for such names.
 
     A folder, or a glob that merely matches the name, does not open it.
@@ -132,7 +132,7 @@ def test_paths_open_what_they_name(call, write, paths, opened):
                 call("read", paths=tuple(paths), path=name)
 
 
-def test_a_link_with_another_name_among_paths_opens_nothing(call, write, root):
+def test_a_link_among_paths_opens_no_secret_file(call, write, root):
     """A link in `paths` does not open a secret file under another name.
 
     The project controls where a link leads; the specialist's file controls which secrets are opened.
@@ -146,14 +146,14 @@ def test_a_link_with_another_name_among_paths_opens_nothing(call, write, root):
             call("read", paths=(paths,), path=path)
 
 
-def test_what_is_ignored_stays_hidden_though_it_is_named(call, write):
+def test_an_ignored_file_stays_hidden_even_if_named_in_paths(call, write):
     """A name in `paths` does not open a file that .gitignore hides."""
     write({".gitignore": ".env\n", ".env": "needle"})
     with pytest.raises(ToolError, match=r"hidden by \.gitignore"):
         call("read", paths=(".env",), path=".env")
 
 
-def test_the_root_itself_is_no_secret(tmp_path: Path):
+def test_a_root_with_a_secret_name_can_be_read(tmp_path: Path):
     """Files in a root with a secret name can be read, since the user chose it; a key in it must still be named."""
     root = tmp_path / ".ssh"
     root.mkdir()

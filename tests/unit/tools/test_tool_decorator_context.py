@@ -63,7 +63,7 @@ elsewhere.__annotations__ = {"word": "str", "context": "run_specialist.Context |
 
 
 @pytest.mark.parametrize("function", [typed, optional, older, annotated, text, named, late, elsewhere])
-async def test_the_context_is_handed_in_and_never_shown(function):
+async def test_the_context_is_passed_and_hidden_from_the_model(function):
     """The context is passed by its type, in any spelling, or by the name `ctx`; a model can neither see nor set it."""
     made = tool(function)
     assert list(properties(made)) == ["word"]
@@ -72,7 +72,7 @@ async def test_the_context_is_handed_in_and_never_shown(function):
         await made.call({"word": "x", "context": {}, "ctx": {}}, CONTEXT)
 
 
-async def test_what_is_left_can_be_asked_for():
+async def test_the_context_reports_the_remaining_budget():
     """The context reports the remaining budget of a kind, or None without a limit; an unknown kind is a ValueError."""
 
     @tool

@@ -43,7 +43,7 @@ def looks(word: str, where: str = "here", *, times: int = 1) -> str:
     return f"{word} {where} {times}"
 
 
-async def test_methods_objects_and_partial_functions_are_functions():
+async def test_methods_callable_objects_and_partials_become_tools():
     """Bound methods, callable objects and partials become tools.
 
     Arguments that a partial binds are hidden from models, which cannot set them.
@@ -63,7 +63,7 @@ async def test_methods_objects_and_partial_functions_are_functions():
     assert (await tool(functools.partial(looks, "bound")).call({"where": "y"})).text == "bound y 1"
 
 
-async def test_a_wrapped_function_is_seen_through_its_wrapper():
+async def test_a_wrapper_keeps_the_signature_of_its_function():
     """A wrapper with `functools.wraps` keeps the function's name, docstring and parameters."""
 
     @functools.wraps(looks)
@@ -132,7 +132,7 @@ async def yields(word: str):
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_a_function_that_no_model_could_call_is_refused_in_one_line(function, said):
+def test_an_unsuitable_function_is_a_one_line_error(function, said):
     """An unsuitable function is a one-line error that names it and, if one is at fault, the parameter."""
     with pytest.raises(UsageError) as caught:
         tool(function)
@@ -143,7 +143,7 @@ def test_a_function_that_no_model_could_call_is_refused_in_one_line(function, sa
 @pytest.mark.parametrize(
     "given", [{"name": "two words"}, {"name": ""}, {"name": "x" * 65}, {"timeout": 0}, {"timeout": -1}], ids=str
 )
-def test_a_name_or_a_timeout_that_makes_no_sense_is_refused(given):
+def test_an_invalid_name_or_timeout_is_refused(given):
     """An invalid name or timeout is refused when the tool is defined."""
     with pytest.raises(UsageError):
         tool(**given)(looks)

@@ -31,7 +31,7 @@ class Size:
     width: float
 
 
-async def test_arguments_become_what_the_annotations_say():
+async def test_arguments_are_converted_to_their_annotations():
     """Arguments become models, dataclasses, enum members, literals and optional values, as annotated."""
     seen = []
 
@@ -88,7 +88,7 @@ class Odd:
     ],
     ids=lambda value: repr(value)[:30],
 )
-async def test_what_a_function_returns_is_told_as_text_or_json(value, text):
+async def test_return_values_become_text_or_json(value, text):
     """Text is returned unchanged, None as empty text, and other values as JSON, never as Python's `repr`."""
 
     def give():
@@ -102,7 +102,7 @@ async def test_what_a_function_returns_is_told_as_text_or_json(value, text):
         assert (await tool(give_later).call({})).text == text
 
 
-async def test_what_yields_without_an_end_stops_when_it_is_given_up():
+async def test_an_endless_generator_stops_at_its_timeout():
     """An endless generator stops when its call times out, since its output would fill the memory."""
     stopped = threading.Event()
 
@@ -120,7 +120,7 @@ async def test_what_yields_without_an_end_stops_when_it_is_given_up():
     assert await asyncio.to_thread(stopped.wait, 30)
 
 
-async def test_what_a_function_yields_is_gathered_where_it_runs():
+async def test_a_generator_is_consumed_in_its_thread():
     """A generator is consumed in its own thread, so it may block as long as a function may."""
 
     @tool
@@ -131,7 +131,7 @@ async def test_what_a_function_yields_is_gathered_where_it_runs():
     assert (await give.call({})).text == "[false]"
 
 
-async def test_what_a_function_does_to_its_arguments_changes_nothing_that_was_said():
+async def test_changing_an_argument_does_not_change_the_recorded_call():
     """A function that changes its arguments does not change the recorded call."""
 
     @tool
@@ -145,7 +145,7 @@ async def test_what_a_function_does_to_its_arguments_changes_nothing_that_was_sa
     assert said == {"names": ["a"]}
 
 
-async def test_what_cannot_be_told_is_an_error_result():
+async def test_a_result_that_json_cannot_represent_is_an_error():
     """A result that cannot be written as JSON, such as a list that contains itself, is a ToolError."""
     endless: list[Any] = []
     endless.append(endless)

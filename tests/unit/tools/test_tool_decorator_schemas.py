@@ -14,7 +14,7 @@ from tests.unit.tools.decorated_functions import properties
 pytestmark = pytest.mark.anyio
 
 
-def test_bare_and_with_arguments_it_makes_a_tool_that_is_public():
+def test_the_decorator_uses_name_and_docstring_unless_overridden():
     """`@tool` from `run_specialist` uses the function's name and docstring unless arguments override them."""
 
     @run_specialist.tool
@@ -77,7 +77,7 @@ SPHINX = """Look up a word.
 
 
 @pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
-def test_the_docstring_tells_what_the_parameters_mean(docstring):
+def test_parameter_descriptions_come_from_the_docstring(docstring):
     """Parameter descriptions come from Google, NumPy and Sphinx docstrings.
 
     The parameter section is removed from the tool's description; everything else is kept.
@@ -98,7 +98,7 @@ def test_the_docstring_tells_what_the_parameters_mean(docstring):
     assert "What is left" not in made.description
 
 
-def test_a_field_beats_the_docstring_and_says_what_else_holds():
+def test_a_field_overrides_the_docstring():
     """`Annotated[..., Field(...)]` overrides the docstring's description and adds constraints."""
 
     @tool
@@ -126,7 +126,7 @@ def test_a_field_beats_the_docstring_and_says_what_else_holds():
         "Look.\n\n:word: is no field of Sphinx",
     ],
 )
-def test_a_docstring_without_parameters_is_the_description_as_it_stands(docstring):
+def test_a_docstring_without_parameters_is_the_description(docstring):
     """Text that only looks like a parameter section stays in the description."""
 
     def look(word: str) -> str:
@@ -146,7 +146,7 @@ def test_a_function_without_a_docstring_is_described_by_its_name():
     assert tool(look).description == "look"
 
 
-def test_defaults_make_parameters_optional_and_odd_ones_are_left_out_in_silence():
+def test_parameters_with_a_default_are_optional():
     """A default makes a parameter optional.
 
     The schema omits a default that JSON cannot represent; a warning would fail this test.

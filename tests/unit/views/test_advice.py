@@ -26,7 +26,7 @@ def cut(*calls, limit=30, by="tool_calls"):
     return [Need(number, known=False, limit=limit, cut_by=by) for number in calls]
 
 
-def test_a_run_that_was_cut_needs_at_least_what_it_used():
+def test_a_truncated_run_needs_at_least_what_it_used():
     """A truncated run needs at least what it used; counting only that would suggest 10, ignoring such runs 4."""
     needs = [*ended(2, 3, 4), *cut(10, 10, 10, limit=10), *ended(12, 14, 15, limit=20)]
     assert enough_for(needs, NINE) == 15
@@ -35,7 +35,7 @@ def test_a_run_that_was_cut_needs_at_least_what_it_used():
     assert enough_for(needs, Fraction(1, 2)) == 12
 
 
-def test_only_who_ended_by_itself_tells_its_need():
+def test_only_an_answered_run_shows_its_need():
     """Only an answered run shows its need; partial and landed runs give a lower bound, failed runs nothing."""
     told = [
         Need.of(outcome(4)),
@@ -46,7 +46,7 @@ def test_only_who_ended_by_itself_tells_its_need():
     assert told == [Need(4, True, 30), Need(4, False, 30), Need(30, False, 30, "tool_calls"), None]
 
 
-def test_who_was_cut_after_so_many_calls_was_not_seen_to_need_no_more():
+def test_a_run_landed_at_its_limit_does_not_show_its_need():
     """A run landed at its limit of 10 is no evidence of how many runs end by themselves at 10."""
     needs = [*cut(10, 10, 10, limit=10), *ended(10, limit=20), *cut(20, limit=20)]
     assert enough_for(needs, Fraction(1, 2)) == 10
@@ -63,12 +63,12 @@ def test_who_was_cut_after_so_many_calls_was_not_seen_to_need_no_more():
         (cut(11, limit=11), True),
     ],
 )
-def test_who_had_room_to_end_after_ten_calls(need, had):
+def test_only_a_run_with_a_higher_limit_could_end_after_ten_calls(need, had):
     """Only a run with a limit above ten could have ended after ten calls; a limit of ten lands it there."""
     assert need[0].could_end_after(10) is had
 
 
-def test_where_most_were_cut_nobody_knows_what_is_enough():
+def test_with_mostly_truncated_runs_no_limit_is_known_to_suffice():
     """If most runs were truncated, no number of calls is known to suffice for nine of ten."""
     assert enough_for([*ended(1, 2), *cut(5, 5, 5)], NINE) is None
     assert enough_for([], NINE) is None
@@ -111,13 +111,13 @@ def test_where_most_were_cut_nobody_knows_what_is_enough():
         ([*ended(*[4] * 19), *cut(4, by="time")], 8, "keep", 8),
     ],
 )
-def test_what_is_suggested(needs, now, verdict, limit):
+def test_each_combination_of_runs_and_limit_has_its_suggestion(needs, now, verdict, limit):
     """Each combination of past runs and current limit gives the expected verdict and limit."""
     suggestion = suggest(needs, now, 0.0)
     assert (suggestion.verdict, suggestion.tool_calls_limit) == (verdict, limit)
 
 
-def test_what_a_suggestion_says():
+def test_the_reason_names_the_figures_of_the_suggestion():
     """The reason shown to the user names the figures behind the suggestion."""
     lower = suggest(ended(*[4] * 9, 6), 30, 0.0).reason
     assert lower == (
@@ -135,7 +135,7 @@ def test_what_a_suggestion_says():
     assert few == "only 1 run shows the number of calls needed; at least 5 runs are required"
 
 
-def test_many_repeats_call_for_another_prompt():
+def test_many_repeated_calls_suggest_a_prompt_change():
     """If a fifth or more of the calls are repeats, a prompt change is suggested instead of a limit."""
     needs = cut(*[30] * 10)
     assert suggest(needs, 30, 0.19).verdict == "probe"
@@ -149,7 +149,7 @@ def test_many_repeats_call_for_another_prompt():
     ("enough", "limit"),
     [(0, 1), (1, 2), (4, 5), (5, 7), (10, 13), (16, 20), (17, 25), (83, 100), (84, 110), (450, 550)],
 )
-def test_a_limit_has_a_fifth_of_slack_and_is_a_number_that_one_would_choose(enough, limit):
+def test_a_suggested_limit_adds_a_fifth_and_is_rounded_up(enough, limit):
     """A suggested limit adds a fifth and is rounded up to a round number: ones to 20, then fives, tens, fifties."""
     assert limit_for(enough) == limit
 
@@ -175,28 +175,28 @@ def quantile(needs):
 
 
 @given(NEEDS, LIMITS)
-def test_no_suggestion_is_below_what_nine_of_ten_ended_with(needs, now):
+def test_no_suggestion_is_below_the_ninth_decile(needs, now):
     """Nine tenths of the runs that ended by themselves would also end within the suggested limit."""
     suggested = suggest(needs, now, 0.0).tool_calls_limit
     assert suggested is None or suggested > quantile(needs)
 
 
 @given(NEEDS.filter(lambda needs: any(need.known for need in needs)))
-def test_with_nobody_cut_it_is_the_plain_quantile(needs):
+def test_without_truncated_runs_the_estimate_is_the_quantile(needs):
     """Without truncated runs the estimate is the plain quantile."""
     known = [need for need in needs if need.known]
     assert enough_for(known, NINE) == quantile(known)
 
 
 @given(NEEDS, st.integers(0, 60))
-def test_a_run_that_was_cut_never_makes_less_seem_enough(needs, calls):
+def test_adding_a_truncated_run_never_lowers_the_estimate(needs, calls):
     """Adding a truncated run never lowers the estimate; it may make it unknown."""
     before, after = enough_for(needs, NINE), enough_for([*needs, *cut(calls, limit=calls)], NINE)
     assert after is None or (before is not None and after >= before)
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), min_size=5, max_size=40))
-def test_who_needs_more_gets_more(pairs):
+def test_more_calls_never_lower_the_suggested_limit(pairs):
     """If all runs ended by themselves, more calls in any run never lower the suggested limit."""
     less = suggest(ended(*(calls for calls, _ in pairs), limit=None), None, 0.0)
     more = suggest(ended(*(calls + extra for calls, extra in pairs), limit=None), None, 0.0)
@@ -204,14 +204,14 @@ def test_who_needs_more_gets_more(pairs):
 
 
 @given(st.integers(0, 5_000))
-def test_a_limit_grows_with_the_need_and_leaves_room(enough):
+def test_a_limit_exceeds_the_need_by_a_bounded_margin(enough):
     """The limit exceeds the need by at least one call and is at most 1.5 times the need plus 2."""
     assert enough < limit_for(enough) <= limit_for(enough + 1)
     assert limit_for(enough) <= 1.5 * enough + 2
 
 
 @given(NEEDS)
-def test_bars_hold_every_run_once(needs):
+def test_bars_count_every_run_once(needs):
     """At most twelve adjacent bars of equal width count each run once; the first and last are not empty."""
     found = bars(needs)
     assert sum(bar.ended for bar in found) == sum(need.known for need in needs)

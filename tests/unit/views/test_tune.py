@@ -33,7 +33,7 @@ def test_s1_8_how_often_each_limit_was_hit_is_counted():
     assert (tuning.runs, tuning.judged, tuning.ended, tuning.landings) == (7, 5, 1, 6)
 
 
-def test_s1_8_costs_of_runs_and_landings_are_summed_up():
+def test_s1_8_costs_are_given_as_medians_and_sums():
     """Costs are given as medians and sums; runs of unknown price are counted separately, not as free."""
     tuning = tune(
         "looker",
@@ -50,7 +50,7 @@ def test_s1_8_costs_of_runs_and_landings_are_summed_up():
     assert (tuning.tokens.total, tuning.landing_tokens.total, tuning.landing_tokens.share) == (1_600, 200, 0.125)
 
 
-def test_a_landing_that_asked_nothing_costs_nothing_and_is_in_no_median():
+def test_a_landing_without_requests_is_left_out_of_the_median():
     """A salvage without requests is left out of the median, because it would make landings look cheap."""
     asked = [outcome(30, status="landed", landed="tool_calls")] * 2
     silent = [outcome(30, status="partial", landed="tool_calls", how="salvage", requests=0)] * 3
@@ -64,7 +64,7 @@ def test_s1_8_calls_are_summed_up_over_all_runs():
     assert (calls.run, calls.repeated, calls.failed, calls.skipped) == (34, 6, 2, 1)
 
 
-def test_what_is_printed_as_json_is_plain():
+def test_the_json_form_survives_a_round_trip():
     """The JSON form survives a JSON round trip unchanged, with times in UTC."""
     told = tune("looker", past(outcome(), outcome(landed="time"))).as_json()
     assert json.loads(json.dumps(told)) == {**told, "bars": list(told["bars"]), "hits": list(told["hits"])}
@@ -72,7 +72,7 @@ def test_what_is_printed_as_json_is_plain():
     assert told["suggestion"]["verdict"] == "too early"
 
 
-def test_no_runs_are_no_error():
+def test_without_runs_nothing_is_suggested():
     """Without runs, tuning returns an empty view and suggests nothing."""
     tuning = tune("looker", [])
     assert (tuning.runs, tuning.first_at, tuning.limit, tuning.bars, tuning.enough) == (0, None, None, (), None)
@@ -82,7 +82,7 @@ def test_no_runs_are_no_error():
 @pytest.mark.parametrize(
     ("current", "limit", "source"), [(12, 12, "file"), (0, 0, "file"), ("none", None, "file"), (None, 8, "run")]
 )
-def test_the_limit_that_holds_now_is_that_of_the_file_else_of_the_newest_run(current, limit, source):
+def test_the_current_limit_is_that_of_the_file_or_the_newest_run(current, limit, source):
     """The file's limit applies, where `none` means no limit; otherwise the newest run's, in any order of runs."""
     runs = past(outcome(limit=30), outcome(limit=8))[::-1]
     tuning = tune("looker", runs, current)
@@ -90,7 +90,7 @@ def test_the_limit_that_holds_now_is_that_of_the_file_else_of_the_newest_run(cur
 
 
 @pytest.mark.parametrize("status", ["failed", "aborted"])
-def test_runs_that_broke_off_suggest_nothing(status):
+def test_failed_and_aborted_runs_suggest_nothing(status):
     """Failed and aborted runs count neither as a need nor for repeats, however many calls they made."""
     odd = past(*[outcome(29, status=status)] * 50, repeated=29)
     assert tune("looker", odd).suggestion.verdict == "too early"

@@ -47,7 +47,7 @@ async def test_a_question_of_two_parts_gets_quotes_for_both(ask, root):
     quotes_hold(root, finished)
 
 
-async def test_two_notes_are_brought_together(ask, root):
+async def test_an_answer_combines_two_notes(ask, root):
     """Parts about different subjects are answered from different notes."""
     finished = await ask("Why was the cache removed, and how many connections does the pool hold?")
     assert {"notes/cache.md", "notes/2024-01-05_database.md"} <= {
@@ -64,7 +64,7 @@ async def test_two_notes_are_brought_together(ask, root):
         ("Is `tool_choice` forced?", "tool_choice"),
     ],
 )
-async def test_what_stands_in_no_note_is_said_to_be_missing(ask, question, word):
+async def test_a_word_that_is_in_no_note_is_reported_as_missing(ask, question, word):
     """If a word is in no note, the answer names it, quotes nothing and lists it as a gap."""
     finished = await ask(question)
     assert re.match(rf"The notes hold nothing on .*{word}", finished.response.answer)
@@ -72,7 +72,7 @@ async def test_what_stands_in_no_note_is_said_to_be_missing(ask, question, word)
     assert word in finished.response.gaps
 
 
-async def test_a_missing_name_beside_a_known_one(ask):
+async def test_a_missing_name_is_reported_beside_a_known_one(ask):
     """If one name is unknown and another known, the answer reports the first as missing and quotes the second."""
     finished = await ask("What does Alice say about PostgreSQL?")
     assert finished.response.answer.startswith("The notes do not mention Alice;")
@@ -80,14 +80,14 @@ async def test_a_missing_name_beside_a_known_one(ask):
 
 
 @pytest.mark.parametrize("question", ["", "???", "   \n", "—", "How many?", "the of and"])
-async def test_a_question_without_content_gets_an_honest_answer(ask, question):
+async def test_a_question_without_content_is_answered_as_such(ask, question):
     """For a question without searchable content the answer says so and the run ends after a few calls."""
     finished = await ask(question)
     assert re.search(r"nothing|not", finished.response.answer)
     assert len(finished.calls) <= 12
 
 
-async def test_long_paragraphs_are_cut_to_the_sentence_that_matters(ask, root):
+async def test_the_relevant_sentence_of_a_long_line_is_quoted(ask, root):
     """In a line of thousands of characters the relevant sentence is quoted, not the beginning of the line."""
     text = (
         "Nothing of note happened. " * 80 + "The frobnicator was retired because it overheated. " + "And so on. " * 80
@@ -97,7 +97,7 @@ async def test_long_paragraphs_are_cut_to_the_sentence_that_matters(ask, root):
     quotes_hold(root, finished)
 
 
-async def test_wrapped_paragraphs_are_quoted_over_their_lines(ask, root):
+async def test_a_wrapped_sentence_is_quoted_completely(ask, root):
     """A sentence wrapped over two lines is quoted completely, with the line where it begins."""
     note = "# Sync\n\nThe replicator stopped twice, because the\nclock of the second host was wrong.\n"
     finished = await ask("Why did the replicator stop?", notes={"notes/sync.md": note})
@@ -105,7 +105,7 @@ async def test_wrapped_paragraphs_are_quoted_over_their_lines(ask, root):
     quotes_hold(root, finished)
 
 
-async def test_code_and_pointers_give_way_to_prose(ask):
+async def test_prose_is_ranked_above_code_and_references(ask):
     """A sentence that answers is ranked above code and references that only contain the terms."""
     note = (
         "# Widget\n\n```python\nwidget_timeout = load('widget.timeout')\n```\n\n"
@@ -127,7 +127,7 @@ async def test_a_list_is_quoted_with_the_line_that_leads_up_to_it(ask, root, lab
     quotes_hold(root, finished)
 
 
-async def test_a_row_of_a_table_is_quoted_and_not_its_head(ask, root):
+async def test_a_table_row_is_quoted_with_its_content(ask, root):
     """The row of a table is quoted, and not only its header, which has no answer."""
     table = "| Job | Retry limit |\n|---|---|\n| import | 3 |\n| export | 9 |\n"
     finished = await ask("What is the retry limit of the export job?", notes={"notes/jobs.md": f"# Jobs\n\n{table}"})
@@ -135,7 +135,7 @@ async def test_a_row_of_a_table_is_quoted_and_not_its_head(ask, root):
     quotes_hold(root, finished)
 
 
-async def test_what_stands_below_a_heading_that_promises_a_reason_is_one(ask):
+async def test_a_paragraph_below_a_cause_heading_counts_as_a_reason(ask):
     """A paragraph below the heading "Root cause" counts as a reason, even without a word like "because"."""
     note = (
         "# Outage\n\n## Remarks\n\nThe gateway certificate was made by hand.\n\n"
@@ -157,13 +157,13 @@ async def test_each_part_of_a_question_gets_its_turn(ask):
     assert "storage group" in "".join(item.quote for item in finished.response.evidence[:4])
 
 
-async def test_an_ordinary_word_that_no_note_holds_is_named_where_little_fits(ask):
+async def test_missing_ordinary_words_are_named_if_little_matches(ask):
     """If the question is hardly answered, its missing words are named, also ordinary ones."""
     finished = await ask("Who prints and binds the changelog by hand?")
     assert finished.response.answer.startswith("The notes do not mention prints or binds;")
 
 
-async def test_a_month_is_no_name(ask):
+async def test_a_month_matches_dates_in_figures(ask):
     """A month in the question matches dates in figures, even if no note contains the word "March"."""
     finished = await ask("Which release went out in March?")
     assert "2024-03-11" in finished.response.answer
@@ -172,7 +172,7 @@ async def test_a_month_is_no_name(ask):
 @pytest.mark.parametrize(
     "tools", [("search",), ("grep",), ("grep", "read"), ("glob", "read"), ("search", "read", "grep")], ids=str
 )
-async def test_any_set_of_tools_will_do(ask, root, tools):
+async def test_any_subset_of_the_file_tools_works(ask, root, tools):
     """The provider works with any subset of the file tools."""
     finished = await ask("Why was the cache removed?", tools=tools)
     assert "stale entries" in finished.response.answer
@@ -180,14 +180,14 @@ async def test_any_set_of_tools_will_do(ask, root, tools):
     quotes_hold(root, finished)
 
 
-async def test_without_tools_it_says_that_nothing_was_looked_up(ask):
+async def test_without_tools_the_answer_says_that_nothing_was_looked_up(ask):
     """With no tool but `respond` the provider answers at once that nothing was looked up."""
     finished = await ask("Why was the cache removed?", tools=())
     assert finished.calls == ()
     assert finished.response.answer == "Nothing could be looked up, so the notes have no word in this answer."
 
 
-async def test_the_question_itself_is_no_answer(ask, root):
+async def test_a_heading_that_repeats_the_question_is_not_quoted(ask, root):
     """A heading that only repeats the question is not quoted, but the text below it is."""
     (root / "owls.md").write_text(
         "# Owls\n\n## Why do owls hunt at night?\n\nOwls hunt at night because mice are awake then.\n"

@@ -27,7 +27,7 @@ def turn(call_id: str, name: str, arguments: dict, result: str, *, failed: bool 
     return [Message("assistant", (call,)), Message.results([ToolResult(call_id, result, is_error=failed)])]
 
 
-async def test_it_is_a_provider():
+async def test_the_offline_provider_implements_the_provider_protocol():
     """The provider has the name, the capabilities and the `aclose` that the loop expects."""
     provider: Provider = OfflineProvider()
     assert provider.model == "offline"
@@ -35,7 +35,7 @@ async def test_it_is_a_provider():
     await provider.aclose()
 
 
-async def test_it_searches_before_it_reads_and_never_repeats_a_call(ask):
+async def test_the_provider_searches_first_and_never_repeats_a_call(ask):
     """The first call is a search for the question, no call is repeated, and all ids differ."""
     finished = await ask(QUESTION)
     assert finished.calls[0].name == "search"
@@ -46,7 +46,7 @@ async def test_it_searches_before_it_reads_and_never_repeats_a_call(ask):
     assert ids[0] == "toolu_offline_0001"
 
 
-async def test_a_question_with_some_depth_takes_enough_calls_to_see_a_landing(ask):
+async def test_a_question_takes_8_to_20_calls(ask):
     """A question takes 8 to 20 calls, with one or two per turn."""
     many = {
         f"notes/more-{number}.md": f"# Note {number}\n\nThe cache and PostgreSQL, part {number}.\n"
@@ -59,21 +59,21 @@ async def test_a_question_with_some_depth_takes_enough_calls_to_see_a_landing(as
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 6])
-async def test_forced_to_respond_it_answers_from_what_it_has(ask, limit):
+async def test_at_the_limit_respond_uses_the_quotes_found_so_far(ask, limit):
     """At the limit the provider calls `respond` at once, with the quotes found so far."""
     finished = await ask(QUESTION, limit=limit)
     assert len(finished.calls) == limit
     assert "stale entries" in finished.response.answer
 
 
-async def test_without_tools_allowed_it_writes_its_answer(ask):
+async def test_without_allowed_tools_the_answer_is_text(ask):
     """If no tool may be called, the answer is a text."""
     finished = await ask(QUESTION, limit=3, landing=Choice.NONE)
     assert "stale entries" in finished.response.answer
 
 
 @pytest.mark.parametrize("choice", [Choice.RESPOND, Choice.NONE])
-async def test_told_to_answer_at_the_very_start(root, choice):
+async def test_at_the_start_the_reply_follows_the_tool_choice(root, choice):
     """At the very start, with nothing gathered, the reply follows the tool choice."""
     reply = await opened(root).ask(Request([Message.user(QUESTION)], choice, 4096))
     assert [call.name for call in reply.calls] == (["respond"] if choice is Choice.RESPOND else [])
@@ -90,7 +90,7 @@ async def test_told_to_answer_at_the_very_start(root, choice):
         "Own words of whoever wrote the specialist.",
     ],
 )
-async def test_an_order_in_the_last_result_is_obeyed(root, order):
+async def test_a_landing_instruction_in_the_last_result_is_followed(root, order):
     """After any instruction in the last result `respond` is called, and the instruction is not quoted."""
     found = "notes/cache.md:7: - The cache was removed because of stale entries."
     *earlier, last = [Message.user("Why was the cache removed?"), *turn("1", "search", {"query": "x"}, found)]
@@ -101,7 +101,7 @@ async def test_an_order_in_the_last_result_is_obeyed(root, order):
     assert order not in str(call.arguments)
 
 
-async def test_an_order_that_ends_the_question_is_obeyed_and_no_part_of_it(root):
+async def test_a_landing_instruction_below_the_question_is_not_part_of_it(root):
     """With a limit of 0 the instruction below the question is followed and is not taken for part of the question."""
     message = Message.user("Why was the cache removed?").with_instruction("0 tool calls remain.")
     (call,) = (await opened(root).ask(Request([message], Choice.AUTO, 4096))).calls
@@ -112,13 +112,13 @@ async def test_an_order_that_ends_the_question_is_obeyed_and_no_part_of_it(root)
 @pytest.mark.parametrize(
     "question", ["Why is the exit code 0 when a limit was reached?", "Does it say 0 tool calls remaining at the end?"]
 )
-async def test_what_the_question_says_about_limits_is_no_order(root, question):
+async def test_limits_mentioned_in_a_question_are_no_instruction(root, question):
     """A question that mentions limits is searched for like any other."""
     (call, *_) = (await opened(root).ask(Request([Message.user(question)], Choice.AUTO, 4096))).calls
     assert call.name == "search"
 
 
-async def test_what_a_note_says_about_limits_is_no_order(root):
+async def test_limits_mentioned_in_a_note_are_no_instruction(root):
     """Text of a note about limits does not end the search; only the runner's notices do."""
     found = "notes/api.md:3: The rate limit is reached after 0 tool calls remaining."
     messages = [Message.user("What is the rate limit?"), *turn("1", "search", {"query": "x"}, found)]
@@ -126,7 +126,7 @@ async def test_what_a_note_says_about_limits_is_no_order(root):
     assert reply.calls[0].name != "respond"
 
 
-async def test_a_resumed_run_goes_on(root):
+async def test_a_resumed_run_continues_to_search(root):
     """A new user message after an instruction cancels it, since the budget has been refreshed."""
     messages = [
         Message.user("Why was the cache removed?"),
@@ -163,7 +163,7 @@ async def test_the_same_transcript_gets_the_same_reply(ask, root):
     assert replies[0] == replies[1]
 
 
-async def test_who_watches_sees_the_reply(root):
+async def test_a_watcher_receives_the_reply(root):
     """A watcher receives the text and the arguments as they are sent."""
     seen: list[Delta] = []
     reply = await opened(root, seen.append).ask(Request([Message.user(QUESTION)], Choice.NONE, 4096))
@@ -204,7 +204,7 @@ CALL = st.tuples(
     st.lists(CALL, max_size=6),
     st.sampled_from(Choice),
 )
-async def test_any_transcript_gets_a_reply_within_the_limits(question, calls, choice):
+async def test_any_transcript_gets_a_bounded_reply(question, calls, choice):
     """For any transcript the reply has a bounded answer and number of quotes, and each quote is in a result."""
     tools = Toolset([*file_tools("."), respond_tool()])
     messages = [Message.user(question)]
