@@ -20,7 +20,7 @@ from pathlib import Path
 
 from run_specialist.providers import reply_limits
 from tests.leak_check import Census, left_since, resident
-from tests.wire.liar.case import Came, Case, play
+from tests.wire.liar.case import Case, CaseResult, play
 from tests.wire.liar.kinds import KINDS
 from tests.wire.liar.moments import MOMENTS
 
@@ -64,7 +64,7 @@ def _cases(kind: str, moment: str) -> Iterator[Case]:
                         yield case
 
 
-async def _play(cases: list[Case], folder: Path, *, verbose: bool) -> list[Came]:
+async def _play(cases: list[Case], folder: Path, *, verbose: bool) -> list[CaseResult]:
     came = []
     for number, case in enumerate(cases, 1):
         with tempfile.TemporaryDirectory(dir=folder) as own:
@@ -81,7 +81,7 @@ async def _play(cases: list[Case], folder: Path, *, verbose: bool) -> list[Came]
     return came
 
 
-def _print_table(came: list[Came]) -> None:
+def _print_table(came: list[CaseResult]) -> None:
     print("| kind | " + " | ".join(moment.name for moment in MOMENTS) + " |")
     print("|---" * (len(MOMENTS) + 1) + "|")
     for kind in KINDS:

@@ -62,7 +62,7 @@ def left_since(before: Census) -> list[str]:
     return left
 
 
-async def still_left_since(before: Census) -> list[str]:
+async def leaks_since_async(before: Census) -> list[str]:
     """Return the leaked resources like `left_since`, without blocking the event loop."""
     for waited in range(ROUNDS):
         if not (left := Census.take().new_since(before)):

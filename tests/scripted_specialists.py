@@ -7,7 +7,7 @@ from run_specialist.providers.base import Capabilities, Opening, Watch
 from run_specialist.providers.scripted import Line, OffScript, ScriptedProvider
 
 
-class Cast:
+class ScriptedSpecialists:
     """A provider that opens each conversation with the next script of its specialist."""
 
     model = "scripted"

@@ -55,7 +55,7 @@ class RunSegment:
 
 
 @dataclass
-class Desk:
+class StoredRunHarness:
     """A store, and processes that use it one after the other."""
 
     folder: Path

@@ -50,7 +50,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @contextmanager
-def nobody() -> Iterator[None]:
+def without_privileges() -> Iterator[None]:
     """Run the block without root's rights, because root may write everywhere."""
     if os.geteuid() != 0:
         yield

@@ -79,7 +79,7 @@ def calls_have_results(case: Case) -> None:
     assert case.after.transcript == case.segment.transcript
 
 
-def history_goes_on(case: Case) -> None:
+def history_is_continued(case: Case) -> None:
     """Check that system prompt and tools are unchanged, and that the next request starts with the last answered one."""
     first, again = (of(Opened, records)[0].frozen for records in (case.kept, case.segment.notebook.records))
     assert all(again[key] == first[key] for key in ("system", "tools", "effort"))
@@ -95,7 +95,7 @@ def history_goes_on(case: Case) -> None:
         assert next_.encoded[: len(last.encoded) - 1] == last.encoded[:-1]
 
 
-def limits_are_kept(case: Case) -> None:
+def new_limits_include_earlier_use(case: Case) -> None:
     """Check that the new limits apply and that earlier usage counts toward them."""
     end = case.segment.end
     limit = end.tool_calls.limit
@@ -108,7 +108,7 @@ def limits_are_kept(case: Case) -> None:
     assert len(case.segment.done) <= started
 
 
-def nothing_is_run_twice(case: Case) -> None:
+def no_call_runs_twice(case: Case) -> None:
     """Check that no call runs again that had returned or may have been running when the process ended."""
     kept = {one.number for one in of(Returned, case.kept)}
     may_have_run = {(one.number, one.turn): one for one in of(Returned, case.whole)}
@@ -125,7 +125,7 @@ def nothing_is_run_twice(case: Case) -> None:
             assert one.turn == case.past.pending.number
 
 
-def the_bill_is_that_of_all_of_it(case: Case) -> None:
+def usage_covers_all_segments(case: Case) -> None:
     """Check that each reply is billed exactly once, before or after the interruption."""
     end = case.segment.end
     replies = [one.reply.usage for one in of(Received, case.kept)]
@@ -137,7 +137,7 @@ def the_bill_is_that_of_all_of_it(case: Case) -> None:
         assert abs(end.cost_usd - end.usage.total_tokens * 1e-5) < 1e-6
 
 
-def what_is_archived_can_be_read(case: Case) -> None:
+def archived_outputs_are_readable(case: Case) -> None:
     """Check that the archive holds the output of every placeholder in the transcript."""
     for message in case.segment.transcript:
         for block in message.blocks:
@@ -145,7 +145,7 @@ def what_is_archived_can_be_read(case: Case) -> None:
                 assert block["tool_use_id"] in case.segment.archive
 
 
-def events_tell_the_story(case: Case) -> None:
+def events_follow_the_segments(case: Case) -> None:
     """Check that `Started` is first, `Finished` last, and `Resumed` before the first request, each at most once."""
     kinds = Counter(type(event) for event in case.segment.events)
     assert isinstance(case.segment.events[0], Started)
@@ -159,10 +159,10 @@ def events_tell_the_story(case: Case) -> None:
 
 RULES = (
     calls_have_results,
-    history_goes_on,
-    limits_are_kept,
-    nothing_is_run_twice,
-    the_bill_is_that_of_all_of_it,
-    what_is_archived_can_be_read,
-    events_tell_the_story,
+    history_is_continued,
+    new_limits_include_earlier_use,
+    no_call_runs_twice,
+    usage_covers_all_segments,
+    archived_outputs_are_readable,
+    events_follow_the_segments,
 )

@@ -8,13 +8,13 @@ from run_specialist.loop.transcript import FEW_CHARACTERS
 from run_specialist.providers.base import Choice
 from run_specialist.record.events import BudgetSpent, Called, Finished, Replied, Requested, Started, Summarized, Warned
 from run_specialist.record.messages import Block, Message, encode
-from tests.any_script.run_script import Played, Told
-from tests.any_script.scripted_model import Asked
+from tests.any_script.run_script import AugmentedCall, ScriptedRun
+from tests.any_script.scripted_model import ModelRequest
 
 EXIT_CODES = {"answered": {0}, "landed": {0}, "partial": {0}, "failed": {3, 4}, "aborted": {130}}
 
 
-def an_outcome_comes_out(played: Played) -> None:
+def the_run_has_an_outcome(played: ScriptedRun) -> None:
     """Check that every run has an outcome, with the exit code of its status."""
     assert played.outcome is not None or played.cancelled
     assert played.cancelled == played.was_cancelled or played.is_aborted
@@ -44,7 +44,7 @@ def _is_silence(error: str | None) -> bool:
     return any(one in (error or "") for one in words)
 
 
-def a_stopped_run_asks_nothing_more(played: Played) -> None:
+def a_stopped_run_sends_no_more_requests(played: ScriptedRun) -> None:
     """Check that an aborted run sends no further request and starts no further calls, except those of the same turn."""
     if played.script.abort_at is not None:
         assert all(asked.events <= played.script.abort_at for asked in played.requests)
@@ -54,7 +54,7 @@ def a_stopped_run_asks_nothing_more(played: Played) -> None:
         assert not begun or any(isinstance(event, Called | BudgetSpent) for event in stopped)
 
 
-def nothing_gathered_is_lost(played: Played) -> None:
+def nothing_gathered_is_lost(played: ScriptedRun) -> None:
     """Check that the answer is not empty if a reply had text or a tool call succeeded with output."""
     end = played.end
     gathered = any(told.executed.text.strip() and not told.executed.is_error for told in played.told)
@@ -67,7 +67,7 @@ def nothing_gathered_is_lost(played: Played) -> None:
         assert end.answer.strip()
 
 
-def every_call_has_one_result(played: Played) -> None:
+def every_call_has_one_result(played: ScriptedRun) -> None:
     """Check that every call has exactly one result in the next message and in call order, in all transcripts."""
     for messages in (*(asked.messages for asked in played.requests), played.transcript):
         for at, message in enumerate(messages):
@@ -84,7 +84,7 @@ def every_call_has_one_result(played: Played) -> None:
                 assert not (at + 1 < len(messages) and behind[0]["type"] == "tool_result")
 
 
-def history_is_only_added_to(played: Played) -> None:
+def history_is_only_added_to(played: ScriptedRun) -> None:
     """Check that each request extends the previous one byte for byte.
 
     Exceptions: a summary, and the last message of a request that did not become history.
@@ -108,11 +108,11 @@ def _cut(block: Block) -> Block:
     return {**block, "content": f"{block.get('content', '')[:FEW_CHARACTERS]}\n[truncated]"}
 
 
-def _entered(one: Asked, two: Asked) -> bool:
+def _entered(one: ModelRequest, two: ModelRequest) -> bool:
     return len(two.messages) > len(one.messages)
 
 
-def events_tell_the_story(played: Played) -> None:
+def events_match_the_outcome(played: ScriptedRun) -> None:
     """Check the events of a run.
 
     `Started` is first and `Finished` last, each result has one event, and amounts never decrease or exceed those of the
@@ -151,7 +151,7 @@ def _count(messages: Sequence[Message], key: str, value: str) -> int:
     return sum(block.get(key) == value for message in messages for block in message.content)
 
 
-def results_say_what_came_out(played: Played) -> None:
+def results_contain_the_tool_outputs(played: ScriptedRun) -> None:
     """Check that each result starts with the raw output and ends with the warning and the countdown, if any."""
     if played.is_deaf:
         return
@@ -179,7 +179,7 @@ def results_say_what_came_out(played: Played) -> None:
             assert content == text
 
 
-def _contents(played: Played, told: Told) -> list[str]:
+def _contents(played: ScriptedRun, told: AugmentedCall) -> list[str]:
     """Return the contents of the call's results in the next request; several if ids repeat."""
     asked = next((one for one in played.requests if one.events and played.replies_before(one) == told.turn), None)
     if asked is None:
@@ -194,11 +194,11 @@ def _contents(played: Played, told: Told) -> list[str]:
 
 
 RULES = (
-    an_outcome_comes_out,
-    a_stopped_run_asks_nothing_more,
+    the_run_has_an_outcome,
+    a_stopped_run_sends_no_more_requests,
     nothing_gathered_is_lost,
     every_call_has_one_result,
     history_is_only_added_to,
-    events_tell_the_story,
-    results_say_what_came_out,
+    events_match_the_outcome,
+    results_contain_the_tool_outputs,
 )

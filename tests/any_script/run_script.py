@@ -21,7 +21,7 @@ from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.respond import respond_tool
-from tests.any_script.scripted_model import Asked, ScriptedModel
+from tests.any_script.scripted_model import ModelRequest, ScriptedModel
 from tests.any_script.scripted_tools import HANDS, TOOLS, Hands
 from tests.any_script.scripts import SCHEMA, Script
 from tests.any_script.virtual_time import run
@@ -31,7 +31,7 @@ RESPOND, RESPOND_BY_SCHEMA = respond_tool(), respond_tool(LOADED)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AugmentedCall:
     """An executed call as the augmenters saw it, and their text."""
 
     executed: Executed
@@ -46,13 +46,13 @@ class Told:
 
 
 @dataclass(eq=False)
-class Played:
+class ScriptedRun:
     """A finished run."""
 
     script: Script
     model: ScriptedModel
     events: list[Event] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
+    told: list[AugmentedCall] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     """Instructions that the tools received, in the order in which the calls started."""
     outcome: Outcome | None = None
@@ -66,7 +66,7 @@ class Played:
     seconds: float = 0
 
     @property
-    def requests(self) -> list[Asked]:
+    def requests(self) -> list[ModelRequest]:
         """The requests of the run, without those for summaries."""
         return self.model.requests
 
@@ -99,7 +99,7 @@ class Played:
         """Whether the run can shorten its transcript."""
         return self.script.summarize_at is not None or self.script.archive
 
-    def replies_before(self, asked: Asked) -> int:
+    def replies_before(self, asked: ModelRequest) -> int:
         """Return the number of replies received before a request."""
         return sum(isinstance(event, Replied) for event in self.events[: asked.events])
 
@@ -108,7 +108,7 @@ class Played:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-def play(script: Script) -> Played:
+def play(script: Script) -> ScriptedRun:
     """Run a script; errors that no run may raise are raised here too."""
     finite = sum(int(script.limits.get(kind) or 0) for kind in (Kind.TOOL_CALLS, Kind.TURNS))
     model = ScriptedModel(
@@ -123,13 +123,13 @@ def play(script: Script) -> Played:
         schema_first=script.schema_first,
         refuses_schema=script.refuses_schema,
     )
-    played = Played(script, model)
+    played = ScriptedRun(script, model)
     model.events = played.events
     run(_played(played))
     return played
 
 
-async def _played(played: Played) -> None:
+async def _played(played: ScriptedRun) -> None:
     script, loop = played.script, asyncio.get_running_loop()
     job = _job(played)
     played.opening = job.opening
@@ -167,7 +167,7 @@ async def _played(played: Played) -> None:
     played.transcript = running.transcript
 
 
-def _job(played: Played) -> Job:
+def _job(played: ScriptedRun) -> Job:
     script, model = played.script, played.model
     budget = Budget.of(script.limits, script.countdown_from)
     archive = Archive()
@@ -194,7 +194,7 @@ def _job(played: Played) -> Job:
     )
 
 
-def _spy(played: Played) -> Any:
+def _spy(played: ScriptedRun) -> Any:
     """Return an augmenter that adds the usual warning and countdown, and records what it receives."""
     script = played.script
     warn = None if script.warn_at is None else warning(script.warn_at)
@@ -205,7 +205,7 @@ def _spy(played: Played) -> Any:
         counted = count(executed) if count else None
         usages: Sequence[Usage] = [event.usage for event in played.events if isinstance(event, Replied | Summarized)]
         played.told.append(
-            Told(
+            AugmentedCall(
                 executed,
                 len(played.of(Replied)),
                 sum(usage.total_tokens for usage in usages),

@@ -74,7 +74,7 @@ class Line(Terse):
 
 
 @dataclass(eq=False)
-class Asked:
+class ModelRequest:
     """One request of the run, and its result."""
 
     messages: tuple[Message, ...]
@@ -110,7 +110,7 @@ class ScriptedModel:
     events: list[Any] = field(default_factory=list)
     """Events of the run so far; the test's listener fills the list."""
     openings: list[Opening] = field(default_factory=list)
-    requests: list[Asked] = field(default_factory=list)
+    requests: list[ModelRequest] = field(default_factory=list)
     """All requests of the run in order, without those for summaries."""
     used: list[Usage] = field(default_factory=list)
     """Usage of every reply, including summaries."""
@@ -142,7 +142,7 @@ class ScriptedModel:
         at = len(self.requests)
         line = self.lines[at] if at < len(self.lines) else self.afterwards
         encoded = tuple(message.encoded for message in messages)
-        asked = Asked(tuple(messages), encoded, choice, max_tokens, len(self.events))
+        asked = ModelRequest(tuple(messages), encoded, choice, max_tokens, len(self.events))
         self.requests.append(asked)
         try:
             if choice is Choice.RESPOND and self.refuses_force:

@@ -101,7 +101,7 @@ ANSWERS = st.sampled_from(
 )
 HOW = st.sampled_from(["tell", "tell", "tell", *RETURNED, *RAISED, *WAITS, "jump"])
 IDS = rarely(st.sampled_from(["a", "b", "", "new_1", "context_summarize_1"]), None)
-WISHES = st.one_of(
+CALLS = st.one_of(
     st.builds(ScriptedCall, st.sampled_from(["do", "look"]), st.fixed_dictionaries({"how": HOW}), IDS),
     st.builds(ScriptedCall, st.sampled_from(["do", "look"]), st.fixed_dictionaries({"how": HOW}), IDS),
     st.builds(
@@ -115,8 +115,8 @@ WISHES = st.one_of(
         IDS,
     ),
 )
-SOME = st.lists(WISHES, min_size=1, max_size=5).map(tuple)
-RESPONDS = st.tuples(st.lists(WISHES, max_size=2), ANSWERS, st.lists(WISHES, max_size=1), ANSWERS, st.booleans()).map(
+SOME = st.lists(CALLS, min_size=1, max_size=5).map(tuple)
+RESPONDS = st.tuples(st.lists(CALLS, max_size=2), ANSWERS, st.lists(CALLS, max_size=1), ANSWERS, st.booleans()).map(
     lambda drawn: (
         *drawn[0],
         ScriptedCall("respond", drawn[1]),

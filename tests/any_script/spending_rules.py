@@ -8,11 +8,11 @@ from run_specialist.budget.budget import Kind, Limit
 from run_specialist.prompts import WARNING
 from run_specialist.record.events import Called, Landed, Replied, Requested, Summarized
 from run_specialist.record.messages import Reply, Stop, Usage
-from tests.any_script.run_script import Played
-from tests.any_script.scripted_model import Asked
+from tests.any_script.run_script import ScriptedRun
+from tests.any_script.scripted_model import ModelRequest
 
 
-def executed_calls_stay_within_their_limit(played: Played) -> None:
+def executed_calls_stay_within_their_limit(played: ScriptedRun) -> None:
     """Check that no more calls run than the limit allows; skipped calls and `respond` do not count."""
     end, limit = played.end, played.script.limits.get(Kind.TOOL_CALLS)
     assert limit is None or end.tool_calls.used <= limit
@@ -29,7 +29,7 @@ def executed_calls_stay_within_their_limit(played: Played) -> None:
     assert not any(isinstance(event, Called) and event.phase == "started" for event in played.events[landed:])
 
 
-def landings_are_bounded(played: Played) -> None:
+def landings_are_bounded(played: ScriptedRun) -> None:
     """Check that a landing takes at most three answered requests, and that the outcome has their number."""
     end = played.end
     if end.landing is None:
@@ -45,7 +45,7 @@ def landings_are_bounded(played: Played) -> None:
     assert end.landing.requests == _counted(played)
 
 
-def _counted(played: Played) -> int:
+def _counted(played: ScriptedRun) -> int:
     """Count the replies of the landing, except those that were requested again."""
     excused: Counter[str] = Counter()
     counted, rung, events = 0, None, played.events
@@ -69,7 +69,7 @@ def _counted(played: Played) -> int:
     return counted
 
 
-def _is_for_lack_of_a_quote(answered: Asked, later: Asked) -> bool:
+def _is_for_lack_of_a_quote(answered: ModelRequest, later: ModelRequest) -> bool:
     """Tell whether a request returns the answer to the one before it because of its quotes, which counts."""
     tail = later.messages[-1]
     return tail != answered.messages[-1] and any(words in str(tail.content) for words in LACKS_QUOTE)
@@ -89,7 +89,7 @@ def _excuse(reply: Reply) -> str | None:
     return None if works or is_paused else "no answer"
 
 
-def other_limits_stop_the_work(played: Played) -> None:
+def other_limits_stop_the_work(played: ScriptedRun) -> None:
     """Check that no ordinary request follows once a limit is spent, and that the landing stays short."""
     end, limits = played.end, played.script.limits
     if played.is_deaf:
@@ -118,7 +118,7 @@ def other_limits_stop_the_work(played: Played) -> None:
         assert played.seconds <= time + min(max(time / 10, 5), time / 2) + 0.001
 
 
-def usage_is_the_sum_of_all_replies(played: Played) -> None:
+def usage_is_the_sum_of_all_replies(played: ScriptedRun) -> None:
     """Check that usage and cost include every reply and summary."""
     end = played.end
     if played.is_deaf:
@@ -138,7 +138,7 @@ def usage_is_the_sum_of_all_replies(played: Played) -> None:
         assert end.cost_usd is None or not told
 
 
-def the_budget_is_told_as_it_stands(played: Played) -> None:
+def countdown_lines_match_the_budget(played: ScriptedRun) -> None:
     """Check the budget of each call in call order, its countdown if the phase requires one, and at most one warning."""
     if played.is_deaf:
         return
@@ -159,12 +159,12 @@ def the_budget_is_told_as_it_stands(played: Played) -> None:
             left = max(played.script.limits[Kind.TOOL_CALLS] - number, 0)
             assert counted == [f"{left} tool call{'' if left == 1 else 's'} remaining"]
         if told.executed.number == told.executed.of_turn:
-            _fields_tell_the_limit(played, told.turn, is_spent=_rank(tightest) == 2)
+            _check_limit_fields(played, told.turn, is_spent=_rank(tightest) == 2)
     assert sum(told.warned for told in played.told) <= 1
     assert not any(told.warned and any(_rank(one) == 2 for one in told.executed.budget.limits) for told in played.told)
 
 
-def _fields_tell_the_limit(played: Played, turn: int, *, is_spent: bool) -> None:
+def _check_limit_fields(played: ScriptedRun, turn: int, *, is_spent: bool) -> None:
     """Check that only the last result of a turn has the JSON field `limit_reached`, and only if the limit is spent."""
     asked = next((one for one in played.requests if played.replies_before(one) == turn), None)
     if asked is not None:
@@ -197,5 +197,5 @@ SPENDING_RULES = (
     landings_are_bounded,
     other_limits_stop_the_work,
     usage_is_the_sum_of_all_replies,
-    the_budget_is_told_as_it_stands,
+    countdown_lines_match_the_budget,
 )

@@ -10,14 +10,14 @@ from run_specialist.budget.budget import Kind
 from run_specialist.record.events import BudgetSpent, Landed, Requested
 from run_specialist.record.messages import Stop, Usage
 from tests.any_script.rules import RULES
-from tests.any_script.run_script import Played, play
+from tests.any_script.run_script import ScriptedRun, play
 from tests.any_script.scripted_model import Line, ScriptedCall
 from tests.any_script.scripts import DUTIFUL, MUTE, SCRIPTS, STUBBORN, Script
 from tests.any_script.spending_rules import SPENDING_RULES
 from tests.plugins.tiers import examples
 
 
-def checked(script: Script) -> Played:
+def checked(script: Script) -> ScriptedRun:
     """Run a script and check every rule."""
     played = play(script)
     for rule in (*RULES, *SPENDING_RULES):

@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.tools.base import Tool
-from tests.stderr_lines import beside_the_summary
+from tests.stderr_lines import lines_before_summary
 from tests.wire.chat import policies
 from tests.wire.chat.replies import calls, says
 
@@ -85,7 +85,7 @@ def test_s4_3_stderr_names_the_limit_and_the_flag_that_raises_it(chat, write, ca
     chat(policies.always_tool("grep", answer=ANSWER))
     result = call("finder", "What?", *MODEL)
     assert (result.exit_code, result.stdout) == (0, f"{ANSWER}\n")
-    (line,) = beside_the_summary(result.stderr)
+    (line,) = lines_before_summary(result.stderr)
     assert line.endswith(": the limit of 3 tool calls was reached; raise it with --tool-calls-limit for a longer run")
 
 

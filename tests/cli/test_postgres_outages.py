@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from run_specialist.cli import manage
 from run_specialist.store.postgresql import parsed
 from tests.postgres_server import postgres_server
-from tests.stderr_lines import beside_the_summary
+from tests.stderr_lines import lines_before_summary
 from tests.unit.store.records import ask, change, counts
 from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use
@@ -66,7 +66,7 @@ def test_a_server_restart_during_a_run_loses_nothing(held, server, database, mod
     gate.open()
     server.start()
     out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, out, beside_the_summary(err)) == (0, "Owls eat mice.\n", [])
+    assert (process.returncode, out, lines_before_summary(err)) == (0, "Owls eat mice.\n", [])
     assert len(served.requests) == 3
     found = counts(database)
     assert (found["runs"], found["turns"], found["calls"]) == (1, 3, 2)
@@ -85,7 +85,7 @@ def test_a_run_that_lost_only_its_lock_is_not_taken_over(held, database):
     assert "1 run still running: not deleted" in kept.stderr
     gate.open()
     out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, out, beside_the_summary(err)) == (0, "Owls eat mice.\n", [])
+    assert (process.returncode, out, lines_before_summary(err)) == (0, "Owls eat mice.\n", [])
     assert (len(served.requests), counts(database)["turns"]) == (3, 3)
 
 
@@ -134,7 +134,7 @@ def test_an_sql_ascii_database_keeps_every_text(ascii_server, call, write, notes
     write("finder", body="Du findest Notizen über Eulen – 鳥.")
     question = "Was fressen Eulen? é 鳥 \N{OWL}"
     said = call("finder", question, "--model", "offline", "--store", ascii_server.url)
-    assert (said.exit_code, beside_the_summary(said.stderr)[1:]) == (0, [])
+    assert (said.exit_code, lines_before_summary(said.stderr)[1:]) == (0, [])
     listed = json.loads(specialists("runs", "--json", "--store", ascii_server.url).stdout)["runs"]
     assert [run["question"] for run in listed] == [question]
     where = ("--store", ascii_server.url)

@@ -22,7 +22,7 @@ from tests.wire.simulator import Gate, faults
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 
-def ours(stderr):
+def stderr_without_summary(stderr):
     """Return the lines on standard error except the summary of the run."""
     return [line for line in stderr.splitlines() if not SUMMARY.search(line)]
 
@@ -32,14 +32,14 @@ def test_s4_3_the_line_at_the_limit_has_a_working_resume_command(store, api, wri
     write("finder", "tool_calls_limit: 3", "tools: grep")
     api([*GREP, answers("some"), calls("grep", {"pattern": "owls"}), answers("more")])
     first = call("finder", "What?", *MODEL)
-    (line,) = ours(first.stderr)
+    (line,) = stderr_without_summary(first.stderr)
     reached, command = line.split("; to resume: ")
     assert reached.endswith("the limit of 3 tool calls was reached")
     program, *arguments = shlex.split(command)
     assert (program, arguments[0], arguments[2:]) == ("specialists", "resume", ["--tool-calls-limit", "6"])
     again = manage(*arguments)
     assert (again.exit_code, again.stdout) == (0, "more\n")
-    assert ours(again.stderr) == []
+    assert stderr_without_summary(again.stderr) == []
 
 
 def test_s4_3_the_resume_command_contains_the_named_store(notes, api, write, call, tmp_path):
@@ -48,7 +48,7 @@ def test_s4_3_the_resume_command_contains_the_named_store(notes, api, write, cal
     api([GREP[0], answers("some")])
     place = f"{tmp_path}/my runs.db"
     result = call("finder", "What?", *MODEL, "--store", place)
-    (line,) = ours(result.stderr)
+    (line,) = stderr_without_summary(result.stderr)
     assert shlex.split(line.split("; to resume: ")[1])[-2:] == ["--store", place]
 
 
@@ -169,7 +169,7 @@ def test_x_12_a_run_failed_by_the_api_can_be_resumed(store, api, write, call):
     failed = call("finder", "What do owls eat?", *MODEL)
     assert failed.exit_code == 3
     assert "Owls eat mice at night." in failed.stdout
-    (line,) = [line for line in ours(failed.stderr) if "to resume" in line]
+    (line,) = [line for line in stderr_without_summary(failed.stderr) if "to resume" in line]
     arguments = shlex.split(line.split("; to resume: ")[1])[1:]
     assert arguments[:1] == ["resume"]
     (listed,) = json.loads(manage("runs", "--json").stdout)["runs"]

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.stderr_lines import beside_the_summary
+from tests.stderr_lines import lines_before_summary
 from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls, says
 
@@ -28,7 +28,7 @@ def test_s0_6_stdout_is_exactly_the_answer(api, write, call, answer):
     api([LOOK, answers(answer, gaps=["what toads eat"])])
     result = call("finder", "What do owls eat?")
     assert (result.exit_code, result.stdout) == (0, f"{answer}\n")
-    assert beside_the_summary(result.stderr) == []
+    assert lines_before_summary(result.stderr) == []
 
 
 def test_s0_6_a_forced_landing_prints_the_answer(api, write, call):
@@ -180,7 +180,7 @@ def test_an_unknown_tool_is_a_warning_on_stderr(api, write, call):
     result = call("finder", "What?")
     warning = f"{path}:4:8: tools: not available here: Telescope"
     assert (result.exit_code, result.stdout) == (0, "yes\n")
-    (line,) = beside_the_summary(result.stderr)
+    (line,) = lines_before_summary(result.stderr)
     assert line.endswith(f"warning: {warning}")
     assert json.loads(call("finder", "What?", "--json").stdout)["warnings"] == [warning]
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from run_specialist.providers.choose import make_provider
-from tests.stderr_lines import beside_the_summary
+from tests.stderr_lines import lines_before_summary
 from tests.wire.chat import faults, policies
 from tests.wire.chat.replies import answers, calls, says
 
@@ -155,4 +155,4 @@ def test_the_separate_process_gets_an_answer(chat, write, program):
     chat([calls("search", {"query": "owls"}), answers("yes")])
     process = program("finder", "What?", *MODEL)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, beside_the_summary(err)) == (0, "yes\n", [])
+    assert (process.returncode, out, lines_before_summary(err)) == (0, "yes\n", [])

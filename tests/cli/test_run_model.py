@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.stderr_lines import beside_the_summary
+from tests.stderr_lines import lines_before_summary
 from tests.wire.simulator import faults
 from tests.wire.simulator.replies import answers
 
@@ -59,7 +59,7 @@ def test_offline_is_reported_on_stderr(write, call):
     loud, quiet = call("finder", "What do owls eat?"), call("finder", "What do owls eat?", "--quiet")
     assert "answered offline, without a language model" in loud.stderr
     assert "ANTHROPIC_API_KEY" in loud.stderr
-    assert len(beside_the_summary(loud.stderr)) == 1
+    assert len(lines_before_summary(loud.stderr)) == 1
     assert (quiet.exit_code, quiet.stderr) == (0, "")
     assert quiet.stdout == loud.stdout
     assert "offline" not in loud.stdout

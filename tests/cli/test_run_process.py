@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests.cli.conftest import MAIN
-from tests.stderr_lines import beside_the_summary
+from tests.stderr_lines import lines_before_summary
 from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
@@ -248,7 +248,7 @@ def test_without_a_terminal_on_stderr_there_is_no_live_view(api, write, call):
     write("finder")
     simulator = api([LOOK, answers("yes")])
     result = call("finder", "What do owls eat?", env={"TERM": "xterm-256color"})
-    assert (result.stdout, beside_the_summary(result.stderr)) == ("yes\n", [])
+    assert (result.stdout, lines_before_summary(result.stderr)) == ("yes\n", [])
     assert [request.stream for request in simulator.requests] == [False, False]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.projects import project
-from tests.secrets.canaries import came_out
+from tests.secrets.canaries import values_with_secret
 from tests.secrets.echo import EchoOfTools, serving
 
 KEY = "zebra-cardigan-lamplight-quokka"
@@ -37,7 +37,7 @@ def test_nothing_is_sent_to_a_local_url_without_trust(app, ask, write, monkeypat
         assert ("with SOME_KEY from the environment" in err) == ("SOME_KEY" in entry)
         assert ask("--trust")[0] == 0
         assert server.seen
-        assert came_out(KEY, out, err) == []
+        assert values_with_secret(KEY, out, err) == []
 
 
 @pytest.mark.parametrize("changed", ["PKG/helper.py", "PKG/server.py"])

@@ -24,7 +24,7 @@ from tests.contracts import tables
 from tests.contracts.shapes import Shape, faults
 from tests.docs.markdown import COMMAND_LINE, named, table
 from tests.loop_jobs import LOOK
-from tests.scripted_specialists import Cast, write
+from tests.scripted_specialists import ScriptedSpecialists, write
 
 CONTRACT = (
     "this is a contract with the programs that read it: change docs/command-line.md and CHANGELOG.md, then tables.py"
@@ -144,7 +144,7 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
     store = f"sqlite:///{tmp_path}/runs.db"
     where = {"root": tmp_path, "dir": tmp_path / "specialists", "tools": [LOOK], "store": store}
     async with Runner(
-        **where, provider=Cast(lead=[lead], finder=[[calls(("look", {}), first_id=7), ANSWER]])
+        **where, provider=ScriptedSpecialists(lead=[lead], finder=[[calls(("look", {}), first_id=7), ANSWER]])
     ) as runner:
         await runner.run("lead", "What?", listener=told.append)
     long = FINDER.model_copy(update={"summarize_at": 18})

@@ -20,7 +20,7 @@ NOT_RUN = NOT_BEGUN.partition("{")[0]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     """One request that the simulated model received, and its reply."""
 
     messages: Sequence[Wire]
@@ -30,7 +30,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredRunCheck:
     """What is missing in the store."""
 
     lost: int
@@ -70,9 +70,9 @@ def said(run: StoredRun) -> list[list[Wire]]:
     return parts
 
 
-def check_kept(
-    run: StoredRun, asked: Sequence[Asked], limit: int | None = None, for_notes: Usage | None = None
-) -> Kept:
+def check_stored_run(
+    run: StoredRun, asked: Sequence[ReceivedRequest], limit: int | None = None, for_notes: Usage | None = None
+) -> StoredRunCheck:
     """Check that a stored run matches the requests and replies on the model's side.
 
     asked: All accepted requests of the run, in order.
@@ -87,10 +87,10 @@ def check_kept(
     _check_counters(run, for_notes or Usage())
     assert [event.number for event in run.events] == list(range(1, len(run.events) + 1))
     assert [turn.number for turn in run.turns] == list(range(1, len(run.turns) + 1))
-    return Kept(lost, still_open)
+    return StoredRunCheck(lost, still_open)
 
 
-def _check_replies(run: StoredRun, asked: Sequence[Asked]) -> int:
+def _check_replies(run: StoredRun, asked: Sequence[ReceivedRequest]) -> int:
     """Check that the stored replies were sent in this order with this usage; return how many replies are not stored."""
     turns, lost = list(run.turns), 0
     for one in asked:
@@ -102,7 +102,7 @@ def _check_replies(run: StoredRun, asked: Sequence[Asked]) -> int:
     return lost
 
 
-def _check_requests(run: StoredRun, asked: Sequence[Asked]) -> None:
+def _check_requests(run: StoredRun, asked: Sequence[ReceivedRequest]) -> None:
     """Check that each accepted request is the beginning of a stored part, and that none follows an answer."""
     parts = said(run)
     answers = [one.content for one in asked if one.content and _is_answer(one.content)]
@@ -210,10 +210,10 @@ def _check_counters(run: StoredRun, for_notes: Usage) -> None:
 
 
 def check_ended(
-    run: StoredRun, asked: Sequence[Asked], limit: int | None = None, for_notes: Usage | None = None
-) -> Kept:
+    run: StoredRun, asked: Sequence[ReceivedRequest], limit: int | None = None, for_notes: Usage | None = None
+) -> StoredRunCheck:
     """Check a run that has its answer, whether or not it was interrupted before."""
-    kept = check_kept(run, asked, limit, for_notes)
+    kept = check_stored_run(run, asked, limit, for_notes)
     assert run.status in {"answered", "landed"}, run.status
     assert run.outcome is not None
     assert run.pending is None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.store.stored import StoredRun
-from tests.crash.checks import Asked, broken_off, check_ended, check_kept, finished, unmarked
+from tests.crash.checks import ReceivedRequest, broken_off, check_ended, check_stored_run, finished, unmarked
 from tests.crash.fork_server import Start
 from tests.crash.kill_counts import KillCounts, Kills
 from tests.crash.model import Researcher
@@ -152,7 +152,7 @@ class KillLoop:
             self.counts.lost_replies += len(asked)
             self._first_request, self._log, self._begun = len(self._api.requests), [], Counter()
             return None
-        check_kept(run, asked, self._limit)
+        check_stored_run(run, asked, self._limit)
         self.counts.told_and_lost += sum(
             event["event"] == "reply" and event["turn"] > len(run.turns) for event in program.events
         )
@@ -220,13 +220,15 @@ class KillLoop:
         last, first = accepted[-1], now[0]
         answered = any(list(turn.blocks) == last.content for turn in before.turns)
         assert _front(last) == _front(first)
-        beginning = _said(last)
-        assert _said(first).startswith(beginning), f"{_said(first)!r}\ndoes not begin with\n{beginning!r}"
-        assert answered is (len(_said(first)) > len(beginning))
+        beginning = _message_bytes(last)
+        assert _message_bytes(first).startswith(beginning), f"{_message_bytes(first)!r}\ndoes not begin with\n{beginning!r}"
+        assert answered is (len(_message_bytes(first)) > len(beginning))
 
-    def _asked(self) -> list[Asked]:
+    def _asked(self) -> list[ReceivedRequest]:
         requests = self._api.requests[self._first_request :]
-        return [Asked(unmarked(one.messages), one.content, _usage(one)) for one in requests if one.status == 200]
+        return [
+            ReceivedRequest(unmarked(one.messages), one.content, _usage(one)) for one in requests if one.status == 200
+        ]
 
 
 def _usage(request: Recorded) -> Usage:
@@ -237,7 +239,7 @@ def _front(request: Recorded) -> str:
     return json.dumps([request.body["system"], request.body["tools"], request.body["model"]])
 
 
-def _said(request: Recorded) -> bytes:
+def _message_bytes(request: Recorded) -> bytes:
     """Return the bytes of the messages without cache markers, which an order places elsewhere."""
     said = request.raw.partition(b'"messages":[')[2].removesuffix(b"]}")
     return said.replace(b',"cache_control":{"type":"ephemeral"}', b"")

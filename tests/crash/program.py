@@ -33,20 +33,20 @@ LATE = (
 """Modules that programs import on demand, imported before forking; without database drivers, which forks can break."""
 
 
-def tell(what: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
+def write_line(what: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
     """Write one line to the pipe, which keeps it even if the program is killed."""
     key = f"{tool.name} {json.dumps(arguments, sort_keys=True, default=str)}"
     os.write(int(os.environ["TOLD_BY"]), json.dumps([what, key]).encode() + b"\n")
 
 
-async def told(
+async def report_call(
     self: Tool, seconds: float, arguments: Mapping[str, Any], context: Context | None = None
 ) -> Output | None:
     """Run a call, and report when it begins and when it has returned."""
-    tell("begun", self, arguments)
+    write_line("begun", self, arguments)
     await asyncio.sleep(random.uniform(0, float(os.environ["SLOW"]) / 1_000))  # noqa: S311 - no secret
     output = await call_within(self, seconds, arguments, context)
-    tell("returned", self, arguments)
+    write_line("returned", self, arguments)
     return output
 
 
@@ -57,7 +57,7 @@ def main(*command: str) -> None:
 
         go(*command[1:])
         return
-    Tool.call_within = told  # type: ignore[method-assign] # replaced on purpose
+    Tool.call_within = report_call  # type: ignore[method-assign] # replaced on purpose
     sys.argv = [*command]
     if command[0] == "specialists":
         from run_specialist.cli.manage import main as run

@@ -16,7 +16,7 @@ from run_specialist.record.messages import Usage
 from run_specialist.store.location import file_of
 from run_specialist.store.stored import StoredRun
 from tests.crash.boundary import NOTES
-from tests.crash.checks import Asked, broken_off, check_ended, check_kept, finished
+from tests.crash.checks import ReceivedRequest, broken_off, check_ended, check_stored_run, finished
 from tests.crash.fork_server import KILLED, ForkServer
 from tests.crash.stored_state import stored
 from tests.crash.watched_program import Milestones, WatchedProgram
@@ -57,10 +57,10 @@ class Case:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     @property
-    def requests(self) -> list[Asked]:
+    def requests(self) -> list[ReceivedRequest]:
         """The requests of the run, without those for notes."""
         asked = [line for line in self.lines("asked") if "notes" not in line]
-        return [Asked(one["messages"], one["content"], Usage(**one["usage"])) for one in asked]
+        return [ReceivedRequest(one["messages"], one["content"], Usage(**one["usage"])) for one in asked]
 
     def look(self) -> StoredRun | None:
         """Return the stored run, or None if it is not stored."""
@@ -68,7 +68,7 @@ class Case:
 
     def check(self, run: StoredRun, *, ended: bool = False) -> None:
         """Check the stored run and the executed calls."""
-        kept = (check_ended if ended else check_kept)(run, self.requests, self.limit, self._for_notes(run))
+        kept = (check_ended if ended else check_stored_run)(run, self.requests, self.limit, self._for_notes(run))
         assert kept.lost <= 2
         begun = Counter(query for what, query in self.lines("executed") if what == "begun")
         assert set(begun.values()) <= {1}, f"run twice: {begun}"

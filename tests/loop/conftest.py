@@ -8,7 +8,7 @@ from tests.loop_jobs import LOOK
 from tests.projects import project
 from tests.scripted_specialists import write
 from tests.spans import recorded
-from tests.stored_runs import Desk
+from tests.stored_runs import StoredRunHarness
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def app(tmp_path, monkeypatch):
 @pytest.fixture
 def desk(tmp_path):
     """Provide a store and the processes that use it one after another."""
-    return Desk(tmp_path)
+    return StoredRunHarness(tmp_path)
 
 
 @pytest.fixture

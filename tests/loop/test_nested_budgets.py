@@ -10,7 +10,7 @@ from run_specialist.record.events import ChildTold, Finished
 from run_specialist.tools.base import Tool
 from tests.loop.nested_replies import answers, asks, looks
 from tests.loop_jobs import results
-from tests.scripted_specialists import Cast, write
+from tests.scripted_specialists import ScriptedSpecialists, write
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 async def test_x_11_a_delegate_call_returns_the_answer_of_the_child(run_lead, files):
     """A child is one tool call whose result holds answer, status and calls; the child sees only its own question."""
     files()
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
     outcome, _ = await run_lead(cast)
     lead, finder = cast.played["lead"][0], cast.played["finder"][0]
     (told,) = results(lead.requests[1].messages[-1])
@@ -30,7 +30,7 @@ async def test_x_11_a_delegate_call_returns_the_answer_of_the_child(run_lead, fi
 async def test_x_11_usage_and_cost_are_counted_once(run_lead, files):
     """Of four requests two are the child's: they count in the total once and are listed under `children`."""
     files()
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
     outcome, events = await run_lead(cast)
     (child,) = outcome.children
     assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (40, 20)
@@ -46,7 +46,7 @@ async def test_x_11_the_calls_of_a_child_are_limited_by_the_parents_remainder(ru
     """With 4 calls, the parent uses one to delegate; the child, whose limit is 6, gets 3, and both land."""
     files(lead=["tool_calls_limit: 4"])
     child = [looks("a", "b", first_id=1), looks("c", first_id=3), answers("some")]
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[child])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[child])
     outcome, _ = await run_lead(cast)
     finder, lead = cast.played["finder"][0], cast.played["lead"][0]
     assert [result.rsplit("\n", 1)[-1] for result in results(finder.requests[1].messages[-1])] == [
@@ -62,7 +62,7 @@ async def test_x_11_without_a_shared_budget_a_child_uses_its_own(run_lead, files
     """With `share_budget: false` the child uses its own 6 calls, and the parent spends one of its 4."""
     files(lead=["tool_calls_limit: 4", "share_budget: false"])
     six = [looks(*"abcdef"), answers("some")]
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[six])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[six])
     outcome, _ = await run_lead(cast)
     assert (outcome.tool_calls.used, outcome.children[0].tool_calls, outcome.status) == (1, 6, "answered")
     assert outcome.usage.input_tokens == 40
@@ -81,7 +81,9 @@ async def test_x_11_parallel_children_share_the_remaining_calls(run_lead, tmp_pa
         await asyncio.sleep(0)
         return query
 
-    cast = Cast(lead=[[asks("one", "two", "three"), answers("all")]], one=[greedy], two=[greedy], three=[greedy])
+    cast = ScriptedSpecialists(
+        lead=[[asks("one", "two", "three"), answers("all")]], one=[greedy], two=[greedy], three=[greedy]
+    )
     outcome, _ = await run_lead(cast, tools=[Tool("look", "Look.", look)])
     assert sorted(ran) == sorted("ab" * 3)
     assert (outcome.tool_calls.used, [child.tool_calls for child in outcome.children]) == (9, [2, 2, 2])
@@ -99,7 +101,7 @@ async def test_x_11_a_refused_delegate_call_gets_no_share(run_lead, tmp_path):
             for name, query in (("one", ""), ("one", "a"), ("two", "b"))
         )
     )
-    outcome, _ = await run_lead(Cast(lead=[[asked, answers("all")]], one=[greedy], two=[greedy]))
+    outcome, _ = await run_lead(ScriptedSpecialists(lead=[[asked, answers("all")]], one=[greedy], two=[greedy]))
     assert [child.tool_calls for child in outcome.children] == [3, 3]
 
 
@@ -108,8 +110,8 @@ async def test_x_11_a_child_is_budgeted_at_the_price_of_its_own_model(tmp_path, 
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "lead", "agents: [finder]", "cost_limit: 0.5", "model: opus")
     write(tmp_path, "finder", "model: haiku")
-    dear = Cast(lead=[[asks("finder"), answers("all")]])
-    cheap = Cast(finder=[[answers("mice")]])
+    dear = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]])
+    cheap = ScriptedSpecialists(finder=[[answers("mice")]])
     dear.cost = lambda usage: usage.output_tokens / 60_000 + usage.input_tokens / 20_000
     cheap.cost = lambda usage: usage.total_tokens / 1_000_000
     monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", {"opus": dear, "haiku": cheap}.__getitem__)
@@ -122,7 +124,7 @@ async def test_x_11_unused_calls_of_a_child_return_to_the_parent(run_lead, files
     """A child that gets 6 of 9 calls and uses 1 returns the rest, so that the second child gets its full 6."""
     files()
     six = [looks(*"abcdef"), answers("more")]
-    cast = Cast(
+    cast = ScriptedSpecialists(
         lead=[[asks("finder"), asks("finder", first_id=2), answers("all")]],
         finder=[[looks("a"), answers("some")], six],
     )
@@ -134,7 +136,7 @@ async def test_x_11_unused_calls_of_a_child_return_to_the_parent(run_lead, files
 async def test_x_11_a_child_without_remaining_budget_is_not_started(run_lead, files):
     """If the parent's last call delegates, no budget is left: the result says so and the child sends no request."""
     files(lead=["tool_calls_limit: 1"])
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[])
     outcome, _ = await run_lead(cast)
     (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
     assert told.startswith("finder could not be asked: of the tool calls nothing is left that it could use")
@@ -144,7 +146,7 @@ async def test_x_11_a_child_without_remaining_budget_is_not_started(run_lead, fi
 async def test_x_11_a_child_is_limited_by_the_parents_tokens_and_cost(run_lead, files):
     """A child gets the parent's remaining tokens and cost, and lands before the parent's limit is exceeded."""
     files(lead=["total_tokens_limit: 100000", "cost_limit: 1.5"])
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
     outcome, events = await run_lead(cast)
     (begun,) = (event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started")
     assert 0 < begun.limits["tokens"] < 100_000
@@ -157,7 +159,7 @@ async def test_x_11_a_child_is_limited_by_the_parents_tokens_and_cost(run_lead, 
 async def test_x_11_parallel_children_start_only_within_the_remaining_budget(run_lead, files, limit, words):
     """Only as many parallel children start as the remaining tokens or cost allow; the others are error results."""
     files(lead=["tool_calls_limit: 40", "parallel_tools_limit: 8", limit])
-    cast = Cast(lead=[[asks(*["finder"] * 8), answers("all")]], finder=[[answers("mice")]] * 2)
+    cast = ScriptedSpecialists(lead=[[asks(*["finder"] * 8), answers("all")]], finder=[[answers("mice")]] * 2)
     outcome, events = await run_lead(cast)
     begun = [event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started"]
     assert sum(one.limits["tokens"] or one.limits["cost"] * 100_000 for one in begun) <= 10_000
@@ -169,7 +171,7 @@ async def test_x_11_parallel_children_start_only_within_the_remaining_budget(run
 async def test_x_11_the_time_of_a_child_ends_before_the_parents(run_lead, files):
     """A child's time limit ends before its parent's landing, whatever its own limit and `tool_timeout`."""
     files(lead=["time_limit: 100", "tool_timeout: 5"], finder=["time_limit: 500"])
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
     _, events = await run_lead(cast)
     (begun,) = (event.told for event in events if isinstance(event, ChildTold) and event.told.event == "started")
     assert 60 < begun.limits["time"] < 90 / 1.1
@@ -181,7 +183,7 @@ async def test_spending_of_a_grandchild_counts_for_child_and_parent(run_lead, tm
     write(tmp_path, "middle", "agents: [deep]", "tool_calls_limit: 10")
     write(tmp_path, "deep", "agents: [deepest]", "tool_calls_limit: 10")
     write(tmp_path, "deepest")
-    cast = Cast(
+    cast = ScriptedSpecialists(
         lead=[[asks("middle"), answers("all")]],
         middle=[[asks("deep"), answers("much")]],
         deep=[[looks("a", "b"), answers("some")]],
@@ -196,7 +198,7 @@ async def test_spending_of_a_grandchild_counts_for_child_and_parent(run_lead, tm
     assert any("agents: not available more than 2 levels below" in text for text in inner[-1].outcome.warnings)
 
 
-def asked_of(cast: Cast, name: str) -> list[Request]:
+def requests_of(cast: ScriptedSpecialists, name: str) -> list[Request]:
     """Return the requests of the only run of a specialist."""
     return cast.played[name][0].requests
 
@@ -204,10 +206,10 @@ def asked_of(cast: Cast, name: str) -> list[Request]:
 async def test_a_child_lands_at_its_share_and_the_parent_continues(run_lead, files):
     """A child that never stops by itself answers at its limit, and the parent continues with its remaining calls."""
     files(finder=["tool_calls_limit: 2"])
-    cast = Cast(
+    cast = ScriptedSpecialists(
         lead=[[asks("finder"), looks("x", first_id=2), answers("all")]],
         finder=[[looks("a"), looks("b", first_id=2), says("as far as I know: mice")]],
     )
     outcome, _ = await run_lead(cast)
     assert (outcome.status, outcome.tool_calls.used, outcome.children[0].status) == ("answered", 4, "landed")
-    assert asked_of(cast, "finder")[-1].choice == "respond"
+    assert requests_of(cast, "finder")[-1].choice == "respond"

@@ -12,7 +12,7 @@ from run_specialist.record.events import BudgetSpent, Called, ChildTold
 from run_specialist.tools.base import Tool
 from tests.loop.nested_replies import answers, asks, looks
 from tests.loop_jobs import results
-from tests.scripted_specialists import Cast, write
+from tests.scripted_specialists import ScriptedSpecialists, write
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ async def test_an_untrusted_child_causes_one_warning(run_lead, files, tmp_path):
     files(finder=["python_tools: ['app:find']"])
     (tmp_path / ".git").mkdir()
     (tmp_path / "app.py").write_text("def find() -> str:\n    return 'found'\n")
-    cast = Cast(lead=[[asks("finder", "finder"), answers("all")]], finder=[])
+    cast = ScriptedSpecialists(lead=[[asks("finder", "finder"), answers("all")]], finder=[])
     outcome, _ = await run_lead(cast)
     (warning,) = outcome.warnings
     assert warning.startswith("finder could not be asked: ")
@@ -34,13 +34,13 @@ async def test_an_untrusted_child_causes_one_warning(run_lead, files, tmp_path):
 async def test_s3_5_a_child_has_no_delegate_tool_unless_its_file_lists_agents(run_lead, files, tmp_path):
     """Permission to delegate is not inherited: a child gets `delegate` only for the `agents` in its own file."""
     files()
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
     await run_lead(cast)
     assert "delegate" in cast.played["lead"][0].opening.tools
     assert "delegate" not in cast.played["finder"][0].opening.tools
     files(finder=["agents: [deep]"])
     write(tmp_path, "deep")
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[answers("mice")]])
     await run_lead(cast)
     schema = cast.played["finder"][0].opening.tools.get("delegate").input_schema
     assert schema["properties"]["specialist"] == {"const": "deep", "description": "Which specialist to ask."} | {
@@ -53,7 +53,7 @@ async def test_delegate_does_not_offer_the_parent(run_lead, tmp_path):
     write(tmp_path, "lead", "agents: [middle]")
     write(tmp_path, "middle", "agents: [deep]")
     write(tmp_path, "deep")
-    cast = Cast(lead=[[asks("middle"), answers("all")]], middle=[[answers("much")]])
+    cast = ScriptedSpecialists(lead=[[asks("middle"), answers("all")]], middle=[[answers("much")]])
     await run_lead(cast)
     assert "lead" not in str(cast.played["middle"][0].opening.tools.get("delegate").definition)
 
@@ -67,7 +67,7 @@ async def test_a_quote_from_a_child_is_verified_only_if_the_child_has_read_it(ru
     ]
     child = [looks("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": quoted}), first_id=90)]
     said = [*quoted, {"source": "finder", "quote": "Owls eat mice."}]
-    cast = Cast(
+    cast = ScriptedSpecialists(
         lead=[[asks("finder"), calls(("respond", {"answer": "all", "evidence": said}), first_id=90)]], finder=[child]
     )
     outcome, _ = await run_lead(cast)
@@ -78,7 +78,9 @@ async def test_a_quote_from_a_child_is_verified_only_if_the_child_has_read_it(ru
 async def test_a_failed_child_becomes_an_error_result(run_lead, files):
     """A child whose provider fails becomes an error result; its spending is counted and the parent answers."""
     files()
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), ProviderError("the server is gone")]])
+    cast = ScriptedSpecialists(
+        lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), ProviderError("the server is gone")]]
+    )
     outcome, _ = await run_lead(cast)
     (block,) = cast.played["lead"][0].requests[1].messages[-1].content
     assert block["is_error"]
@@ -95,7 +97,7 @@ async def test_a_child_cancelled_by_its_provider_is_counted(run_lead, files):
     def cancelled(asked):
         raise gone
 
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), cancelled]])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[looks("a"), cancelled]])
     outcome, _ = await run_lead(cast)
     (child,) = outcome.children
     assert (child.status, child.tool_calls, outcome.tool_calls.used) == ("aborted", 1, 2)
@@ -106,7 +108,7 @@ async def test_the_salvage_of_a_parent_includes_the_results_of_a_failed_child(ru
     """If parent and child both fail, the salvaged answer includes the child's results."""
     files()
     gone = ProviderError("the server is gone")
-    cast = Cast(lead=[[asks("finder"), gone]], finder=[[looks("owls"), gone]])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), gone]], finder=[[looks("owls"), gone]])
     outcome, _ = await run_lead(cast)
     assert outcome.status == "failed"
     assert "note on 'owls', part 0" in outcome.answer
@@ -117,7 +119,7 @@ async def test_an_empty_question_is_an_error_result(run_lead, files, query):
     """A delegate call with an empty question returns an error result with a hint, and sends no request."""
     files()
     empty = calls(("delegate", {"specialist": "finder", "query": query}))
-    cast = Cast(lead=[[empty, answers("all")]], finder=[])
+    cast = ScriptedSpecialists(lead=[[empty, answers("all")]], finder=[])
     await run_lead(cast)
     (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
     assert "the query is empty" in told
@@ -127,7 +129,7 @@ async def test_an_unlisted_specialist_is_an_error_result(run_lead, files, tmp_pa
     """Only specialists listed in the file can be called, even if others exist."""
     files()
     write(tmp_path, "other")
-    cast = Cast(lead=[[asks("other"), answers("all")]], finder=[], other=[])
+    cast = ScriptedSpecialists(lead=[[asks("other"), answers("all")]], finder=[], other=[])
     await run_lead(cast)
     (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
     assert told.startswith("delegate failed: invalid arguments: specialist")
@@ -146,7 +148,7 @@ async def test_an_abort_keeps_the_results_of_the_child(files, tmp_path, monkeypa
             await never.wait()
         return f"note on {query}"
 
-    cast = Cast(lead=[[asks("finder")]], finder=[[looks("owls"), looks("for ever", first_id=2)]])
+    cast = ScriptedSpecialists(lead=[[asks("finder")]], finder=[[looks("owls"), looks("for ever", first_id=2)]])
     async with Runner(provider=cast, tools=[Tool("look", "Look.", look)]) as runner:
         run = await runner.prepare("lead", "What is known?")
         task = asyncio.create_task(run.outcome())
@@ -162,7 +164,7 @@ async def test_an_abort_keeps_the_results_of_the_child(files, tmp_path, monkeypa
 async def test_child_events_reach_the_parents_listener_wrapped(run_lead, files):
     """The parent's listener receives the child's events wrapped, between start and end of the delegate call."""
     files()
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[[looks("owls"), answers("mice")]])
     _, events = await run_lead(cast)
     names = [f"{event.event}/{event.told.event}" if isinstance(event, ChildTold) else event.event for event in events]
     begin = next(i for i, event in enumerate(events) if isinstance(event, Called) and event.phase == "started")
@@ -180,7 +182,7 @@ async def test_a_child_without_a_model_uses_its_parents(tmp_path, monkeypatch):
     made = []
 
     def make(model):
-        cast = Cast(
+        cast = ScriptedSpecialists(
             lead=[[asks("finder", "other"), answers("all")]], finder=[[answers("mice")]], other=[[answers("rats")]]
         )
         made.append(model)
@@ -203,7 +205,7 @@ async def test_g_5_verified_quotes_of_a_child_count_for_its_parent(run_lead, fil
     child = [looks("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": [quote]}), first_id=90)]
     said = calls(("respond", {"answer": "all", "evidence": [{"source": "finder", "quote": "Owls eat mice."}]}))
     good = calls(("respond", {"answer": "all", "evidence": [quote]}), first_id=90)
-    cast = Cast(
+    cast = ScriptedSpecialists(
         lead=[[asks("finder"), replace(said, content=({**said.content[0], "id": "r1"},)), good]], finder=[child]
     )
     outcome, _ = await run_lead(cast)
@@ -220,7 +222,7 @@ async def test_g_4_specialists_asked_beside_an_answer_are_asked_first(run_lead, 
     both = calls(("delegate", {"specialist": "finder", "query": "What of owls?"}), respond)
     child = [looks("owls"), calls(("respond", {"answer": "Owls eat mice.", "evidence": [quote]}), first_id=90)]
     good = calls(("respond", {"answer": "late", "evidence": [quote]}), first_id=90)
-    outcome, _ = await run_lead(Cast(lead=[[both, good]], finder=[child]))
+    outcome, _ = await run_lead(ScriptedSpecialists(lead=[[both, good]], finder=[child]))
     assert (outcome.answer, outcome.tool_calls.used, len(outcome.children)) == ("late", 2, 1)
     assert [one.verified for one in outcome.evidence] == [True]
 
@@ -230,7 +232,7 @@ async def test_g_5_a_parent_reads_which_quotes_of_its_child_were_not_found(run_l
     files()
     invented = {"source": "nowhere", "quote": "Owls eat cheese."}
     child = [looks("owls"), calls(("respond", {"answer": "cheese", "evidence": [invented]}), first_id=90)]
-    cast = Cast(lead=[[asks("finder"), answers("all")]], finder=[child])
+    cast = ScriptedSpecialists(lead=[[asks("finder"), answers("all")]], finder=[child])
     await run_lead(cast)
     (told,) = results(cast.played["lead"][0].requests[1].messages[-1])
     assert '[0 of 1 quotes found in what it read. Do not rely on: "Owls eat cheese."]' in told

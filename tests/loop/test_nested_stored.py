@@ -15,7 +15,7 @@ from run_specialist.store.writer import Writer
 from run_specialist.tools.base import Tool
 from tests.journals import Notebook, keep
 from tests.loop_jobs import LOOK, results
-from tests.scripted_specialists import Cast, write
+from tests.scripted_specialists import ScriptedSpecialists, write
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ def store(tmp_path, monkeypatch):
 
 async def test_x_11_parent_and_child_runs_are_both_stored(store):
     """Both runs are stored, events are stored with the run they belong to, and `last` is the run a user started."""
-    cast = Cast(lead=[[ASKS, answers("all")]], finder=[[LOOKS, answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[ASKS, answers("all")]], finder=[[LOOKS, answers("mice")]])
     async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
         outcome = await runner.run("lead", "What is known?")
     with Store(store) as kept:
@@ -55,11 +55,11 @@ async def test_x_11_parent_and_child_runs_are_both_stored(store):
 
 async def test_x_11_a_resumed_parent_keeps_its_children(store):
     """A resumed parent counts its first child once, and sends an identical `delegate` definition."""
-    cast = Cast(lead=[[ASKS, answers("some")]], finder=[[LOOKS, answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[ASKS, answers("some")]], finder=[[LOOKS, answers("mice")]])
     async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
         first = await runner.run("lead", "What is known?")
     again = calls(("delegate", {"specialist": "finder", "query": "And bats?"}), first_id=20)
-    more = Cast(lead=[[again, answers("all")]], finder=[[answers("moths")]])
+    more = ScriptedSpecialists(lead=[[again, answers("all")]], finder=[[answers("moths")]])
     async with Runner(provider=more, tools=[LOOK], store=store) as runner:
         run = await runner.resume(first.run_id, "And bats?")
         outcome = await run.outcome()
@@ -75,11 +75,11 @@ async def test_a_resumed_child_works_in_the_root_of_its_parent(store, tmp_path):
     notes.mkdir()
     (notes / "owls.md").write_text("Owls eat mice.\n")
     write(tmp_path, "finder", "tools: [read]")
-    first = Cast(lead=[[answers("nothing yet")]])
+    first = ScriptedSpecialists(lead=[[answers("nothing yet")]])
     async with Runner(provider=first, root=notes, store=store) as runner:
         begun = await runner.run("lead", "What is known?")
     reads = calls(("read", {"path": "owls.md"}))
-    more = Cast(lead=[[ASKS, answers("all")]], finder=[[reads, answers("mice")]])
+    more = ScriptedSpecialists(lead=[[ASKS, answers("all")]], finder=[[reads, answers("mice")]])
     async with Runner(provider=more, root=tmp_path, store=store) as runner:
         outcome = await (await runner.resume(begun.run_id, "What of owls?")).outcome()
     assert [child.status for child in outcome.children] == ["answered"]
@@ -91,14 +91,14 @@ async def test_a_resumed_child_works_in_the_root_of_its_parent(store, tmp_path):
 async def test_a_run_resumed_from_another_project_calls_its_own_specialists(store, tmp_path, monkeypatch):
     """A run resumed from another project calls its own project's specialists; the `delegate` tool is identical."""
     (tmp_path / ".git").mkdir()
-    first = Cast(lead=[[answers("nothing yet")]])
+    first = ScriptedSpecialists(lead=[[answers("nothing yet")]])
     async with Runner(provider=first, store=store) as runner:
         begun = await runner.run("lead", "What is known?")
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / ".git").mkdir(parents=True)
     write(elsewhere, "finder", "tool_calls_limit: 0")
     monkeypatch.chdir(elsewhere)
-    more = Cast(lead=[[ASKS, answers("all")]], finder=[[answers("mice")]])
+    more = ScriptedSpecialists(lead=[[ASKS, answers("all")]], finder=[[answers("mice")]])
     async with Runner(provider=more, store=store) as runner:
         outcome = await (await runner.resume(begun.run_id, "What of owls?")).outcome()
     assert ([child.status for child in outcome.children], outcome.warnings) == (["answered"], ())
@@ -108,7 +108,7 @@ async def test_a_run_resumed_from_another_project_calls_its_own_specialists(stor
 
 async def test_resuming_a_run_does_not_block_the_event_loop(store, monkeypatch):
     """Resuming a run reads the store without blocking the event loop."""
-    cast = Cast(lead=[[answers("some")], [answers("all")]])
+    cast = ScriptedSpecialists(lead=[[answers("some")], [answers("all")]])
     claim, loop, going_on = Writer.claim, asyncio.get_running_loop(), threading.Event()
 
     def slowly(writer, run):
@@ -125,7 +125,7 @@ async def test_resuming_a_run_does_not_block_the_event_loop(store, monkeypatch):
 
 async def test_a_run_whose_resume_was_cancelled_can_be_resumed_again(store, monkeypatch):
     """A resume that was cancelled ends the run as aborted, so that the same process can resume it again."""
-    cast = Cast(lead=[[answers("some")], [], [answers("all")]])
+    cast = ScriptedSpecialists(lead=[[answers("some")], [], [answers("all")]])
     claim, loop = Writer.claim, asyncio.get_running_loop()
 
     async with Runner(provider=cast, store=store) as runner:
@@ -161,7 +161,7 @@ async def test_x_11_spending_of_a_child_killed_with_its_parent_is_counted(store,
             await never.wait()
         return f"note on {query}"
 
-    cast = Cast(lead=[[], [ASKS]], finder=[[LOOKS, calls(("look", {"query": "bats"}), first_id=2)]])
+    cast = ScriptedSpecialists(lead=[[], [ASKS]], finder=[[LOOKS, calls(("look", {"query": "bats"}), first_id=2)]])
     told = []
     async with Runner(provider=cast, tools=[Tool("look", "Look.", look)], store=store) as runner:
         run = await runner.prepare("lead", "What is known?", listener=told.append)
@@ -173,7 +173,7 @@ async def test_x_11_spending_of_a_child_killed_with_its_parent_is_counted(store,
         await task
     child_id = next(event.run_id for event in told if isinstance(event, ChildTold))
     await keep(store, [record for record in notebook.records if not_after_the_call(record)])
-    more = Cast(lead=[[answers("all")]])
+    more = ScriptedSpecialists(lead=[[answers("all")]])
     async with Runner(provider=more, tools=[LOOK], store=store) as runner:
         outcome = await (await runner.resume(run.run_id)).outcome()
     (child,) = outcome.children
@@ -204,7 +204,7 @@ async def test_x_11_calls_of_two_killed_levels_are_counted_on_resume(store, tmp_
 
     deeper = calls(("delegate", {"specialist": "deep", "query": "What of bats?"}), first_id=2)
     last = calls(("look", {"query": "owls"}), ("look", {"query": "bats"}), first_id=2)
-    cast = Cast(
+    cast = ScriptedSpecialists(
         lead=[[ASKS, answers("all")]], finder=[[LOOKS, deeper, answers("a")]], deep=[[LOOKS, last, answers("b")]]
     )
     async with Runner(provider=cast, tools=[Tool("look", "Look.", look)]) as runner:
@@ -213,7 +213,7 @@ async def test_x_11_calls_of_two_killed_levels_are_counted_on_resume(store, tmp_
         await run.outcome()
     for records in kept:
         await keep(store, records)
-    more = Cast(lead=[[answers("all")]])
+    more = ScriptedSpecialists(lead=[[answers("all")]])
     async with Runner(provider=more, tools=[LOOK], store=store) as runner:
         outcome = await (await runner.resume(run.run_id)).outcome()
     (finder,) = outcome.children
@@ -232,7 +232,7 @@ def not_after_the_call(record) -> bool:
 
 async def test_the_first_record_of_a_child_names_its_parent(store):
     """A child's first record names its parent, so that the tree is complete after any crash."""
-    cast = Cast(lead=[[ASKS, answers("all")]], finder=[[answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[ASKS, answers("all")]], finder=[[answers("mice")]])
     async with Runner(provider=cast, store=store) as runner:
         outcome = await runner.run("lead", "What is known?")
     with Store(store) as kept:
@@ -241,7 +241,7 @@ async def test_the_first_record_of_a_child_names_its_parent(store):
 
 async def test_deleting_a_run_deletes_its_children(store):
     """Deleting a run deletes its children and leaves other runs unchanged."""
-    cast = Cast(lead=[[ASKS, answers("all")], [answers("at once")]], finder=[[answers("mice")]])
+    cast = ScriptedSpecialists(lead=[[ASKS, answers("all")], [answers("at once")]], finder=[[answers("mice")]])
     async with Runner(provider=cast, store=store) as runner:
         outcome = await runner.run("lead", "What is known?")
         other = await runner.run("lead", "And else?")

@@ -40,7 +40,7 @@ async def test_x_6_a_cut_answer_is_kept_if_the_retry_fails():
     assert "Half of wh" in outcome.answer
 
 
-class Talking(ScriptedProvider):
+class EndlessReplyProvider(ScriptedProvider):
     """A provider that streams some text and never ends."""
 
     def open(self, opening, watch=None):
@@ -57,7 +57,7 @@ class Talking(ScriptedProvider):
 
 async def test_x_14_an_answer_streaming_at_the_time_limit_is_kept():
     """If time runs out during the landing, the partially streamed answer becomes the salvage."""
-    made = job(Talking([]), limits={Kind.TIME: 0.2})
+    made = job(EndlessReplyProvider([]), limits={Kind.TIME: 0.2})
     outcome = await Run(made, watch=lambda delta: None).outcome()
     assert outcome.status == "partial"
     assert "Owls eat mice, and th" in outcome.answer
@@ -65,7 +65,7 @@ async def test_x_14_an_answer_streaming_at_the_time_limit_is_kept():
 
 async def test_s3_6_an_answer_streaming_at_an_abort_is_kept():
     """If the run is aborted during an answer (Ctrl-C), the partially streamed text is kept."""
-    run = Run(job(Talking([])), watch=lambda delta: run.abort() if "and th" in delta.text else None)
+    run = Run(job(EndlessReplyProvider([])), watch=lambda delta: run.abort() if "and th" in delta.text else None)
     outcome = await run.outcome()
     assert outcome.status == "aborted"
     assert "Owls eat mice, and th" in outcome.answer

@@ -11,7 +11,7 @@ from run_specialist.loop.founded import NOTHING_READ
 from run_specialist.providers.scripted import calls
 from tests.loop.tool_runs import ANSWER, LOOKS, LOOKUP, playing
 from tests.loop_jobs import results
-from tests.scripted_specialists import Cast, write
+from tests.scripted_specialists import ScriptedSpecialists, write
 
 pytestmark = pytest.mark.anyio
 
@@ -96,7 +96,7 @@ async def test_an_untrusted_child_is_an_error_result_for_its_parent(app):
     write(app.root, "finder", f"python_tools: ['{app.package}.tools:lookup']")
     asks = calls(("delegate", {"specialist": "finder", "query": "What of owls?"}))
     for trust, child in ((False, []), (True, [[LOOKS, ANSWER]])):
-        cast = Cast(lead=[[asks, ANSWER]], finder=child)
+        cast = ScriptedSpecialists(lead=[[asks, ANSWER]], finder=child)
         async with Runner(provider=cast, trust=trust) as runner:
             outcome = await runner.run("lead", "What?")
         cast.assert_used_up()

@@ -27,7 +27,7 @@ def prepare(tmp_path):
     return make
 
 
-def wishes(queries):
+def one_turn_of_calls(queries):
     """Script one turn with a call for each query, and the end."""
     return ScriptedProvider([calls(*(("look", {"query": one}) for one in queries)), says("done")])
 
@@ -62,7 +62,7 @@ class Together:
 )
 async def test_s2_5_calls_of_one_turn_run_in_sequence_or_in_parallel(prepare, lines, settings, at_once):
     """Three calls run in sequence or in parallel, as the preset or the file sets; results keep call order."""
-    provider, together = wishes("abc"), Together(at_once)
+    provider, together = one_turn_of_calls("abc"), Together(at_once)
     await outcome_of(await prepare(provider, *lines, tools=[together.tool], **settings))
     assert together.peak == at_once
     assert results(provider.requests[1].messages[-1])[:3] == ["a", "b", "c"]
@@ -72,7 +72,7 @@ async def test_s2_5_calls_of_one_turn_run_in_sequence_or_in_parallel(prepare, li
 @pytest.mark.parametrize("most", [1, 2, 4])
 async def test_s2_5_the_parallel_limit_of_the_file_applies_in_every_preset(prepare, preset, most):
     """The file's parallel limit applies in every preset and is fully used; results keep call order."""
-    provider, together = wishes("abcd"), Together(most)
+    provider, together = one_turn_of_calls("abcd"), Together(most)
     lines = (f"preset: {preset}", f"parallel_tools_limit: {most}")
     await outcome_of(await prepare(provider, *lines, tools=[together.tool]))
     assert together.peak == most

@@ -19,7 +19,7 @@ LATER = calls(("respond", {"answer": "Later."}), first_id=91)
 ENDED = prompts.PROCESS_ENDED.format(tool="look")
 
 
-async def dies_after(desk, kind, number, *script, **settings):
+async def crash_after(desk, kind, number, *script, **settings):
     """Work on a question in a process that dies right after a record of a kind, and return what it left."""
     going = await desk.record(*script, **settings)
     await desk.keep(going.notebook.until(kind, number))
@@ -31,7 +31,7 @@ async def dies_after(desk, kind, number, *script, **settings):
 @pytest.mark.parametrize("reply", [ANSWER, says("It is known.")], ids=["respond", "text"])
 async def test_an_answer_received_before_the_crash_is_returned_without_a_request(desk, reply):
     """An answer received before the crash is returned without a request and is paid for once."""
-    run = await dies_after(desk, Received, 2, looks(1), reply)
+    run = await crash_after(desk, Received, 2, looks(1), reply)
     assert run.pending is not None
     again = await desk.go_on()
     assert (again.outcome.status, again.outcome.answer) == ("answered", "It is known.")
@@ -44,7 +44,7 @@ async def test_an_answer_received_before_the_crash_is_returned_without_a_request
 @pytest.mark.parametrize("reply", [ANSWER, says("It is known.")], ids=["respond", "text"])
 async def test_with_a_follow_up_the_received_answer_becomes_history(desk, reply):
     """With a follow-up question, the received answer becomes part of the history and the question is sent."""
-    await dies_after(desk, Received, 2, looks(1), reply)
+    await crash_after(desk, Received, 2, looks(1), reply)
     again = await desk.go_on(LATER, question="Since when?")
     assert again.outcome.answer == "Later."
     before, newest = again.requests[0].messages[-2:]
@@ -55,7 +55,7 @@ async def test_with_a_follow_up_the_received_answer_becomes_history(desk, reply)
 
 async def test_x_10_finished_calls_do_not_run_again_on_resume(desk):
     """Of three parallel calls, the finished one keeps its stored result, and the tool does not run again on resume."""
-    run = await dies_after(desk, Returned, 1, looks(1, 3), ANSWER)
+    run = await crash_after(desk, Returned, 1, looks(1, 3), ANSWER)
     assert len(run.calls) == 1
     begun = []
     desk.tools = [Tool("look", "Look something up.", lambda query="", part=0: begun.append(query))]
@@ -70,7 +70,7 @@ async def test_x_10_finished_calls_do_not_run_again_on_resume(desk):
 
 async def test_x_10_calls_without_a_record_count_and_do_not_run_again(desk):
     """If only the reply is stored, its calls count but do not run again, and the model gets an error for each."""
-    await dies_after(desk, Received, 1, looks(1, 2), ANSWER)
+    await crash_after(desk, Received, 1, looks(1, 2), ANSWER)
     again = await desk.go_on(LATER)
     assert results(again.requests[0].messages[-1]) == [ENDED, ENDED]
     assert again.outcome.tool_calls.used == 2
@@ -78,7 +78,7 @@ async def test_x_10_calls_without_a_record_count_and_do_not_run_again(desk):
 
 async def test_calls_after_the_resume_run_normally(desk):
     """Only calls that were in progress are reported as interrupted; later calls run normally."""
-    await dies_after(desk, Received, 1, looks(1, 2), ANSWER)
+    await crash_after(desk, Received, 1, looks(1, 2), ANSWER)
     again = await desk.go_on(looks(3, 2), LATER)
     assert results(again.requests[1].messages[-1]) == ["note on '3', part 0", "note on '4', part 0"]
     assert [call.number for call in desk.load().calls] == [1, 2, 3, 4]
@@ -89,7 +89,7 @@ CUT = calls(("look", {"query": "a"}), ("look", {"query": "b"}), first_id=50, sto
 
 async def test_calls_of_a_turn_that_runs_none_are_not_reported_as_interrupted(desk):
     """Calls of a cut turn are not reported as interrupted, and the next turn's calls run."""
-    await dies_after(desk, Received, 1, CUT, looks(1), ANSWER)
+    await crash_after(desk, Received, 1, CUT, looks(1), ANSWER)
     again = await desk.go_on(looks(1), LATER)
     assert results(again.requests[1].messages[-1]) == ["note on '1', part 0"]
     assert again.outcome.tool_calls.used == 1
@@ -97,7 +97,7 @@ async def test_calls_of_a_turn_that_runs_none_are_not_reported_as_interrupted(de
 
 async def test_calls_skipped_by_the_old_limit_run_under_the_new_one(desk):
     """Only the call within the old limit may have run already; the skipped ones run under the new limit."""
-    await dies_after(desk, Received, 2, looks(1), looks(2, 3), ANSWER, tool_calls_limit=2)
+    await crash_after(desk, Received, 2, looks(1), looks(2, 3), ANSWER, tool_calls_limit=2)
     again = await desk.go_on(LATER, tool_calls_limit=5)
     assert results(again.requests[0].messages[-1])[:2] == [ENDED, "note on '3', part 0\n2 tool calls remaining"]
     assert results(again.requests[0].messages[-1])[2].startswith(
@@ -108,7 +108,7 @@ async def test_calls_skipped_by_the_old_limit_run_under_the_new_one(desk):
 
 async def test_calls_of_a_landing_never_run_in_a_later_segment(desk):
     """Calls made during a landing never run in a later segment, whatever its limit."""
-    run = await dies_after(desk, Received, 2, looks(1), looks(2, 2), ANSWER, tool_calls_limit=1)
+    run = await crash_after(desk, Received, 2, looks(1), looks(2, 2), ANSWER, tool_calls_limit=1)
     assert run.pending.landing
     again = await desk.go_on(looks(4), LATER, tool_calls_limit=5)
     first, last = results(again.requests[0].messages[-1])
@@ -121,7 +121,7 @@ async def test_calls_of_a_landing_never_run_in_a_later_segment(desk):
 
 async def test_an_answer_received_during_the_landing_gives_status_landed(desk):
     """An answer received during the landing is accepted with status landed and one landing request."""
-    await dies_after(desk, Received, 2, looks(1), ANSWER, tool_calls_limit=1)
+    await crash_after(desk, Received, 2, looks(1), ANSWER, tool_calls_limit=1)
     again = await desk.go_on()
     assert again.requests == []
     assert (again.outcome.status, again.outcome.landing.requests) == ("landed", 1)
@@ -130,7 +130,7 @@ async def test_an_answer_received_during_the_landing_gives_status_landed(desk):
 
 async def test_a_call_received_during_the_landing_leads_to_the_next_rung(desk):
     """A tool call received during the landing is not run, and the next rung is tried."""
-    await dies_after(desk, Received, 2, looks(1), looks(2), ANSWER, tool_calls_limit=1)
+    await crash_after(desk, Received, 2, looks(1), looks(2), ANSWER, tool_calls_limit=1)
     again = await desk.go_on(LATER)
     skipped = "Not run: limit reached, look skipped."
     assert results(again.requests[0].messages[-1]) == [f"{skipped}\n{prompts.landing_instruction('order', None)}"]
@@ -150,7 +150,7 @@ async def test_the_landing_instruction_stays_in_the_history(desk):
 
 async def test_x_6_a_cut_answer_received_before_the_crash_is_requested_again(desk):
     """A cut answer received before the crash is paid for, left out of the history and requested again."""
-    await dies_after(desk, Received, 1, says("It is", Stop.TRUNCATED), says("It is known."))
+    await crash_after(desk, Received, 1, says("It is", Stop.TRUNCATED), says("It is known."))
     again = await desk.go_on(says("It is known."))
     assert [message.role for message in again.requests[0].messages] == ["user"]
     assert again.requests[0].max_tokens > 16_000
@@ -160,7 +160,7 @@ async def test_x_6_a_cut_answer_received_before_the_crash_is_requested_again(des
 async def test_x_8_a_pause_received_before_the_crash_is_sent_back_unchanged(desk):
     """A pause received before the crash is sent back unchanged, with no message added."""
     pause = says("Wait", Stop.PAUSED)
-    await dies_after(desk, Received, 1, pause, ANSWER)
+    await crash_after(desk, Received, 1, pause, ANSWER)
     again = await desk.go_on(LATER)
     assert [message.role for message in again.requests[0].messages] == ["user", "assistant"]
     assert again.requests[0].messages[-1].content == pause.content
@@ -169,7 +169,7 @@ async def test_x_8_a_pause_received_before_the_crash_is_sent_back_unchanged(desk
 
 async def test_x_8_a_refusal_received_before_the_crash_ends_the_run(desk):
     """A refusal received before the crash fails with exit code 4; it is not in the history, so a follow-up works."""
-    await dies_after(desk, Received, 2, looks(1), says("No.", Stop.REFUSED))
+    await crash_after(desk, Received, 2, looks(1), says("No.", Stop.REFUSED))
     again = await desk.go_on()
     assert (again.outcome.status, again.outcome.exit_code, again.requests) == ("failed", Exit.NO_ANSWER, [])
     later = await desk.go_on(LATER, question="Politely?")
@@ -179,7 +179,7 @@ async def test_x_8_a_refusal_received_before_the_crash_ends_the_run(desk):
 
 async def test_x_7_an_empty_answer_received_before_the_crash_is_requested_again(desk):
     """An empty answer received before the crash is requested once more, as in an uninterrupted run."""
-    await dies_after(desk, Received, 1, says(""), ANSWER)
+    await crash_after(desk, Received, 1, says(""), ANSWER)
     again = await desk.go_on(LATER)
     assert again.outcome.answer == "Later."
     assert again.outcome.limits["turns"].used == 2

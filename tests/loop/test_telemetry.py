@@ -13,8 +13,8 @@ from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.base import Tool
 from tests.loop.traced_replies import ANSWER, LOOKS
 from tests.loop_jobs import LOOK, job, outcome_of
-from tests.scripted_specialists import Cast, write
-from tests.stored_runs import Desk
+from tests.scripted_specialists import ScriptedSpecialists, write
+from tests.stored_runs import StoredRunHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -97,7 +97,7 @@ async def test_the_span_of_a_landed_run_describes_the_landing(spans):
 
 async def test_s4_5_a_resumed_run_has_its_own_span_in_the_same_conversation(spans, tmp_path):
     """A resumed run has its own span in the same conversation, with the usage of its own segment only."""
-    desk = Desk(tmp_path)
+    desk = StoredRunHarness(tmp_path)
     await desk.ask(LOOKS, ANSWER, tool_calls_limit=1)
     going = await desk.go_on(calls(("look", {"query": "b"}), first_id=2), ANSWER, tool_calls_limit=5)
     first, second = spans.named("invoke_agent")
@@ -115,7 +115,7 @@ async def test_x_11_the_span_of_a_child_is_below_its_delegate_call(spans, tmp_pa
     write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 10")
     write(tmp_path, "finder", "tool_calls_limit: 6")
     asks = calls(("delegate", {"specialist": "finder", "query": "What?"}), ("look", {"query": "b"}))
-    cast = Cast(
+    cast = ScriptedSpecialists(
         lead=[[asks, ANSWER]], finder=[[calls(("look", {"query": "c"})), calls(("look", {}), first_id=5), ANSWER]]
     )
     async with Runner(provider=cast, tools=[LOOK]) as runner:

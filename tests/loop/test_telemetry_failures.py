@@ -123,7 +123,7 @@ class Broken(SpanProcessor):
         self._fail("end")
 
 
-class Deaf(SpanExporter):
+class FailingExporter(SpanExporter):
     """An exporter that fails on every export."""
 
     def export(self, spans):
@@ -145,6 +145,6 @@ async def test_a_failing_span_processor_does_not_change_the_run(where):
 
 async def test_a_failing_exporter_does_not_change_the_run():
     """A failing exporter does not change the run, because the SDK catches the error."""
-    with recorded(SimpleSpanProcessor(Deaf())):
+    with recorded(SimpleSpanProcessor(FailingExporter())):
         outcome = await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
     assert (outcome.status, outcome.answer, outcome.warnings) == ("answered", "mice", ())

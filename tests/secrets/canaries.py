@@ -11,7 +11,7 @@ PIECE = 10
 """Length of a piece that counts as a leak [characters]."""
 
 
-def came_out(secret: str, *told: object) -> list[str]:
+def values_with_secret(secret: str, *told: object) -> list[str]:
     """Return what contains a piece of a secret: texts, values as text, and errors including their causes."""
     pieces = {secret[at : at + PIECE] for at in range(len(secret) - PIECE + 1)}
     return [one[:2_000] for one in map(_text, told) if any(piece in one for piece in pieces)]

@@ -14,7 +14,7 @@ from run_specialist import Runner, Specialist
 from run_specialist.cli import ask, manage
 from run_specialist.errors import UsageError
 from run_specialist.providers.choose import make_provider
-from tests.secrets.canaries import PIECE, came_out, stored
+from tests.secrets.canaries import PIECE, stored, values_with_secret
 from tests.secrets.echo import SHAPES, Echo, serving
 from tests.spans import recorded
 
@@ -70,7 +70,7 @@ async def test_a_key_repeated_by_a_server_appears_nowhere(tmp_path, monkeypatch,
     assert all(told == KEY for told in echo.heard)
     ours = [one for one in caplog.records if one.name.startswith("run_specialist")]
     said += [span.to_json() for span in spans.all if span.instrumentation_scope.name.startswith("run_specialist")]
-    assert came_out(KEY, *said, *(logging.Formatter().format(one) for one in ours), *stored(tmp_path)) == []
+    assert values_with_secret(KEY, *said, *(logging.Formatter().format(one) for one in ours), *stored(tmp_path)) == []
 
 
 @pytest.mark.parametrize("flag", ["--json", "--events", "--quiet"])
@@ -89,7 +89,7 @@ def test_a_key_repeated_by_a_server_is_not_printed(tmp_path, monkeypatch, capfd,
         printed.append(CliRunner().invoke(manage.app, [*command.split(), *as_json]))
     assert [one.exit_code for one in printed[1:]] == [0, 0, 0, 0, 3]
     told = [text for one in printed for text in (one.stdout, one.stderr)]
-    assert came_out(KEY, *told, *capfd.readouterr(), *stored(tmp_path)) == []
+    assert values_with_secret(KEY, *told, *capfd.readouterr(), *stored(tmp_path)) == []
 
 
 @pytest.mark.anyio
@@ -118,7 +118,7 @@ async def test_the_password_and_query_of_a_base_url_are_not_shown(tmp_path, monk
         told.append(error)
         # A user name or password in the URL is refused.
         assert "@" in url
-    assert came_out(KEY, *told, *stored(tmp_path)) == []
+    assert values_with_secret(KEY, *told, *stored(tmp_path)) == []
 
 
 def test_the_key_search_finds_pieces_in_texts_errors_and_stores(tmp_path):
@@ -129,5 +129,5 @@ def test_the_key_search_finds_pieces_in_texts_errors_and_stores(tmp_path):
         store.commit()
     error = UsageError("nothing")
     error.__cause__ = ValueError(KEY[5:])
-    assert len(came_out(KEY, "nothing", KEY[: PIECE - 1], f"a {KEY[3:17]} b", error, {"a": KEY})) == 3
-    assert len(came_out(KEY, *stored(tmp_path))) == 1
+    assert len(values_with_secret(KEY, "nothing", KEY[: PIECE - 1], f"a {KEY[3:17]} b", error, {"a": KEY})) == 3
+    assert len(values_with_secret(KEY, *stored(tmp_path))) == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.secrets.canaries import came_out, stored
+from tests.secrets.canaries import stored, values_with_secret
 
 FILE_SECRET = "marzipan-quokka-lamplight"  # noqa: S105 - a text to search for
 ENVIRONMENT_SECRET = "zebra-cardigan-umbrella"  # noqa: S105 - a text to search for
@@ -210,7 +210,7 @@ def test_no_command_discloses_secrets_outside_the_project(scene: Scene, tmp_path
     report = scene.project / "report.html"
     kept = [*stored(tmp_path / "store"), report.read_text() if report.exists() else ""]
     for secret in (FILE_SECRET, ENVIRONMENT_SECRET):
-        assert came_out(secret, told, *kept) == []
+        assert values_with_secret(secret, told, *kept) == []
 
 
 @pytest.mark.parametrize("attack", LISTED)

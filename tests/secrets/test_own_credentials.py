@@ -16,7 +16,7 @@ from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.redaction import MASK
 from tests.loop_jobs import results
 from tests.scripted_specialists import write
-from tests.secrets.canaries import came_out, stored
+from tests.secrets.canaries import stored, values_with_secret
 
 WORDS = {
     "OPENAI_API_KEY": "zebra-cardigan-lamplight-quokka",
@@ -85,7 +85,7 @@ async def test_credentials_of_the_process_are_masked_by_value(tmp_path, monkeypa
     assert outcome.tool_calls.failed == 1
     assert seen.count(MASK) >= 3 * len(SECRETS)
     told = [one for one in told if not (isinstance(one, str) and "SQLite" in one[:20])]
-    assert {name: found for name, secret in SECRETS.items() if (found := came_out(secret, *told))} == {}
+    assert {name: found for name, secret in SECRETS.items() if (found := values_with_secret(secret, *told))} == {}
     for secret in SECRETS.values():
         for shift in range(3):
             piece = base64.b64encode(b"me:"[shift:] + secret.encode()).decode()[4:-4]
@@ -100,7 +100,10 @@ async def test_the_password_of_the_store_is_masked_in_tool_results(tmp_path, mon
     url = f"postgresql://me:{SECRETS['store']}@127.0.0.1:9/runs"
     async with Runner(root=tmp_path, store=url, provider=provider, tools=[everything]) as runner:
         await runner.run(OWN, "What?")
-    assert came_out(SECRETS["store"], *(message.encoded.decode() for message in provider.requests[-1].messages)) == []
+    assert (
+        values_with_secret(SECRETS["store"], *(message.encoded.decode() for message in provider.requests[-1].messages))
+        == []
+    )
 
 
 async def _nothing(*_: object) -> None:
@@ -166,7 +169,7 @@ async def test_a_result_is_masked_before_it_is_truncated(tmp_path):
 
     own = Specialist(name="finder", description="", prompt="You look.", tools=None, tool_result_limit=1000)
     _, seen, told = await run_once(tmp_path, [("long", {})], [long], own=own)
-    assert came_out(token, seen, *told) == []
+    assert values_with_secret(token, seen, *told) == []
 
 
 def test_an_offline_answer_quotes_no_key(keys, monkeypatch):
@@ -210,7 +213,7 @@ async def test_credentials_in_warnings_and_errors_are_masked(tmp_path, monkeypat
     async with Runner(root=tmp_path, store="none", provider=provider, augmenters=augmenters) as runner:
         outcome = await runner.run(OWN, "What?", listener=fail if place == "listener" else told.append)
     assert MASK in f"{outcome.warnings} {outcome.error}"
-    assert came_out(secret, *told, outcome, outcome.error) == []
+    assert values_with_secret(secret, *told, outcome, outcome.error) == []
 
 
 @pytest.mark.anyio
@@ -221,7 +224,7 @@ async def test_a_key_passed_to_a_provider_is_masked(tmp_path):
     provider.client = SimpleNamespace(api_key=secret, auth_token=None)
     async with Runner(root=tmp_path, store="none", provider=provider, tools=[everything]) as runner:
         await runner.run(OWN, "What?")
-    assert came_out(secret, *results(provider.requests[-1].messages[-1])) == []
+    assert values_with_secret(secret, *results(provider.requests[-1].messages[-1])) == []
 
 
 def test_the_mcp_server_token_is_masked_in_tool_results(tmp_path, monkeypatch):
@@ -242,4 +245,4 @@ def test_the_mcp_server_token_is_masked_in_tool_results(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(manage.app, words).exit_code == 0
     assert len(made) == 2
-    assert came_out(SECRETS["given"], made[1]) == []
+    assert values_with_secret(SECRETS["given"], made[1]) == []

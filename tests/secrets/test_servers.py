@@ -14,7 +14,7 @@ from run_specialist.record.outcome import Outcome
 from run_specialist.redaction import MASK
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.specialist.mcp_servers.servers import without_secrets
-from tests.secrets.canaries import came_out, stored
+from tests.secrets.canaries import stored, values_with_secret
 from tests.secrets.echo import EchoOfTools, serving
 
 KEY = "zebra-cardigan-lamplight-quokka"
@@ -42,7 +42,7 @@ async def test_a_key_in_the_last_line_of_a_failing_server_is_masked(tmp_path, mo
     server = {"command": [sys.executable, "-c", DIES, str(words)], "env": {"API_TOKEN": value}}
     outcome, told = await ask(tmp_path, server, calling=False)
     assert "so cannot log in with"[: 300 - 3 * words] in str(outcome.warnings)
-    assert came_out(KEY, *told) == []
+    assert values_with_secret(KEY, *told) == []
 
 
 @pytest.mark.exhaustive(one_in=3)
@@ -58,11 +58,14 @@ async def test_a_key_repeated_by_a_server_is_masked(tmp_path, monkeypatch, caplo
         for how in ("tells", "calls", "long", "lists", "begins"):
             calling = how in {"tells", "calls", "long"}
             outcome, told = await ask(tmp_path, {"url": f"{server.url}/{how}", "headers": headers}, calling=calling)
-            assert came_out(KEY, *told) == [], how
+            assert values_with_secret(KEY, *told) == [], how
             assert calling or MASK in str(outcome.warnings)
         sent = [value for told, _ in server.seen for value in told.values()]
     assert any(KEY in value for value in sent)
-    assert came_out(KEY, *(one.getMessage() for one in caplog.records if one.name.startswith("run_specialist"))) == []
+    assert (
+        values_with_secret(KEY, *(one.getMessage() for one in caplog.records if one.name.startswith("run_specialist")))
+        == []
+    )
 
 
 @pytest.mark.anyio
@@ -72,7 +75,7 @@ async def test_the_password_and_query_of_a_server_url_are_not_shown(tmp_path, ur
     with serving(EchoOfTools) as server:
         outcome, told = await ask(tmp_path, {"url": url.format(server.url).replace("KEY", KEY)}, calling=False)
     assert [warning for warning in outcome.warnings if warning != NOTHING_READ] == [outcome.warnings[0]]
-    assert came_out(KEY, *told) == []
+    assert values_with_secret(KEY, *told) == []
 
 
 def test_server_values_are_secret_by_the_name_of_their_key():
@@ -92,7 +95,7 @@ def test_repr_of_public_values_contains_no_secrets():
     entry = {"s": {"url": url, "headers": pairs, "env": [f"Y={KEY}"]}}
     own = Specialist(name="finder", description="", prompt="You look.", mcp_servers=entry)
     server = ServerConfig("s", url=url, headers=tuple(pairs.items()), env=tuple(pairs.items()))
-    assert came_out(KEY, own, server, f"{server}", Guard(KEY, None), without_secrets(entry)) == []
+    assert values_with_secret(KEY, own, server, f"{server}", Guard(KEY, None), without_secrets(entry)) == []
 
 
 @pytest.mark.parametrize(

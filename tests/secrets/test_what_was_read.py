@@ -15,8 +15,8 @@ from run_specialist.mcp_server.service import Service
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.redaction import MASK
 from run_specialist.tools.base import Output
-from tests.scripted_specialists import Cast, write
-from tests.secrets.canaries import came_out, stored
+from tests.scripted_specialists import ScriptedSpecialists, write
+from tests.secrets.canaries import stored, values_with_secret
 from tests.spans import recorded
 
 PLACES = ("note", "far", "returned", "noted", "raised", "told", "cause", "below", "augmenter", "listener", "bug")
@@ -35,7 +35,7 @@ def key(place: str) -> str:
 def leaks(*told: object) -> dict[str, list[str]]:
     """Return, by place, what contains a piece of its key."""
     texts = [one if isinstance(one, BaseException | str) else f"{one!r} {one}" for one in told]
-    return {name: found for name, body in BODIES.items() if (found := came_out(body, *texts))}
+    return {name: found for name, body in BODIES.items() if (found := values_with_secret(body, *texts))}
 
 
 def returns() -> str:
@@ -114,7 +114,7 @@ async def test_keys_read_by_a_child_are_masked_for_its_callers(project):
     write(project, "finder")
     child, told = [calls(("below", {})), says(""), says("")], []
     lead = [calls(("delegate", {"specialist": "finder", "query": "What?"})), says(""), says("")]
-    async with Runner(provider=Cast(lead=[lead], finder=[child, child, child]), tools=[below]) as runner:
+    async with Runner(provider=ScriptedSpecialists(lead=[lead], finder=[child, child, child]), tools=[below]) as runner:
         told.append(await runner.run("lead", "What?", listener=told.append))
         told.append(await delegate_tool("finder", runner=runner)({"specialist": "finder", "query": "What?"}))
         service = Service(runner, told.append)
@@ -180,4 +180,4 @@ def test_no_command_prints_the_password_of_a_store(project, command):
     url = f"postgresql://me:{password}@127.0.0.1:9/runs?sslpassword={password}"
     result = CliRunner().invoke(app, [*words, "--store", url], input="")
     assert result.exit_code == 2
-    assert came_out(password, result.stdout, result.stderr, result.exception) == []
+    assert values_with_secret(password, result.stdout, result.stderr, result.exception) == []

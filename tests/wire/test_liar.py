@@ -8,7 +8,7 @@ from itertools import cycle
 import pytest
 
 from run_specialist.providers import reply_limits
-from tests.leak_check import Census, resident, still_left_since
+from tests.leak_check import Census, leaks_since_async, resident
 from tests.loop_jobs import job, outcome_of
 from tests.wire.liar import plays
 from tests.wire.liar.case import Case, play, provider_of
@@ -75,7 +75,7 @@ async def test_x_12_a_silent_or_endless_server_is_abandoned(folder):
         (folder / str(number)).mkdir()
     came = await asyncio.gather(*(play(case, folder / str(at), alone=False) for at, case in enumerate(slow)))
     assert [(str(one.case), one.wrong) for one in came if one.wrong] == []
-    assert await still_left_since(before) == []
+    assert await leaks_since_async(before) == []
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.tries == (3, 3)][1::5], ids=lambda kind: kind.name)

@@ -10,7 +10,7 @@ FINDER = Specialist(name="finder", description="Finds", prompt="You find notes."
 
 
 @dataclass
-class Desk:
+class StreamingHarness:
     """A runner with a tool that hangs on request and records when it starts and when it is released."""
 
     runner: Runner

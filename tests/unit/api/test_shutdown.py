@@ -12,7 +12,7 @@ PATIENCE = 90
 """Timeout, after which a hanging test fails [s]."""
 
 
-async def goes_on_regardless() -> None:
+async def ignore_cancellation() -> None:
     """Wait forever, and ignore the first cancellation."""
     try:
         await asyncio.Event().wait()
@@ -43,7 +43,7 @@ def test_a_tool_that_ignores_cancellation_does_not_block_the_outcome(tmp_path):
 
     def listen(event):
         if event.event == "started":
-            at_work.append(asyncio.create_task(goes_on_regardless()))
+            at_work.append(asyncio.create_task(ignore_cancellation()))
 
     (tmp_path / "owls.md").write_text("Owls eat mice.")
     finder = Specialist(name="finder", description="", prompt="You find.")
@@ -77,7 +77,7 @@ def test_an_exception_propagates_despite_remaining_tasks():
     """An exception of the work is raised, whatever tasks are left."""
 
     async def work():
-        left = asyncio.create_task(goes_on_regardless())
+        left = asyncio.create_task(ignore_cancellation())
         await asyncio.sleep(0)
         raise ValueError(left.get_name())
 

@@ -10,7 +10,7 @@ from run_specialist.errors import SpecialistNotFound, UsageError
 from run_specialist.providers.scripted import OffScript, ScriptedProvider, calls
 from run_specialist.tools.base import Tool
 from tests.unit.api.scripts import ANSWER, LOOKS
-from tests.unit.api.streaming import FINDER, Desk
+from tests.unit.api.streaming import FINDER, StreamingHarness
 
 LOOKS_ON = calls(("look", {"query": "for ever"}), first_id=2)
 
@@ -21,7 +21,7 @@ async def desk(tmp_path):
     runners = []
 
     def make(*script, store=None):
-        desk = Desk(Runner(provider=ScriptedProvider(script), root=tmp_path, store=store))
+        desk = StreamingHarness(Runner(provider=ScriptedProvider(script), root=tmp_path, store=store))
         runners.append(desk.runner)
 
         async def look(query: str) -> str:

@@ -7,7 +7,7 @@ from run_specialist.providers.json_reader import EncodedMessages
 from run_specialist.record.messages import Message
 
 
-def asked(name: str) -> Message:
+def tool_call_turn(name: str) -> Message:
     """Return a reply that calls a tool, with this call id."""
     return Message("assistant", ({"type": "tool_use", "id": name, "name": "look", "input": {}},))
 
@@ -15,7 +15,7 @@ def asked(name: str) -> Message:
 def test_each_message_is_serialised_once():
     """Each message is serialised once, however many requests carry it."""
     told, serialised = EncodedMessages(), []
-    said = [Message.user("?"), asked("1"), Message.user("a"), asked("2")]
+    said = [Message.user("?"), tool_call_turn("1"), Message.user("a"), tool_call_turn("2")]
     for count in (1, 3, 4):
         told.take(said[:count], lambda message: serialised.append(message) or message.encoded)
     assert serialised == said
@@ -27,14 +27,14 @@ def test_a_replaced_message_is_sent_in_its_new_form():
 
     The last message can still be the same object.
     """
-    told, last = EncodedMessages(), asked("3")
-    told.take([Message.user("?"), asked("1"), Message.user("long"), last], lambda message: message.encoded)
-    now = [Message.user("?"), asked("2"), Message.user("short"), last]
+    told, last = EncodedMessages(), tool_call_turn("3")
+    told.take([Message.user("?"), tool_call_turn("1"), Message.user("long"), last], lambda message: message.encoded)
+    now = [Message.user("?"), tool_call_turn("2"), Message.user("short"), last]
     told.take(now, lambda message: message.encoded)
     assert (told.ids, told.pieces) == ({"2", "3"}, [message.encoded for message in now])
 
 
-POOL = [Message.user(str(number)) if number % 2 else asked(str(number)) for number in range(6)]
+POOL = [Message.user(str(number)) if number % 2 else tool_call_turn(str(number)) for number in range(6)]
 
 
 @given(st.lists(st.lists(st.sampled_from(POOL), min_size=1, max_size=6), max_size=6))

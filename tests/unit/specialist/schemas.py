@@ -18,7 +18,7 @@ PERSON = {
 DRAFT7, DRAFT4 = ({"$schema": f"http://json-schema.org/draft-0{number}/schema#"} for number in (7, 4))
 
 
-def made(schema: dict[str, Any]) -> AnswerSchema:
+def load_schema(schema: dict[str, Any]) -> AnswerSchema:
     """Load a schema that refers to no files."""
     return AnswerSchema.load(schema, Path())
 

@@ -7,7 +7,7 @@ import pytest
 
 from run_specialist.specialist.json_schema import schema_checks
 from run_specialist.specialist.json_schema.schema_keywords import MOST_PATTERNS
-from tests.unit.specialist.schemas import DRAFT7, PERSON, made, refused
+from tests.unit.specialist.schemas import DRAFT7, PERSON, load_schema, refused
 
 
 def explosive(levels: int) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def test_a_check_that_takes_too_long_is_stopped(monkeypatch):
     """A schema that always takes too long is refused, and the check of an answer that takes too long is stopped."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
     assert "takes too long to check" in refused({**explosive(40), "$ref": "#/$defs/a0"})
-    schema = made(explosive(40))
+    schema = load_schema(explosive(40))
     assert schema.reason({}) is None
     assert schema.reason({"deep": 1}) is None
     assert "takes too long to check" in str(schema.reason({"deep": 2}))
@@ -30,7 +30,7 @@ def test_a_dialect_at_the_root_does_not_bypass_the_limit(monkeypatch):
     """A schema that names its dialect in `$schema` does not bypass the limit."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
     name = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    schema = made({**explosive(40), **name, "items": {"$ref": "#"}})
+    schema = load_schema({**explosive(40), **name, "items": {"$ref": "#"}})
     assert "takes too long to check" in str(schema.reason([{"deep": 2}]))
 
 
@@ -41,11 +41,13 @@ def test_the_search_for_unevaluated_items_is_bounded(monkeypatch, first):
     to = [{"$ref": f"#/$defs/a{i}", "$dynamicRef": f"#/$defs/a{i}"} for i in range(41)]
     defs = {f"a{i}": {"dependentSchemas": {"x": to[i + 1], "y": to[i + 1]}} for i in range(40)}
     both = {f"b{i}": {"$ref": f"#/$defs/b{i + 1}", "$dynamicRef": f"#/$defs/b{i + 1}"} for i in range(40)}
-    schema = made({"items": {first: False, "$ref": "#/$defs/a0"}, "$defs": {**defs, "a40": {}}})
+    schema = load_schema({"items": {first: False, "$ref": "#/$defs/a0"}, "$defs": {**defs, "a40": {}}})
     assert schema.reason([{}]) is None or first == "unevaluatedProperties"
     assert "takes too long to check" in str(schema.reason([{"x": 1, "y": 1}]))
     again = {"properties": {"a": {first: False, "$ref": "#/$defs/b0"}}, "$defs": {**both, "b40": {}}}
-    assert "takes too long to check" in str(made(again).reason({"a": [1] if first == "unevaluatedItems" else {"b": 1}}))
+    assert "takes too long to check" in str(
+        load_schema(again).reason({"a": [1] if first == "unevaluatedItems" else {"b": 1}})
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_the_search_for_unevaluated_items_is_bounded(monkeypatch, first):
 def test_the_work_of_one_keyword_counts_towards_the_limit(monkeypatch, schema, value):
     """Many values, names or errors and long errors of one keyword count towards the limit."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
-    assert "takes too long to check" in str(made(schema).reason(value))
+    assert "takes too long to check" in str(load_schema(schema).reason(value))
 
 
 ENDLESS = "^(a+)+$"
@@ -92,14 +94,14 @@ AAAA = "a" * 60 + "!"
 )
 def test_no_pattern_backtracks_forever(dialect, schema, value, said):
     """A pattern that makes backtracking engines run forever is matched at once."""
-    assert made({**dialect, **schema}).reason(value) == said
+    assert load_schema({**dialect, **schema}).reason(value) == said
 
 
 @pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
 def test_unevaluated_properties_do_not_backtrack_forever(dialect):
     """`unevaluatedProperties` matches names against such a pattern in each valid subschema at once."""
     parts = {"allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": {"patternProperties": {ENDLESS: {}}}}}
-    schema = made({**dialect, **parts, "unevaluatedProperties": False})
+    schema = load_schema({**dialect, **parts, "unevaluatedProperties": False})
     assert schema.reason({"aa": 1}) is None
     left_over = f"the answer: Unevaluated properties are not allowed ('{AAAA}' was unexpected)"
     assert schema.reason({AAAA: 1, "aa": 1}) == left_over
@@ -108,8 +110,8 @@ def test_unevaluated_properties_do_not_backtrack_forever(dialect):
 def test_unique_items_are_not_compared_pairwise():
     """`uniqueItems` does not compare all items pairwise."""
     items = [{"a": number} for number in range(60_000)]
-    assert made({"uniqueItems": True}).reason(items) is None
-    assert "has non-unique elements" in str(made({"uniqueItems": True}).reason([*items, {"a": 7.0}]))
+    assert load_schema({"uniqueItems": True}).reason(items) is None
+    assert "has non-unique elements" in str(load_schema({"uniqueItems": True}).reason([*items, {"a": 7.0}]))
 
 
 def test_an_answer_nested_too_deeply_is_refused():
@@ -117,7 +119,7 @@ def test_an_answer_nested_too_deeply_is_refused():
     deep: list[Any] = []
     for _ in range(600):
         deep = [deep]
-    schema = made({"type": "array", "items": {"$ref": "#"}})
+    schema = load_schema({"type": "array", "items": {"$ref": "#"}})
 
     def below(frames: int) -> str:
         return below(frames - 1) if frames else str(schema.reason(deep))
@@ -125,14 +127,17 @@ def test_an_answer_nested_too_deeply_is_refused():
     # Try many stack depths: parts of the library do not survive Python's recursion limit.
     assert {below(frames) for frames in range(40)} == {"the answer is nested too deeply to be checked"}
     itself = {"if": {"const": {"x": 1}}, "then": {"$ref": "#"}, "unevaluatedProperties": False}
-    assert "nested too deeply" in str(made(itself).reason({"x": 1}))
-    assert made(PERSON).reason({"name": "a", "children": [{"name": "b", "children": [{"name": "c"}]}] * 100}) is None
+    assert "nested too deeply" in str(load_schema(itself).reason({"x": 1}))
+    assert (
+        load_schema(PERSON).reason({"name": "a", "children": [{"name": "b", "children": [{"name": "c"}]}] * 100})
+        is None
+    )
 
 
 def test_a_schema_with_very_many_patterns_is_refused():
     """A schema with more patterns than the compile cache holds is refused, as each name would recompile them."""
     most = {"patternProperties": {f"^a{i}": {} for i in range(MOST_PATTERNS)}}
-    assert made(most).reason({"b": 1}) is None
+    assert load_schema(most).reason({"b": 1}) is None
     one_more = {**most, "properties": {"text": {"pattern": "^b"}}}
     assert f"has more than {MOST_PATTERNS} patterns" in refused(one_more)
 
@@ -142,18 +147,18 @@ def test_numbers_with_equal_hashes_are_compared_quickly():
     same = 2**61 - 1
     items = [number * same for number in range(100_000)]
     begun = time.monotonic()
-    assert made({"uniqueItems": True}).reason(items) is None
-    assert "has non-unique elements" in str(made({"uniqueItems": True}).reason([*items, same]))
+    assert load_schema({"uniqueItems": True}).reason(items) is None
+    assert "has non-unique elements" in str(load_schema({"uniqueItems": True}).reason([*items, same]))
     assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize("pair", [[1, 1.0], [0.0, -0.0], [2**70, float(2**70)], [1.5, 1.5], [-3, -3.0]])
 def test_equal_numbers_are_duplicates(pair):
     """Equal numbers are duplicates, whether integers or floats."""
-    assert "has non-unique elements" in str(made({"uniqueItems": True}).reason(pair))
+    assert "has non-unique elements" in str(load_schema({"uniqueItems": True}).reason(pair))
 
 
 @pytest.mark.parametrize("pair", [[1, True], [0, False], [1, "1"], [1.5, 2.5], [16, 10], [1, -1], [1, [1]]])
 def test_values_that_differ_are_unique(pair):
     """A boolean is not a number, and a number is not a string."""
-    assert made({"uniqueItems": True}).reason(pair) is None
+    assert load_schema({"uniqueItems": True}).reason(pair) is None

@@ -7,7 +7,7 @@ import pytest
 
 from run_specialist.specialist.json_schema import schema_checks
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
-from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, made, refused
+from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, load_schema, refused
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, made, refused
 )
 def test_a_pattern_may_match_anywhere(pattern, text, found):
     """Patterns match anywhere, as in JSON Schema; classes are Unicode-aware and `$` matches only at the very end."""
-    assert (made({"pattern": pattern}).reason(text) is None) == found
+    assert (load_schema({"pattern": pattern}).reason(text) is None) == found
 
 
 SAME_WORDS = [
@@ -65,9 +65,9 @@ SAME_WORDS = [
 @pytest.mark.parametrize(("schema", "value"), SAME_WORDS)
 def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, dialect, schema, value):
     """The replaced keywords give the same messages as the library's own."""
-    said = made({**dialect, **schema}).reason(value)
+    said = load_schema({**dialect, **schema}).reason(value)
     monkeypatch.setattr(schema_checks, "replaced", dict)
-    assert said == made({**dialect, **schema}).reason(value)
+    assert said == load_schema({**dialect, **schema}).reason(value)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, dialect
 )
 def test_references_resolve_within_their_embedded_resource(schema):
     """A reference inside an embedded resource resolves within that resource."""
-    whole = made({**schema, "unevaluatedProperties": False})
+    whole = load_schema({**schema, "unevaluatedProperties": False})
     assert whole.reason({"a": 1}) is None
     assert "('b' was unexpected)" in str(whole.reason({"a": 1, "b": 1}))
 
@@ -92,10 +92,12 @@ def test_unevaluated_properties_follow_references(reference):
     """`unevaluatedProperties` follows `$ref`, and in 2019-09 also `$recursiveRef`."""
     name = {"$schema": "https://json-schema.org/draft/2019-09/schema"}
     node = {"properties": {"next": {reference: "#", "unevaluatedProperties": False}}}
-    schema = made({**name, **node})
+    schema = load_schema({**name, **node})
     assert schema.reason({"next": {"next": {}}}) is None
     assert "('x' was unexpected)" in str(schema.reason({"next": {"x": 1}}))
-    within = made({**name, "allOf": [{"unevaluatedProperties": {"type": "null"}}], "unevaluatedProperties": False})
+    within = load_schema(
+        {**name, "allOf": [{"unevaluatedProperties": {"type": "null"}}], "unevaluatedProperties": False}
+    )
     assert within.reason({"a": None}) is None
 
 
@@ -137,14 +139,14 @@ def test_unevaluated_properties_follow_references(reference):
 )
 def test_the_reason_names_the_place(schema, value, said):
     """The reason gives place and problem, for alternatives of the intended one, in the schema's dialect."""
-    reason = made(schema).reason(value)
+    reason = load_schema(schema).reason(value)
     assert reason is None if said is None else str(reason).startswith(said)
 
 
 def test_the_reason_names_three_places_at_most_and_the_outermost_first():
     """The reason lists at most three places, outermost first; the others show after those are fixed."""
     wrong = {"children": [{"name": 1}, {"name": 2}, {"name": 3}, {"name": 4}]}
-    assert str(made(PERSON).reason(wrong)).split("; ") == [
+    assert str(load_schema(PERSON).reason(wrong)).split("; ") == [
         "the answer: 'name' is a required property",
         "children[0].name: 1 is not of type 'string'",
         "children[1].name: 2 is not of type 'string'",
@@ -153,7 +155,7 @@ def test_the_reason_names_three_places_at_most_and_the_outermost_first():
 
 def test_a_long_value_is_shortened_in_the_reason():
     """A long value is shortened in the middle; the error message is kept."""
-    schema = made({"additionalProperties": {"type": "number"}})
+    schema = load_schema({"additionalProperties": {"type": "number"}})
     reason = str(schema.reason({"k" * 500: "long\n" * 5_000}))
     assert reason.endswith("' is not of type 'number'")
     assert len(reason) <= 400
@@ -165,7 +167,7 @@ def test_a_schema_may_be_nested_sixty_levels_deep():
     schema: dict[str, Any] = {}
     for _ in range(59):
         schema = {"not": schema}
-    assert "should not be valid under" in str(made(schema).reason(1))
+    assert "should not be valid under" in str(load_schema(schema).reason(1))
     assert refused({"not": {"not": schema}}) == "is nested too deeply"
 
 

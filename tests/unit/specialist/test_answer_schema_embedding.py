@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
-from tests.unit.specialist.schemas import DRAFT4, DRAFT7, made
+from tests.unit.specialist.schemas import DRAFT4, DRAFT7, load_schema
 
 POINTER = "/properties/answer"
 
@@ -45,7 +45,7 @@ NESTED = {"$id": "item.json", "$defs": {"x": {}}, "items": {"$ref": "#/$defs/x"}
 )
 def test_references_are_rewritten_for_the_new_place(schema, embedded):
     """References are rewritten, so a schema keeps its meaning inside the arguments of `respond`."""
-    assert made(schema).embedded(POINTER) == embedded
+    assert load_schema(schema).embedded(POINTER) == embedded
 
 
 # Names that JSON pointers escape, and names that are keywords in other places.
@@ -110,7 +110,7 @@ def test_original_and_embedded_schema_agree(root, value):
     """For any schema and value, the original, the embedded schema and our own check agree."""
     defs, top = root
     try:
-        schema = made({"$defs": defs, **top})
+        schema = load_schema({"$defs": defs, **top})
     except ValueError:
         assume(False)
     try:
@@ -135,7 +135,7 @@ ANY_JSON = st.recursive(
 def test_any_dict_is_a_schema_or_refused_in_one_line(schema, value):
     """Any dict is refused with a short ValueError or gives a usable schema."""
     try:
-        taken = made(schema)
+        taken = load_schema(schema)
     except ValueError as error:
         # The error becomes a problem of a file, which escapes unprintable characters.
         taken, said = None, str(error)

@@ -11,7 +11,7 @@ import pytest
 
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.loader import load, load_text
-from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, made, refused
+from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, load_schema, refused
 
 YAML = """
 type: object
@@ -48,7 +48,7 @@ def test_a_json_file_is_parsed_as_json(tmp_path):
 def test_the_schema_is_a_copy_of_the_given_dict():
     """Changing the given dict afterwards does not change the schema."""
     given_one = {"required": ["a"]}
-    schema = made(given_one)
+    schema = load_schema(given_one)
     given_one["required"].append("b")
     assert schema.schema == {"required": ["a"]}
 

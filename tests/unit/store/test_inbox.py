@@ -17,7 +17,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> Inbox:
     return Inbox()
 
 
-def taken_by_a_thread(inbox: Inbox) -> tuple[threading.Thread, list[object]]:
+def batch_taken_by_thread(inbox: Inbox) -> tuple[threading.Thread, list[object]]:
     """Take the next batch in a thread, as the writer does."""
     batches: list[object] = []
     thread = threading.Thread(target=lambda: batches.append(inbox.next()), daemon=True)
@@ -29,7 +29,7 @@ def taken_by_a_thread(inbox: Inbox) -> tuple[threading.Thread, list[object]]:
 async def test_records_after_an_urgent_one_join_its_transaction(patient):
     """Records that follow an urgent one join its transaction until a run waits, which then waits for nothing more."""
     journal = RunJournal(patient, "r1")
-    thread, batches = taken_by_a_thread(patient)
+    thread, batches = batch_taken_by_thread(patient)
     journal.write(opened("r1"))
     journal.write(returned(1))
     waiting = asyncio.ensure_future(journal.committed())
@@ -56,7 +56,7 @@ def test_a_closed_inbox_hands_out_its_records_at_once(patient):
 async def test_a_reply_and_quick_results_share_a_transaction(patient):
     """A reply and the results of quick tools share a transaction: it waits only for calls that follow at once."""
     journal = RunJournal(patient, "r1")
-    thread, batches = taken_by_a_thread(patient)
+    thread, batches = batch_taken_by_thread(patient)
     journal.write(received(1))
     journal.write(returned(1))
     waiting = asyncio.ensure_future(journal.committed())
@@ -71,7 +71,7 @@ def test_a_reply_is_stored_soon_even_if_no_run_waits(monkeypatch):
     monkeypatch.setattr(inbox_, "LINGER", 0.0)
     inbox = Inbox()
     journal = RunJournal(inbox, "r1")
-    thread, batches = taken_by_a_thread(inbox)
+    thread, batches = batch_taken_by_thread(inbox)
     journal.write(received(1))
     thread.join()
     assert [type(record).__name__ for record in batches[0].records[journal]] == ["Received"]

@@ -15,7 +15,7 @@ from run_specialist.store.location import file_of
 from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import UNKNOWN, acquire, describe, is_alive
 from run_specialist.store.postgresql import parsed
-from tests.stores import nobody
+from tests.stores import without_privileges
 
 HOLD = """
 import sys
@@ -187,7 +187,7 @@ def test_a_process_that_may_not_check_a_lock_takes_its_owner_for_alive():
         for path in owners.iterdir():
             path.chmod(0)
         owners.chmod(0o555)
-        with nobody():
+        with without_privileges():
             assert is_alive(f"sqlite:///{name}/runs.db", owner.token)
             with pytest.raises(StoreUnusable, match=r"cannot create a lock file in .*: Permission denied"):
                 acquire(f"sqlite:///{name}/runs.db")

@@ -9,7 +9,7 @@ import pytest
 from run_specialist.store import identity, sqlite_file
 from run_specialist.store.location import NONE
 from run_specialist.store.opening import open_engine
-from tests.stores import nobody
+from tests.stores import without_privileges
 from tests.unit.store.opened import add_run, count, refusal, snapshot
 
 
@@ -132,7 +132,7 @@ def test_a_read_only_store_can_be_read(open_to_all):
     path.chmod(0o444)
     open_to_all.chmod(0o555)
     before = snapshot(open_to_all)
-    with nobody():
+    with without_privileges():
         assert f"cannot be written: no write permission on {path}" in refusal(f"sqlite:///{path}")
         reader = open_engine(f"sqlite:///{path}", write=False)
         with reader.connect() as connection:
@@ -146,14 +146,14 @@ def test_a_store_without_read_permission_is_refused(open_to_all):
     path = open_to_all / "runs.db"
     open_engine(f"sqlite:///{path}").dispose()
     path.chmod(0)
-    with nobody():
+    with without_privileges():
         assert "cannot be opened: Permission denied" in refusal(f"sqlite:///{path}", write=False)
 
 
 def test_a_store_that_cannot_be_created_is_refused(open_to_all):
     """A store that cannot be created is refused and leaves no files behind."""
     open_to_all.chmod(0o555)
-    with nobody():
+    with without_privileges():
         assert f"cannot be written: no write permission on {open_to_all}" in refusal(f"sqlite:///{open_to_all}/runs.db")
         assert "cannot be opened: Permission denied" in refusal(f"sqlite:///{open_to_all}/new/runs.db")
     assert not list(open_to_all.iterdir())

@@ -11,7 +11,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.providers import anthropic, openai_chat
 from run_specialist.providers.base import Provider
 from run_specialist.record.outcome import Outcome
-from tests.leak_check import Census, still_left_since
+from tests.leak_check import Census, leaks_since_async
 
 from .kinds import End, Kind
 from .moments import CHILD, START, Looking, Model, Moment
@@ -60,7 +60,7 @@ class Case:
 
 
 @dataclass
-class Came:
+class CaseResult:
     """The result of a case."""
 
     case: Case
@@ -79,7 +79,7 @@ class Came:
         return "resumed" if self.resumed is not None and self.outcome.status == "failed" else self.outcome.status
 
 
-async def play(case: Case, folder: Path, *, alone: bool = True) -> Came:
+async def play(case: Case, folder: Path, *, alone: bool = True) -> CaseResult:
     """Run the case, resume it on a working server if it did not end well, and check the result.
 
     alone: False if other cases run at the same time; the caller then checks for leaks.
@@ -91,11 +91,11 @@ async def play(case: Case, folder: Path, *, alone: bool = True) -> Came:
             came = await _go(case, liar, folder)
         came.wrong += [f"in the play: {one}" for one in liar.problems]
     if alone:
-        came.wrong += [f"left over: {one}" for one in await still_left_since(before)]
+        came.wrong += [f"left over: {one}" for one in await leaks_since_async(before)]
     return came
 
 
-async def _go(case: Case, liar: Liar, folder: Path) -> Came:
+async def _go(case: Case, liar: Liar, folder: Path) -> CaseResult:
     looking = Looking(case.moment.length)
     provider = provider_of(case, liar.url)
     watch = (lambda delta: None) if case.stream else None
@@ -121,7 +121,7 @@ async def _go(case: Case, liar: Liar, folder: Path) -> Came:
                     resumed = await run.outcome()
     finally:
         await provider.aclose()
-    came = Came(case, outcome, resumed, struck, seconds, looking.asked)
+    came = CaseResult(case, outcome, resumed, struck, seconds, looking.asked)
     came.wrong += _judge(came)
     if left_open > 1:
         came.wrong.append(f"{left_open} connections are open after the run")
@@ -148,7 +148,7 @@ def provider_of(case: Case, url: str) -> Provider:
     return openai_chat.ChatProvider("some-model", client)
 
 
-def _judge(came: Came) -> Iterator[str]:
+def _judge(came: CaseResult) -> Iterator[str]:
     """Yield the violations of the expected result, one per line."""
     case, outcome, kind = came.case, came.outcome, came.case.kind
     tries = kind.tries[case.is_streamed]

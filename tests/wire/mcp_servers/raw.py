@@ -55,7 +55,7 @@ def ask(method, params):
     return f"{answer['id']}: {answer.get('error', {}).get('message', 'granted')}"
 
 
-def tell(word):
+def notify_test(word):
     """Report the server's state to the test, through a file or a pipe."""
     Path(os.environ["MARKER"]).write_text(word)
 
@@ -71,7 +71,7 @@ def begin():
     if HOW in {"deaf", "stubborn"}:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if HOW == "waits":
-        tell("started")
+        notify_test("started")
         time.sleep(600)
     if HOW == "stderr":
         for _ in range(3000):
@@ -124,7 +124,7 @@ def call(number):
     if HOW == "mute":
         return
     if HOW in {"stubborn", "told"}:
-        tell("called")
+        notify_test("called")
         return
     if HOW == "shut":
         os.close(1)
@@ -190,7 +190,7 @@ def main():
             say(number, result=tools(asked.get("params") or {}))
             if HOW == "numb":
                 os.close(0)
-                tell("closed")
+                notify_test("closed")
                 time.sleep(600)
         elif method == "tools/call":
             call(number)
@@ -199,7 +199,7 @@ def main():
     if HOW in {"deaf", "stubborn"}:
         time.sleep(600)
     if HOW == "told":
-        tell("ended")
+        notify_test("ended")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def always_tool(
     """
 
     def policy(request: Recorded) -> Reply:
-        ended = _told_to_end(request, answer, obeys, follows_schema=follows_schema)
+        ended = _ordered_to_end(request, answer, obeys, follows_schema=follows_schema)
         return ended or _turn(request, _named(request) or name, arguments, calls_per_turn)
 
     return policy
@@ -56,7 +56,7 @@ def works_then_answers(
     """Play a model that makes so many calls and then responds by itself, or before when it is told to."""
 
     def policy(request: Recorded) -> Reply:
-        ended = _told_to_end(request, answer, ordered_to_respond)
+        ended = _ordered_to_end(request, answer, ordered_to_respond)
         if ended is not None:
             return ended
         named, left = _named(request), calls - request.calls_so_far
@@ -76,7 +76,7 @@ def ignores_everything(name: str, arguments: Arguments = numbered, *, calls_per_
     return policy
 
 
-def _told_to_end(
+def _ordered_to_end(
     request: Recorded, answer: str, obeys: Callable[[Recorded], bool], *, follows_schema: bool = True
 ) -> Reply | None:
     choice = request.tool_choice or {"type": "auto"}
