@@ -221,8 +221,9 @@ class KillLoop:
         answered = any(list(turn.blocks) == last.content for turn in before.turns)
         assert _front(last) == _front(first)
         beginning = _message_bytes(last)
-        assert _message_bytes(first).startswith(beginning), f"{_message_bytes(first)!r}\ndoes not begin with\n{beginning!r}"
-        assert answered is (len(_message_bytes(first)) > len(beginning))
+        whole = _message_bytes(first)
+        assert whole.startswith(beginning), f"{whole!r}\ndoes not begin with\n{beginning!r}"
+        assert answered is (len(whole) > len(beginning))
 
     def _asked(self) -> list[ReceivedRequest]:
         requests = self._api.requests[self._first_request :]
