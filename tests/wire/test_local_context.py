@@ -13,7 +13,8 @@ def finder(tmp_path, monkeypatch):
     """Enter a project with one specialist and notes that are too long for a small context."""
     for folder in (".git", "specialists"):
         (tmp_path / folder).mkdir()
-    write_specialist(tmp_path, "finder")
+    # These tests compare warnings; one about answers without a call would be in the way.
+    write_specialist(tmp_path, "finder", "evidence: off")
     for number in range(40):
         (tmp_path / f"n{number}.md").write_text("".join(f"line {line} of owls and mice\n" for line in range(2_000)))
     monkeypatch.chdir(tmp_path)
@@ -115,7 +116,7 @@ async def test_a_server_that_lies_about_it_is_ignored(finder, local, monkeypatch
 @pytest.mark.anyio
 async def test_explicit_settings_win_with_a_warning(finder, local):
     """A result limit of the file stays, also where it cannot fit, and the outcome says so."""
-    write_specialist(finder, "wide", "tool_result_limit: 50000", "summarize_at: none")
+    write_specialist(finder, "wide", "tool_result_limit: 50000", "summarize_at: none", "evidence: off")
     with local("llamacpp", [answers("yes")]):
         async with Runner(model="llamacpp:") as runner:
             run = await runner.prepare("wide", "What?")
@@ -157,7 +158,7 @@ async def test_a_resumed_run_takes_the_context_of_its_new_model(finder, local, l
 @pytest.mark.anyio
 async def test_a_resumed_run_is_warned_about_the_context_of_its_new_model(finder, local):
     """An explicit limit that fitted the first model need not fit the second."""
-    write_specialist(finder, "wide", "tool_result_limit: 50000")
+    write_specialist(finder, "wide", "tool_result_limit: 50000", "evidence: off")
     store = str(finder / "runs.db")
     with local("vllm", [answers("one")], vllm(131072)):
         async with Runner(model=MODELS["vllm"], store=store) as runner:
