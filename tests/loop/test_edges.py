@@ -16,7 +16,6 @@ from tests.loop_jobs import job, outcome_of, results
 pytestmark = pytest.mark.anyio
 LOOKS = calls(("look", {"query": "a"}))
 ANSWER = calls(("respond", {"answer": "the answer"}), first_id=999)
-EMPTY = says("")
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s1"}
 
 
@@ -132,7 +131,7 @@ async def test_x_7_an_empty_answer_is_requested_once_more():
     assert (outcome.status, outcome.answer) == ("answered", "now")
 
 
-@pytest.mark.parametrize("empty", [EMPTY, says("  \n"), calls(("respond", {"answer": " "})), calls(("respond", {}))])
+@pytest.mark.parametrize("empty", [says(""), says("  \n"), calls(("respond", {"answer": " "})), calls(("respond", {}))])
 async def test_x_7_two_empty_answers_fail_with_the_evidence_kept(empty):
     """After two empty answers the run fails with exit code 4, and the outcome holds the gathered results."""
     provider = ScriptedProvider([LOOKS, empty, empty])
@@ -266,7 +265,7 @@ async def test_x_8_a_pause_at_the_landing_keeps_its_tool_choice():
 
 async def test_s0_10_an_empty_answer_at_the_landing_counts_as_a_request():
     """Two empty answers at the landing fail the run, and the outcome counts the landing request."""
-    provider = ScriptedProvider([LOOKS, EMPTY, EMPTY])
+    provider = ScriptedProvider([LOOKS, says(""), says("")])
     outcome = await outcome_of(job(provider, 1))
     assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("failed", "salvage", 1)
 

@@ -33,10 +33,7 @@ REFRESHED = "The budget was refreshed: you now have"
 
 @pytest.fixture(params=[MESSAGES, f"{MESSAGES}-stream", CHAT, f"{CHAT}-stream"])
 def endpoint(request, messages_api, chat_api, tmp_path):
-    """Return a function that starts an endpoint with one script for all processes.
-
-    Parametrized over both APIs, with and without streaming.
-    """
+    """Return a function that starts an endpoint on either API, streamed or not, with one script for all processes."""
     kind, _, stream = request.param.partition("-")
 
     def start(make_script, **options):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from run_specialist import prompts
+from run_specialist import json_prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.compaction.plan import estimate, tokens
 from run_specialist.loop.job import Job
@@ -118,10 +118,10 @@ class Exchange:
         was_cut = self.open_reply is not None and self.open_reply.stop is Stop.TRUNCATED
         lines = [landing_instruction] if landing_instruction else []
         if self._has_json_calls and was_cut:
-            lines.append(prompts.CUT_SHORTER)
+            lines.append(json_prompts.CUT_SHORTER)
         if self._has_json_calls and choice is Choice.NONE:
             # Nothing else keeps the model from going on in JSON.
-            lines.append(prompts.ANSWER_IN_TEXT)
+            lines.append(json_prompts.ANSWER_IN_TEXT)
         return "\n".join(lines) or None
 
     def book(self, reply: Reply, choice: str, landing_instruction: str | None, *, landing: bool) -> float | None:

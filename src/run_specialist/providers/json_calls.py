@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from run_specialist import prompts
+from run_specialist import json_prompts
 from run_specialist.errors import ProviderError, SchemaRefused
 from run_specialist.providers.base import Choice, Conversation, Delta, Opening, Provider, Request, Watch
 from run_specialist.providers.call_shape import FORMAT, WrittenCall, call_schema, read_call
@@ -47,7 +47,7 @@ class JsonCalls:
         self._call_first = call_first
         self._watch = watch
         self._stream: CallStream | None = None
-        system = prompts.with_tools(opening.system, tool_list(opening.tools))
+        system = json_prompts.with_tools(opening.system, tool_list(opening.tools))
         plain = replace(opening, system=system, tools=Toolset([]))
         self._conversation = provider.open(plain, None if watch is None else self._show)
         self._messages = PlainMessages()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from operator import is_not
 
-from run_specialist import prompts
+from run_specialist import json_prompts
 from run_specialist.providers.call_shape import written
 from run_specialist.record.messages import Block, Message, text_of
 
@@ -51,4 +51,4 @@ class PlainMessages:
     def _told(self, block: Block) -> str:
         if block["type"] != "tool_result":
             return text_of([block])
-        return prompts.result_of(self._names.get(block["tool_use_id"], ""), text_of(block["content"]))
+        return json_prompts.result_of(self._names.get(block["tool_use_id"], ""), text_of(block["content"]))

@@ -26,7 +26,7 @@ from run_specialist.spawning.context_shares import fit_to_context
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
-from run_specialist.specialist.json_schema.quotes import NEEDS_QUOTES, has_quotes
+from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.servers import without_secrets
 from run_specialist.specialist.tool_names import resolve_tools

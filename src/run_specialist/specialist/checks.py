@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from run_specialist.specialist.field_values import expected
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
-from run_specialist.specialist.json_schema.quotes import NEEDS_QUOTES, has_quotes
+from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
 from run_specialist.specialist.keys import canonical
 from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter

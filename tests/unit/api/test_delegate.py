@@ -61,10 +61,7 @@ def test_the_definition_lists_all_runnable_specialists_sorted(write):
 
 
 def test_the_definition_never_changes(write):
-    """The definition stays the same byte for byte, as it is part of the cached prompt prefix.
-
-    Changes to the specialist's file or to a copy of the definition do not affect it.
-    """
+    """No change of the file or of a copy affects the definition, which is part of the cached prompt prefix."""
     path = write("owls")
     delegate = delegate_tool("owls")
     before = json.dumps(delegate.definition), json.dumps(delegate.function)

@@ -293,10 +293,7 @@ def test_the_tool_contains_the_schema_of_the_answer():
 
 
 def test_a_schema_of_an_older_dialect_is_in_the_description():
-    """A schema in an older dialect is shown in the description of `answer`.
-
-    An API would refuse every request with a schema that is invalid in 2020-12.
-    """
+    """A schema in an older dialect, which an API may refuse, is shown in the description of `answer`."""
     old = {"$schema": "http://json-schema.org/draft-04/schema#", "maximum": 3, "exclusiveMaximum": True}
     answer = respond_tool(shape(**old)).input_schema["properties"]["answer"]
     assert answer.keys() == {"description"}
