@@ -202,6 +202,12 @@ def test_control_characters_of_a_child_are_replaced():
     assert told == ["   1  delegate o�wl  Why�[2J not?", "      1.-  o�wl  se�arch x�]0;  not run"]
 
 
+def test_g_8_arguments_that_are_null_are_not_shown():
+    """A constrained model writes null for each argument that it does not need; 0, false and empty texts are shown."""
+    told = lines_of(call("skipped", 1, "grep", pattern="owl", path=None, context=0, ignore_case=False, glob=""))
+    assert told == ["   -  grep    owl context=0 ignore_case=False glob=  not run"]
+
+
 def test_the_summary_counts_only_direct_children():
     """Only direct children are counted, since each includes its descendants; unknown prices are omitted."""
     inner = Child("c", "owls", "answered", 2, Usage(100), 0.01)

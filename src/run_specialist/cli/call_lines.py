@@ -203,5 +203,7 @@ def _remaining(budget: BudgetSpent) -> Text:
 def _arguments_text(arguments: object) -> str:
     if not isinstance(arguments, dict):
         return ""
-    parts = [str(value) if not number else f"{key}={value}" for number, (key, value) in enumerate(arguments.items())]
+    # Constrained decoding makes a model write null for each argument that it does not need.
+    given = [(key, value) for key, value in arguments.items() if value is not None]
+    parts = [str(value) if not number else f"{key}={value}" for number, (key, value) in enumerate(given)]
     return one_line(" ".join(parts))
