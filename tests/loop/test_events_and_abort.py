@@ -193,7 +193,7 @@ async def test_a_failing_observer_does_not_affect_the_reply():
             watch(Delta("piece"))
             return super().open(opening, watch)
 
-    outcome = await outcome_of(job(Streaming([says("done")]), 4, evidence="off"), watch=watch)
+    outcome = await outcome_of(job(Streaming([says("done")]), 4, tools=()), watch=watch)
     assert (outcome.status, outcome.warnings) == ("answered", ())
 
 

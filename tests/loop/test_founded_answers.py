@@ -189,10 +189,11 @@ async def test_g_5_what_went_back_is_bounded():
 # G.6
 
 
-async def test_g_6_an_answer_after_no_call_and_without_a_quote_carries_a_warning():
+@pytest.mark.parametrize("evidence", ["off", "check"])
+async def test_g_6_an_answer_after_no_call_and_without_a_quote_carries_a_warning(evidence):
     """Nothing was read, and the outcome says so."""
     for reply in (responds("from memory"), says("from memory")):
-        outcome = await outcome_of(job(ScriptedProvider([reply]), 9))
+        outcome = await outcome_of(job(ScriptedProvider([reply]), 9, evidence=evidence))
         assert (outcome.status, outcome.warnings) == ("answered", (NOTHING_READ,))
 
 
@@ -201,10 +202,9 @@ async def test_g_6_an_answer_after_no_call_and_without_a_quote_carries_a_warning
     [
         (responds("yes"), {"tools": ()}),
         (responds("yes"), {"limit": 0}),
-        (responds("yes"), {"evidence": "off"}),
         (says("", Stop.REFUSED), {}),
     ],
-    ids=["no tools", "no calls allowed", "off", "no answer"],
+    ids=["no tools", "no calls allowed", "no answer"],
 )
 async def test_g_6_no_warning_where_nothing_could_be_read(reply, settings):
     """A specialist without tools or without calls is excepted, and so is a run without an answer."""

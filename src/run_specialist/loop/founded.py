@@ -72,7 +72,7 @@ def warnings(job: Job, response: Response | None, checked: Sequence[Evidence], c
         for quote in checked
         if quote.verified is False
     ]
-    is_blind = response is not None and not checked and calls == 0 and job.evidence != "off" and _could_read(job)
+    is_blind = response is not None and not checked and calls == 0 and _could_read(job)
     return [*not_found, *([NOTHING_READ] if is_blind else [])]
 
 
