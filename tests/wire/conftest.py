@@ -13,6 +13,7 @@ from run_specialist.record.events import Event
 from run_specialist.record.outcome import Outcome
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import ChatSimulator
+from tests.wire.local_api import ROUTES, VARIABLES, LocalApi
 from tests.wire.serving import Program, write_specialist
 from tests.wire.simulator import MessagesSimulator
 from tests.wire.specialists import Asker
@@ -122,3 +123,15 @@ def looker(project: Path) -> Path:
 def mode(request: pytest.FixtureRequest) -> str:
     """Both kinds of MCP connection: with a handshake and without one."""
     return request.param
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LocalApi]:
+    """Return a function that makes a local server and sets the variable with its address."""
+
+    def make(kind: str, replies: Any = (), routes: Any = None, **options: Any) -> LocalApi:
+        server = LocalApi(routes or ROUTES[kind](), replies, **options)
+        monkeypatch.setenv(VARIABLES[kind], server.url)
+        return server
+
+    return make

@@ -5,7 +5,7 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.loop.founded import NOTHING_READ
 from tests.wire.chat.replies import ChatReply, answers, says, tool_call
-from tests.wire.local_api import MODELS, ROUTES, VARIABLES, LocalApi, llamacpp, lmstudio, ollama, vllm
+from tests.wire.local_api import MODELS, llamacpp, lmstudio, ollama, vllm
 from tests.wire.serving import write_specialist
 
 
@@ -19,18 +19,6 @@ def finder(tmp_path, monkeypatch):
         (tmp_path / f"n{number}.md").write_text("".join(f"line {line} of owls and mice\n" for line in range(2_000)))
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def local(monkeypatch):
-    """Return a function that makes a server and sets the variable with its address."""
-
-    def make(kind, replies=(), routes=None, **options):
-        server = LocalApi(routes or ROUTES[kind](), replies, **options)
-        monkeypatch.setenv(VARIABLES[kind], server.url)
-        return server
-
-    return make
 
 
 class Reader:

@@ -10,7 +10,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.local import local_servers
 from tests.wire.chat.replies import answers, calls
-from tests.wire.local_api import MODELS, ROUTES, VARIABLES, LocalApi
+from tests.wire.local_api import MODELS, ROUTES
 from tests.wire.serving import write_specialist
 
 
@@ -22,18 +22,6 @@ def finder(tmp_path, monkeypatch):
     write_specialist(tmp_path, "finder")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def local(monkeypatch):
-    """Return a function that makes a server and sets the variable with its address."""
-
-    def make(kind, replies=(), routes=None, **options):
-        server = LocalApi(routes or ROUTES[kind](), replies, **options)
-        monkeypatch.setenv(VARIABLES[kind], server.url)
-        return server
-
-    return make
 
 
 @pytest.mark.anyio

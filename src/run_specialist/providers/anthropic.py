@@ -7,7 +7,6 @@ blocks, and instead of the tail in a request that orders the model to end.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.json_reader import EncodedMessages
-from run_specialist.providers.knowledge import FORCE_IGNORED, Informed
+from run_specialist.providers.knowledge import Informed, Lessons
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import one_line
@@ -77,10 +76,9 @@ class AnthropicConversation:
 
     def __init__(self, provider: AnthropicProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
-        self._opening = opening
+        self._lessons = Lessons(provider, opening)
         self._watch = watch
         self._sent = EncodedMessages()
-        self._was_ignored = False
         tools = [tool.definition for tool in opening.tools]
         # Without any tools there is only one request, so no later one would read from the cache.
         self._has_tools = bool(tools)
@@ -105,10 +103,7 @@ class AnthropicConversation:
         # Many network failures are not SDK errors: an invalid body, an incomplete stream, a connection reset.
         except Exception as error:
             raise self._failure(error, request) from error
-        if self._provider.knowledge.learn_from(request, reply) and not self._was_ignored:
-            self._was_ignored = True
-            reply = replace(reply, detail="; ".join(part for part in (reply.detail, FORCE_IGNORED) if part))
-        return self._provider.knowledge.unread.noted(reply, request, self._opening)
+        return self._lessons.taken(request, reply)
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
         line, knowledge = one_line(error, MESSAGES, self._provider.client), self._provider.knowledge

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from run_specialist.errors import ChoiceRefused, ForcingRefused, SchemaRefused
-from run_specialist.providers.base import Capabilities, Choice, Request
+from run_specialist.providers.base import Capabilities, Choice, Opening, Request
 from run_specialist.providers.unread_answers import UnreadAnswers
 from run_specialist.record.messages import Reply, Stop
 from run_specialist.specialist.json_schema.strict_parts import matches
@@ -90,3 +90,20 @@ class Informed:
     @capabilities.setter
     def capabilities(self, capabilities: Capabilities) -> None:
         self.knowledge.capabilities = capabilities
+
+
+class Lessons:
+    """Learns from the replies of one conversation."""
+
+    def __init__(self, provider: Informed, opening: Opening) -> None:
+        self._provider = provider
+        self._opening = opening
+        self._has_warned = False
+
+    def taken(self, request: Request, reply: Reply) -> Reply:
+        """Learn from a reply; return it, with a warning if it shows that another kind of tool calls may suit."""
+        knowledge = self._provider.knowledge
+        if knowledge.learn_from(request, reply) and not self._has_warned:
+            self._has_warned = True
+            reply = replace(reply, detail="; ".join(part for part in (reply.detail, FORCE_IGNORED) if part))
+        return knowledge.unread.noted(reply, request, self._opening)

@@ -14,7 +14,7 @@ from run_specialist.providers import openai_refusals, prices
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import CHAT, OPENAI_URL, Endpoint
 from run_specialist.providers.json_reader import EncodedMessages
-from run_specialist.providers.knowledge import FORCE_IGNORED, Informed
+from run_specialist.providers.knowledge import Informed, Lessons
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
@@ -126,11 +126,10 @@ class ChatConversation:
 
     def __init__(self, provider: ChatProvider, opening: Opening, watch: Watch | None) -> None:
         self._provider = provider
-        self._opening = opening
+        self._lessons = Lessons(provider, opening)
         self._watch = watch
         self._streamed: StreamedCompletion | None = None
         self._sent = EncodedMessages()
-        self._was_ignored = False
         self._has_tools = bool(opening.tools.names)
         front: dict[str, Any] = {"model": provider.id}
         if self._has_tools:
@@ -168,10 +167,7 @@ class ChatConversation:
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.
         except Exception as error:
             raise self._failure(error, request) from error
-        if self._provider.knowledge.learn_from(request, reply) and not self._was_ignored:
-            self._was_ignored = True
-            reply = replace(reply, detail="; ".join(part for part in (reply.detail, FORCE_IGNORED) if part))
-        return self._provider.knowledge.unread.noted(reply, request, self._opening)
+        return self._lessons.taken(request, reply)
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
         from openai import APIConnectionError, APIError, APIStatusError  # noqa: PLC0415 - see make_client
