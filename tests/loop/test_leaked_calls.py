@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from run_specialist.loop.leaked_calls import CALLS_AS_TEXT
 from run_specialist.providers.base import Choice
+from run_specialist.providers.leaked_calls import CALLS_AS_TEXT
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Received
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema

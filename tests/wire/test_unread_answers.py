@@ -1,9 +1,10 @@
-"""An endpoint whose models answer without reading: `tool_calls: json` is suggested."""
+"""Answers of models that read nothing, and calls that a server sends as text: what an endpoint is known to do."""
 
 import pytest
 
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.anthropic import make_client as messages_client
+from run_specialist.providers.leaked_calls import CALLS_AS_TEXT
 from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.providers.unread_answers import UNREAD
 from tests.loop_jobs import job, outcome_of
@@ -58,3 +59,36 @@ async def test_g8_messages_api_suggests_json_too(messages_api):
         provider = AnthropicProvider("haiku", client)
         outcomes = [await outcome_of(job(provider)) for _ in range(2)]
     assert [UNREAD in outcome.warnings for outcome in outcomes] == [False, True]
+
+
+async def test_g_3_calls_as_text_are_calls_in_every_run(chat_api):
+    """A call that a server sends as text is no answer without a call, and a warning about a reply does not hide it."""
+    leaked = says('{"name": "look", "arguments": {"query": "a"}}')
+    api = chat_api([reply for _ in range(3) for reply in (leaked, answers("yes"))])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = ChatProvider("some-model", client)
+        outcomes = [await outcome_of(job(provider)) for _ in range(3)]
+    assert [(one.tool_calls.used, one.answer) for one in outcomes] == [(1, "yes")] * 3
+    assert [one.warnings for one in outcomes] == [(CALLS_AS_TEXT,)] * 3
+
+
+async def test_g_3_a_forced_respond_as_text_is_the_answer(chat_api):
+    """A server that writes the forced call as text has not ignored the force, and the run lands by it."""
+    call = says('{"name": "respond", "arguments": {"answer": "mice"}}')
+    api = chat_api([calls("look", {"query": "a"}), call])
+    async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
+        provider = ChatProvider("some-model", client)
+        outcome = await outcome_of(job(provider, 1, landing="force"))
+    assert (outcome.status, outcome.answer, outcome.landing.how) == ("landed", "mice", "force")
+    assert (outcome.warnings, provider.capabilities.forced_choice) == ((CALLS_AS_TEXT,), True)
+
+
+async def test_g_3_with_an_unknown_finish_reason_a_call_stays_text(chat_api, messages_api):
+    """Nobody knows why such a reply ended, so nothing in its text is run; on both APIs."""
+    text = '{"name": "look", "arguments": {"query": "a"}}'
+    async with make_client(base_url=chat_api([says(text, finish_reason="odd")]).base_url, api_key="test") as client:
+        chat = await outcome_of(job(ChatProvider("some-model", client)))
+    api = messages_api([says_blocks(text, stop_reason="odd")])
+    async with messages_client(base_url=api.base_url, api_key="test") as client:
+        messages = await outcome_of(job(AnthropicProvider("haiku", client)))
+    assert [(one.answer, one.tool_calls.used) for one in (chat, messages)] == [(text, 0)] * 2

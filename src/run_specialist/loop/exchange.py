@@ -10,7 +10,6 @@ from run_specialist import json_prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.compaction.plan import estimate, tokens
 from run_specialist.loop.job import Job
-from run_specialist.loop.leaked_calls import CALLS_AS_TEXT, leaked_calls, with_calls
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.partial_reply import PartialReply
@@ -22,6 +21,7 @@ from run_specialist.loop.transcript import Transcript
 from run_specialist.providers.base import Choice, Delta, Request
 from run_specialist.providers.json_calls import open_conversation
 from run_specialist.providers.json_reader import unique_id
+from run_specialist.providers.leaked_calls import CALLS_AS_TEXT, leaked_calls, with_calls
 from run_specialist.record.events import Replied, Requested, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode
@@ -186,10 +186,10 @@ class Exchange:
 
     def _with_leaked_calls(self, reply: Reply, turn: int, choice: Choice) -> Reply:
         """Return a reply that makes the calls that it wrote as text, with ids that are unique in the run."""
-        if self._schema_replies.response(reply, choice) is not None:
-            return reply  # JSON that was requested
         opening = self._job.opening
-        calls = leaked_calls(reply, opening.tools.names, has_schema=self._job.answer_schema is not None)
+        # The bare input of `respond` may match the schema of the answer, or be the JSON that was requested.
+        bare_answer = self._job.answer_schema is None and choice is not Choice.SCHEMA
+        calls = leaked_calls(reply, opening.tools.names, bare_answer=bare_answer)
         if not calls:
             return reply
         if any(call.is_named for call in calls) and CALLS_AS_TEXT not in self._observers.warnings:
@@ -221,8 +221,5 @@ def _bounded(reply: Reply) -> Reply:
     if not dropped:
         return reply
     warning = f"the model made {len(reply.calls):,} tool calls in one reply; those after call {MOST_CALLS} were dropped"
-    return replace(
-        reply,
-        content=tuple(block for block in reply.content if id(block) not in dropped),
-        detail="; ".join(part for part in (reply.detail, warning) if part),
-    )
+    kept = tuple(block for block in reply.content if id(block) not in dropped)
+    return replace(reply, content=kept).with_warning(warning)

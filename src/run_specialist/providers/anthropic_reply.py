@@ -56,6 +56,7 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
         usage=_usage(message.get("usage")),
         reason=reason,
         detail=detail,
+        is_stop_known=stop is not None,
         more_room_helps=reason != "model_context_window_exceeded",
         model=str(message.get("model") or ""),
     )

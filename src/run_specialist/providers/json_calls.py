@@ -128,7 +128,7 @@ class JsonCalls:
         if not constrained or self._was_ignored or reply.stop is not Stop.ANSWERED or not reply.text:
             return reply
         self._was_ignored = True
-        return replace(reply, detail="; ".join(part for part in (reply.detail, IGNORED) if part))
+        return reply.with_warning(IGNORED)
 
     def _block(self, call: WrittenCall, *, is_cut: bool) -> Block:
         # Of a cut call only an answer is of any use; the rest would fill the transcript.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from run_specialist.errors import ChoiceRefused, ForcingRefused, SchemaRefused
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request
+from run_specialist.providers.leaked_calls import leaked_calls
 from run_specialist.providers.unread_answers import UnreadAnswers
 from run_specialist.record.messages import Reply, Stop
 from run_specialist.specialist.json_schema.strict_parts import matches
@@ -51,7 +52,8 @@ class Knowledge:
         # Calls in JSON do not depend on this knowledge: a reply that is no call has a warning of its own.
         if request.schema is not None and request.schema_name == RESPOND and not _obeys(request, reply):
             self.capabilities = replace(self.capabilities, schema=False)
-        was_ignored = request.choice is Choice.RESPOND and all(call.name != RESPOND for call in reply.calls)
+        calls = reply.calls or leaked_calls(reply, [RESPOND])
+        was_ignored = request.choice is Choice.RESPOND and all(call.name != RESPOND for call in calls)
         if was_ignored:
             self.capabilities = replace(self.capabilities, forced_choice=False)
         return was_ignored
@@ -105,5 +107,5 @@ class Lessons:
         knowledge = self._provider.knowledge
         if knowledge.learn_from(request, reply) and not self._has_warned:
             self._has_warned = True
-            reply = replace(reply, detail="; ".join(part for part in (reply.detail, FORCE_IGNORED) if part))
+            reply = reply.with_warning(FORCE_IGNORED)
         return knowledge.unread.noted(reply, request, self._opening)

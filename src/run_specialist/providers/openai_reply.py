@@ -64,6 +64,7 @@ def read_reply(completion: Block, taken: Collection[str], endpoint: Endpoint = C
         usage=_usage(completion.get("usage")),
         reason=reason,
         detail=detail,
+        is_stop_known=stop is not None,
         more_room_helps=reason != CONTEXT_FULL,
         model=str(completion.get("model") or ""),
     )

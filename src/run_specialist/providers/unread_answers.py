@@ -1,8 +1,7 @@
 """Notice an endpoint whose models answer without having read anything, although they were offered tools."""
 
-from dataclasses import replace
-
 from run_specialist.providers.base import Choice, Opening, Request
+from run_specialist.providers.leaked_calls import leaked_calls
 from run_specialist.record.messages import Reply, Stop, has_calls
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -19,12 +18,12 @@ class UnreadAnswers:
 
     def noted(self, reply: Reply, request: Request, opening: Opening) -> Reply:
         """Count a reply if it is such an answer; return it, with a warning if it is one too many."""
-        if not (_may_read(request, opening) and _is_answer(reply)):
+        if not (_may_read(request, opening) and _is_answer(reply, opening)):
             return reply
         self._answers += 1
         if self._answers != MOST_UNREAD:
             return reply
-        return replace(reply, detail="; ".join(text for text in (reply.detail, UNREAD) if text))
+        return reply.with_warning(UNREAD)
 
 
 def _may_read(request: Request, opening: Opening) -> bool:
@@ -34,6 +33,7 @@ def _may_read(request: Request, opening: Opening) -> bool:
     return offers_tools and is_free and not has_calls(request.messages)
 
 
-def _is_answer(reply: Reply) -> bool:
+def _is_answer(reply: Reply, opening: Opening) -> bool:
     has_ended = reply.stop in {Stop.ANSWERED, Stop.WANTS_TOOLS} and bool(reply.text or reply.calls)
-    return has_ended and all(call.name == RESPOND for call in reply.calls)
+    calls = reply.calls or leaked_calls(reply, opening.tools.names)
+    return has_ended and all(call.name == RESPOND for call in calls)

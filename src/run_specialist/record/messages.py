@@ -227,11 +227,17 @@ class Reply:
     """False if the turn was truncated because the context is full, so that a larger `max_tokens` does not help."""
     model: str = ""
     """Id of the model in the response; empty if it has none."""
+    is_stop_known: bool = True
+    """False if the provider does not know the stop reason, so that only the text of the reply is used."""
 
     @cached_property
     def text(self) -> str:
         """The text of the reply, without thinking."""
         return spoken(text_of(self.content)).strip()
+
+    def with_warning(self, text: str) -> Self:
+        """Return the reply with a further warning; unchanged for an empty text."""
+        return replace(self, detail="; ".join(part for part in (self.detail, text) if part))
 
     @cached_property
     def calls(self) -> tuple[ToolCall, ...]:

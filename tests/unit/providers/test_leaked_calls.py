@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.loop.leaked_calls import MOST_NESTED, leaked_calls, with_calls
+from run_specialist.providers.leaked_calls import MOST_NESTED, leaked_calls, with_calls
 from run_specialist.providers.scripted import calls, says
 from run_specialist.record.messages import Reply, Stop
 
@@ -115,9 +115,9 @@ def test_g_3_the_input_of_respond_is_the_answer(form):
 
 def test_g_3_the_bare_input_of_respond_stays_text_where_the_answer_has_a_schema():
     """With a schema it might be the answer itself; a call by name is read all the same."""
-    assert found(ANSWER, has_schema=True) == []
+    assert found(ANSWER, bare_answer=False) == []
     named = json.dumps({"name": "respond", "arguments": {"answer": {"n": 1}}})
-    assert found(named, has_schema=True) == [("respond", {"answer": {"n": 1}})]
+    assert found(named, bare_answer=False) == [("respond", {"answer": {"n": 1}})]
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
@@ -154,7 +154,7 @@ def test_g_3_a_megabyte_of_one_call_is_read():
 def test_g_3_a_reply_that_did_not_end_normally_keeps_its_text(stop):
     """Only a finished reply without calls is read, and none with an unknown stop reason."""
     assert leaked_calls(says(ONE, stop), TOOLS) == []
-    unknown = Reply(Stop.ANSWERED, says(ONE).content, detail="the model stopped for an unknown reason: odd")
+    unknown = Reply(Stop.ANSWERED, says(ONE).content, is_stop_known=False)
     assert leaked_calls(unknown, TOOLS) == []
     assert leaked_calls(calls(("search", {}), stop=Stop.ANSWERED), TOOLS) == []
 

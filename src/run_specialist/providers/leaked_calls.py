@@ -44,20 +44,20 @@ class LeakedCall:
     """False for the bare input of `respond`, which a model may also write when it is asked for text."""
 
 
-def leaked_calls(reply: Reply, tools: Collection[str], *, has_schema: bool = False) -> list[LeakedCall]:
+def leaked_calls(reply: Reply, tools: Collection[str], *, bare_answer: bool = True) -> list[LeakedCall]:
     """Return the calls that the text of a reply consists of; empty if it is anything else.
 
     tools: the names of all tools that the model may call.
-    has_schema: whether the answer has a schema, which the bare input of `respond` might match itself; it stays text.
+    bare_answer: whether the bare input of `respond` is a call; False where it is read in another way.
     """
-    if reply.stop is not Stop.ANSWERED or reply.detail or reply.calls:
+    if reply.stop is not Stop.ANSWERED or not reply.is_stop_known or reply.calls:
         return []
     try:
         found = list(_objects(reply.text))
     except (ValueError, RecursionError):
         return []
     calls = [_call(value, tools) for value in found]
-    if len(found) == 1 and not has_schema and _is_answer(found[0]) and RESPOND in tools:
+    if len(found) == 1 and bare_answer and _is_answer(found[0]) and RESPOND in tools:
         calls = [LeakedCall(RESPOND, found[0], is_named=False)]
     named = [call for call in calls if call]
     return named if len(named) == len(calls) and not any(map(_is_too_deep, found)) else []
