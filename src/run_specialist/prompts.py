@@ -1,4 +1,8 @@
-"""All texts for the model in a run, except the descriptions of tools, which are defined with each tool."""
+"""Texts for the model in a run.
+
+Elsewhere: descriptions of tools with each tool, answers that go back in `tools/answer_prompts.py`, calls in JSON in
+`providers/json_prompts.py`.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,12 +3,13 @@
 import anyio
 import pytest
 
-from run_specialist import answer_prompts, prompts
+from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.returned_answers import MARKS, Returned
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.outcome import Exit
+from run_specialist.tools import answer_prompts
 from run_specialist.tools.base import Tool
 from tests.loop.founded_replies import INVENTED, READ, beside, responds
 from tests.loop.stored_replies import looks

@@ -2,7 +2,6 @@
 
 import pytest
 
-from run_specialist import answer_prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import ProviderError
 from run_specialist.loop.founded import NOTHING_READ
@@ -12,6 +11,7 @@ from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.tools import answer_prompts
 from run_specialist.tools.respond import respond_tool
 from tests.loop.founded_replies import INVENTED, READ, WITHOUT, beside, responds
 from tests.loop.stored_replies import looks

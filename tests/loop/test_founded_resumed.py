@@ -2,11 +2,12 @@
 
 import pytest
 
-from run_specialist import answer_prompts, prompts
+from run_specialist import prompts
 from run_specialist.loop.returned_answers import MARKS, Returned
 from run_specialist.providers.scripted import calls, says
 from run_specialist.record import journal
 from run_specialist.record.journal import Checkpointed, Received
+from run_specialist.tools import answer_prompts
 from run_specialist.tools.base import Tool
 from tests.loop.stored_replies import looks
 from tests.loop_jobs import results

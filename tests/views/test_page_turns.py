@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from run_specialist import answer_prompts, prompts
+from run_specialist import prompts
+from run_specialist.tools import answer_prompts
 from run_specialist.views.report import data, report
 from tests.views import odd
 from tests.views.full import RESUMED, SUMMARY, full_run

@@ -3,6 +3,7 @@
 import itertools
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ MOST_EVENTS = 100_000
 
 
 @dataclass
-class Endless:
+class Endless(ABC):
     """Stream some pieces of a reply, then white space until the client hangs up."""
 
     pieces: tuple[str, ...] = ()
@@ -47,8 +48,9 @@ class Endless:
     def _texts(self) -> Iterator[str]:
         return itertools.chain(self.pieces, itertools.repeat(self.blank, MOST_EVENTS))
 
+    @abstractmethod
     def _events(self) -> Iterator[bytes]:
-        raise NotImplementedError
+        """Yield the events of the stream, encoded."""
 
 
 class EndlessChat(Endless):

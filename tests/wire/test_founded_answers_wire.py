@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from run_specialist import answer_prompts
+from run_specialist.tools import answer_prompts
 from tests.loop_jobs import LOOK
 from tests.wire.chat import replies as chat
 from tests.wire.simulator.replies import answers, calls, respond, says, text, thinking

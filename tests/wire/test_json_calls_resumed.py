@@ -45,9 +45,8 @@ async def test_g8_a_run_is_resumed_with_the_bytes_that_were_sent(endpoint):
     assert "The budget was refreshed" in str(one.requests[2].messages[-1]["content"])
 
 
-async def test_g8_a_pending_reply_is_acted_upon_before_any_request(endpoint):
-    """A call that arrived before the process died gets its result on resume, and is not paid for again."""
-    one = endpoint(LOOKS[0], SOME, MORE)
+async def stop_after_the_first_reply(one):
+    """Store a run as if its process had died when the first reply had arrived."""
     notebook = Notebook()
 
     async def begin(runner, watch):
@@ -57,6 +56,12 @@ async def test_g8_a_pending_reply_is_acted_upon_before_any_request(endpoint):
 
     await one.work(begin)
     await keep(f"sqlite:///{one.folder}/runs.db", notebook.until(Received, 1))
+
+
+async def test_g8_a_pending_reply_is_acted_upon_before_any_request(endpoint):
+    """A call that arrived before the process died gets its result on resume, and is not paid for again."""
+    one = endpoint(LOOKS[0], SOME, MORE)
+    await stop_after_the_first_reply(one)
     _, outcome = await one.resume()
     assert (outcome.answer, outcome.tool_calls.used) == ("more", 1)
     assert prefix(one.requests[2]) == prefix(one.requests[1])
@@ -67,15 +72,7 @@ async def test_g8_a_pending_reply_is_acted_upon_before_any_request(endpoint):
 async def test_g8_a_pending_answer_needs_no_request(endpoint):
     """An answer that arrived before the process died is the outcome on resume."""
     one = endpoint(SOME)
-    notebook = Notebook()
-
-    async def begin(runner, watch):
-        del watch
-        run = await runner.prepare(IN_JSON, "What is known?")
-        return Run(run._job, journal=notebook)
-
-    await one.work(begin)
-    await keep(f"sqlite:///{one.folder}/runs.db", notebook.until(Received, 1))
+    await stop_after_the_first_reply(one)
     _, outcome = await one.resume()
     assert (outcome.status, outcome.answer, len(one.requests)) == ("answered", "some", 1)
 

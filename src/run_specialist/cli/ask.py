@@ -74,11 +74,7 @@ def run(
         cost_limit=cost_limit,
         time_limit=time_limit,
         tool_chars_limit=tool_chars_limit,
-        landing=landing,
-        evidence=evidence,
-        tool_calls=tool_calls,
-        preset=preset,
-    )
+    ) | settings(landing=landing, evidence=evidence, tool_calls=tool_calls, preset=preset)
     output = Output.chosen(json=json_, events=events, quiet=quiet)
     with guarded():
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`

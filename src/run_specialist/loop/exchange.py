@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from run_specialist import json_prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.compaction.plan import estimate, tokens
 from run_specialist.loop.job import Job
@@ -18,6 +17,7 @@ from run_specialist.loop.returned_answers import ReturnedAnswers
 from run_specialist.loop.schema_replies import SchemaReplies, SchemaStream
 from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.transcript import Transcript
+from run_specialist.providers import json_prompts
 from run_specialist.providers.base import Choice, Delta, Request
 from run_specialist.providers.json_calls import open_conversation
 from run_specialist.providers.json_reader import unique_id

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from run_specialist import answer_prompts
-from run_specialist.answer_prompts import Objection
 from run_specialist.budget.budget import Kind, Phase
 from run_specialist.budget.ladder import Rung
 from run_specialist.loop import founded
@@ -16,6 +14,8 @@ from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.record.messages import ToolCall
 from run_specialist.record.outcome import Evidence
+from run_specialist.tools import answer_prompts
+from run_specialist.tools.answer_prompts import Objection
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
@@ -33,7 +33,7 @@ class QuoteRule:
         self._landing = landing
 
     def are_too_early(self, calls: Sequence[ToolCall], response: Response) -> bool:
-        """Return whether an answer stands beside calls that are to be run first, because it cannot know their results.
+        """Return whether the calls in the same turn are to be run first, because the answer cannot know their results.
 
         It is taken at once in a landing, without budget for the calls, and if all of its quotes were read before.
         """

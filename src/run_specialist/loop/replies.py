@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from run_specialist import answer_prompts, prompts
-from run_specialist.answer_prompts import Objection
+from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.context_window import ContextWindow
 from run_specialist.loop.ending import ANSWER_CUT, CONTEXT_FULL, Ending
@@ -16,6 +15,8 @@ from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, sendable
 from run_specialist.record.outcome import Exit
+from run_specialist.tools import answer_prompts
+from run_specialist.tools.answer_prompts import Objection
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 

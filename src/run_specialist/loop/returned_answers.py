@@ -12,7 +12,7 @@ class Returned(StrEnum):
     """Why an answer went back to the model."""
 
     TOO_EARLY = "too_early"
-    """It stood beside calls whose results it could not take into account."""
+    """The same turn contained calls whose results it could not take into account."""
     WITHOUT_QUOTE = "without_quote"
     """None of its quotes was found in what was read."""
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from run_specialist import json_prompts
 from run_specialist.errors import ProviderError, SchemaRefused
+from run_specialist.providers import json_prompts
 from run_specialist.providers.base import Choice, Conversation, Delta, Opening, Provider, Request, Watch
 from run_specialist.providers.call_shape import FORMAT, WrittenCall, call_schema, read_call
 from run_specialist.providers.call_stream import CallStream

@@ -56,8 +56,8 @@ class ChatProvider(Informed):
 
         model: id without the prefix of the endpoint.
         client: as returned by `make_client`.
-        failure_of_server: returns why a server that this program has started has ended; empty while it runs. It waits
-            for an end that is under way as long as it is told [s].
+        failure_of_server: returns why a server that this program has started has ended; empty while it runs. Its
+            argument is how long to wait for a server that is about to end [s].
         """
         self.id = model
         self.model = f"{endpoint.prefix}{model}"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from operator import is_not
 
-from run_specialist import json_prompts
+from run_specialist.providers import json_prompts
 from run_specialist.providers.call_shape import written
 from run_specialist.record.messages import Block, Message, text_of
 

@@ -56,14 +56,9 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     schema, archive = answer_schema(file, settings), Archive()
     _check_evidence(file, settings, schema)
     system = prompts.system(settings.prompt, budget, budget_notice=settings.budget_notice)
-
     given = settings
-
-    def front_chars() -> int:
-        every = [*_tools(file, given, environment), get_tool_response_tool(archive, 1), respond_tool(schema)]
-        return len(system) + len(question) + sum(len(encode(tool.definition)) for tool in every)
-
-    fitted = fit_to_context(given, provider.capabilities, front_chars)
+    texts = (system, question)
+    fitted = fit_to_context(given, provider.capabilities, lambda: _front_chars(texts, file, given, environment, schema))
     settings = fitted.settings
     tools = _tools(file, settings, environment)
     summarizes = settings.summarize_at is not None and provider.capabilities.is_language_model
@@ -96,6 +91,18 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         secrets=(*credentials(os.environ), *keys_of(provider), *extra_tools.secrets, *environment.secrets),
         origin=_origin(file, given, schema, environment, [*warnings, *fitted.warnings]),
     )
+
+
+def _front_chars(
+    texts: Sequence[str],
+    file: SpecialistFile,
+    settings: Specialist,
+    environment: RunEnvironment,
+    schema: AnswerSchema | None,
+) -> int:
+    """Return the length of what is in every request: some texts and all tools that may be offered [characters]."""
+    tools = [*_tools(file, settings, environment), get_tool_response_tool(Archive(), 1), respond_tool(schema)]
+    return sum(map(len, texts)) + sum(len(encode(tool.definition)) for tool in tools)
 
 
 def _dispatch(settings: Specialist, turn_chars: int | None) -> DispatchSettings:

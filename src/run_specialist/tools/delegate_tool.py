@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from run_specialist.answer_prompts import listed
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import UsageError
 from run_specialist.record.outcome import Evidence, Outcome
+from run_specialist.tools.answer_prompts import listed
 from run_specialist.tools.base import Output, Tool
 from run_specialist.tools.context import ChildContext
 

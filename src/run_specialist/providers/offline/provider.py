@@ -4,13 +4,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from run_specialist.answer_prompts import NOT_DELIVERED
 from run_specialist.providers.base import Capabilities, Choice, Delta, Opening, Request, Watch
 from run_specialist.providers.offline.answer import answer
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.next_calls import next_calls
 from run_specialist.providers.offline.question import Question
 from run_specialist.record.messages import Block, Message, Reply, Stop, Usage, text_of
+from run_specialist.tools.answer_prompts import NOT_DELIVERED
 from run_specialist.tools.respond import NAME as RESPOND
 
 

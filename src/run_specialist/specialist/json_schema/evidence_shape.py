@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from run_specialist.specialist.json_schema.references import target
+
 NEEDS_QUOTES = (
     "require needs quotes, and output_schema has no `evidence` array of objects with `source` and `quote`; add one, or "
     "set evidence to check"
@@ -37,16 +39,8 @@ def _variants(schema: object, root: Mapping[str, Any], references: int = 0) -> I
         return
     yield schema
     if isinstance(pointer := schema.get("$ref"), str):
-        yield from _variants(_at(root, pointer), root, references + 1)
+        yield from _variants(target(root, pointer), root, references + 1)
     for key in ("anyOf", "oneOf", "allOf"):
         branches = schema.get(key)
         for branch in branches if isinstance(branches, list) else ():
             yield from _variants(branch, root, references + 1)
-
-
-def _at(root: Mapping[str, Any], pointer: str) -> object:
-    """Return the part of a schema that a JSON pointer such as `#/$defs/item` names; None if there is none."""
-    part: Any = root
-    for escaped in pointer.removeprefix("#").split("/")[1:]:
-        part = part.get(escaped.replace("~1", "/").replace("~0", "~")) if isinstance(part, Mapping) else None
-    return part if pointer.startswith("#") else None

@@ -5,7 +5,7 @@ recursive, open or bounded. `strict` expresses a schema in that part, and `resto
 
     optional property                 required, and may be null          null is removed
     anything that cannot be closed    a string that contains JSON        the string is parsed
-    bounds, patterns, formats         omitted                            whoever reads the value validates it
+    bounds, patterns, formats         omitted                            validated by the reader of the value
 
 A schema may come from a server that is not trusted, so the work is bounded: what is too deep or too large is a string
 that contains JSON too.
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from run_specialist.specialist.json_schema.references import target
 from run_specialist.specialist.json_schema.strict_parts import (
     NULL,
     SCALARS,
@@ -40,7 +41,7 @@ _ANNOTATIONS = frozenset(
         *("discriminator", "example", "examples", "readOnly", "title", "writeOnly"),
     }
 )
-"""Keywords that may stand beside a reference or alternatives, because they refuse no value."""
+"""Keywords allowed beside a reference or alternatives, because they refuse no value."""
 
 
 class _NotExpressible(Exception):
@@ -166,10 +167,11 @@ class _Converter:
                 raise _TooLarge
             match schema:
                 case {"$ref": str(pointer)}:
-                    if pointer in place.references or not pointer.startswith("#"):
+                    named = target(self._root, pointer)
+                    if named is None or pointer in place.references:
                         raise _NotExpressible
                     place = _Place((*place.references, pointer), place.depth)
-                    schema = {**_at(self._root, pointer), **_annotations(schema, "$ref")}
+                    schema = {**named, **_annotations(schema, "$ref")}
                 case {"allOf": [Mapping() as only]}:
                     schema = {**only, **_annotations(schema, "allOf")}
                 case _:
@@ -218,19 +220,8 @@ def _branches(schema: Mapping[str, Any]) -> Iterable[object] | None:
     return [{**own, "type": kind} for kind in kinds]
 
 
-def _at(root: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
-    """Return the part of a schema that a JSON pointer such as `#/$defs/item` names."""
-    part: Any = root
-    for escaped in pointer.split("/")[1:]:
-        name = escaped.replace("~1", "/").replace("~0", "~")
-        part = part.get(name) if isinstance(part, Mapping) else None
-    if not isinstance(part, Mapping):
-        raise _NotExpressible
-    return part
-
-
 def _annotations(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return what stands beside a keyword; beside any keyword that refuses values the two cannot be joined."""
+    """Return the keywords beside one of them; raise if any refuses values, because the two cannot be joined."""
     beside = {name: part for name, part in schema.items() if name != key}
     if beside.keys() - _ANNOTATIONS:
         raise _NotExpressible
