@@ -1,5 +1,7 @@
 """The length of a local model's context: asked of the server, kept to in every request, and not trusted."""
 
+import asyncio
+
 import pytest
 
 from run_specialist.api.runner import Runner
@@ -76,6 +78,24 @@ async def test_the_length_limits_results_summaries_and_replies(finder, local, ki
     assert job.summarize_at < tokens - reply
     assert job.dispatch.tool_result_limit <= min(20_000, tokens)
     assert server.requests[0].body["max_completion_tokens"] == min(16_000, reply)
+
+
+async def _ask_and_close(runner):
+    """Ask once and close the connections of this event loop."""
+    async with runner:
+        return await runner.run("finder", "What?")
+
+
+def test_a_server_started_again_with_another_context_is_believed(finder, local):
+    """A second event loop asks for the length again; replies are bounded by it, and its note is told."""
+    with local("ollama", [answers("yes"), answers("yes")], ollama(40960, num_ctx=32768)) as server:
+        runner = Runner(model=MODELS["ollama"])
+        first = asyncio.run(_ask_and_close(runner))
+        server.routes.update(ollama(40960))
+        second = asyncio.run(_ask_and_close(runner))
+    assert [request.body["max_completion_tokens"] for request in server.requests] == [8192, 1024]
+    assert "4,096 of 40,960 tokens" not in " ".join(first.warnings)
+    assert "4,096 of 40,960 tokens" in " ".join(second.warnings)
 
 
 def huge(wire):

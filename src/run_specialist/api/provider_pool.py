@@ -53,7 +53,13 @@ class ProviderPool:
         if isinstance(provider, Informed):
             known = self._knowledge.setdefault(provider.address, provider.knowledge)
             # The server may have another context since it was started again.
-            known.capabilities = replace(known.capabilities, context_tokens=provider.capabilities.context_tokens)
+            told = provider.capabilities
+            known.capabilities = replace(
+                known.capabilities,
+                context_tokens=told.context_tokens,
+                context_note=told.context_note,
+                max_output_tokens=told.max_output_tokens,
+            )
             provider.knowledge = known
         return provider
 
