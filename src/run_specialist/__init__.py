@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    __version__: str
     from run_specialist.api.delegate import Delegate, Delegated, delegate_tool
     from run_specialist.api.once import run, run_sync
     from run_specialist.api.runner import Runner
@@ -128,6 +129,8 @@ if not TYPE_CHECKING:  # a module-level __getattr__ would hide misspelled names 
 
     def __getattr__(name: str) -> object:
         """Import a public name on first access, so that `--help` stays fast."""
+        if name == "__version__":
+            return import_module(f"{__name__}.version").release()
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         home = next((home for home, names in _HOMES.items() if name in names), "record.events")
@@ -135,4 +138,4 @@ if not TYPE_CHECKING:  # a module-level __getattr__ would hide misspelled names 
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *__all__, "__version__"})

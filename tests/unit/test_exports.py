@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,12 @@ def test_the_public_names_are_frozen():
     assert set(NAMES) <= set(dir(run_specialist))
     with pytest.raises(AttributeError, match="'nonsense'"):
         _ = run_specialist.nonsense
+
+
+def test_the_version_is_that_of_the_installed_package():
+    """`__version__` is the version in the metadata, and is found by `dir`."""
+    assert run_specialist.__version__ == version("run-specialist")
+    assert "__version__" in dir(run_specialist)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from run_specialist import prompts
 from run_specialist.api.delegate_arguments import ANEW, DelegateArguments, read, schema
@@ -18,6 +18,7 @@ from run_specialist.errors import RunNotFound, RunSpecialistError, StoreMissing,
 from run_specialist.loop.run import Run
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.spawner import LIMITS
+from run_specialist.specialist.call_settings import Settings
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.registry import Registry
@@ -52,13 +53,15 @@ def delegate_tool(
     *,
     runner: Runner | None = None,
     name: str = NAME,
-    **settings: Any,  # noqa: ANN401 - keys of the specialist's file, each of its own type
+    model: str | None = None,
+    **settings: Unpack[Settings],
 ) -> "Delegate":
     """Return a tool that lets another agent ask specialists.
 
     specialists: names, or paths of files; None for every usable specialist that the runner finds.
     runner: runs the specialists, and stays open; None creates a runner, which `aclose` closes.
     name: the tool's name for the agent's model.
+    model: of every run; None for that of the runner.
     settings: keys of the specialist files to override in every run, e.g. `tool_calls_limit=12`.
     Raises UsageError for a specialist that does not exist or cannot be run, and for an invalid setting.
     """
@@ -67,14 +70,15 @@ def delegate_tool(
     owns_runner = runner is None
     runner = runner or Runner()
     requested = _usable(runner.registry) if specialists is None else specialists
+    overrides = {**settings, **({} if model is None else {"model": model})}
     found: dict[str, tuple[str, str]] = {}
     for reference in [requested] if isinstance(requested, str) else requested:
         file = runner.registry.find(reference)
-        resolve(file, settings)
+        resolve(file, overrides)
         found[file.name] = reference, file.description
     if not found:
         raise UsageError("no usable specialists found; create one with `specialists new NAME`")
-    return Delegate(runner, name, dict(sorted(found.items())), settings, owns_runner)
+    return Delegate(runner, name, dict(sorted(found.items())), overrides, owns_runner)
 
 
 def _usable(registry: Registry) -> list[str]:

@@ -49,7 +49,9 @@ def read(arguments: object, names: Iterable[str], *, stored: bool) -> DelegateAr
     arguments: a mapping, or the JSON text of one.
     Raises ToolError that names the argument and the expected value.
     """
-    given = _object(arguments)
+    given = dict(_object(arguments))
+    if "query" not in given and "question" in given:
+        given["query"] = given.pop("question")
     if unknown := sorted(str(key) for key in given if key not in KNOWN):
         raise ToolError(f"{shown(', '.join(unknown))}: no such argument; put all that matters into query")
     specialist, query, run_id = (given.get(key) for key in KNOWN)

@@ -4,17 +4,19 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from run_specialist.api.children import Children
 from run_specialist.api.project_files import file_of, find_project
 from run_specialist.api.provider_pool import ProviderPool
+from run_specialist.api.query import optional_question, question_of
+from run_specialist.api.run_options import ResumeOptions, RunOptions
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
 from run_specialist.errors import UsageError
 from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.run import Run
-from run_specialist.providers.base import Provider, Watch
+from run_specialist.providers.base import Provider
 from run_specialist.providers.choose import choose_model
 from run_specialist.record.events import Listener
 from run_specialist.record.journal import OnLost
@@ -95,29 +97,31 @@ class Runner:
     async def prepare(
         self,
         specialist: str | Path | Specialist,
-        question: str,
+        query: str | None = None,
         *,
-        listener: Listener | None = None,
-        watch: Watch | None = None,
-        **settings: Any,  # noqa: ANN401 - keys of the specialist's file, each of its own type
+        model: str | None = None,
+        **options: Unpack[RunOptions],
     ) -> Run:
         """Return a new run, ready to be started or aborted.
 
         specialist: a name, the path of a file, or a `Specialist`.
-        settings: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit. A `preset` overrides
+        query: the question; `question` is another name of this argument.
+        model: an alias, a full id or `offline`; None for the model of the `Runner`.
+        listener: called with each event of the run, in order.
+        watch: called with the pieces of a reply while it streams.
+        options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit. A `preset` overrides
             the keys of the file that it sets, and the other settings override the preset.
         Raises UsageError before any request is sent to a model.
         """
-        if not isinstance(question, str):
-            raise UsageError(f"question must be a string, got {type(question).__name__}")
-        if not question.strip():
-            raise UsageError("the question is empty; pass the question that the specialist should answer")
+        question = question_of(query, options.pop("question", None))
+        listener, watch = options.pop("listener", None), options.pop("watch", None)
         if not self.root.is_dir():
             raise UsageError(f"--root: {self.root} is not a folder")
         file = file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
-        settled = resolve(file, settings, strict=self._strict).settings
+        overrides = {**options, **({} if model is None else {"model": model})}
+        settled = resolve(file, overrides, strict=self._strict).settings
         by_program = isinstance(specialist, Specialist)
-        asked = settings.get("model", self._model)
+        asked = model or self._model
         provider = self._provider or await self._chosen(asked, settled.model, None if by_program else file, self.root)
         environment = await self._environment(self.root, file, settled, provider, None, by_program=by_program)
         job = spawn(file, settled, question, environment)
@@ -126,21 +130,23 @@ class Runner:
     async def resume(
         self,
         run_id: str,
-        question: str | None = None,
+        query: str | None = None,
         *,
         force: bool = False,
-        listener: Listener | None = None,
-        watch: Watch | None = None,
-        **limits: Any,  # noqa: ANN401 - keys of the specialist's file, each of its own type
+        **options: Unpack[ResumeOptions],
     ) -> Run:
         """Return a stored run, ready to continue where it stopped.
 
         run_id: an id, an unambiguous prefix, or `last`.
-        question: an additional question.
+        query: an additional question; `question` is another name of this argument.
         force: resume even if the specialist's file has changed, or another model cannot take the whole transcript.
-        limits: new totals, e.g. `tool_calls_limit=50`; None means no limit.
+        listener: called with each event of the run, in order.
+        watch: called with the pieces of a reply while it streams.
+        options: new totals of limits, e.g. `tool_calls_limit=50`; None means no limit.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
+        question = optional_question(query, options.pop("question", None))
+        listener, watch = options.pop("listener", None), options.pop("watch", None)
         run = await self._store.load(run_id)
         root = Path(run.frozen["root"])
         file, settled = begun_with(run)
@@ -148,33 +154,48 @@ class Runner:
         current = load(file.path, project_of(file.path, [root]))
         provider = self._provider or await self._chosen(self._model, run.model, current, root)
         environment = await self._environment(root, current, settled, provider, parent, resumed=True)
-        job = resume(run, ResumeRequest(question, limits, force), environment)
+        job = resume(run, ResumeRequest(question, options, force), environment)
         return Run(job, listener, watch, journal=await self._store.claim(run), on_lost=self._store.on_lost)
 
     async def run(
         self,
         specialist: str | Path | Specialist,
-        question: str,
+        query: str | None = None,
         *,
-        listener: Listener | None = None,
-        watch: Watch | None = None,
-        **settings: Any,  # noqa: ANN401 - as in `prepare`
+        model: str | None = None,
+        **options: Unpack[RunOptions],
     ) -> Outcome:
-        """Ask a specialist a question and return its outcome; the arguments are those of `prepare`."""
-        run = await self.prepare(specialist, question, listener=listener, watch=watch, **settings)
+        """Ask a specialist a question and return its outcome.
+
+        specialist: a name, the path of a file, or a `Specialist`.
+        query: the question; `question` is another name of this argument.
+        model: an alias, a full id or `offline`; None for the model of the `Runner`.
+        listener: called with each event of the run, in order.
+        watch: called with the pieces of a reply while it streams.
+        options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
+        Raises UsageError before any request is sent to a model; later failures are in the outcome.
+        """
+        run = await self.prepare(specialist, query, model=model, **options)
         return await run.outcome()
 
     def stream(
         self,
         specialist: str | Path | Specialist,
-        question: str,
+        query: str | None = None,
         *,
-        listener: Listener | None = None,
-        watch: Watch | None = None,
-        **settings: Any,  # noqa: ANN401 - as in `prepare`
+        model: str | None = None,
+        **options: Unpack[RunOptions],
     ) -> Stream:
-        """Return a `Stream` of the run's events; the arguments are those of `prepare`."""
-        return Stream(lambda: self.prepare(specialist, question, listener=listener, watch=watch, **settings))
+        """Return a `Stream` of the run's events, whose `outcome` is set at the end.
+
+        specialist: a name, the path of a file, or a `Specialist`.
+        query: the question; `question` is another name of this argument.
+        model: an alias, a full id or `offline`; None for the model of the `Runner`.
+        listener: called with each event of the run, in order.
+        watch: called with the pieces of a reply while it streams.
+        options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
+        """
+        return Stream(lambda: self.prepare(specialist, query, model=model, **options))
 
     async def _prepare_child(  # noqa: PLR0913, PLR0917 - called in one place
         self,

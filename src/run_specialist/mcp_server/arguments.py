@@ -17,8 +17,10 @@ class Arguments:
     """The arguments of one call; null counts as missing, because models write missing values this way."""
 
     def __init__(self, given: Mapping[str, Any] | None, known: tuple[str, ...]) -> None:
-        """Set the arguments; raises UsageError for an unknown name."""
+        """Set the arguments; `question` is read as `query`. Raises UsageError for an unknown name."""
         self._given = dict(given or {})
+        if "query" in known and "query" not in self._given and "question" in self._given:
+            self._given["query"] = self._given.pop("question")
         for key in self._given:
             if key not in known:
                 raise UsageError(f"there is no argument {shown(key)}; there are: {', '.join(known)}")

@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import Any, Literal
 
 from run_specialist.record.messages import Usage
+from run_specialist.record.notebook import harmless
 
 Status = Literal["answered", "landed", "partial", "failed", "aborted"]
 """Answered before a limit; answered at a limit; salvaged or cut answer; no answer; interrupted."""
@@ -129,8 +130,24 @@ class Outcome:
             children=self.children,
         )
 
+    def _repr_markdown_(self) -> str:
+        """Return the answer, its quotes, its gaps and a line about the run, which notebooks render."""
+        marks = {True: "✓", False: "✗ not found in what was read:", None: "-"}
+        quotes = [f"{marks[one.verified]} `{one.source}`\n\n{_quoted(one.quote)}" for one in self.evidence]
+        parts = [self.answer, *quotes]
+        if self.gaps:
+            parts.append("\n".join(f"- not found: {gap}" for gap in self.gaps))
+        notes = [f"{self.specialist}: {self.status}, {self.tool_calls.used} tool calls, {self.model}"]
+        notes += [note for note in (self.error, *self.warnings) if note]
+        parts.append("\n".join(f"- *{note}*" for note in notes))
+        return harmless("\n\n".join(part for part in parts if part) + "\n")
+
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as JSON values, without the error and the exit code, which the command reports itself."""
         values = asdict(self)
         del values["error"], values["exit_code"]
         return values
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())

@@ -145,7 +145,7 @@ async def test_x_1_a_limit_of_0_at_the_call_site_lands_immediately():
     ("specialist", "question", "options", "said"),
     [
         (FINDER, " ", {}, "the question is empty"),
-        (FINDER, b"What?", {}, "question must be a string, got bytes"),
+        (FINDER, b"What?", {}, "query must be a string, got bytes"),
         ("owl", "What?", {}, "did you mean owls"),
         (FINDER, "What?", {"root": "nowhere"}, "--root: .*nowhere is not a folder"),
         (FINDER, "What?", {"dir": "nowhere"}, "nowhere is not a folder"),

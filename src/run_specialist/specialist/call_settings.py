@@ -1,0 +1,57 @@
+"""Types of the settings that a call can override, so that editors complete them and type checkers refuse others."""
+
+from typing import Any, Literal, TypedDict
+
+from run_specialist.budget.ladder import Style
+from run_specialist.record.messages import CallFormat
+from run_specialist.record.outcome import EvidencePolicy
+from run_specialist.specialist.presets import Preset
+
+Names = list[str] | tuple[str, ...]
+Share = float | Literal["none"] | None
+Countdown = TypedDict(
+    "Countdown", {"from": Share, "style": Literal["remaining", "budget", "json"], "warn_at": Share}, total=False
+)
+
+
+class Limits(TypedDict, total=False):
+    """The limits of a run; None means no limit."""
+
+    tool_calls_limit: int | None
+    turns_limit: int | None
+    total_tokens_limit: int | None
+    """Input and output tokens."""
+    cost_limit: float | None
+    """[USD]"""
+    time_limit: float | str | None
+    """Seconds, or a duration such as `90s`, `10m` or `1h`."""
+    tool_chars_limit: int | None
+    """Characters of all tool results."""
+
+
+class Settings(Limits, total=False):
+    """The keys of a specialist's file that a call can override, except `model`; docs/specialist-files.md has them."""
+
+    tools: Names | None
+    paths: Names | None
+    disallowed_tools: Names
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None
+    parallel_tools_limit: int
+    tool_timeout: float | str
+    tool_result_limit: int
+    tool_calls: CallFormat
+    landing: Style
+    landing_prompt: str | None
+    evidence: EvidencePolicy
+    budget_notice: bool
+    countdown: Countdown | Literal["none"] | None
+    summarize_at: int | None
+    context_target: int | None
+    summary_limit: int | None
+    output_schema: dict[str, Any] | str | None
+    """A JSON Schema, or the path of one."""
+    agents: Names
+    share_budget: bool
+    mcp_servers: dict[str, Any] | list[Any] | None
+    python_tools: Names
+    preset: Preset | None

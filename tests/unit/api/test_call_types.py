@@ -1,0 +1,144 @@
+"""Types of calls: an editor completes the settings, and a type checker refuses a misspelt one."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from inspect import cleandoc
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+from pydantic import TypeAdapter
+
+import run_specialist
+from run_specialist.api.run_options import ResumeOptions, RunOptions
+from run_specialist.errors import UsageError
+from run_specialist.specialist.call_settings import Countdown, Limits, Settings
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.presets import PRESETS
+from run_specialist.specialist.resolve import checked
+
+SOURCES = Path(run_specialist.__file__).parents[1]
+IDENTITY = {"name", "description", "prompt", "path"}
+"""Fields of a specialist that no call overrides."""
+RIGHT = """
+import asyncio
+
+from run_specialist import Event, Outcome, Runner, delegate_tool, run, run_sync
+
+
+def listen(event: Event) -> None:
+    print(event.event)
+
+
+async def main() -> Outcome:
+    async with Runner(model="offline") as runner:
+        await runner.run("finder", "What?", tool_calls_limit=3, time_limit="90s", tools=["read"], listener=listen)
+        run_ = await runner.prepare("finder", query="What?", landing="order", countdown={"from": 0.5}, model="haiku")
+        await run_.outcome()
+        runner.stream("finder", question="What?", preset="finalize", evidence="require", cost_limit=None)
+        await runner.resume("last", "And?", tool_calls_limit=9, force=True, listener=listen)
+    delegate_tool("finder", tool_calls_limit=3, model="haiku")
+    return await run("finder", "What?", output_schema={"type": "object"}, share_budget=False)
+
+
+run_sync("finder", "What?", store="none", turns_limit=3)
+asyncio.run(main())
+"""
+WRONG = [
+    ('run_sync("finder", "What?", tool_call_limit=3)', "tool_call_limit"),
+    ('run_sync("finder", "What?", tool_calls_limit="3")', "tool_calls_limit"),
+    ('run_sync("finder", "What?", landing="softly")', "landing"),
+    ('Runner().stream("finder", "What?", evidence=True)', "evidence"),
+    ('Runner().prepare("finder", "What?", listener=3)', "listener"),
+    ('Runner().resume("last", landing="order")', "landing"),
+    ('delegate_tool("finder", call_limit=3)', "call_limit"),
+    ("run_sync(3)", "specialist"),
+]
+
+
+def test_every_setting_has_a_type():
+    """Each key that a call can override is typed, and no other; `model` is an argument of its own."""
+    assert set(get_type_hints(Settings)) == set(Specialist.model_fields) - IDENTITY - {"model"}
+    assert set(get_type_hints(Limits)) == {name for name in Specialist.model_fields if name.endswith("_limit")} - {
+        "parallel_tools_limit",
+        "tool_result_limit",
+        "summary_limit",
+    }
+    extra = {"question", "listener", "watch"}
+    assert set(RunOptions.__annotations__) == set(get_type_hints(Settings)) | extra
+    assert set(ResumeOptions.__annotations__) == set(get_type_hints(Limits)) | extra
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_values_of_presets_fit_the_types(preset):
+    """The types accept what the presets set."""
+    hints = get_type_hints(Settings)
+    for key, value in PRESETS[preset].items():
+        if key == "countdown":
+            # Before Python 3.12, pydantic does not read a TypedDict.
+            assert value == "none" or set(value) <= set(Countdown.__annotations__)
+        else:
+            assert TypeAdapter(hints[key]).validate_python(value, strict=True) == value
+
+
+@pytest.mark.parametrize("name", ["effort", "tool_calls", "landing", "evidence", "preset"])
+def test_the_choices_of_types_and_fields_agree(name):
+    """Each value that a type lists is accepted by the field, and another one is refused."""
+    hint = get_type_hints(Settings)[name]
+    choices = [value for part in (hint, *get_args(hint)) for value in get_args(part) if isinstance(value, str)]
+    assert len(set(choices)) >= 2
+    for value in choices:
+        assert getattr(checked({name: value}), name) == value
+    with pytest.raises(UsageError, match=f"^{name}: must be "):
+        checked({name: "else"})
+
+
+@pytest.mark.parametrize("name", ["run", "run_sync", "Runner.run", "Runner.prepare", "Runner.stream", "Runner.resume"])
+def test_each_call_documents_its_arguments(name):
+    """The docstring that `help` prints explains every argument in place, without reference to another function."""
+    owner, _, method = name.rpartition(".")
+    call = getattr(getattr(run_specialist, owner) if owner else run_specialist, method)
+    documented = cleandoc(call.__doc__)
+    for argument in call.__annotations__:
+        if argument not in {"return", "self"}:
+            assert f"\n{argument}: " in documented
+
+
+def pyright(folder, program):
+    """Check a user's program with pyright in strict mode, and return each problem with its line."""
+    if shutil.which("pyright") is None:
+        pytest.importorskip("pyright", reason="pyright belongs to the linters and is not installed")
+    (folder / "user.py").write_text(program, encoding="utf-8")
+    settings = {"extraPaths": [str(SOURCES)], "typeCheckingMode": "strict", "pythonVersion": "3.11"}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "user.py"]
+    environment = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+    checked_ = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    found = json.loads(checked_.stdout)
+    assert found["summary"]["filesAnalyzed"] == 1, checked_.stderr
+    return [
+        (problem["range"]["start"]["line"], problem["message"])
+        for problem in found["generalDiagnostics"]
+        if problem["severity"] == "error"
+    ]
+
+
+@pytest.mark.exhaustive
+def test_pyright_accepts_right_calls(tmp_path):
+    """A program with calls of each kind has no errors in strict mode."""
+    assert pyright(tmp_path, RIGHT) == []
+
+
+@pytest.mark.exhaustive
+def test_pyright_refuses_wrong_calls(tmp_path):
+    """Each call with a misspelt setting or a value of a wrong type is an error that names it."""
+    imports = "from run_specialist import Runner, delegate_tool, run_sync\n"
+    found = pyright(tmp_path, imports + "\n".join(f"_{n} = {call}" for n, (call, _) in enumerate(WRONG)) + "\n")
+    for number, (call, name) in enumerate(WRONG, start=1):
+        messages = [message for line, message in found if line == number]
+        assert any(name in message for message in messages), call
