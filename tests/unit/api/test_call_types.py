@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from inspect import cleandoc
@@ -109,8 +108,7 @@ def test_each_call_documents_its_arguments(name):
 
 def pyright(folder, program):
     """Check a user's program with pyright in strict mode, and return each problem with its line."""
-    if shutil.which("pyright") is None:
-        pytest.importorskip("pyright", reason="pyright belongs to the linters and is not installed")
+    pytest.importorskip("pyright", reason="pyright belongs to the linters and is not installed")
     (folder / "user.py").write_text(program, encoding="utf-8")
     settings = {"extraPaths": [str(SOURCES)], "typeCheckingMode": "strict", "pythonVersion": "3.11"}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
