@@ -37,6 +37,7 @@ NAMES = [
     "Replied",
     "Requested",
     "Resumed",
+    "Retrying",
     "Run",
     "RunNotFound",
     "RunSpecialistError",

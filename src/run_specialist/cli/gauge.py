@@ -12,7 +12,7 @@ from run_specialist.record.events import BudgetSpent
 
 WIDEST_BAR = 24
 NARROWEST_BAR = 8
-"""A terminal that leaves less to the bar shows less text instead [columns]."""
+"""A terminal that leaves less to the bar gets shorter text first [columns]."""
 _THOUSAND = 1_000
 _MILLION = 1_000_000
 
@@ -24,14 +24,12 @@ def gauge(budget: BudgetSpent, calls: int, turn: int, total: RunningTotal, secon
     calls: number of tool calls, shown if there is no limit.
     """
     usages, rests = _usages(budget, calls), [*_rests(turn, total, seconds)]
-    has_bar = budget.limit is not None
-    least = NARROWEST_BAR if has_bar else 0
-    usage, rest = usages[-1], rests[-1]
-    for usage, rest in ((usages[0], rests[0]), (usages[0], rests[1]), (usages[-1], rests[2]), (usages[-1], rests[3])):
-        if len(usage) + len(rest) + least <= width:
-            break
-    size = min(max(width - len(usage) - len(rest), 0), WIDEST_BAR) if has_bar else 0
-    color = COLORS[Phase(budget.phase)] if has_bar else "dim"
+    bar = NARROWEST_BAR if budget.limit is not None else 0
+    forms = [(usages[0], rests[0], bar), (usages[0], rests[1], bar), (usages[1], rests[2], 0), (usages[1], rests[3], 0)]
+    fitting = (form for form in forms if sum(map(len, form[:2])) + form[2] <= width)
+    usage, rest, _ = next(fitting, forms[-1])
+    size = min(max(width - len(usage) - len(rest), 0), WIDEST_BAR) if bar else 0
+    color = COLORS[Phase(budget.phase)] if bar else "dim"
     text = _bar(budget, size, color).append(usage, color).append(rest, "dim")
     text.truncate(width, overflow="ellipsis")
     return text

@@ -8,6 +8,12 @@ from rich.live import Live
 from rich.live_render import LiveRender
 from rich.segment import ControlType, Segment
 
+# Erased from the second column on: some terminals take an erasure from the very first one for a new screen, and put
+# what was there into their history.
+_ERASE = "\x1b[2K\x1b[C\x1b[J\x1b[D"
+"""Erases the line with the cursor and all below it."""
+_WITHOUT_WRAPPING, _WITH_WRAPPING = "\x1b[?7l", "\x1b[?7h"
+
 
 def live_lines(render: Callable[[], RenderableType], console: Console) -> Live:
     """Return a live display at the bottom of the terminal, which disappears at the end.
@@ -16,38 +22,35 @@ def live_lines(render: Callable[[], RenderableType], console: Console) -> Live:
     """
     # Refreshed by a timer, so that the elapsed time advances during long waits.
     live = Live(get_renderable=render, console=console, transient=True, refresh_per_second=8)
-    live._live_render = _Lines(console)  # noqa: SLF001 - Rich has no other way to replace how the cursor moves
+    live._live_render = _Lines("")  # noqa: SLF001 - Rich has no other way to change where the cursor stays
     return live
 
 
 class _Lines(LiveRender):
-    """Knows how many rows its lines fill after a resize: a terminal that becomes narrower wraps what it shows."""
+    """Leaves the cursor at the beginning of its lines, instead of counting rows to find it again.
 
-    def __init__(self, console: Console) -> None:
-        super().__init__("")
-        self._console = console
-        self._widths: list[int] = []
+    A terminal that becomes narrower wraps what it shows, often before this program learns of it, but keeps the cursor
+    at its character. For the same reason the lines are drawn without wrapping: each fills one row for certain.
+    """
 
     def position_cursor(self) -> Control:
-        """Return the codes that erase the lines, and move to where they began."""
-        return self._erase(self._rows - 1) if self._widths else Control()
+        """Return the codes that erase the lines."""
+        return _control(f"\r{_ERASE}") if self.last_render_height else Control()
 
     def restore_cursor(self) -> Control:
-        """Return the codes that erase the lines; the cursor is below them."""
-        return self._erase(self._rows) if self._widths else Control()
-
-    @property
-    def _rows(self) -> int:
-        columns = max(self._console.width, 1)
-        return sum(max(-(-width // columns), 1) for width in self._widths)
-
-    @staticmethod
-    def _erase(above: int) -> Control:
-        erase, up = (ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)
-        return Control(ControlType.CARRIAGE_RETURN, erase, *((up, erase) * above))
+        """Return the codes that erase the lines from the row below their beginning, where Rich stops."""
+        return _control(f"\r\x1b[A{_ERASE}")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the lines, and remember their widths."""
-        segments = [segment for segment in super().__rich_console__(console, options) if isinstance(segment, Segment)]
-        self._widths = [Segment.get_line_length(line) for line in Segment.split_lines(segments)]
-        yield from segments
+        """Yield the lines, and the codes that move back to their beginning."""
+        yield _control(_WITHOUT_WRAPPING).segment
+        yield from super().__rich_console__(console, options)
+        above = self.last_render_height - 1
+        yield _control("\r" + (f"\x1b[{above}A" if above > 0 else "") + _WITH_WRAPPING).segment
+
+
+def _control(codes: str) -> Control:
+    control = Control()
+    # Printed as it is, and of no width; the kind matters to no terminal that understands codes.
+    control.segment = Segment(codes, None, [(ControlType.CARRIAGE_RETURN,)])
+    return control
