@@ -92,16 +92,16 @@ def _wait(error: Unavailable, attempt: int, left: float, time_left: float) -> fl
     own = backoff(attempt, random.random())  # noqa: S311 - no secret
     requested = error.wait or 0
     limit = min(left, time_left)
-    if requested > limit:
+    if requested > limit or math.isinf(requested):
         raise _too_long(error, requested, "the time limit" if time_left < left else "patience", limit) from error
     # A server that requests next to no wait, again and again, would be flooded.
     return max(min(own, limit), requested) if requested < 1 else requested
 
 
 def _too_long(error: Unavailable, requested: float, what: str, left: float) -> ProviderError:
-    allowed = f"longer than {what} allows ({max(left, 0):.0f} seconds)"
     if math.isinf(requested):
-        return ProviderError(f"{error.reason}; try again later, because the API requests a wait {allowed}")
+        return ProviderError(f"{error.reason}; try again later, because the API requests a wait without an end")
+    allowed = f"longer than {what} allows ({max(left, 0):.0f} seconds)"
     return ProviderError(f"{error.reason}; try again in {requested:.0f} seconds, as the API requests, {allowed}")
 
 
