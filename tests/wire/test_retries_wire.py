@@ -12,6 +12,7 @@ from run_specialist.record.outcome import Exit
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat_replies
+from tests.wire.json_mode import JSON_MODE, looks, responds
 from tests.wire.simulator import faults, replies
 
 pytestmark = pytest.mark.anyio
@@ -206,3 +207,16 @@ async def test_an_address_that_is_none_is_not_retried(url):
     async with anthropic.make_client(base_url=url, api_key="test") as client:
         outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client)), events)
     assert (waits_in(events), outcome.exit_code) == ([], Exit.PROVIDER)
+
+
+@pytest.mark.parametrize("how", ["whole", "streamed"])
+async def test_p6_g8_a_call_in_json_is_streamed_anew(chat_api, how):
+    """With calls as JSON, the pieces of a call that broke off do not mix with those of the next attempt."""
+    shown, half = [], chat_faults.BrokenOff(responds("a long answer of many pieces"), after_chunks=4)
+    server = chat_api([looks("a"), half, responds("mice")])
+    watch = (lambda delta: shown.append((delta.tool, delta.text))) if how == "streamed" else None
+    async with openai_chat.make_client(base_url=server.base_url, api_key="test") as client:
+        outcome = await outcome_of(job(openai_chat.ChatProvider("some-model", client), **JSON_MODE), watch=watch)
+    assert (outcome.status, outcome.answer) == ("answered", "mice")
+    assert server.requests[1].raw == server.requests[2].raw
+    assert ("respond" in {tool for tool, _ in shown}) is (how == "streamed")
