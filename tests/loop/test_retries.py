@@ -89,6 +89,13 @@ async def test_p3_a_requested_wait_replaces_the_own_one():
     assert 3 <= waits[3].seconds <= 4
 
 
+async def test_p3_a_requested_wait_does_not_grow():
+    """A server that requests a second each time is asked each second, although the own waits grow."""
+    script = [Unavailable("busy", status=429, wait=1)] * 9
+    _, waits, _ = await retried([*script, says("mice")])
+    assert [wait.seconds for wait in waits] == [1] * 9
+
+
 @pytest.mark.parametrize(
     ("wait", "patience", "said"),
     [

@@ -1,6 +1,7 @@
 """Retries on the wire: both APIs with the real SDKs, whole replies and streamed ones."""
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 
 import pytest
@@ -155,8 +156,17 @@ async def test_p4_p6_a_reply_that_always_breaks_off_is_tried_three_times(api):
     events, server = [], api.serve(api.broken, api.broken, api.broken)
     outcome = await api.run(server.base_url, events)
     assert (outcome.status, waits_in(events)) == ("failed", [(None, 1), (None, 2)])
-    assert ("The first half" in outcome.answer) is api.streams
+    assert outcome.answer.count("The first half") == api.streams
     assert outcome.usage.total_tokens == 0
+
+
+async def test_p6_the_text_of_a_broken_attempt_is_no_answer_once_another_succeeded(api):
+    """A later failure salvages what was gathered, and not the words of an attempt that another replaced."""
+    server = api.serve(api.broken, api.look, api.busy, api.busy)
+    outcome = await api.run(server.base_url, patience=0.3)
+    assert outcome.status == "failed"
+    assert "note on 'a'" in outcome.answer
+    assert "The first half" not in outcome.answer
 
 
 async def test_p4_a_connection_that_is_reset_once_is_repaired(api):
@@ -220,3 +230,44 @@ async def test_p6_g8_a_call_in_json_is_streamed_anew(chat_api, how):
     assert (outcome.status, outcome.answer) == ("answered", "mice")
     assert server.requests[1].raw == server.requests[2].raw
     assert ("respond" in {tool for tool, _ in shown}) is (how == "streamed")
+
+
+async def test_p6_an_answer_by_schema_is_streamed_anew(chat_api):
+    """Each attempt of a landing by a schema is read by itself, and the newest part of the answer is the salvage."""
+    half = chat_faults.BrokenOff(
+        chat_replies.says('{"answer": "The first half of it all", "evidence": []}'), after_chunks=5
+    )
+    server = chat_api([chat_replies.calls("look", {"query": "a"}), half, half, half])
+    async with openai_chat.make_client(base_url=server.base_url, api_key="test") as client:
+        outcome = await outcome_of(job(openai_chat.ChatProvider("some-model", client), 1), watch=lambda delta: None)
+    assert outcome.answer.splitlines()[2].startswith("The first")
+    assert outcome.answer.count("The first") == 1
+    assert '"answer"' not in outcome.answer
+
+
+@pytest.mark.parametrize(("code", "retries"), [(socket.EAI_NONAME, 2), (socket.EAI_AGAIN, 4)])
+async def test_p4_a_name_that_nobody_knows_is_tried_three_times(monkeypatch, code, retries):
+    """An unknown name is rather misspelt than away, while a name server that does not answer is waited for."""
+
+    def fail(*_, **__):
+        raise socket.gaierror(code, "no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    events = []
+    async with anthropic.make_client(base_url="http://owl.test", api_key="test") as client:
+        await outcome_of(job(anthropic.AnthropicProvider("haiku", client), patience=3.5), events)
+    assert retries <= len(waits_in(events)) <= retries + (code == socket.EAI_AGAIN)
+
+
+async def test_p4_a_server_without_tls_is_tried_three_times():
+    """A handshake that fails will hardly succeed in a minute."""
+
+    async def refuse(reader, writer):
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server, events = await asyncio.start_server(refuse, "127.0.0.1", 0), []
+    port = server.sockets[0].getsockname()[1]
+    async with server, anthropic.make_client(base_url=f"https://127.0.0.1:{port}", api_key="test") as client:
+        outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client)), events)
+    assert (waits_in(events), outcome.exit_code) == ([(None, 1), (None, 2)], Exit.PROVIDER)
