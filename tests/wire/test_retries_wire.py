@@ -237,7 +237,8 @@ async def test_p6_an_answer_by_schema_is_streamed_anew(chat_api):
     half = chat_faults.BrokenOff(
         chat_replies.says('{"answer": "The first half of it all", "evidence": []}'), after_chunks=5
     )
-    server = chat_api([chat_replies.calls("look", {"query": "a"}), half, half, half])
+    prose = chat_faults.BrokenOff(chat_replies.says("Well, let me think about it."), after_chunks=5)
+    server = chat_api([chat_replies.calls("look", {"query": "a"}), prose, half, half])
     async with openai_chat.make_client(base_url=server.base_url, api_key="test") as client:
         outcome = await outcome_of(job(openai_chat.ChatProvider("some-model", client), 1), watch=lambda delta: None)
     assert outcome.answer.splitlines()[2].startswith("The first")
