@@ -101,7 +101,7 @@ def _wait(error: Unavailable, attempt: int, left: float, time_left: float) -> fl
 def _too_long(error: Unavailable, requested: float, what: str, left: float) -> ProviderError:
     if math.isinf(requested):
         return ProviderError(f"{error.reason}; try again later, because the API requests a wait without an end")
-    allowed = f"longer than {what} allows ({max(left, 0):.0f} seconds)"
+    allowed = f"longer than {what} allows ({math.floor(max(left, 0))} seconds)"
     return ProviderError(f"{error.reason}; try again in {requested:.0f} seconds, as the API requests, {allowed}")
 
 
