@@ -20,6 +20,7 @@ from pathlib import Path
 
 from run_specialist.providers import reply_limits
 from tests.leak_check import Census, left_since, resident
+from tests.skipped_waits import skip_waits
 from tests.wire.liar.case import Case, CaseResult, play
 from tests.wire.liar.kinds import KINDS
 from tests.wire.liar.moments import MOMENTS
@@ -40,6 +41,7 @@ def main() -> int:
         os.environ |= {"TMPDIR": str(Path(folder, "tmp")), "SPECIALIST_STORE": "none"}
         Path(folder, "tmp").mkdir()
         reply_limits.LONGEST_BODY = 4 * MIB
+        skip_waits()
         begun, before = time.monotonic(), Census.take()
         came = asyncio.run(_play(cases, Path(folder), verbose=chosen.verbose))
         left = [one for one in left_since(before) if not one.startswith("descriptors")]

@@ -8,6 +8,7 @@ pytest_plugins = [
     "tests.plugins.environment",
     "tests.plugins.leftovers",
     "tests.plugins.tiers",
+    "tests.plugins.waits",
     "tests.stores",
 ]
 

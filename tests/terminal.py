@@ -21,7 +21,9 @@ NAMEABLE = SENDABLE.replace("\x00", "").replace("/", "")
 
 PATIENCE = 120
 """Timeout for all commands together [s]."""
-_OURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[12]K|\x1b\[1A|\r+(?=\n|\x1b\[|$)")
+_OURS = re.compile(
+    r"\x1b\[[0-9;]*m|\x1b\[\?(?:25|7)[lh]|\x1b\[2K|\x1b\[C\x1b\[J\x1b\[D|\x1b\[[0-9]*A|\r+(?=\n|\x1b\[|$)"
+)
 _NEVER_OURS = re.compile(r"\x1b\[(?:[0-9]+;)*[578](?:;[0-9]+)*m")
 _DRIVER = """
 import importlib, json, sys

@@ -10,6 +10,7 @@
     │   ├── NotTrusted          the file would start or import something that is not allowed yet
     │   └── NotResumable        the run cannot be resumed; the message gives the reason
     ├── ProviderError           the model request failed or the reply was invalid (exit code 3)
+    │   ├── Unavailable         the endpoint cannot answer now; the same request may succeed later
     │   ├── ChoiceRefused       the endpoint rejects how a landing constrains the reply; the next rung follows
     │   │   ├── ForcingRefused  it rejects a forced `tool_choice`
     │   │   └── SchemaRefused   it rejects a JSON Schema for the reply
@@ -58,6 +59,32 @@ class NotResumable(UsageError):
 
 class ProviderError(RunSpecialistError):
     """The model request failed, or the reply could not be parsed."""
+
+
+class Unavailable(ProviderError):
+    """The endpoint cannot answer now: it is busy, broken or unreachable; the same request may succeed later."""
+
+    def __init__(
+        self,
+        reason: str,
+        advice: str = "",
+        *,
+        status: int | None = None,
+        wait: float | None = None,
+        may_have_run: bool = False,
+    ) -> None:
+        """Describe the failure in one line, `reason; advice`.
+
+        status: the HTTP status; None if the connection failed.
+        wait: the wait that the server requests [s]; infinite for a malicious one, None if it requests none.
+        may_have_run: the server may have worked on the request, and may bill each repetition.
+        """
+        super().__init__(f"{reason}; {advice}" if advice else reason)
+        self.reason = reason
+        self.advice = advice
+        self.status = status
+        self.wait = wait
+        self.may_have_run = may_have_run
 
 
 class ChoiceRefused(ProviderError):

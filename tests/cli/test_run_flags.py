@@ -68,9 +68,11 @@ def test_every_setting_flag_reaches_the_run(job_of):
     assert job_of("--landing schema", "landing: stop").landing == "schema"
     assert job_of("--evidence off", "evidence: require").evidence == "off"
     assert job_of("--tool-calls native", "tool_calls: json").opening.tool_calls == "native"
+    assert job_of("--patience 10m", "patience: 0").patience == 600
+    assert job_of("--patience none").patience is None
     settings = {name for name, one in inspect.signature(run).parameters.items() if one.annotation in _ours()}
     tested = {flag.removeprefix("--").replace("-", "_") for flag, *_ in LIMITS} | {
-        *("landing", "evidence", "tool_calls", "preset")
+        *("landing", "evidence", "tool_calls", "preset", "patience")
     }
     assert settings - {"name", "store", "on_lost", "dir_", "root", "model", "strict"} == tested
 

@@ -62,7 +62,14 @@ EVENTS = {
         "tools": ["text"],
         "limits": dict.fromkeys(sorted(KINDS), "number?"),
     },
-    "resumed": {"run_id": "text", "used": dict.fromkeys(sorted(KINDS), "number"), "note": "text"},
+    "resumed": {
+        "run_id": "text",
+        "used": dict.fromkeys(sorted(KINDS), "number"),
+        "note": "text",
+        "tokens": "count",
+        "cost_usd": "number?",
+    },
+    "retrying": {"status": "count?", "seconds": "number", "attempt": "count", "reason": "text"},
     "request": {"turn": "count", "choice": CHOICES},
     "reply": {
         "turn": "count",

@@ -13,7 +13,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.budget.budget import Kind, Phase
 from run_specialist.budget.ladder import Rung
 from run_specialist.cli import ask, manage
-from run_specialist.errors import ProviderError
+from run_specialist.errors import ProviderError, Unavailable
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record import events
@@ -138,9 +138,10 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
     told: list[events.Event] = []
     write(tmp_path, "lead", "agents: [finder]", "tool_calls_limit: 3")
     write(tmp_path, "finder")
+    down, busy = Unavailable("cannot reach it"), Unavailable("the API answered 429: busy", status=429, wait=3)
     asks = calls(("delegate", {"specialist": "finder", "query": "What?"}), ("look", {"none": 1}))
     many = calls(("look", {"query": "a"}), ("look", {"query": "b"}), first_id=3)
-    lead = [asks, many, ANSWER]
+    lead = [asks, down, busy, many, ANSWER]
     store = f"sqlite:///{tmp_path}/runs.db"
     where = {"root": tmp_path, "dir": tmp_path / "specialists", "tools": [LOOK], "store": store}
     async with Runner(

@@ -38,6 +38,7 @@ NAMES = [
     "Replied",
     "Requested",
     "Resumed",
+    "Retrying",
     "Run",
     "RunNotFound",
     "RunSpecialistError",

@@ -97,7 +97,7 @@ async def test_a_retry_after_beyond_the_deadline_is_not_waited_for(ask):
     outcome, api = await ask([faults.rate_limited(3600)], retries=2)
     assert outcome.error == (
         "the API answered 429: This request would exceed your rate limit.; "
-        "try again in 3600 seconds, as the API requests"
+        "try again in 3600 seconds, as the API requests, longer than patience allows (120 seconds)"
     )
     assert len(api.requests) == 1
 

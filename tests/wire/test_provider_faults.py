@@ -1,14 +1,11 @@
 """Server faults that the Anthropic provider handles: broken streams, long waits, invalid usage figures, bad keys."""
 
-import asyncio
 from dataclasses import replace
 
-import httpx2
 import pytest
 
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.json_reader import MOST_TOKENS, count
-from run_specialist.providers.sdk_errors import refuse_long_waits
 from tests.loop_jobs import job, outcome_of
 from tests.wire.fault_replies import GOOD
 from tests.wire.simulator import faults
@@ -57,14 +54,6 @@ async def test_x_3_a_call_with_incomplete_arguments_is_not_run(messages_api):
         outcome = await outcome_of(job(AnthropicProvider("haiku", client), 9), watch=lambda delta: None)
     assert (outcome.answer, outcome.tool_calls.failed) == ("fine", 1)
     assert "the arguments are no JSON object" in next(iter(api.requests[1].results.values()))
-
-
-def test_a_retry_after_is_respected_up_to_a_minute():
-    """A Retry-After of 60 seconds is honoured, one of 61 is not."""
-    for seconds, refused in (("60", None), ("61", "false")):
-        response = httpx2.Response(429, headers={"retry-after": seconds})
-        asyncio.run(refuse_long_waits(response))
-        assert response.headers.get("x-should-retry") == refused
 
 
 def test_usage_figures_above_the_maximum_count_as_0():

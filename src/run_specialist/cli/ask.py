@@ -15,6 +15,7 @@ from run_specialist.cli.flags import (
     LandingStyle,
     Model,
     OnLostFlag,
+    PatienceTime,
     PresetName,
     SpecialistName,
     StoreUrl,
@@ -46,6 +47,7 @@ def run(
     total_tokens_limit: TotalTokensLimit = None,
     cost_limit: CostLimit = None,
     time_limit: TimeLimit = None,
+    patience: PatienceTime = None,
     tool_chars_limit: ToolCharsLimit = None,
     landing: LandingStyle = None,
     evidence: EvidenceFlag = None,
@@ -73,6 +75,7 @@ def run(
         total_tokens_limit=total_tokens_limit,
         cost_limit=cost_limit,
         time_limit=time_limit,
+        patience=patience,
         tool_chars_limit=tool_chars_limit,
     ) | settings(landing=landing, evidence=evidence, tool_calls=tool_calls, preset=preset)
     output = Output.chosen(json=json_, events=events, quiet=quiet)

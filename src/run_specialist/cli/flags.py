@@ -100,6 +100,10 @@ CostLimit = Annotated[str | None, _limit("cost_limit", "USD|none", "Maximum cost
 TimeLimit = Annotated[
     str | None, _limit("time_limit", "TIME|none", "Maximum time in seconds, or with a unit: 90s, 10m, 1h.")
 ]
+PatienceTime = Annotated[
+    str | None,
+    _limit("patience", "TIME|none", "How long a request is retried while the API is busy or unreachable; 0 = never."),
+]
 ToolCharsLimit = Annotated[
     str | None, _limit("tool_chars_limit", "N|none", "Maximum number of characters in tool results.")
 ]

@@ -1,20 +1,23 @@
 """Live view of a run on a terminal: tool calls, budget, landing, and the answer as it streams."""
 
+import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind, Phase
-from run_specialist.cli.call_lines import COLORS, CallLines, LineOutput, call_text, one_line
+from run_specialist.cli.call_lines import CallLines, LineOutput, call_text, one_line
 from run_specialist.cli.console import printable
+from run_specialist.cli.gauge import gauge
+from run_specialist.cli.live_lines import live_lines
+from run_specialist.cli.running_total import RunningTotal
 from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.providers.base import Delta
 from run_specialist.record.events import (
@@ -23,17 +26,34 @@ from run_specialist.record.events import (
     ChildTold,
     Event,
     Finished,
-    Replied,
     Requested,
     Resumed,
+    Retrying,
     Started,
 )
 
-BAR_WIDTH = 24
 ANSWER_LINES = 6
 ANSWER_CHARACTERS = 2_000
 PARSED_CHARACTERS = 100_000
 """Longer answers are not shown while they stream, because each refresh parses the answer again."""
+
+
+@dataclass(frozen=True)
+class _Wait:
+    """A wait before a retry."""
+
+    event: Retrying
+    until: float
+    """Its end, by the monotonic clock [s]."""
+    name: str
+    """Prefix with the name of the child run that waits; empty for the run itself."""
+
+    @property
+    def text(self) -> str:
+        """The time left first, which even a narrow terminal shows."""
+        left = math.ceil(self.until - time.monotonic())
+        when = f"in {left} s" if left > 0 else "now"
+        return f"{self.name}retry {self.event.attempt} {when} · {one_line(self.event.reason)}"
 
 
 class LiveView:
@@ -44,14 +64,14 @@ class LiveView:
         self._spinner = Spinner("dots")
         self._title = ""
         self._doing = "starting"
-        self._tokens = 0
+        self._wait: _Wait | None = None
+        self._total = RunningTotal()
         self._turn = 0
         self._begun = time.monotonic()
         self._budget: BudgetSpent | None = None
         self._call_lines = CallLines(LineOutput(self._print, lambda: self._console.width))
         self._reply = PartialReply()
-        # Refreshed by a timer, so that the elapsed time advances during long waits.
-        self._live = Live(get_renderable=self._render, console=self._console, transient=True, refresh_per_second=8)
+        self._live = live_lines(self._render, self._console)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -64,6 +84,8 @@ class LiveView:
 
     def __call__(self, event: Event) -> None:
         """Show an event of the run."""
+        self._total.add(event)
+        self._wait = None
         match event:
             case Started():
                 self._title = one_line(f"{event.specialist} · {event.model}")
@@ -73,8 +95,9 @@ class LiveView:
                 self._show_resumed(event)
             case Requested():
                 self._turn, self._doing, self._reply = event.turn, "thinking", PartialReply()
-            case Replied():
-                self._tokens += event.usage.total_tokens
+            case Retrying():
+                self._doing, self._reply = "thinking", PartialReply()
+                self._wait_for(event)
             case Called() if event.phase == "started":
                 self._doing = call_text(event)
             case ChildTold():
@@ -89,6 +112,7 @@ class LiveView:
 
     def grow(self, delta: Delta) -> None:
         """Show a delta of a streamed reply."""
+        self._wait = None
         self._reply.add(delta)
         if self._reply.is_answering:
             self._doing = "answering"
@@ -98,7 +122,7 @@ class LiveView:
         self._doing = one_line(what)
 
     def _show_child(self, child: ChildTold) -> None:
-        """Show the activity of a child run and count its tokens; the budget bar shows the parent only."""
+        """Show the activity of a child run; the budget bar shows the parent only."""
         match child.told:
             case ChildTold():
                 self._show_child(child.told)
@@ -106,10 +130,13 @@ class LiveView:
                 self._doing = f"{printable(child.specialist)}: thinking"
             case Called() if child.told.phase == "started":
                 self._doing = f"{printable(child.specialist)}: {call_text(child.told)}"
-            case Replied():
-                self._tokens += child.told.usage.total_tokens
+            case Retrying():
+                self._wait_for(child.told, f"{printable(child.specialist)}: ")
             case _:
                 pass
+
+    def _wait_for(self, event: Retrying, name: str = "") -> None:
+        self._wait = _Wait(event, time.monotonic() + event.seconds, name)
 
     def _show_resumed(self, event: Resumed) -> None:
         self._call_lines.calls = int(event.used.get(Kind.TOOL_CALLS, 0))
@@ -126,7 +153,10 @@ class LiveView:
         row = Table.grid(padding=(0, 1))
         # Without wrapping, the height stays constant; otherwise old lines would remain on the screen.
         row.add_column(no_wrap=True, overflow="ellipsis")
-        self._spinner.update(text=Text(self._doing, no_wrap=True, overflow="ellipsis"))
+        wait = self._wait
+        doing = Text(wait.text, "yellow") if wait else Text(self._doing)
+        doing.no_wrap, doing.overflow = True, "ellipsis"
+        self._spinner.update(text=doing)
         row.add_row(self._spinner)
         parts: list[RenderableType] = [row, self._gauge()]
         size = len(self._reply)
@@ -138,19 +168,9 @@ class LiveView:
 
     def _gauge(self) -> Text:
         seconds = time.monotonic() - self._begun
-        rest = f"  turn {self._turn} · {self._tokens:,} tokens · {seconds:.0f} s"
-        budget = self._budget
-        if budget is None:
+        if self._budget is None:
             return Text(f"{seconds:.0f} s", "dim")
-        if budget.limit is None:
-            return Text(f"{self._call_lines.calls} tool calls, no limit{rest}", "dim")
-        kind, color = Kind(budget.kind), COLORS[Phase(budget.phase)]
-        filled = BAR_WIDTH if not budget.limit else round(BAR_WIDTH * min(budget.used / budget.limit, 1))
-        gauge = Text("━" * filled, color, no_wrap=True, overflow="ellipsis").append(
-            "━" * (BAR_WIDTH - filled), "bright_black"
-        )
-        usage = f" {units.number(kind, budget.used)} of {units.of(kind, budget.limit)}"
-        return gauge.append(usage, color).append(rest, "dim")
+        return gauge(self._budget, self._call_lines.calls, self._turn, self._total, seconds, self._console.width)
 
 
 def _unspent(started: Started) -> BudgetSpent:

@@ -9,6 +9,7 @@ from run_specialist.cli.console import guarded
 from run_specialist.cli.flags import (
     CostLimit,
     OnLostFlag,
+    PatienceTime,
     StoreUrl,
     TimeLimit,
     ToolCallsLimit,
@@ -30,6 +31,7 @@ def resume(
     total_tokens_limit: TotalTokensLimit = None,
     cost_limit: CostLimit = None,
     time_limit: TimeLimit = None,
+    patience: PatienceTime = None,
     tool_chars_limit: ToolCharsLimit = None,
     model: Annotated[str | None, typer.Option(help="Another model.  [default: the model of the run]")] = None,
     force: Annotated[
@@ -54,6 +56,7 @@ def resume(
         total_tokens_limit=total_tokens_limit,
         cost_limit=cost_limit,
         time_limit=time_limit,
+        patience=patience,
         tool_chars_limit=tool_chars_limit,
     )
     output = Output.chosen(json=json_, events=events, quiet=quiet)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from run_specialist.budget.budget import Kind
@@ -13,6 +14,7 @@ from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.loop.reply_room import has_thought, is_thought, longest_reply
+from run_specialist.loop.retries import Retries
 from run_specialist.loop.returned_answers import ReturnedAnswers
 from run_specialist.loop.schema_replies import SchemaReplies, SchemaStream
 from run_specialist.loop.spending.account import Account, rounded
@@ -22,7 +24,7 @@ from run_specialist.providers.base import Choice, Delta, Request
 from run_specialist.providers.json_calls import open_conversation
 from run_specialist.providers.json_reader import unique_id
 from run_specialist.providers.leaked_calls import CALLS_AS_TEXT, leaked_calls, with_calls
-from run_specialist.record.events import Replied, Requested, Summarized, Warned
+from run_specialist.record.events import Replied, Requested, Retrying, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
@@ -46,6 +48,7 @@ class Exchange:
         self._account = account
         self._observers = observers
         self._stop = stop
+        self._retries = Retries(job.patience, self._retrying)
         self._partial_reply = PartialReply()
         self._schema_replies = SchemaReplies(job.opening.tools.get(RESPOND), job.answer_schema)
         self._schema_stream: SchemaStream | None = None
@@ -82,7 +85,8 @@ class Exchange:
         if self._stop.is_set():
             return None
         last_line = self._last_line(choice, landing_instruction)
-        self._last_text, self._partial_reply = self.last_text, PartialReply()
+        last_text = self._last_text = self.last_text
+        self._partial_reply = PartialReply()
         self._schema_stream = SchemaStream() if choice is Choice.SCHEMA else None
         self.open_reply = None
         messages = self.transcript.messages(last_line)
@@ -95,10 +99,13 @@ class Exchange:
         )
         begun = time.monotonic()
         with telemetry.chat(self._job.provider, request.max_tokens) as span:
-            reply = await self._in_time(self._conversation.ask(request), landing=landing)
+            seconds_left = self._account.seconds_left(landing=landing)
+            reply = await self._in_time(self._retries.ask(self._conversation, request, seconds_left), landing=landing)
             if reply is None:
                 span.failed("timeout")
                 return None
+            # Without the text of attempts that broke off.
+            self._last_text = last_text
             seconds = time.monotonic() - begun
             reply = _bounded(self._with_leaked_calls(self._with_usage(reply), turn, choice))
             span.replied(reply, reply.usage)
@@ -149,13 +156,14 @@ class Exchange:
         summarizer, before = self._job.summarizer, self.transcript.tokens
         if summarizer is None or before <= over:
             return False
-        bill = Spending()
+        bill, seconds_left = Spending(), self._account.seconds_left(landing=landing)
 
         def pay(usage: Usage) -> None:
             nonlocal bill
             bill = bill.plus(usage, self._account.book(usage, landing=landing))
 
-        done = await self._in_time(summarizer.summarize(self.transcript.messages(), before, pay), landing=landing)
+        ask = partial(self._retries.ask, seconds=seconds_left)
+        done = await self._in_time(summarizer.summarize(self.transcript.messages(), before, pay, ask), landing=landing)
         if done is None:
             return False
         self.transcript.shorten(done.history, done.tokens_after)
@@ -166,6 +174,13 @@ class Exchange:
             Summarized(done.summary, done.archived, before, done.tokens_after, bill.usage, rounded(bill.cost_usd))
         )
         return True
+
+    def _retrying(self, event: Retrying) -> None:
+        """Report a wait; the reply will be streamed anew, but what has arrived is kept in case that none does."""
+        self._last_text, self._partial_reply = self.last_text, PartialReply()
+        if self._schema_stream is not None:
+            self._schema_stream = SchemaStream()
+        self._observers.notify(event)
 
     def _show(self, delta: Delta) -> None:
         shown = delta if self._schema_stream is None else self._schema_stream.marked(delta)

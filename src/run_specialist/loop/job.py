@@ -72,6 +72,8 @@ class Job:
     """The limits, unspent."""
     seconds: float = 0
     """Time spent before the run begins, on finding the first of its `paths` [s]."""
+    patience: float | None = 120
+    """How long one request is retried while the endpoint is busy or unreachable [s]; 0 = never, None = no limit."""
     landing: Style = "auto"
     landing_prompt: str | None = None
     """Replaces the default landing instruction."""

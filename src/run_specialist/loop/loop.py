@@ -16,7 +16,7 @@ from run_specialist.loop.job import Job
 from run_specialist.loop.landing import Landing
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.replies import Replies
-from run_specialist.loop.spending.account import Account
+from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.providers.base import Choice
 from run_specialist.record.events import Resumed
@@ -110,5 +110,7 @@ class Loop:
             self.replies.close()
         text = prompts.resumed(self._account.budget, note.changed, note.question, note.remarks)
         self._exchange.transcript.add(text)
-        self._observers.notify(Resumed(self._job.run_id, state.snapshot.used, text))
+        total = self._account.total
+        cost, tokens = rounded(total.cost_usd), total.usage.total_tokens
+        self._observers.notify(Resumed(self._job.run_id, state.snapshot.used, text, tokens, cost))
         return None

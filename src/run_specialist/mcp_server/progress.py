@@ -6,7 +6,7 @@ from typing import Any
 
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
-from run_specialist.record.events import BudgetSpent, Called, ChildTold, Event, Finished, Landed, Started
+from run_specialist.record.events import BudgetSpent, Called, ChildTold, Event, Finished, Landed, Retrying, Started
 
 SHOWN = 60
 """Maximum length of a tool call's argument in a message [characters]."""
@@ -52,7 +52,7 @@ class Progress:
         message = self._message(event)
         return None if message is None else self._update(used, message)
 
-    def _message(self, event: Event) -> str | None:
+    def _message(self, event: Event) -> str | None:  # noqa: PLR0911 - one for each kind of event
         match event:
             case Started():
                 limits = (units.amount(Kind(kind), limit) for kind, limit in event.limits.items() if limit is not None)
@@ -62,6 +62,8 @@ class Progress:
                 return " · ".join(part for part in (self._call, _usage_text(event)) if part)
             case Landed():
                 return f"the limit of {event.reason.label} is reached: landing, it must answer now"
+            case Retrying():
+                return f"{event.reason} · retry {event.attempt} in {event.seconds:.1f} s"
             case Finished():
                 return f"{event.outcome.status} after {units.amount(Kind.TOOL_CALLS, event.outcome.tool_calls.used)}"
             case ChildTold():

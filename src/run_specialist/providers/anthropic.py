@@ -1,4 +1,4 @@
-"""The provider for the Messages API; the vendor's SDK does authentication, retries, errors and streaming.
+"""The provider for the Messages API; the vendor's SDK does authentication, errors and streaming.
 
 A request body consists of bytes that never change: system and tools are serialized once per run, each message once.
 Prompt caching covers the system prompt (an explicit breakpoint, which a changed `tool_choice` does not invalidate) and
@@ -20,7 +20,7 @@ from run_specialist.providers.json_reader import EncodedMessages
 from run_specialist.providers.knowledge import Informed, Lessons
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.pace import pace
-from run_specialist.providers.sdk_errors import one_line
+from run_specialist.providers.sdk_errors import failure, final
 from run_specialist.providers.transport import connection, send, stream
 from run_specialist.record.messages import Block, Message, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
@@ -61,9 +61,10 @@ class AnthropicProvider(Informed):
 
 
 def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's own options
-    """Return an SDK client with limits on timeouts, retry delays and the size of replies.
+    """Return an SDK client with limits on timeouts and the size of replies.
 
-    options: options of `AsyncAnthropic`; missing ones come from the environment.
+    options: options of `AsyncAnthropic`; missing ones come from the environment. `max_retries=0` disables retries, and
+        any other number has no effect: the patience of a run limits them.
     """
     with gc_tuning.paused():
         import anthropic  # noqa: PLC0415 - the import takes a second
@@ -98,17 +99,18 @@ class AnthropicConversation:
         await pace().begin()
         try:
             reply = read_reply(await self._exchange(request), self._sent.ids)
-        except ProviderError:
-            raise
+        except ProviderError as error:
+            raise final(error, self._provider.client) from None
         # Many network failures are not SDK errors: an invalid body, an incomplete stream, a connection reset.
         except Exception as error:
             raise self._failure(error, request) from error
         return self._lessons.taken(request, reply)
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
-        line, knowledge = one_line(error, MESSAGES, self._provider.client), self._provider.knowledge
+        failed, knowledge = failure(error, MESSAGES, self._provider.client), self._provider.knowledge
         if not _is_refusal(error):
-            return ProviderError(line)
+            return failed
+        line = str(failed)
         if anthropic_refusals.is_too_long(str(error)):
             return ContextExceeded(line)
         match request.choice:
@@ -117,7 +119,7 @@ class AnthropicConversation:
             case _ if request.schema is not None and anthropic_refusals.is_about_schema(str(error)):
                 return knowledge.refused(Choice.SCHEMA, line)
             case _:
-                return ProviderError(line)
+                return failed
 
     def _body(self, request: Request) -> bytes:
         messages = request.messages
@@ -154,20 +156,20 @@ class AnthropicConversation:
 
     async def _exchange(self, request: Request) -> Block:
         try:
-            return await self._send(self._body(request))
+            return await self._send(request)
         except Exception as error:
             # A schema does without the tool choice beside it.
             about_choice = _is_refusal(error) and anthropic_refusals.is_about_choice(str(error))
             if request.choice is not Choice.SCHEMA or not about_choice or not self._provider.capabilities.none_choice:
                 raise
             self._provider.knowledge.refused(Choice.NONE, str(error))
-            return await self._send(self._body(request))
+            return await self._send(request)
 
-    async def _send(self, body: bytes) -> Block:
-        client = self._provider.client
+    async def _send(self, request: Request) -> Block:
+        client, body = self._provider.client, self._body(request)
         if self._watch is None:
-            return await send(client, PATH, body, MESSAGES)
-        return await stream(client, PATH, body, MESSAGES, partial(StreamedMessage, self._watch))
+            return await send(client, PATH, body, MESSAGES, request.retries)
+        return await stream(client, PATH, body, MESSAGES, partial(StreamedMessage, self._watch), request.retries)
 
 
 def _format(schema: Mapping[str, Any]) -> Block:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from run_specialist.errors import ProviderError
+from run_specialist.errors import ProviderError, Unavailable
 from run_specialist.providers import white_space
 from run_specialist.providers.base import Delta, Watch
 from run_specialist.providers.endpoint import MESSAGES
@@ -162,7 +162,7 @@ class StreamedMessage:
         if self.is_endless:
             self._message["stop_reason"] = white_space.stop_reason(self._written())
         elif not self._complete:
-            raise ProviderError("the server's stream was closed in the middle of a reply; try again")
+            raise Unavailable("the server's stream was closed in the middle of a reply", "try again", may_have_run=True)
         cut = STOPS.get(str(self._message.get("stop_reason"))) is Stop.TRUNCATED
         for (index, key), pieces in self._grown.items():
             self._blocks[index][key] = "".join([str(self._blocks[index].get(key) or ""), *pieces])

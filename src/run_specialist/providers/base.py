@@ -88,6 +88,8 @@ class Request:
     """The schema that the reply must match, made fit for the vendors by `strict`; None if it may be anything."""
     schema_name: str = "respond"
     """The name of the schema, which chat completions require."""
+    retries: int = 0
+    """How often the request was sent before."""
 
 
 class Conversation(Protocol):
@@ -96,7 +98,8 @@ class Conversation(Protocol):
     async def ask(self, request: Request) -> Reply:
         """Send the complete transcript and return the model's next turn.
 
-        Raises ProviderError, and ChoiceRefused when the endpoint does not support the request's choice.
+        The request is sent once. Raises ProviderError: Unavailable if it may succeed later, and ChoiceRefused if the
+        endpoint does not support the request's choice.
         """
         ...
 

@@ -20,7 +20,7 @@ from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
 from run_specialist.providers.openai_stream import StreamedCompletion
 from run_specialist.providers.pace import pace
-from run_specialist.providers.sdk_errors import one_line
+from run_specialist.providers.sdk_errors import failure, final
 from run_specialist.providers.transport import connection, send, stream
 from run_specialist.record.messages import Block, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
@@ -109,10 +109,11 @@ class ChatProvider(Informed):
 
 
 def make_client(*, direct: bool = False, **options: Any) -> "AsyncOpenAI":  # noqa: ANN401 - the SDK's own options
-    """Return an SDK client with limits on timeouts, retry delays and the size of replies.
+    """Return an SDK client with limits on timeouts and the size of replies.
 
     direct: as in `transport.connection`.
-    options: options of `AsyncOpenAI`; missing ones come from the environment.
+    options: options of `AsyncOpenAI`; missing ones come from the environment. `max_retries=0` disables retries, and
+        any other number has no effect: the patience of a run limits them.
     Raises ImportError if the SDK is not installed.
     """
     with gc_tuning.paused():
@@ -162,8 +163,8 @@ class ChatConversation:
                     raise
                 completion = await self._exchange(request, new_limit)
             reply = read_reply(completion, self._sent.ids, self._provider.endpoint)
-        except ProviderError:
-            raise
+        except ProviderError as error:
+            raise final(error, self._provider.client) from None
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.
         except Exception as error:
             raise self._failure(error, request) from error
@@ -175,20 +176,20 @@ class ChatConversation:
         if isinstance(error, APIConnectionError) and self._streamed and isinstance(error.__cause__, Exception):
             # The connection succeeded; the cause is the error that interrupted the stream.
             error = error.__cause__
-        failed = self._provider.failure_of_server(LAST_MOMENTS)
-        line = failed or one_line(error, self._provider.endpoint, self._provider.client)
-        failure = ProviderError(line)
+        ended = self._provider.failure_of_server(LAST_MOMENTS)
+        failed = ProviderError(ended) if ended else failure(error, self._provider.endpoint, self._provider.client)
+        line = str(failed)
         if isinstance(error, APIError):
             text = openai_refusals.text_of_error(error)
             refused = isinstance(error, APIStatusError) and error.status_code < 500  # noqa: PLR2004
             if openai_refusals.is_too_long(text):
-                failure = ContextExceeded(line)
+                failed = ContextExceeded(line)
             # Some servers report a schema that their grammar cannot express as an error of their own.
             elif isinstance(error, APIStatusError) and request.schema and openai_refusals.is_about_schema(text):
-                failure = self._provider.knowledge.refused(Choice.SCHEMA, line)
+                failed = self._provider.knowledge.refused(Choice.SCHEMA, line)
             elif refused and self._is_constrained(request.choice) and openai_refusals.is_about_choice(text):
-                failure = self._provider.knowledge.refused(request.choice, line)
-        return failure
+                failed = self._provider.knowledge.refused(request.choice, line)
+        return failed
 
     def _is_constrained(self, choice: Choice) -> bool:
         """Return whether a request with this choice does not leave the model its tools."""
@@ -197,8 +198,9 @@ class ChatConversation:
     async def _exchange(self, request: Request, max_tokens: int) -> Block:
         client, body = self._provider.client, self._body(request, max_tokens)
         if self._watch is None:
-            return await send(client, PATH, body, self._provider.endpoint)
-        return await stream(client, PATH, body, self._provider.endpoint, partial(self._begin, self._watch))
+            return await send(client, PATH, body, self._provider.endpoint, request.retries)
+        begin = partial(self._begin, self._watch)
+        return await stream(client, PATH, body, self._provider.endpoint, begin, request.retries)
 
     def _begin(self, watch: Watch) -> StreamedCompletion:
         self._streamed = StreamedCompletion(watch)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from run_specialist.errors import ProviderError
+from run_specialist.errors import Unavailable
 from run_specialist.providers import white_space
 from run_specialist.providers.base import Delta, Watch
 from run_specialist.providers.white_space import WhiteSpace
@@ -116,7 +116,7 @@ class StreamedCompletion:
         if self.is_endless:
             self._finish = white_space.stop_reason(self._written())
         elif not self._complete:
-            raise ProviderError("the server's stream was closed in the middle of a reply; try again")
+            raise Unavailable("the server's stream was closed in the middle of a reply", "try again", may_have_run=True)
         message = {**self._fields, "content": self._parts}
         if self._calls:
             message["tool_calls"] = self._calls

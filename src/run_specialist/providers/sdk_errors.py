@@ -2,27 +2,30 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+import re
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.errors import ProviderError
+from run_specialist.errors import ProviderError, Unavailable
 from run_specialist.providers.endpoint import Endpoint
+from run_specialist.providers.retry_headers import is_retryable, requested_wait
 from run_specialist.redaction import MASK, redact
 
 if TYPE_CHECKING:
-    import httpx2
     from anthropic import AsyncAnthropic
     from openai import AsyncOpenAI
 
 LONGEST_LINE = 600
 """Maximum length of an error message [characters]."""
-LONGEST_WAIT = 60.0
-"""Maximum `retry-after` that is honored [s]."""
 SHORTEST_KEY = 8
 """Shorter keys are not masked: they are placeholders, which may occur in plain text [characters]."""
+SHORTEST_WAIT = 1.0
+"""Shorter waits that a server requests are not worth a mention in an error [s]."""
+OUT_OF_MONEY = "insufficient_quota"
+"""Error code of a 429 that only a payment ends."""
 
 WHAT_TO_DO = {
     401: "check {key}",
@@ -35,33 +38,35 @@ WHAT_TO_DO = {
 }
 
 
-async def refuse_long_waits(response: "httpx2.Response") -> None:
-    """Disable the retry if `retry-after` is too long; an SDK may honor it without an upper bound.
-
-    A response hook of the HTTP client: `x-should-retry` takes precedence over everything else in the SDKs.
-    """
-    if _retry_after(response.headers) > LONGEST_WAIT:
-        response.headers["x-should-retry"] = "false"
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    text = headers.get("retry-after", "")
-    try:
-        if milliseconds := headers.get("retry-after-ms"):
-            return float(milliseconds) / 1000
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        return (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
-    except (TypeError, ValueError):
-        return 0.0
+STATUSES = {
+    "overloaded_error": 529,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "timeout_error": 504,
+    "api_error": 500,
+    "server_error": 500,
+    "internal_server_error": 500,
+}
+"""HTTP status of each kind of error that may pass, for errors in the middle of a stream."""
 
 
-def one_line(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | AsyncOpenAI") -> str:
-    """Return one line without secrets that describes an error and what to do.
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """The description of an error."""
 
-    client: the client that sent the request.
+    reason: str
+    advice: str = ""
+    may_pass: bool = False
+    """Whether the same request may succeed later."""
+    may_have_run: bool = False
+    status: int | None = None
+    wait: float | None = None
+
+
+def failure(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | AsyncOpenAI") -> ProviderError:
+    """Return the error of a failed request, in one line without secrets: `Unavailable` if it may succeed later.
+
+    client: the client that sent the request; with `max_retries=0` no error is `Unavailable`.
     """
     credentials = (client.api_key, getattr(client, "auth_token", None))
     keys = [key for key in credentials if key and len(key) >= SHORTEST_KEY]
@@ -73,7 +78,16 @@ def one_line(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | Asy
         return redact(text)
 
     base_url = client.base_url.copy_with(userinfo=b"", query=None, fragment=None)
-    return tidy(masked(_describe(error, endpoint, base_url, masked)))
+    fault = _describe(error, endpoint, base_url, masked)
+    reason, advice = tidy(masked(fault.reason)), tidy(masked(fault.advice))
+    if fault.may_pass and client.max_retries:
+        return Unavailable(reason, advice, status=fault.status, wait=fault.wait, may_have_run=fault.may_have_run)
+    return ProviderError(f"{reason}; {advice}" if advice else reason)
+
+
+def final(error: ProviderError, client: "AsyncAnthropic | AsyncOpenAI") -> ProviderError:
+    """Return an error that was raised while a reply was read; never `Unavailable` if the client does not retry."""
+    return ProviderError(str(error)) if isinstance(error, Unavailable) and not client.max_retries else error
 
 
 def tidy(text: str) -> str:
@@ -84,7 +98,7 @@ def tidy(text: str) -> str:
 
 def _describe(  # noqa: PLR0911 - one for each kind of error
     error: Exception, endpoint: Endpoint, base_url: object, masked: Callable[[str], str]
-) -> str:
+) -> _Fault:
     """Return the description of an error.
 
     base_url: without parts that may contain secrets.
@@ -97,35 +111,58 @@ def _describe(  # noqa: PLR0911 - one for each kind of error
     causes = [*_causes(error)]
     broke = any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes)
     was_slow = any(isinstance(cause, TimeoutError) for cause in causes)
+    reason = f"the connection to {base_url} was closed in the middle of a reply"
+    closed = _Fault(reason, "try again", may_pass=True, may_have_run=True)
     match error:
         case _ if isinstance(causes[-1], ProviderError):
             # Raised while reading the body; the SDK wraps it as a connection error.
-            return str(causes[-1])
+            return _Fault(str(causes[-1]))
         case _ if unreadable := [cause.message for cause in causes if isinstance(cause, aiohttp.ClientResponseError)]:
             # `str(error)` contains the URL with its query, which may contain secrets.
             what = masked(unreadable[0].partition("\n")[0].rstrip(":"))[:200]
-            return f"the answer from {base_url} cannot be parsed ({what}); {endpoint.wrong_server}"
+            reason = f"the answer from {base_url} cannot be parsed ({what})"
+            return _Fault(reason, endpoint.wrong_server, may_pass=True, may_have_run=True)
         case sdk.APIStatusError():
-            return _status_line(error, endpoint, masked)
+            return _status_fault(error, endpoint, masked)
         case _ if isinstance(causes[-1], ValueError) and "header" in str(causes[-1]):
             # Only the header with the key can be invalid.
-            return f"the request cannot be sent; check {endpoint.key} for invalid characters"
+            return _Fault("the request cannot be sent", f"check {endpoint.key} for invalid characters")
         # One of the SDKs reports every failed connection as a timeout.
         case sdk.APITimeoutError() | httpx2.TimeoutException() if was_slow or not broke:
-            return f"timeout: no answer from {base_url}; try again, or check the server"
+            reason, is_sent = f"timeout: no answer from {base_url}", not _could_not_connect(causes)
+            return _Fault(reason, "try again, or check the server", may_pass=True, may_have_run=is_sent)
         case _ if any(isinstance(cause, aiohttp.ClientPayloadError) for cause in causes):
-            return f"the connection to {base_url} was closed in the middle of a reply; try again"
+            return closed
         case sdk.APIConnectionError() | httpx2.ConnectError():
-            reason = _system_error(causes[-1]) or str(error.__cause__ or "")
-            why = f" ({reason})" if reason else ""
-            return f"cannot reach {base_url}{why}; check the network, or {endpoint.url}"
+            text = _system_error(causes[-1]) or str(error.__cause__ or "")
+            return _Fault(
+                f"cannot reach {base_url}" + (f" ({text})" if text else ""),
+                f"check the network, or {endpoint.url}",
+                may_pass=not any(isinstance(cause, httpx2.UnsupportedProtocol) for cause in causes),
+                may_have_run=not _could_not_connect(causes),
+            )
         case sdk.APIError():
-            return f"the server ended its reply with an error: {message_in(error.body) or error}; try again later"
+            return _stream_fault(error)
         case httpx2.HTTPError():
-            return f"the connection to {base_url} was closed in the middle of a reply; try again"
+            return closed
         case _:
             what = masked((str(error) or type(error).__name__).splitlines()[0])[:200]
-            return f"the answer from {base_url} cannot be parsed ({what}); {endpoint.wrong_server}"
+            return _Fault(f"the answer from {base_url} cannot be parsed ({what})", endpoint.wrong_server)
+
+
+def _could_not_connect(causes: list[BaseException]) -> bool:
+    """Return whether nothing was sent, because a server did not accept the connection; not if its name is unknown."""
+    import aiohttp  # noqa: PLC0415 - as above
+    import httpx2  # noqa: PLC0415 - as above
+
+    # A name that nobody knows is rather misspelt than away for a while, and a wrong certificate stays wrong.
+    last = causes[-1]
+    if isinstance(last, socket.gaierror) and last.errno == socket.EAI_NONAME:
+        return False
+    if any(isinstance(cause, aiohttp.ClientSSLError) for cause in causes):
+        return False
+    kinds = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, httpx2.ConnectError, httpx2.ConnectTimeout)
+    return any(isinstance(cause, kinds) for cause in causes)
 
 
 def _system_error(error: BaseException) -> str:
@@ -141,19 +178,47 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _status_line(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) -> str:  # noqa: ANN401 - APIStatusError of either SDK
-    status, body = error.status_code, error.body
+def _status_fault(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) -> _Fault:  # noqa: ANN401 - APIStatusError of either SDK
+    status, body, headers = error.status_code, error.body, error.response.headers
     message, what = message_in(body) or masked(" ".join(str(body or error).split()))[:200], str(status)
-    match body:
-        case {"error": {"type": str(kind)}} if status < 400:  # noqa: PLR2004
-            # An error in the middle of a stream has the status of the stream, 200.
-            what = kind.replace("_", " ")
-    advice = WHAT_TO_DO.get(status, "" if 400 <= status < 500 else "try again later")  # noqa: PLR2004
-    wait = _retry_after(error.response.headers)
-    if wait > LONGEST_WAIT:
+    wait, may_pass = requested_wait(headers), is_retryable(status, headers) and OUT_OF_MONEY not in _kinds(body)
+    if status < 400:  # noqa: PLR2004
+        # An error in the middle of a stream has the status of the stream, 200.
+        what = next((kind.replace("_", " ") for kind in _kinds(body)), what)
+        status, wait = _status_of(body), None
+        may_pass = status is not None
+    advice = WHAT_TO_DO.get(status or 0, "" if status and 400 <= status < 500 else "try again later")  # noqa: PLR2004
+    if wait and wait >= SHORTEST_WAIT:
         advice = f"try again in {wait:.0f} seconds, as the API requests" if math.isfinite(wait) else "try again later"
     advice = advice.format(key=endpoint.key, url=endpoint.url)
-    return f"the API answered {what}: {message}" + (f"; {advice}" if advice else "")
+    return _Fault(f"the API answered {what}: {message}", advice, may_pass, status=status, wait=wait)
+
+
+def _stream_fault(error: Any) -> _Fault:  # noqa: ANN401 - APIError of either SDK
+    """Describe an error in the middle of a stream that the SDK raises without a status."""
+    status = _status_of(error.body)
+    reason = f"the server ended its reply with an error: {message_in(error.body) or error}"
+    return _Fault(reason, "try again later", may_pass=status is not None, status=status)
+
+
+def _status_of(body: object) -> int | None:
+    """Return the status of an error in the middle of a stream; None unless it may pass."""
+    for kind in _kinds(body):
+        status = STATUSES.get(kind) or (int(kind) if re.fullmatch("[1-5][0-9][0-9]", kind, re.ASCII) else None)
+        if status and is_retryable(status, {}) and OUT_OF_MONEY not in _kinds(body):
+            return status
+    return None
+
+
+def _kinds(body: object) -> list[str]:
+    """Return type and code of an error, from its body."""
+    match body:
+        case {"error": dict(inner)}:
+            return _kinds(inner)
+        case dict():
+            return [str(body[key]) for key in ("type", "code") if isinstance(body.get(key), str | int)]
+        case _:
+            return []
 
 
 def message_in(body: object) -> str:

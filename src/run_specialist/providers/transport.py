@@ -7,19 +7,20 @@ from typing import Any, Protocol
 from run_specialist.providers.endpoint import Endpoint
 from run_specialist.providers.json_reader import read_object
 from run_specialist.providers.reply_limits import LONGEST_CONNECT, LONGEST_PAUSE, LONGEST_REPLY, bound_body
-from run_specialist.providers.sdk_errors import refuse_long_waits
 from run_specialist.record.messages import Block
 
 _HEADERS = {"Content-Type": "application/json"}
+_RETRIES = "x-stainless-retry-count"
+"""The header in which the SDKs count the retries of a request."""
 
 
 def connection(sdk: Any, *, direct: bool = False) -> dict[str, Any]:  # noqa: ANN401 - either SDK
-    """Return client options that limit timeouts, retry delays and the size of replies.
+    """Return client options that limit timeouts and the size of replies.
 
     direct: the server is on this machine: follow no redirect, ignore proxies from the environment, and be patient.
     """
     to_base_url_only = {"trust_env": False, "follow_redirects": False} if direct else {}
-    hooks = {"response": [refuse_long_waits, bound_body]}
+    hooks = {"response": [bound_body]}
     return {
         "http_client": sdk.DefaultAioHttpClient(event_hooks=hooks, **to_base_url_only),
         # A model on this machine may take minutes for the prompt alone.
@@ -44,14 +45,16 @@ class StreamedReply(Protocol):
         ...
 
 
-async def send(client: Any, path: str, body: bytes, endpoint: Endpoint) -> Block:  # noqa: ANN401 - of either SDK
-    """Send a request and return the JSON object of the response.
+async def send(client: Any, path: str, body: bytes, endpoint: Endpoint, retries: int = 0) -> Block:  # noqa: ANN401 - of either SDK
+    """Send a request once and return the JSON object of the response.
 
+    retries: how often it was sent before.
     Raises ProviderError if the response is not a JSON object, and any error of the SDK.
     """
     import httpx2  # noqa: PLC0415 - comes with the SDK, which is heavy
 
-    response = await client.post(_url(client, path), cast_to=httpx2.Response, content=body, options=_options(client))
+    options = _options(client, retries)
+    response = await client.post(_url(client, path), cast_to=httpx2.Response, content=body, options=options)
     return read_object(response.headers.get("content-type", ""), response.content, endpoint)
 
 
@@ -60,20 +63,30 @@ def _url(client: Any, path: str) -> str:  # noqa: ANN401 - as above
     return str(client.base_url).rstrip("/") + path
 
 
-def _options(client: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
-    # The SDK would deep-copy missing options from its defaults.
-    return {"headers": _HEADERS, "timeout": client.timeout, "max_retries": client.max_retries}
+def _options(client: Any, retries: int) -> dict[str, Any]:  # noqa: ANN401 - as above
+    headers = {**_HEADERS, _RETRIES: str(retries)} if retries else _HEADERS
+    # The SDK would deep-copy missing options from its defaults. Runs retry by themselves, so that they can report it.
+    return {"headers": headers, "timeout": client.timeout, "max_retries": 0}
 
 
-async def stream(client: Any, path: str, body: bytes, endpoint: Endpoint, begin: Callable[[], StreamedReply]) -> Block:  # noqa: ANN401
-    """Send a request and return the reply assembled from the event stream; a plain JSON response is accepted too.
+async def stream(  # noqa: PLR0913, PLR0917 - as `send`, and who reads the stream
+    client: Any,  # noqa: ANN401 - as above
+    path: str,
+    body: bytes,
+    endpoint: Endpoint,
+    begin: Callable[[], StreamedReply],
+    retries: int = 0,
+) -> Block:
+    """Send a request once and return the reply assembled from the stream; a plain JSON response is accepted too.
 
     begin: creates the assembler at the start of the stream.
+    retries: as in `send`.
     Raises the same errors as `send`.
     """
     stream_class = import_module(endpoint.sdk).AsyncStream[object]
+    options = _options(client, retries)
     stream = await client.post(
-        _url(client, path), cast_to=object, content=body, options=_options(client), stream=True, stream_cls=stream_class
+        _url(client, path), cast_to=object, content=body, options=options, stream=True, stream_cls=stream_class
     )
     async with stream:
         kind = stream.response.headers.get("content-type", "")

@@ -47,6 +47,10 @@ class Resumed(Event):
     """Spending before the run was resumed, by kind."""
     note: str
     """Text for the model about the resumption; empty if it needs none."""
+    tokens: int = 0
+    """Tokens of all requests before, those of children included."""
+    cost_usd: float | None = None
+    """Cost of these requests [USD]; None if the price of any is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,24 @@ class Requested(Event):
     turn: int
     """Number of the request, from 1; a retry counts as a new request."""
     choice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying(Event):
+    """The endpoint cannot answer now, and the same request is sent again after a wait, which begins with the event.
+
+    The pieces of a reply that were streamed before belong to no reply: it begins anew.
+    """
+
+    event = "retrying"
+    status: int | None
+    """The HTTP status of the failure; None if the connection failed."""
+    seconds: float
+    """Duration of the wait [s]."""
+    attempt: int
+    """Number of the retry, from 1."""
+    reason: str
+    """The failure in one line."""
 
 
 @dataclass(frozen=True, slots=True)

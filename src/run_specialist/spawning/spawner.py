@@ -75,6 +75,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         provider=provider,
         budget=budget,
         seconds=environment.seconds,
+        patience=settings.patience,
         landing=settings.landing,
         landing_prompt=settings.landing_prompt,
         evidence=settings.evidence,

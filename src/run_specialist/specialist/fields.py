@@ -192,6 +192,8 @@ class Specialist(BaseModel):
     """Maximum cost per run in USD; needs a model with a known price."""
     time_limit: Time = None
     """Maximum wall time per run: seconds, or a duration like 90s, 10m, 1h."""
+    patience: Time = 120.0
+    """Maximum time for which one request is retried while the model's API is busy or unreachable; 0 = never."""
     tool_chars_limit: Limit = None
     """Maximum characters of all tool results per run."""
     parallel_tools_limit: Count = 4
@@ -237,9 +239,7 @@ class Specialist(BaseModel):
     ] = None
     """MCP servers that provide tools."""
     python_tools: Annotated[
-        tuple[Annotated[str, AfterValidator(_function)], ...],
-        _AsList,
-        Expected("a list of module:function"),
+        tuple[Annotated[str, AfterValidator(_function)], ...], _AsList, Expected("a list of module:function")
     ] = ()
     """Python functions of the project to use as tools."""
     preset: Annotated[

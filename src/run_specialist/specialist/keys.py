@@ -16,6 +16,7 @@ CANONICAL = (
     "total_tokens_limit",
     "cost_limit",
     "time_limit",
+    "patience",
     "tool_chars_limit",
     "parallel_tools_limit",
     "tool_timeout",

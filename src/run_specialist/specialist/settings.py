@@ -9,7 +9,7 @@ from run_specialist.specialist.problems import shown
 from run_specialist.specialist.resolve import Origin, Resolved
 
 _SHOWN_SEPARATELY = ("name", "description")
-_UNSET = {"tools": "all", "paths": "all", "summarize_at": "none", "summary_limit": "-"}
+_UNSET = {"tools": "all", "paths": "all", "summarize_at": "none", "summary_limit": "-", "patience": "none"}
 _PRECEDENCE = ("flag", "file", "preset", "default")
 _LONGEST = 200
 

@@ -10,7 +10,7 @@ from .server import EVENTS, JSON, Play
 
 MIB = 2**20
 TRIES = 3
-"""Requests during a fault that the SDKs retry: the first one and two retries."""
+"""Requests during a fault that is retried: the first one and two retries."""
 REDIRECTS = 21
 """Requests per try in a redirect loop: the first one, and the redirects that the HTTP library follows."""
 HTML = b"<!doctype html><title>Sign in</title><p>Welcome to the hotel."
@@ -59,10 +59,6 @@ class Kind:
 
 retried = partial(Kind, tries=(TRIES, TRIES))
 unsure = partial(Kind, tries=(TRIES, TRIES), exact=False)
-body_retried = partial(Kind, tries=(TRIES, 1))
-"""Retried only for whole replies, because the head of a stream has already arrived."""
-read_by_one = partial(Kind, tries=(TRIES, 1), exact=False)
-"""Retried by only one of the SDKs."""
 streamed = partial(Kind, whole=False)
 
 
@@ -91,19 +87,19 @@ KINDS: tuple[Kind, ...] = (
     retried("closed before the head", plays.hangs_up),
     retried("reset before the head", plays.resets),
     retried("reset in the head", plays.resets_in_head),
-    body_retried("reset in the body", plays.resets_in_body),
+    retried("reset in the body", plays.resets_in_body),
     Kind("closed between requests", plays.closes_afterwards, End.PASSES),
     # Stalls and slow replies.
     retried("stall before the head", plays.stalls, end=End.STALLS),
     retried("stall in the head", plays.stalls_in_head, end=End.STALLS),
-    body_retried("stall in the body", plays.stalls_in_body, end=End.STALLS),
+    retried("stall in the body", plays.stalls_in_body, end=End.STALLS),
     Kind("drip of the body", plays.drips, End.LASTS),
     Kind("drip of the head", plays.drips_head, End.LASTS),
     streamed("drip of pings", plays.drips_pings, end=End.LASTS),
     Kind("interim responses for ever", plays.informs_for_ever, End.LASTS),
     # Replies cut off.
-    body_retried("body shorter than told", plays.cuts_body),
-    streamed("stream ends within an event", plays.cuts_event),
+    retried("body shorter than told", plays.cuts_body),
+    retried("stream ends within an event", plays.cuts_event, whole=False),
     Kind("empty 200", plays.sends(b"")),
     Kind("204", plays.raw(b"HTTP/1.1 204 No Content\r\n\r\n")),
     # Malformed replies.
@@ -141,14 +137,14 @@ KINDS: tuple[Kind, ...] = (
         ),
     ),
     # Oversized replies.
-    read_by_one("endless JSON", plays.stream_of(b" " * 64, b'{"content": [', JSON)),
+    Kind("endless JSON", plays.stream_of(b" " * 64, b'{"content": [', JSON)),
     streamed("endless stream", plays.stream_of(ENDLESS_EVENT, BEGUN)),
     streamed("endless event", plays.stream_of(b"x" * 64, b"data: ")),
     streamed("flood of pings", plays.stream_of(plays.PING)),
-    read_by_one("100 MB", plays.large(100 * MIB)),
-    read_by_one("gzip bomb", plays.bomb(100 * MIB)),
-    body_retried("broken gzip", plays.with_body(plays.wrongly_packed, content_encoding="gzip")),
-    body_retried("gzip that is none", plays.with_body(bytes, content_encoding="gzip")),
+    Kind("100 MB", plays.large(100 * MIB)),
+    Kind("gzip bomb", plays.bomb(100 * MIB)),
+    retried("broken gzip", plays.with_body(plays.wrongly_packed, content_encoding="gzip")),
+    retried("gzip that is none", plays.with_body(bytes, content_encoding="gzip")),
     # Error replies.
     retried("429, at once", plays.fails(429, retry_after="0")),
     retried("429, in a little", plays.fails(429, retry_after="0.5")),
@@ -173,7 +169,7 @@ KINDS: tuple[Kind, ...] = (
     # Irregular streams.
     streamed("every event twice", plays.with_events(_twice), end=End.EITHER),
     streamed("events out of order", plays.with_events(_swapped), end=End.EITHER),
-    streamed("an error in mid-stream", plays.with_events(plays.halfway(ERROR))),
+    retried("an error in mid-stream", plays.with_events(plays.halfway(ERROR)), whole=False),
     streamed("an error after the end", plays.with_events(lambda events: [*events, ERROR]), end=End.EITHER),
     streamed("a thousand pings", plays.with_events(plays.halfway(plays.PING * 1_000)), end=End.PASSES),
     streamed(
@@ -181,5 +177,5 @@ KINDS: tuple[Kind, ...] = (
         plays.with_events(plays.halfway(b'event: new\ndata: {"type": "new"}\n\n')),
         end=End.PASSES,
     ),
-    streamed("no end of the stream", plays.with_events(lambda events: events[: len(events) // 2])),
+    retried("no end of the stream", plays.with_events(lambda events: events[: len(events) // 2]), whole=False),
 )

@@ -8,6 +8,7 @@ from run_specialist import prompts
 from run_specialist.errors import ProviderError
 from run_specialist.loop.compaction.plan import CHARACTERS_PER_TOKEN, Plan, estimate, packed, plan, tokens
 from run_specialist.loop.observing import telemetry
+from run_specialist.loop.retries import Ask, ask_once
 from run_specialist.providers.base import Choice, Opening, Provider, Request
 from run_specialist.record.messages import Message, Stop, Usage
 from run_specialist.tools.archive import Archive
@@ -70,12 +71,17 @@ class Summarizer:
         self._has_missed_target = False
 
     async def summarize(
-        self, history: Sequence[Message], tokens_before: int, pay: Callable[[Usage], None]
+        self,
+        history: Sequence[Message],
+        tokens_before: int,
+        pay: Callable[[Usage], None],
+        ask: Ask = ask_once,
     ) -> Summary | None:
         """Summarize the oldest turns; None if there is nothing to summarize.
 
         tokens_before: size of the next request without summarizing.
         pay: called with the usage of each request once it is answered.
+        ask: sends each request.
         """
         full = tokens_before if self._summarize_at is None else self._summarize_at
         target = full // 2 if self._context_target is None else self._context_target
@@ -85,7 +91,7 @@ class Summarizer:
         planned = plan(history, size=tokens_before, target=target, summary_limit=limit, chunk_size=chunk_size)
         if planned is None:
             return None
-        notes = _Notes(self._provider, planned.question, limit, max(chunk_size, 2 * limit), pay)
+        notes = _Notes(self._provider, planned.question, limit, max(chunk_size, 2 * limit), pay, ask)
         summary = await notes.on(planned)
         for pair in planned.archived:
             # The archive lacks the results of skipped calls, and of calls before the run was resumed.
@@ -122,6 +128,8 @@ class _Notes:
     """Maximum input of one request; at least two complete sets of notes [tokens]."""
     pay: Callable[[Usage], None]
     """Called with the usage of each request once it is answered."""
+    ask: Ask
+    """Sends each request."""
     warnings: list[str] = field(default_factory=list)
 
     async def on(self, planned: Plan) -> str:
@@ -174,7 +182,8 @@ class _Notes:
         async with gate:
             try:
                 with telemetry.chat(self.provider, max_tokens) as span:
-                    reply = await conversation.ask(Request([Message.user(text)], Choice.AUTO, max_tokens))
+                    request = Request([Message.user(text)], Choice.AUTO, max_tokens)
+                    reply = await self.ask(conversation, request)
                     estimated = Usage(tokens(len(prompts.SUMMARY) + len(text)), 0, 0, tokens(len(reply.text)))
                     usage = reply.usage if reply.usage.total_tokens else estimated
                     span.replied(reply, usage)

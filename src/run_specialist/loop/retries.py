@@ -1,0 +1,112 @@
+"""Send a request again while the endpoint is busy or unreachable, as long as the patience of the run lasts.
+
+The SDKs do not retry: a wait is reported before it begins, ends with the run or its time limit, and needs no memory for
+the body of the request.
+"""
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from run_specialist.errors import ProviderError, Unavailable
+from run_specialist.providers.base import Conversation, Request
+from run_specialist.record.events import Retrying
+from run_specialist.record.messages import Reply
+
+FIRST_WAIT = 0.5
+"""Wait before the first retry, which doubles with each one [s]."""
+LONGEST_WAIT = 8.0
+"""Maximum wait, unless the server requests a longer one [s]."""
+JITTER = 0.25
+"""Fraction by which a wait is shortened at random, so that runs that failed together do not retry together."""
+MOST_REPEATED = 2
+"""Retries after failures in which the server may have worked on the request, and may bill each of them."""
+
+Ask = Callable[[Conversation, Request], Awaitable[Reply]]
+"""Sends a request and returns its reply; raises ProviderError."""
+
+
+class Retries:
+    """Retries the requests of one run."""
+
+    clock = staticmethod(time.monotonic)
+    sleep = staticmethod(asyncio.sleep)
+
+    def __init__(self, patience: float | None, notify: Callable[[Retrying], None]) -> None:
+        """Configure the retries of a run.
+
+        patience: how long one request is retried, from its first failure [s]; 0 = never, None = without a limit.
+        notify: called before each wait.
+        """
+        self._patience = patience
+        self._notify = notify
+
+    async def ask(self, conversation: Conversation, request: Request, seconds: float | None = None) -> Reply:
+        """Send a request, and again while the endpoint cannot answer; return the reply.
+
+        seconds: until the time limit of the run, at which the caller cancels this; None without one.
+        Raises ProviderError: the last failure, with the number of retries.
+        """
+        begun = self.clock()
+        attempt = repeated = 0
+        failed_at = begun
+        while True:
+            try:
+                return await conversation.ask(replace(request, retries=attempt) if attempt else request)
+            except Unavailable as error:
+                now = self.clock()
+                failed_at = failed_at if attempt else now
+                left = math.inf if self._patience is None else failed_at + self._patience - now
+                repeated += error.may_have_run
+                if left <= 0 or repeated > MOST_REPEATED:
+                    raise _gave_up(error, attempt, now - failed_at) from error
+                time_left = math.inf if seconds is None else begun + seconds - now
+                wait = _wait(error, attempt, left, time_left)
+                attempt += 1
+                self._notify(Retrying(error.status, round(wait, 3), attempt, error.reason))
+            await self.sleep(wait)
+
+
+async def ask_once(conversation: Conversation, request: Request) -> Reply:
+    """Send a request without retrying it."""
+    return await conversation.ask(request)
+
+
+def backoff(attempt: int, chance: float) -> float:
+    """Return the wait before a retry whose server requests none [s].
+
+    attempt: number of the failed attempt, from 0. chance: a random number from 0 to 1.
+    """
+    return min(FIRST_WAIT * 2.0 ** min(attempt, 10), LONGEST_WAIT) * (1 - JITTER * chance)
+
+
+def _wait(error: Unavailable, attempt: int, left: float, time_left: float) -> float:
+    """Return how long to wait before the next attempt [s].
+
+    left, time_left: until the patience and the time limit end; the last attempt is made at that moment.
+    Raises ProviderError if the server requests a longer wait than that.
+    """
+    own = backoff(attempt, random.random())  # noqa: S311 - no secret
+    requested = error.wait or 0
+    limit = min(left, time_left)
+    if requested > limit or math.isinf(requested):
+        raise _too_long(error, requested, "the time limit" if time_left < left else "patience", limit) from error
+    # A server that requests next to no wait, again and again, would be flooded.
+    return max(min(own, limit), requested) if requested < 1 else requested
+
+
+def _too_long(error: Unavailable, requested: float, what: str, left: float) -> ProviderError:
+    if math.isinf(requested):
+        return ProviderError(f"{error.reason}; try again later, because the API requests a wait without an end")
+    allowed = f"longer than {what} allows ({math.floor(max(left, 0))} seconds)"
+    return ProviderError(f"{error.reason}; try again in {requested:.0f} seconds, as the API requests, {allowed}")
+
+
+def _gave_up(error: Unavailable, retries: int, seconds: float) -> ProviderError:
+    if not retries:
+        return ProviderError(str(error))
+    times = "once" if retries == 1 else f"{retries} times"
+    return ProviderError(f"{error} (retried {times} in {seconds:.0f} s)")
