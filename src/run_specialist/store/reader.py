@@ -78,12 +78,13 @@ class Store:
             if limit is None or selection.status in UNENDED:
                 # The database does not know these statuses, so it cannot tell whether a parent is selected.
                 return first_trees(self._matching(connection, selection, selection.flat()), limit)
-            found = newest = self._matching(connection, selection, selection.roots(limit))
-            while newest:
-                below = (selection.children(part) for part in portions([one.run_id for one in newest]))
-                newest = [one for query in below for one in self._matching(connection, selection, query)]
-                found = [*found, *newest]
-        return newest_first(found)
+            found = self._matching(connection, selection, selection.roots(limit))
+            return self._with_children(connection, selection, found)
+
+    def with_descendants(self, found: Sequence[Listed]) -> list[Listed]:
+        """Return these runs and all their descendants, newest first."""
+        with self._snapshot() as connection:
+            return self._with_children(connection, Selection(), found)
 
     def active_since(self, selection: Selection, time: float) -> list[Listed]:
         """Return the selected runs that have not ended, or that began or ended since a time, oldest first.
@@ -206,6 +207,17 @@ class Store:
         rows = connection.execute(query).all()
         found = (Listed(**_listed(row._asdict(), is_dead)) for row in rows)
         return [run for run in found if selection.status in {None, run.status}]
+
+    def _with_children(self, connection: Connection, selection: Selection, found: Sequence[Listed]) -> list[Listed]:
+        """Return runs with those of their descendants that are selected, newest first."""
+        known = {one.run_id: one for one in found}
+        newest = list(found)
+        while newest:
+            below = (selection.children(part) for part in portions([one.run_id for one in newest]))
+            children = [one for query in below for one in self._matching(connection, selection, query)]
+            newest = [one for one in children if one.run_id not in known]
+            known |= {one.run_id: one for one in newest}
+        return newest_first(known.values())
 
     @contextmanager
     def _snapshot(self) -> Iterator[Connection]:
