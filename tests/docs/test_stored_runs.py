@@ -91,7 +91,7 @@ def test_the_readme_commands_work_after_its_session(project):
     assert goes_on.replace(newest().run_id, "last") in [line.split("  ")[0] for line in told]
     for line in told:
         call(line)
-    assert [*project.glob("report-*.html")] != []
+    assert [*file_of(place(None).url).parent.glob("report-*.html")] != []
 
 
 def test_the_documented_selections_delete_runs(project):

@@ -46,12 +46,9 @@ def suggest(needs: Sequence[Need], now: int | None, repeated: float) -> Suggesti
     if now == 0:
         return Suggestion("keep", 0, "with a limit of 0 it answers immediately, without tool calls")
     if len(needs) < FEWEST:
-        count = "no run shows" if not needs else f"only {_runs(len(needs))} {'shows' if len(needs) == 1 else 'show'}"
-        return Suggestion(
-            "too early",
-            None,
-            f"{count} the number of calls needed, and {FEWEST} are required, so {FEWEST - len(needs)} more",
-        )
+        count = "no run shows" if not needs else f"{_runs(len(needs))} {'shows' if len(needs) == 1 else 'show'}"
+        more = f"{FEWEST - len(needs)}{' more' if needs else ''}"
+        return Suggestion("too early", None, f"{count} the number of calls needed, and {more} are required")
     if repeated >= REPEATS:
         return Suggestion(
             "prompt",
@@ -83,8 +80,8 @@ def _known(needs: Sequence[Need], enough: int, now: int | None) -> Suggestion:
     limit = int(min(limit_for(enough), max(observed, enough + 1)))
     ended = sum(need.known and need.calls <= enough for need in needs)
     cut = sum(not need.known for need in needs)
-    estimate = f"; an estimate, since {cut} {'was' if cut == 1 else 'were'} cut" if cut else ""
-    why = f"{ended} of {_runs(len(needs))} ended by themselves with {_calls(enough)} or fewer{estimate}"
+    others = f", and the {'one that was' if cut == 1 else f'{cut} that were'} cut may need more" if cut else ""
+    why = f"{ended} of {_runs(len(needs))} ended by themselves with {_calls(enough)} or fewer{others}"
     if now is None:
         return Suggestion("set", limit, why)
     if now <= enough:

@@ -23,9 +23,15 @@ def keep(**runs):
         finished_runs.write(writer, **runs)
 
 
-def run_of(run_id, at=NOON, **changed):
-    """Return the records of a finished run, which began at noon by default."""
-    return finished_runs.run_of(run_id, at, **changed)
+def here():
+    """Return what a run in the current folder stores about its project."""
+    return {"system": "Look.", "project": os.path.realpath(os.getcwd())}
+
+
+def run_of(run_id, at=NOON, project=None, **changed):
+    """Return the records of a finished run, which began at noon by default, in the project of the current folder."""
+    frozen = here() if project is None else {"system": "Look.", "project": project}
+    return finished_runs.run_of(run_id, at, **{"frozen": frozen} | changed)
 
 
 def listed(*arguments):
