@@ -135,7 +135,7 @@ async def test_the_kinds_of_a_transcript_are_documented(tmp_path):
     store = str(tmp_path / "runs.db")
     async with Runner(root=tmp_path, dir=tmp_path, provider=ScriptedProvider(replies), store=store) as runner:
         await runner.run("looker", "What is here?")
-    printed = json.loads(call(f"specialists transcript last --json --store {store}").stdout)
+    printed = json.loads(call(f"specialists transcript last --json --store {store} --root {tmp_path}").stdout)
     left = {
         row["kind"]: [row["role"], *(key for key in row if key not in {"role", "kind"})] for row in printed["messages"]
     }

@@ -58,7 +58,7 @@ def runs(
     store: StoreUrl = None,
     json_: Json = False,
 ) -> None:
-    """List the stored runs of this project, newest first, or delete them."""
+    """List the stored runs of this project, or delete them."""
     filters = (ids, specialist, status, search, older_than is not None)
     if delete and not (all_ or any(filters)):
         fail("--delete needs a selection: RUN..., --specialist, --status, --older-than, --search or --all")

@@ -50,11 +50,11 @@ def tune(
     root: ProjectRoot = None,
     json_: Json = False,
 ) -> None:
-    """Suggest a limit of tool calls from the past runs of this project.
+    """Suggest a limit of tool calls from past runs.
 
     Then shows how many tool calls the runs used, which limits they reached, and what they cost. With the suggested
     limit, nine of ten runs end by themselves; runs that were cut short count as needing more calls than they used.
-    Only runs of the current version of the file count, and only with the limits of the file, not those of a flag.
+    Only runs of this project count, of the current version of the file, with the limits of the file and not of a flag.
     """
     if root is not None and not root.is_dir():
         fail(f"--root {root} is not a folder")
