@@ -38,7 +38,9 @@ def store(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         for place, told in enumerate(outcomes):
             run = {"run_id": f"{specialist}{mark}-{place}", "specialist": specialist, "model": "m", "question": "q"}
             run |= {"started_at": 1_790_000_000.0 + 86_400 * place, "owner": "gone", "frozen": "{}", "tool_calls": 0}
-            rows.append(run | given | {"status": told["status"] if told else "running", "outcome": told and json.dumps(told)})
+            rows.append(
+                run | given | {"status": told["status"] if told else "running", "outcome": told and json.dumps(told)}
+            )
             for number in range(told["tool_calls"]["used"] if told else 0):
                 call = {
                     "run_id": run["run_id"],
@@ -68,7 +70,7 @@ def call(*arguments: str, columns: int = 80, charset: str = "utf-8", **env: str)
 
 def histogram(printed: str) -> list[str]:
     """Return the lines of the histogram, including its header."""
-    return printed.split("\nRuns by tool calls used")[1].split("\n\n")[0].splitlines()[1:]
+    return printed.split("\nRuns by tool calls used")[1].split("\n\n", maxsplit=1)[0].splitlines()[1:]
 
 
 def cut(**given: Any) -> dict[str, Any]:
@@ -169,7 +171,9 @@ def test_dir_and_root_select_the_file(store, notes, tmp_path):
         (folder / "finder.md").write_text(text)
     store("finder", outcome())
     assert json.loads(call("finder", "--dir", str(tmp_path / "near"), "--json").stdout)["limit"] == 7
-    assert json.loads(call("finder", "--root", str(tmp_path / "other"), "--all-projects", "--json").stdout)["limit"] == 9
+    assert (
+        json.loads(call("finder", "--root", str(tmp_path / "other"), "--all-projects", "--json").stdout)["limit"] == 9
+    )
     refused = call("finder", "--root", str(tmp_path / "none"))
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
 

@@ -9,7 +9,8 @@ from run_specialist.cli.console import is_terminal, print_json, print_line, prin
 from run_specialist.cli.runs_table import (
     fitting,
     highlighted,
-    line_below,
+    lines_below,
+    needs_own_line,
     pattern_of,
     question_of,
     run_cells,
@@ -113,8 +114,9 @@ class _Printer:
         width = shutil.get_terminal_size().columns
         columns = fitting({head: _WIDTHS[head] for head in cells}, width)
         row = (" " * GAP).join(_padded(cells[head].text, 0 if head == "RUN" else _WIDTHS[head]) for head in columns)
-        below = line_below(cells, columns, question, width)
-        print_styled(f"{row.rstrip()}\n{highlighted(below, pattern_of(self._words))}")
+        below = lines_below(cells, columns, question, width, apart=needs_own_line(cells, columns, width))
+        pattern = pattern_of(self._words)
+        print_styled("\n".join([row.rstrip(), *(highlighted(line, pattern) for line in below)]))
 
     def _print_head(self) -> None:
         heads = [head for head in _WIDTHS if self._projects or head != "PROJECT"]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _SHORTEST_QUESTION = 24
 """Width from which the question has a column; a narrower terminal shows it below each run."""
+_LARGEST_SHARE = 0.4
+"""Share of the width that other values may take before the question."""
 _LONGEST_CELL = 24
 _LONGEST_ID = 30
 """Width of a run id that is indented by two levels."""
@@ -64,8 +66,9 @@ def print_runs(found: Sequence["Listed"], *, projects: bool = False, words: str 
         print_table([*widths, "QUESTION"], front, highlight)
         return
     columns = fitting(widths, width)
-    below = [line_below(row, columns, asked, width) for row, asked in zip(rows, questions, strict=True)]
-    lines = [highlighted(line, highlight) for line in below]
+    apart = any(needs_own_line(row, columns, width) for row in rows)
+    below = [lines_below(row, columns, asked, width, apart=apart) for row, asked in zip(rows, questions, strict=True)]
+    lines = ["\n".join(highlighted(line, highlight) for line in some) for some in below]
     print_table_with_lines(columns, [[row[head].text for head in columns] for row in rows], lines)
 
 
@@ -106,11 +109,36 @@ def fitting(widths: dict[str, int], available: int) -> list[str]:
     return columns
 
 
-def line_below(cells: dict[str, Cell], columns: Sequence[str], question: str, width: int) -> str:
-    """Return the line below a run: the values that have no column, and the question."""
-    left = [cell.words for head, cell in cells.items() if head not in columns and cell.words]
-    text = ": ".join([", ".join(left), question] if left else [question])
-    return shortened(" " * GAP + printable(text), width)
+def needs_own_line(cells: dict[str, Cell], columns: Sequence[str], width: int) -> bool:
+    """Return whether the values that have no column would leave little space for the question."""
+    return cell_width(", ".join(_left(cells, columns))) > width * _LARGEST_SHARE
+
+
+def lines_below(cells: dict[str, Cell], columns: Sequence[str], question: str, width: int, *, apart: bool) -> list[str]:
+    """Return the lines below a run: the values that have no column, and the question.
+
+    apart: whether the question has a line of its own.
+    """
+    values = [printable(value) for value in _left(cells, columns)]
+    run_id = cells["RUN"].text
+    indent = " " * (GAP + len(run_id) - len(run_id.lstrip()))
+    lines = [""]
+    for value in values:
+        longer = f"{lines[-1]}, {value}" if lines[-1] else value
+        # A line ends between two values, so that no date is broken.
+        lines = (
+            [*lines[:-1], longer] if cell_width(longer) < width - len(indent) else [*lines[:-1], f"{lines[-1]},", value]
+        )
+    question = printable(question)
+    if apart:
+        lines.append(question)
+    else:
+        lines[-1] = f"{lines[-1]}: {question}" if lines[-1] else question
+    return [shortened(indent + line, width) for line in lines if line]
+
+
+def _left(cells: dict[str, Cell], columns: Sequence[str]) -> list[str]:
+    return [cell.words for head, cell in cells.items() if head not in columns and cell.words]
 
 
 def pattern_of(words: str) -> re.Pattern[str] | None:

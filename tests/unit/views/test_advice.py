@@ -124,7 +124,10 @@ def test_the_reason_names_the_figures_of_the_suggestion():
     lower = suggest(ended(*[4] * 9, 6), 30, 0.0).reason
     assert lower == "9 of 10 runs ended by themselves with 4 tool calls or fewer"
     censored = suggest([*ended(*[4] * 19), *cut(4, by="time")], 8, 0.0).reason
-    assert censored == "19 of 20 runs ended by themselves with 4 tool calls or fewer, and the one that was cut may need more"
+    assert (
+        censored
+        == "19 of 20 runs ended by themselves with 4 tool calls or fewer, and the one that was cut may need more"
+    )
     cut_short = "of 12 runs were cut before they showed the number of calls needed"
     probe = suggest(cut(*[30] * 12), 30, 0.0).reason
     assert probe == f"12 {cut_short}, so no run shows how many calls are enough"
