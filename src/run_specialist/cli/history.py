@@ -152,6 +152,10 @@ def report(
             write_private(path, page, overwrite=force or out is None)
         except FileExistsError:
             fail(f"{path} already exists; use --force to overwrite it")
+        except OSError as error:
+            if out is not None:
+                raise
+            fail(f"{path} cannot be written: {error.strerror}; name another file with --out")
         print_line(str(path))
 
 

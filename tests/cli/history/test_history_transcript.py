@@ -100,6 +100,14 @@ def test_a_report_is_written(three, tmp_path):
     assert "no/such/folder.html" in nowhere.stderr
 
 
+def test_a_report_that_cannot_be_written_beside_the_store_names_the_flag(three, tmp_path):
+    """If the page cannot be written beside the store, the error names the path, the reason and `--out`."""
+    (tmp_path / "report-run_a.html").mkdir()
+    refused = call("report", "run_a")
+    told = f"{tmp_path}/report-run_a.html cannot be written: Is a directory; name another file with --out"
+    assert (refused.exit_code, refused.stdout, told in refused.stderr) == (2, "", True)
+
+
 def test_report_json_writes_no_file(three, tmp_path):
     """The output is the data of the report; no file is written."""
     told = json.loads(call("report", "run_a", "--json").stdout)
