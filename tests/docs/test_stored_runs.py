@@ -91,7 +91,7 @@ def test_the_readme_commands_work_after_its_session(project):
     assert goes_on.replace(newest().run_id, "last") in [line.split("  ")[0] for line in told]
     for line in told:
         call(line)
-    assert [*project.glob("report-*.html")] != []
+    assert [*file_of(place(None).url).parent.glob("report-*.html")] != []
 
 
 def test_the_documented_selections_delete_runs(project):
@@ -135,7 +135,7 @@ async def test_the_kinds_of_a_transcript_are_documented(tmp_path):
     store = str(tmp_path / "runs.db")
     async with Runner(root=tmp_path, dir=tmp_path, provider=ScriptedProvider(replies), store=store) as runner:
         await runner.run("looker", "What is here?")
-    printed = json.loads(call(f"specialists transcript last --json --store {store}").stdout)
+    printed = json.loads(call(f"specialists transcript last --json --store {store} --root {tmp_path}").stdout)
     left = {
         row["kind"]: [row["role"], *(key for key in row if key not in {"role", "kind"})] for row in printed["messages"]
     }

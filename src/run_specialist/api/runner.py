@@ -32,7 +32,7 @@ from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
-from run_specialist.specialist.registry import project_of
+from run_specialist.specialist.project import project_of, project_path
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.decorator import as_tools
@@ -137,7 +137,7 @@ class Runner:
     ) -> Run:
         """Return a stored run, ready to continue where it stopped.
 
-        run_id: an id, an unambiguous prefix, or `last`.
+        run_id: an id, an unambiguous prefix, or `last`: the newest run of this project.
         query: an additional question; `question` is another name of this argument.
         force: resume even if the specialist's file has changed, or another model cannot take the whole transcript.
         listener: called with each event of the run, in order.
@@ -147,7 +147,7 @@ class Runner:
         """
         question = optional_question(query, options.pop("question", None))
         listener, watch = options.pop("listener", None), options.pop("watch", None)
-        run = await self._store.load(run_id)
+        run = await self._store.load(run_id, project_path(self.root))
         root = Path(run.frozen["root"])
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None

@@ -70,7 +70,7 @@ def test_control_characters_are_replaced_on_a_terminal(store):
     block = {"type": "tool_use", "id": "c1", "name": evil, "input": {evil: evil}}
     said = [Message.user(evil), Message("assistant", (block,)), Message.results([ToolResult("c1", evil)])]
     keep(run_a=[opened("run_a", question=evil, specialist=evil), checkpointed(1, 0, said), *ended("run_a")])
-    for arguments in (["runs"], ["transcript", "run_a"]):
+    for arguments in (["runs", "run_a"], ["transcript", "run_a"]):
         shown, code = on_terminal(*arguments)
         assert code == 0
         assert "\ufffd[31mred\ufffd\ufffd" in shown
@@ -81,12 +81,14 @@ def test_control_characters_are_replaced_on_a_terminal(store):
 
 
 def test_a_report_is_written(three, tmp_path):
-    """The report goes to the current folder, named after the run, and its path is printed; no file is overwritten."""
+    """The report goes beside the store, named after the run, and its path is printed; a named file is kept."""
     result = call("report", "run_a")
-    assert (result.exit_code, result.stdout) == (0, "report-run_a.html\n")
-    page = (tmp_path / "here" / "report-run_a.html").read_text("utf-8")
+    assert (result.exit_code, result.stdout) == (0, f"{tmp_path}/report-run_a.html\n")
+    page = (tmp_path / "report-run_a.html").read_text("utf-8")
     assert "What is known?" in page
-    again = call("report", "run_a")
+    assert call("report", "run_a").stdout == result.stdout
+    assert call("report", "run_a", "--out", "report-run_a.html").stdout == "report-run_a.html\n"
+    again = call("report", "run_a", "--out", "report-run_a.html")
     assert (again.exit_code, again.stdout) == (2, "")
     assert "report-run_a.html already exists; use --force to overwrite it" in again.stderr
     assert call("report", "last", "--out", "report-run_a.html", "--force").stdout == "report-run_a.html\n"
@@ -96,6 +98,14 @@ def test_a_report_is_written(three, tmp_path):
     nowhere = call("report", "run_a", "--out", "no/such/folder.html")
     assert (nowhere.exit_code, nowhere.stdout) == (2, "")
     assert "no/such/folder.html" in nowhere.stderr
+
+
+def test_a_report_that_cannot_be_written_beside_the_store_names_the_flag(three, tmp_path):
+    """If the page cannot be written beside the store, the error names the path, the reason and `--out`."""
+    (tmp_path / "report-run_a.html").mkdir()
+    refused = call("report", "run_a")
+    told = f"{tmp_path}/report-run_a.html cannot be written: Is a directory; name another file with --out"
+    assert (refused.exit_code, refused.stdout, told in refused.stderr) == (2, "", True)
 
 
 def test_report_json_writes_no_file(three, tmp_path):
