@@ -17,7 +17,7 @@ from run_specialist.cli.flags import (
     TurnsLimit,
     settings,
 )
-from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, answer
+from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, Raw, answer
 from run_specialist.cli.stored_run_flags import RunId
 from run_specialist.cli.trust_flag import TrustFlag
 
@@ -42,6 +42,7 @@ def resume(
     json_: OutcomeJson = False,
     events: Events = False,
     quiet: Quiet = False,
+    raw: Raw = False,
 ) -> None:
     """Resume a run after a limit, a crash, Ctrl-C or a failure.
 
@@ -56,7 +57,7 @@ def resume(
         time_limit=time_limit,
         tool_chars_limit=tool_chars_limit,
     )
-    output = Output.chosen(json=json_, events=events, quiet=quiet)
+    output = Output.chosen(json=json_, events=events, quiet=quiet, raw=raw)
     with guarded():
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
