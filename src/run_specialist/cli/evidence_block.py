@@ -17,11 +17,14 @@ _NEW_LINE = re.compile(r"\n(?=[ \t]*([-*+#>|]|[0-9]+[.)] |$)|[ \t]{4})", re.MULT
 """Line breaks of prose that are more than wrapping: lists, headings, tables, code and blank lines."""
 
 
-def evidence_block(evidence: Sequence[Evidence], screen: Screen) -> Iterator[RenderableType]:
-    """Yield a heading, and each quote with a mark, its source, and whether it was found."""
+def evidence_block(evidence: Sequence[Evidence], screen: Screen, *, marked: bool = True) -> Iterator[RenderableType]:
+    """Yield a heading, and each quote with its source, a mark, and words if it was not found.
+
+    marked: False = it is not known yet what was looked up.
+    """
     if evidence:
         yield _heading("Evidence", screen)
-        yield from (_piece(one, screen) for one in evidence)
+        yield from (_piece(one, screen, marked=marked) for one in evidence)
 
 
 def gaps_block(gaps: Iterable[str], screen: Screen) -> Iterator[RenderableType]:
@@ -36,11 +39,11 @@ def _heading(text: str, screen: Screen) -> Text:
     return Text(text if screen.styled else f"{text}:", "bold")
 
 
-def _piece(one: Evidence, screen: Screen) -> RenderableType:
+def _piece(one: Evidence, screen: Screen, *, marked: bool) -> RenderableType:
     mark, color, words = {
         True: (screen.either("✓", "+"), "green", ""),
         False: (screen.either("✗", "x"), "red", NOT_FOUND),
-        None: (screen.either("•", "-"), "dim", "not looked up"),
+        None: (screen.either("•", "-"), "dim", "not looked up" if marked else ""),
     }[one.verified]
     source = Text(printable(" ".join(one.source.split())) or "no source given", "cyan", overflow="fold")
     line = Text.assemble(source, "  " if words else "", (words, color))

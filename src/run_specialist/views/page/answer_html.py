@@ -1,15 +1,16 @@
 """The Markdown of an answer as HTML: nothing is executed or loaded, and only links to the web can be followed."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from run_specialist.loop.evidence import is_salvaged
-from run_specialist.views.answer_markdown import MOST_CHARACTERS, label_of, opens, parse, shown_address
+from run_specialist.views.answer_markdown import MOST_CHARACTERS, label_of, opens, parse, shown_address, without_quotes
 from run_specialist.views.page.formats import legible
 
 _DEEPER = 3
@@ -17,18 +18,24 @@ _DEEPER = 3
 _DEEPEST = 6
 _DIRECTED = ("paragraph_open", "list_item_open", "blockquote_open")
 """Elements whose text may run from right to left."""
-_OPTIONS: Final[Any] = {"html": False, "xhtmlOut": False, "breaks": False, "langPrefix": "", "highlight": None}
+_OPTIONS = MarkdownIt("commonmark").options
 
 
-def answer_html(text: str) -> Markup:
-    """Return an answer as HTML elements; one that is too long, or salvaged, as it is written."""
+def answer_html(answer: Mapping[str, Any]) -> Markup:
+    """Return an answer as HTML elements, without the quotes that its evidence repeats.
+
+    An answer that is too long, or was salvaged, is shown as it is written.
+    answer: has `text` or `answer`, and `evidence`, a list of `source` and `quote`.
+    """
+    text = str(answer.get("text", answer.get("answer")))
     if len(text) > MOST_CHARACTERS or is_salvaged(text):
-        return Markup('<div class="written">{}</div>').format(legible(text))
-    tokens = parse(text, legible)
+        return escape(legible(text))
+    tokens = parse(without_quotes(text, ((one["source"], one["quote"]) for one in answer["evidence"])), legible)
     for token in tokens:
         if token.type in _DIRECTED:
             token.attrSet("dir", "auto")
-    return Markup(_Renderer().render(tokens, _OPTIONS, {}))  # noqa: S704 - the renderer escapes all texts
+    html = Markup(_Renderer().render(tokens, _OPTIONS, {}))  # noqa: S704 - the renderer escapes all texts
+    return Markup('<div class="markdown">{}</div>').format(html)
 
 
 class _Renderer(RendererHTML):
