@@ -59,9 +59,9 @@ def on_terminal(folder: os.PathLike[str], commands: Sequence[Sequence[str]]) -> 
     reader.start()
     try:
         command = [sys.executable, "-c", _DRIVER, listed]
-        subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=folder, timeout=PATIENCE, check=True
-        )
+        # A pager would wait for keys.
+        given = {"cwd": folder, "env": os.environ | {"PAGER": "cat"}, "timeout": PATIENCE, "check": True}
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, **given)
     finally:
         os.close(theirs)
         reader.join()

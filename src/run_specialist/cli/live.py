@@ -15,6 +15,7 @@ from run_specialist.budget import units
 from run_specialist.budget.budget import Kind, Phase
 from run_specialist.cli.call_lines import COLORS, CallLines, LineOutput, call_text, one_line
 from run_specialist.cli.console import printable
+from run_specialist.cli.reflow import Reflow, wraps_again
 from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.providers.base import Delta
 from run_specialist.record.events import (
@@ -50,6 +51,7 @@ class LiveView:
         self._budget: BudgetSpent | None = None
         self._call_lines = CallLines(LineOutput(self._print, lambda: self._console.width))
         self._reply = PartialReply()
+        self._reflow = Reflow(self._console, wraps=wraps_again())
         # Refreshed by a timer, so that the elapsed time advances during long waits.
         self._live = Live(get_renderable=self._render, console=self._console, transient=True, refresh_per_second=8)
 
@@ -120,6 +122,8 @@ class LiveView:
         self._print(Text(f"  resumed after {units.amount(Kind.TOOL_CALLS, self._call_lines.calls)}", "cyan"))
 
     def _print(self, line: RenderableType) -> None:
+        if self._reflow.is_pending():
+            self._live.refresh()
         self._console.print(line)
 
     def _render(self) -> RenderableType:
@@ -136,7 +140,7 @@ class LiveView:
             lines = Text(printable(answer[-ANSWER_CHARACTERS:])).wrap(self._console, self._console.width)
             newest = "\n".join(line.plain.rstrip() for line in lines[-ANSWER_LINES:])
             parts.append(Text(newest, "italic", no_wrap=True, overflow="ellipsis"))
-        return Group(*parts)
+        return self._reflow.of(Group(*parts))
 
     def _gauge(self) -> Text:
         seconds = time.monotonic() - self._begun

@@ -151,7 +151,9 @@ def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
             print_line("", sys.stderr)
         _print_warnings(outcome, alone=output.raw or output.json or output.events)
     if outcome.error:
-        note(f"{outcome.status}: {outcome.error}{f'; to resume: {resume}' if resume else ''}", command=resume, dim=False)
+        note(
+            f"{outcome.status}: {outcome.error}{f'; to resume: {resume}' if resume else ''}", command=resume, dim=False
+        )
     if not output.quiet:
         _print_summary(outcome, resume, for_people=not (output.json or output.events))
 

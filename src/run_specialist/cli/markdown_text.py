@@ -1,4 +1,4 @@
-"""Markdown on a terminal: wrapped at words, with tables, lists and code, and nothing from it can control the terminal."""
+"""Markdown on a terminal: wrapped at words, with tables, lists and code; its text cannot control the terminal."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,7 +20,7 @@ _WIDE = ("table", "fence", "code_block")
 """Blocks that use the whole width of the terminal."""
 _LONGEST_WORD = 20
 """Longer words may be broken in a table [columns]."""
-_GAP = 2
+_GAP = 3
 """Columns between the columns of a table."""
 _LONGEST_CODE = 10_000
 """Longer code is shown without colors, which take time [characters]."""
@@ -30,8 +30,7 @@ def markdown(text: str, screen: Screen) -> RenderableType:
     """Return a Markdown text as a renderable; a very long text as it is written."""
     if len(text) > MOST_CHARACTERS:
         return written(text)
-    blocks = SyntaxTreeNode(parse(text, printable)).children
-    return apart(block if one.type in _WIDE else Constrain(block, MOST_WIDTH) for one, block in _rendered(blocks, screen))
+    return apart(_limited(node, screen) for node in SyntaxTreeNode(parse(text, printable)).children)
 
 
 def written(text: str) -> Text:
@@ -47,13 +46,14 @@ def apart(blocks: Iterable[RenderableType]) -> Group:
     return Group(*parts)
 
 
-def _rendered(nodes: Iterable[SyntaxTreeNode], screen: Screen) -> list[tuple[SyntaxTreeNode, RenderableType]]:
-    return [(node, _block(node, screen)) for node in nodes]
+def _limited(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+    block = _block(node, screen)
+    return block if node.type in _WIDE else Constrain(block, MOST_WIDTH)
 
 
 def _inside(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
     """Return the blocks of a list item or a quotation."""
-    blocks = [block for _, block in _rendered(node.children, screen)]
+    blocks = [_block(child, screen) for child in node.children]
     tight = any(child.type == "paragraph" and child.hidden for child in node.children)
     return Group(*blocks) if tight else apart(blocks)
 
@@ -61,24 +61,30 @@ def _inside(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
 def _block(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
     match node.type:
         case "paragraph":
-            return inline(node.children[0], screen)
+            block: RenderableType = inline(node.children[0], screen)
         case "heading":
-            level = int(node.tag[1:])
-            text = inline(node.children[0], screen, "bold underline" if level == 1 else "bold")
-            return text if screen.styled else Prefixed(text, f"{node.markup if '#' in node.markup else '#' * level} ")
+            block = _heading(node, screen)
         case "fence" | "code_block":
-            return Prefixed(_code(node, screen), "    ")
+            block = Prefixed(_code(node, screen), "    ")
         case "blockquote":
             bar = screen.either("│ ", "> ")
-            return Prefixed(_inside(node, screen), bar, bar, "dim")
+            block = Prefixed(_inside(node, screen), bar, bar, "dim")
         case "bullet_list" | "ordered_list":
-            return _list(node, screen)
+            block = _list(node, screen)
         case "table":
-            return _MarkdownTable(node, screen)
+            block = _MarkdownTable(node, screen)
         case "hr":
-            return Rule(characters=screen.either("─", "-"), style="dim")
+            block = Rule(characters=screen.either("─", "-"), style="dim")
         case _:
-            return Text(node.content, overflow="fold")
+            block = Text(node.content, overflow="fold")
+    return block
+
+
+def _heading(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+    level = int(node.tag[1:])
+    text = inline(node.children[0], screen, "bold underline" if level == 1 else "bold")
+    # Without a style, the marks show that it is a heading.
+    return text if screen.styled else Prefixed(text, "#" * level + " ")
 
 
 def _code(node: SyntaxTreeNode, screen: Screen) -> Text:
@@ -122,7 +128,7 @@ class _MarkdownTable:
         yield self._columns() if least <= options.max_width else apart(map(self._record, self._rows or [self._head]))
 
     def _columns(self) -> Table:
-        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP, 0, 0), border_style="dim")
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), border_style="dim")
         for head, side in zip(self._head, self._sides, strict=True):
             table.add_column(head, header_style="bold", justify=side, overflow="fold")
         for row in self._rows:

@@ -40,7 +40,7 @@ def _parser() -> "MarkdownIt":
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     # A refused link would stay as it is written; instead `opens` decides which ones can be followed.
-    parser.validateLink = lambda _: True  # type: ignore[method-assign]
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005 - called by position
     return parser
 
 
