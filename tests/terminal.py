@@ -59,9 +59,16 @@ def on_terminal(folder: os.PathLike[str], commands: Sequence[Sequence[str]]) -> 
     reader.start()
     try:
         command = [sys.executable, "-c", _DRIVER, listed]
-        # A pager would wait for keys.
-        given = {"cwd": folder, "env": os.environ | {"PAGER": "cat"}, "timeout": PATIENCE, "check": True}
-        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, **given)
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=folder,
+            env=os.environ | {"PAGER": "cat"},  # a pager would wait for keys
+            timeout=PATIENCE,
+            check=True,
+        )
     finally:
         os.close(theirs)
         reader.join()
