@@ -20,7 +20,7 @@ PIECES = st.sampled_from([
     POISON, "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "[x](javascript:a)", "[x](JaVaScRiPt:a)",
     "[x](data:text/html,a)", "![i](https://e.org/i.png)", "[![i](data:x)](http://e.org)", '[x](http://e.org "")',
     "<https://e.org/'\"><b>", "[x](https://e.org/'\"onclick=a)", "&lt;b&gt;", "&#x202e;", "&quot;", "](", "[", "`",
-    "```html\n", "**", "> ", "- ", "1. ", "\n\n", "|a|b|\n|-|:-:|\n|c|d|\n", "# ", "    <b>", "[r]: javascript:a\n\n[r]",
+    "```html\n", "**", "> ", "- ", "1. ", "\n\n", "|a|b|\n|-|:-:|\n|c|d|\n", "# ", "    <b>", "[r]: file:a\n\n[r]",
 ])  # fmt: skip
 TEXTS = st.lists(st.one_of(PIECES, st.text(max_size=12)), max_size=25).map("".join)
 
