@@ -73,7 +73,7 @@ def test_the_answer_is_rendered_and_wrapped(asked, columns):
 
 
 def test_a_warning_about_a_quote_is_not_repeated_below_its_mark(asked):
-    """The quote that was not found is a line of the live view and a mark, but no third line after the answer."""
+    """Where the evidence marks a quote as not found, the note about it is omitted; it is printed everywhere else."""
     written, _, _ = asked()
     assert "run-specialist: answered ·" in written
     assert "warning: quote not found" not in written

@@ -141,6 +141,13 @@ def test_a_very_long_text_is_shown_as_it_is():
     assert plain("**a** " + "x" * MOST_CHARACTERS)[0].startswith("**a**")
 
 
+def test_deeply_nested_text_is_not_lost():
+    """The parser drops what is nested too deeply, so such a text is shown as it is."""
+    for depth in range(1, 60):
+        assert "kept" in "".join("".join(plain("> " * depth + "kept", 200)).split())
+        assert "kept" in "".join("".join(plain("- " * depth + "kept", 200)).split())
+
+
 def test_prose_of_evidence_is_wrapped_again():
     """Line breaks of a quote from a text file are only wrapping, unless a list or code follows; code keeps them all."""
     quote = "one\ntwo\n- three\n\n    four"

@@ -106,7 +106,9 @@ def test_quotes_of_the_evidence_are_not_repeated():
         assert Tags(html(text, evidence)).text.split() == ["It", "says:", '"four"', "—", "c.md:3"]
 
 
-@pytest.mark.parametrize("text", ["**a** " + "x" * MOST_CHARACTERS, "[No finished answer: limit. This is]\n\n<b>**a**"])
+@pytest.mark.parametrize(
+    "text", ["**a** " + "x" * MOST_CHARACTERS, "> " * 60 + "**a**", "[No finished answer: limit. This is]\n\n<b>**a**"]
+)
 def test_long_and_salvaged_answers_are_shown_as_they_are(text):
     """A very long answer is not parsed, and the results in a salvaged one are no Markdown."""
     assert Tags(html(text)).text == text

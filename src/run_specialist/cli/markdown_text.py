@@ -14,7 +14,7 @@ from rich.text import Text
 from run_specialist.cli.console import printable
 from run_specialist.cli.markdown_inline import CODE, inline
 from run_specialist.cli.screen import MOST_WIDTH, Prefixed, Screen
-from run_specialist.views.answer_markdown import MOST_CHARACTERS, parse
+from run_specialist.views.answer_markdown import parse
 
 _WIDE = ("table", "fence", "code_block")
 """Blocks that use the whole width of the terminal."""
@@ -27,10 +27,11 @@ _LONGEST_CODE = 10_000
 
 
 def markdown(text: str, screen: Screen) -> RenderableType:
-    """Return a Markdown text as a renderable; a very long text as it is written."""
-    if len(text) > MOST_CHARACTERS:
+    """Return a Markdown text as a renderable, or as it is written if it cannot be parsed in a short time."""
+    tokens = parse(text, printable)
+    if tokens is None:
         return written(text)
-    return apart(_limited(node, screen) for node in SyntaxTreeNode(parse(text, printable)).children)
+    return apart(_limited(node, screen) for node in SyntaxTreeNode(tokens).children)
 
 
 def written(text: str) -> Text:

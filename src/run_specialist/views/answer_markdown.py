@@ -15,6 +15,8 @@ Clean = Callable[[str], str]
 
 MOST_CHARACTERS = 100_000
 """Longer texts are shown as written, because a hostile one takes seconds to parse."""
+_DEEPEST = 19
+"""The deepest level of a block whose content is parsed; lists have two levels each."""
 LONGEST_ADDRESS = 200
 """Maximum length of the shown address of a link that cannot be opened [characters]."""
 _FULL_LINE = 60
@@ -24,12 +26,18 @@ _WEB = re.compile(r"https?://[!-~]+", re.IGNORECASE)
 _MAIL = re.compile(r"mailto:[!-~]+", re.IGNORECASE)
 
 
-def parse(text: str, clean: Clean) -> "list[Token]":
+def parse(text: str, clean: Clean) -> "list[Token] | None":
     """Return the tokens of a Markdown text, cleaned; HTML is text, and every link and image is a token.
 
+    Returns None if the text is to be shown as it is written: it is very long, or so deeply nested that the parser would
+    drop a part of it.
     clean: applied before parsing, and to the parsed texts, because entities such as `&#x202e;` are decoded by parsing.
     """
+    if len(text) > MOST_CHARACTERS:
+        return None
     tokens = _parser().parse(clean(text))
+    if any(token.level >= _DEEPEST for token in tokens):
+        return None
     _finish(tokens, clean)
     return tokens
 
@@ -38,7 +46,7 @@ def parse(text: str, clean: Clean) -> "list[Token]":
 def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt  # noqa: PLC0415 - only where Markdown is shown
 
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST + 1}).enable(["table", "strikethrough"])
     # A refused link would stay as it is written; instead `opens` decides which ones can be followed.
     parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005 - called by position
     return parser

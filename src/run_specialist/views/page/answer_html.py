@@ -10,7 +10,7 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from run_specialist.loop.evidence import is_salvaged
-from run_specialist.views.answer_markdown import MOST_CHARACTERS, label_of, opens, parse, shown_address, without_quotes
+from run_specialist.views.answer_markdown import label_of, opens, parse, shown_address, without_quotes
 from run_specialist.views.page.formats import legible
 
 _DEEPER = 3
@@ -24,13 +24,14 @@ _OPTIONS = MarkdownIt("commonmark").options
 def answer_html(answer: Mapping[str, Any]) -> Markup:
     """Return an answer as HTML elements, without the quotes that its evidence repeats.
 
-    An answer that is too long, or was salvaged, is shown as it is written.
+    An answer that is too long to be parsed, or was salvaged, is shown as it is written.
     answer: has `text` or `answer`, and `evidence`, a list of `source` and `quote`.
     """
     text = str(answer.get("text", answer.get("answer")))
-    if len(text) > MOST_CHARACTERS or is_salvaged(text):
+    shown = without_quotes(text, ((one["source"], one["quote"]) for one in answer["evidence"]))
+    tokens = None if is_salvaged(text) else parse(shown, legible)
+    if tokens is None:
         return escape(legible(text))
-    tokens = parse(without_quotes(text, ((one["source"], one["quote"]) for one in answer["evidence"])), legible)
     for token in tokens:
         if token.type in _DIRECTED:
             token.attrSet("dir", "auto")
@@ -70,7 +71,7 @@ class _Renderer(RendererHTML):
         return f'<a href="{escapeHtml(url)}" rel="noopener noreferrer nofollow">' if opens(url, mail=False) else ""
 
     def link_close(self, tokens: Sequence[Token], at: int, *_: object) -> str:
-        start = max(one for one in range(at) if tokens[one].type == "link_open")
+        start = next(one for one in range(at, -1, -1) if tokens[one].type == "link_open")
         url = str(tokens[start].attrs.get("href", ""))
         return ("</a>" if opens(url, mail=False) else "") + _address(url, label_of(tokens[start + 1 : at]))
 
