@@ -62,7 +62,14 @@ def on_terminal(folder: os.PathLike[str], commands: Sequence[Sequence[str]]) -> 
     try:
         command = [sys.executable, "-c", _DRIVER, listed]
         subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=folder, timeout=PATIENCE, check=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=folder,
+            env=os.environ | {"PAGER": "cat"},  # a pager would wait for keys
+            timeout=PATIENCE,
+            check=True,
         )
     finally:
         os.close(theirs)

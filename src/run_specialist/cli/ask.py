@@ -28,7 +28,7 @@ from run_specialist.cli.flags import (
     TurnsLimit,
     settings,
 )
-from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, answer
+from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, Raw, answer
 from run_specialist.cli.startup import pause_gc
 from run_specialist.cli.trust_flag import TrustFlag
 
@@ -58,6 +58,7 @@ def run(
     json_: OutcomeJson = False,
     events: Events = False,
     quiet: Quiet = False,
+    raw: Raw = False,
     strict: Strict = False,
     trust: TrustFlag = False,
 ) -> None:
@@ -78,7 +79,7 @@ def run(
         patience=patience,
         tool_chars_limit=tool_chars_limit,
     ) | settings(landing=landing, evidence=evidence, tool_calls=tool_calls, preset=preset)
-    output = Output.chosen(json=json_, events=events, quiet=quiet)
+    output = Output.chosen(json=json_, events=events, quiet=quiet, raw=raw)
     with guarded():
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 

@@ -47,9 +47,10 @@ def is_terminal(to: TextIO | None = None) -> bool:
     return out is not None and out.isatty()
 
 
-def has_colours() -> bool:
-    """Return whether standard output is a terminal, and NO_COLOR is not set."""
-    return is_terminal() and not os.environ.get("NO_COLOR")
+def has_colours(to: TextIO | None = None) -> bool:
+    """Return whether the stream, or standard output, is a terminal that shows colors, and NO_COLOR is not set."""
+    dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+    return is_terminal(to) and not dumb and not os.environ.get("NO_COLOR")
 
 
 def print_json(value: object, indent: int | None = 2, to: TextIO | None = None) -> None:
@@ -58,8 +59,16 @@ def print_json(value: object, indent: int | None = 2, to: TextIO | None = None) 
     If the stream's encoding is not UTF-8, all non-ASCII characters are escaped.
     """
     plain = (getattr(to or sys.stdout, "encoding", None) or "").lower().replace("-", "") != "utf8"
+    print_line(as_json_text(value, indent, plain=plain), to)
+
+
+def as_json_text(value: object, indent: int | None = 2, *, plain: bool = False) -> str:
+    """Return a value as JSON, with terminal control characters escaped.
+
+    plain: escape all non-ASCII characters.
+    """
     text = json.dumps(value, ensure_ascii=plain, indent=indent)
-    print_line(_NOT_FOR_TERMINALS.sub(lambda match: json.dumps(match[0])[1:-1], text), to)
+    return _NOT_FOR_TERMINALS.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def printable(text: str) -> str:
@@ -79,7 +88,7 @@ def say(text: str, *, dim: bool = False) -> None:
     """
     line = labelled(text)
     try:
-        typer.echo(typer.style(line, dim=True) if dim else line, err=True)
+        typer.echo(typer.style(line, dim=True) if dim and has_colours(sys.stderr) else line, err=True)
     except OSError:
         _redirect_to_null(sys.stderr)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from run_specialist.cli.console import fail, guarded, print_json, print_line, say
+from run_specialist.cli.console import fail, guarded, is_terminal, print_json, print_line, say
 from run_specialist.cli.flags import Json, Overwrite, StoreUrl
 from run_specialist.cli.private_file import write_private
 from run_specialist.cli.report_file import report_path
@@ -108,6 +108,11 @@ def transcript(
                 {"run_id": one.run_id, "specialist": one.specialist, "status": one.status} for one in stored.children
             ]
             print_json({**head, "parent_id": stored.parent_id, "children": children, "messages": rows})
+            return
+        if is_terminal():
+            from run_specialist.cli.transcript_view import show_transcript  # noqa: PLC0415 - fast `--help`
+
+            show_transcript(stored, rows)
             return
         print_labelled(f"{stored.run_id}  {stored.specialist}  {stored.status}  {local(stored.started_at)}")
         if stored.parent_id:

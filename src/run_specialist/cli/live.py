@@ -162,8 +162,10 @@ class LiveView:
         size = len(self._reply)
         answer = self._reply.text if size <= PARSED_CHARACTERS else f"… {size:,} characters"
         if answer:
-            lines = printable(answer[-ANSWER_CHARACTERS:]).splitlines()[-ANSWER_LINES:]
-            parts.append(Text("\n".join(lines), "italic", no_wrap=True, overflow="ellipsis"))
+            # Wrapped at words, so that the newest ones are always on the screen.
+            lines = Text(printable(answer[-ANSWER_CHARACTERS:])).wrap(self._console, self._console.width)
+            newest = "\n".join(line.plain.rstrip() for line in lines[-ANSWER_LINES:])
+            parts.append(Text(newest, "italic", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
 
     def _gauge(self) -> Text:

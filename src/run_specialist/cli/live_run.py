@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TextIO
 import typer
 
 from run_specialist.api.shutdown import with_bounded_cleanup
-from run_specialist.cli.console import fail, print_json, print_line, say
+from run_specialist.cli.console import fail, is_terminal, print_json, print_line
+from run_specialist.cli.notes import note, without_shown
 from run_specialist.cli.startup import resume_gc
 from run_specialist.store.location import shown
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 OutcomeJson = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")]
 Events = Annotated[bool, typer.Option("--events", help="Print each event as one line of JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer and errors.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Print the answer as it is, on a terminal too.")]
 
 
 @dataclass(frozen=True)
@@ -34,13 +36,16 @@ class Output:
     json: bool
     events: bool
     quiet: bool
+    raw: bool = False
 
     @classmethod
-    def chosen(cls, *, json: bool, events: bool, quiet: bool) -> "Output":
+    def chosen(cls, *, json: bool, events: bool, quiet: bool, raw: bool = False) -> "Output":
         """Return the output options; exit if they exclude each other."""
         if json and events:
             fail("--json and --events cannot be combined; the last event of --events contains the outcome")
-        return cls(json, events, quiet)
+        if raw and (json or events):
+            fail("--raw is about the answer as text; it cannot be combined with --json or --events")
+        return cls(json, events, quiet, raw)
 
 
 class Prepare(Protocol):
@@ -135,24 +140,30 @@ def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
 
     resume: the command that resumes the run; None if the run is not stored.
     """
+    from run_specialist.cli.answer_output import print_answer  # noqa: PLC0415 - fast `--help`
+
     if output.json:
         print_json(outcome.as_json())
-    elif not output.events and outcome.answer:
-        print_line(outcome.answer)
+    elif not output.events:
+        print_answer(outcome, raw=output.raw, alone=output.quiet)
     if not output.quiet:
-        _print_warnings(outcome)
+        if not (output.json or output.events) and is_terminal() and sys.stderr is not None and sys.stderr.isatty():
+            print_line("", sys.stderr)
+        _print_warnings(outcome, alone=output.raw or output.json or output.events)
     if outcome.error:
-        say(f"{outcome.status}: {outcome.error}{f'; to resume: {resume}' if resume else ''}")
+        note(
+            f"{outcome.status}: {outcome.error}{f'; to resume: {resume}' if resume else ''}", command=resume, dim=False
+        )
     if not output.quiet:
         _print_summary(outcome, resume, for_people=not (output.json or output.events))
 
 
-def _print_warnings(outcome: "Outcome") -> None:
-    for warning in outcome.warnings:
+def _print_warnings(outcome: "Outcome", *, alone: bool) -> None:
+    for warning in without_shown(outcome.warnings, alone=alone):
         if warning != outcome.error:
-            say(f"warning: {warning}")
+            note(f"warning: {warning}")
     if outcome.model == "offline":
-        say(
+        note(
             "answered offline, without a language model: ranked search and verbatim quotes; "
             "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL to use a model"
         )
@@ -163,7 +174,7 @@ def _print_summary(outcome: "Outcome", resume: str | None, *, for_people: bool) 
 
     answered = outcome.status in ("answered", "landed")
     if answered and (hint := limit_hint(outcome, resume)):
-        say(hint)
+        note(hint, command=resume)
     # Without a terminal, an error is the only line, so that programs can read it.
     if for_people and (answered or (sys.stderr is not None and sys.stderr.isatty())):
-        say(summary(outcome), dim=True)
+        note(summary(outcome))

@@ -18,7 +18,7 @@ from run_specialist.cli.flags import (
     TurnsLimit,
     settings,
 )
-from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, answer
+from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, Raw, answer
 from run_specialist.cli.stored_run_flags import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
 from run_specialist.cli.trust_flag import TrustFlag
 
@@ -46,6 +46,7 @@ def resume(
     json_: OutcomeJson = False,
     events: Events = False,
     quiet: Quiet = False,
+    raw: Raw = False,
 ) -> None:
     """Resume a run after a limit, a crash, Ctrl-C or a failure.
 
@@ -61,7 +62,7 @@ def resume(
         patience=patience,
         tool_chars_limit=tool_chars_limit,
     )
-    output = Output.chosen(json=json_, events=events, quiet=quiet)
+    output = Output.chosen(json=json_, events=events, quiet=quiet, raw=raw)
     with guarded():
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
         from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`

@@ -92,7 +92,12 @@ def print_rendered(renderable: "RenderableType", width: int | None = None) -> No
 
     width: in columns; None = that of the terminal.
     """
-    print_styled("\n".join(_lines(renderable, width or shutil.get_terminal_size().columns)))
+    print_styled("\n".join(rendered_lines(renderable, width)))
+
+
+def rendered_lines(renderable: "RenderableType", width: int | None = None) -> list[str]:
+    """Return the lines of a renderable as `print_rendered` prints them."""
+    return _lines(renderable, width or shutil.get_terminal_size().columns)
 
 
 def _table(

@@ -12,6 +12,7 @@ SALVAGED_RESULT = 600
 """Maximum length of one result in a salvaged answer [characters]."""
 SALVAGED_TOTAL = 6_000
 """Maximum length of all results in a salvaged answer [characters]."""
+_SALVAGED = "[No finished answer: "
 LABEL_LENGTH = 200
 """Maximum length of the line that shows a call [characters]."""
 GATHERED_QUOTE = 400
@@ -77,8 +78,13 @@ def salvage(why: str, text: str, executed: Sequence[CallRecord]) -> str:
         characters_left -= len(part)
     if not text and not parts:
         return ""
-    head = f"[No finished answer: {why}. This is what was gathered until then.]"
+    head = f"{_SALVAGED}{why}. This is what was gathered until then.]"
     return "\n\n".join(part for part in (head, text, *parts) if part)
+
+
+def is_salvaged(answer: str) -> bool:
+    """Return whether an answer was built by `salvage`; it contains results as they are, which are no Markdown."""
+    return answer.startswith(_SALVAGED)
 
 
 def _useful(executed: Sequence[CallRecord]) -> list[CallRecord]:

@@ -16,6 +16,7 @@ from run_specialist.tools.respond import MOST_EVIDENCE, Response
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Evidence as Claim
 
+QUOTE_NOT_FOUND = "quote not found in the tool results"
 NOT_FOUNDED = "no quote of the answer was found in what was read: {}"
 NOTHING_READ = "nothing was read: the answer came without a tool call and without a quote"
 
@@ -68,7 +69,7 @@ def warnings(job: Job, response: Response | None, checked: Sequence[Evidence], c
     calls: tool calls that were run.
     """
     not_found = [
-        f"quote not found in the tool results: {f'{quote.source}: ' if quote.source else ''}{quote.quote!r}"
+        f"{QUOTE_NOT_FOUND}: {f'{quote.source}: ' if quote.source else ''}{quote.quote!r}"
         for quote in checked
         if quote.verified is False
     ]

@@ -73,13 +73,15 @@ def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS) -> str:
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - only the HTML report needs it
     from markupsafe import Markup  # noqa: PLC0415 - only the HTML report needs it
 
+    from run_specialist.views.page.answer_html import answer_html  # noqa: PLC0415 - only the HTML report needs it
+
     def finalize(value: object) -> object:
         return formats.legible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     page = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize
     )
-    page.filters |= _FILTERS
+    page.filters |= {**_FILTERS, "answer_html": answer_html}
     style, script = _resource("report.css"), _resource("report.js")
     parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - files of this package
     template = page.from_string(_resource("report.html.j2"))

@@ -51,7 +51,7 @@ def answer(question: Question, gathered: Gathered) -> Response:
             gaps=gaps or [text for text in [question.text[:200].strip()] if text],
         )
     return Response(
-        answer="\n".join([lead, *map(str, quotes)]),
+        answer="\n\n".join([lead, *map(str, quotes)]),
         evidence=[Evidence(source=quote.source, quote=quote.text) for quote in quotes],
         gaps=gaps,
     )
@@ -153,7 +153,7 @@ def _fitting(quotes: Iterable[Quote], left: int) -> Iterator[Quote]:
     """
     count = 0
     for quote in quotes:
-        size = len(str(quote)) + 1
+        size = len(str(quote)) + len("\n\n")
         if size <= left and count < MOST_QUOTES:
             count, left = count + 1, left - size
             yield quote

@@ -1,0 +1,23 @@
+"""Print the answer of a run: as it is in a pipe, readable on a terminal."""
+
+from typing import TYPE_CHECKING
+
+from run_specialist.cli.console import is_terminal, print_line
+
+if TYPE_CHECKING:
+    from run_specialist.record.outcome import Outcome
+
+
+def print_answer(outcome: "Outcome", *, raw: bool, alone: bool) -> None:
+    """Print the answer; on a terminal rendered, followed by its evidence and gaps.
+
+    raw: print it on a terminal as it is, too.
+    alone: omit evidence and gaps.
+    """
+    if raw or not is_terminal():
+        if outcome.answer:
+            print_line(outcome.answer)
+        return
+    from run_specialist.cli.rendered_answer import print_rendered_answer  # noqa: PLC0415 - only a terminal needs it
+
+    print_rendered_answer(outcome, alone=alone)

@@ -1,0 +1,62 @@
+"""What the terminal can show, and the parts that text on it is built of."""
+
+import sys
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
+
+from run_specialist.cli.console import has_colours
+
+MOST_WIDTH = 100
+"""Longer lines of prose are hard to read [columns]."""
+_LEAST_WIDTH = 8
+"""Minimum width of an indented text; on a narrower terminal its lines are longer than the screen [columns]."""
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What the terminal can show."""
+
+    unicode: bool
+    """False if its encoding has no marks and lines outside ASCII."""
+    styled: bool
+    """False with NO_COLOR or TERM=dumb: no escape sequence is printed."""
+
+    @classmethod
+    def of_stdout(cls) -> "Screen":
+        """Return what the terminal on standard output can show."""
+        encoding = (getattr(sys.stdout, "encoding", None) or "").lower()
+        return cls(encoding.startswith("utf"), has_colours())
+
+    def either(self, character: str, ascii_: str) -> str:
+        """Return a character, or its replacement in ASCII."""
+        return character if self.unicode else ascii_
+
+
+class Prefixed:
+    """A renderable with a text before its first line, and another one before each further line."""
+
+    def __init__(self, content: object, first: str, rest: str | None = None, style: str = "") -> None:
+        """Put texts before the lines of `content`.
+
+        rest: None = as many spaces as `first` is wide.
+        style: of both texts.
+        """
+        self._content, self._first, self._style = content, first, style
+        self._rest = rest
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        first = Segment(self._first, console.get_style(self._style or "none"))
+        rest = Segment(" " * first.cell_length if self._rest is None else self._rest, first.style)
+        width = max(options.max_width - first.cell_length, _LEAST_WIDTH)
+        inner = options.update(width=width, height=None)
+        lines = console.render_lines(self._content, inner, pad=False)  # type: ignore[arg-type]
+        for number, line in enumerate(lines):
+            yield rest if number else first
+            yield from line
+            yield Segment.line()
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(_LEAST_WIDTH, options.max_width)
