@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from run_specialist import prompts
@@ -20,7 +20,6 @@ from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.spawner import LIMITS
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.problems import shown
-from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.resolve import resolve
 from run_specialist.store.location import NONE, place
 from run_specialist.store.stored import StoredRun
@@ -56,30 +55,41 @@ def delegate_tool(
 ) -> "Delegate":
     """Return a tool that lets another agent ask specialists.
 
-    specialists: names, or paths of files; None for every usable specialist that the runner finds.
+    specialists: names, or paths of files; None for every specialist that the runner finds and that can work here.
     runner: runs the specialists, and stays open; None creates a runner, which `aclose` closes.
     name: the tool's name for the agent's model.
     settings: keys of the specialist files to override in every run, e.g. `tool_calls_limit=12`.
-    Raises UsageError for a specialist that does not exist or cannot be run, and for an invalid setting.
+    Raises UsageError for a specialist that does not exist or cannot work here, and for an invalid setting.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{shown(name)} is not a valid tool name; use 1 to 64 letters, digits, _ or -")
     owns_runner = runner is None
     runner = runner or Runner()
-    requested = _usable(runner.registry) if specialists is None else specialists
-    found: dict[str, tuple[str, str]] = {}
-    for reference in [requested] if isinstance(requested, str) else requested:
-        file = runner.registry.find(reference)
-        resolve(file, settings)
-        found[file.name] = reference, file.description
+    found = _found(runner, specialists, settings)
     if not found:
         raise UsageError("no usable specialists found; create one with `specialists new NAME`")
     return Delegate(runner, name, dict(sorted(found.items())), settings, owns_runner)
 
 
-def _usable(registry: Registry) -> list[str]:
-    """Return the names of all specialists without errors."""
-    return [file.name for file in registry.nearest() if file.specialist]
+def _found(
+    runner: Runner, specialists: str | Sequence[str] | None, settings: Mapping[str, Any]
+) -> dict[str, tuple[str, str]]:
+    """Return by name the reference and the description of the specialists to offer.
+
+    Raises UsageError if one that was named cannot work here.
+    """
+    named = [specialists] if isinstance(specialists, str) else specialists
+    references = [file.name for file in runner.registry.nearest() if file.specialist] if named is None else named
+    files = [runner.registry.find(reference) for reference in references]
+    resolved = [replace(file, specialist=resolve(file, settings).settings) for file in files]
+    unavailable = runner.working.unavailable(resolved, settings.get("model"))
+    found: dict[str, tuple[str, str]] = {}
+    for reference, file in zip(references, files, strict=True):
+        if file.path not in unavailable:
+            found[file.name] = reference, file.description
+        elif named is not None:
+            raise UsageError(f"{file.name} cannot work here: {unavailable[file.path]}")
+    return found
 
 
 class Delegate:

@@ -1,13 +1,13 @@
 """Chooses the provider of each run, and refuses runs that need a language model where there is none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from run_specialist.api.provider_pool import ProviderPool
+from run_specialist.errors import UsageError
 from run_specialist.providers.base import Provider
 from run_specialist.providers.choose import choose_model, why_offline
 from run_specialist.record.outcome import OFFLINE
-from run_specialist.spawning.availability import without_model
 from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.spawning.model_trust import check_model
 from run_specialist.spawning.trust import Trust
@@ -86,15 +86,31 @@ class ModelChoice:
             return self._checked(file, settings, parents)
         return await self.provider(file, settings, self.model)
 
-    def obstacle(self, settings: Specialist, parents: Provider | None = None) -> str:
-        """Return why the model of a specialist prevents a run, in one clause; empty if it does not.
+    def why_offline(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
+        """Return why a specialist has no language model, and how to get one; empty if it has one.
 
         parents: the provider of the run that would ask it; None for a run without a parent.
+        asked: the model that would be asked for; None = that of the runner, of the file or of the environment.
         """
         provider = parents if parents is not None and self._inherits(settings) else self._provider
         if provider is not None:
-            return "" if provider.capabilities.is_language_model else self._rule.refusal(settings, NO_LANGUAGE_MODEL)
-        return without_model(self._rule, self.model, settings)
+            return "" if provider.capabilities.is_language_model else NO_LANGUAGE_MODEL
+        return why_offline(asked or self.model, settings.model)
+
+    def obstacle(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
+        """Return why a specialist cannot be asked, in one clause, if it needs a model and there is none; else nothing.
+
+        parents, asked: as for `why_offline`.
+        """
+        why = self.why_offline(settings, parents, asked)
+        return self._rule.refusal(settings, why) if why else ""
+
+    def check_any(self, settings: Sequence[Specialist]) -> None:
+        """Raise UsageError if models are required and none of these specialists has one; without any, the default."""
+        default = Specialist(name="", description="", prompt="")
+        found = [self.why_offline(one) for one in settings or [default]]
+        if self._rule.is_required and all(found):
+            raise UsageError(self._rule.refusal(default, found[0]))
 
     async def aclose(self) -> None:
         """Close all connections."""

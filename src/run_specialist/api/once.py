@@ -23,13 +23,16 @@ async def run(  # noqa: PLR0913 - as in `Runner`
     store: Path | str | None = None,
     on_lost: OnLost = "go_on",
     trust: bool = False,
+    require_model: bool | None = None,
     **settings: Any,  # noqa: ANN401 - as in `Runner.prepare`
 ) -> Outcome:
     """Ask a specialist one question and return the outcome.
 
     The arguments are those of `Runner` and `Runner.prepare`.
     """
-    async with Runner(root=root, dir=dir, model=model, store=store, on_lost=on_lost, trust=trust) as runner:
+    async with Runner(
+        root=root, dir=dir, model=model, store=store, on_lost=on_lost, trust=trust, require_model=require_model
+    ) as runner:
         return await runner.run(specialist, question, **settings)
 
 
@@ -43,6 +46,7 @@ def run_sync(  # noqa: PLR0913 - as in `Runner`
     store: Path | str | None = None,
     on_lost: OnLost = "go_on",
     trust: bool = False,
+    require_model: bool | None = None,
     **settings: Any,  # noqa: ANN401 - as in `run`
 ) -> Outcome:
     """Run `run` in a new event loop and return its outcome.
@@ -54,6 +58,7 @@ def run_sync(  # noqa: PLR0913 - as in `Runner`
         asyncio.get_running_loop()
     except RuntimeError:
         places: dict[str, Any] = {"root": root, "dir": dir, "model": model, "store": store}
-        work = run(specialist, question, **places, on_lost=on_lost, trust=trust, **settings)
+        rules: dict[str, Any] = {"on_lost": on_lost, "trust": trust, "require_model": require_model}
+        work = run(specialist, question, **places, **rules, **settings)
         return asyncio.run(with_bounded_cleanup(with_signal_wakeup(work)))
     raise UsageError("run_sync() cannot run inside a running event loop; await run() instead")

@@ -83,7 +83,7 @@ class Runner:
         self._clients = McpClients()
         rule = ModelRule.of(require_model)
         self._models = ModelChoice(model, provider, self._trust, rule, self._report_loading, self.root)
-        self.working = WorkingSpecialists(self.registry, self.root, self._models.obstacle)
+        self.working = WorkingSpecialists(self.registry, self.root, self._models)
         """Which specialists can work here."""
         self._children = Children(self.registry, self.root, self._models, self._prepare_child, max_depth, strict=strict)
         self.store = None if store is None else str(store)

@@ -9,6 +9,7 @@ from run_specialist.cli.console import guarded
 from run_specialist.cli.flags import (
     CostLimit,
     OnLostFlag,
+    RequireModel,
     StoreUrl,
     TimeLimit,
     ToolCallsLimit,
@@ -32,6 +33,7 @@ def resume(
     time_limit: TimeLimit = None,
     tool_chars_limit: ToolCharsLimit = None,
     model: Annotated[str | None, typer.Option(help="Another model.  [default: the model of the run]")] = None,
+    require_model: RequireModel = False,
     force: Annotated[
         bool,
         typer.Option("--force", help="Resume even if the file has changed, tools are missing, or the model differs."),
@@ -60,6 +62,6 @@ def resume(
     with guarded():
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
-        runner = Runner(model=model, store=store, on_lost=on_lost, trust=trust)
+        runner = Runner(model=model, store=store, on_lost=on_lost, trust=trust, require_model=require_model or None)
         outcome = answer(runner, partial(runner.resume, run, query, force=force, **given), output)
     raise typer.Exit(outcome.exit_code)

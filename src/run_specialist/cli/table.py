@@ -14,6 +14,7 @@ _STYLES = {
     "ok": "green",
     "warning": "yellow",
     "error": "red",
+    "blocked": "yellow",
     "default": "bright_black",
     "answered": "green",
     "landed": "green",

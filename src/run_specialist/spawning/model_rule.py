@@ -38,7 +38,7 @@ class ModelRule:
         why: why there is no model, and how to get one.
         """
         if settings.offline == "refuse":
-            return f"{settings.name} needs a model, because its answer is a judgement (offline: refuse), but {why}"
+            return f"its answer is a judgement (offline: refuse) and needs a model, but {why}"
         by = f" ({self.by})" if self.by else ""
         return f"a model is required{by}, but {why}" if self.is_required else ""
 
@@ -48,5 +48,5 @@ class ModelRule:
         why: as for `refusal`.
         """
         if refusal := self.refusal(settings, why):
-            place = f"{file.place('offline')}: " if settings.offline == "refuse" and "offline" in file.lines else ""
-            raise UsageError(f"{place}{refusal}")
+            by_file = settings.offline == "refuse" and "offline" in file.lines
+            raise UsageError(f"{file.place('offline') if by_file else settings.name}: {refusal}")
