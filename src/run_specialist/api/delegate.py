@@ -55,59 +55,58 @@ def delegate_tool(
 ) -> "Delegate":
     """Return a tool that lets another agent ask specialists.
 
-    specialists: names, or paths of files; None for every specialist that the runner finds and that can work here.
+    specialists: names, or paths of files; None for every specialist that the runner finds. Those that cannot work
+        here are not offered: see `unavailable`.
     runner: runs the specialists, and stays open; None creates a runner, which `aclose` closes.
     name: the tool's name for the agent's model.
     settings: keys of the specialist files to override in every run, e.g. `tool_calls_limit=12`.
-    Raises UsageError for a specialist that does not exist or cannot work here, and for an invalid setting.
+    Raises UsageError for a specialist that does not exist or cannot be run, for an invalid setting, and if none of the
+    specialists can work here.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{shown(name)} is not a valid tool name; use 1 to 64 letters, digits, _ or -")
     owns_runner = runner is None
     runner = runner or Runner()
-    found = _found(runner, specialists, settings)
+    found, unavailable = _found(runner, specialists, settings)
+    if not found and unavailable:
+        raise UsageError("; ".join(f"{one} cannot work here: {why}" for one, why in unavailable.items()))
     if not found:
         raise UsageError("no usable specialists found; create one with `specialists new NAME`")
-    return Delegate(runner, name, dict(sorted(found.items())), settings, owns_runner)
+    return Delegate(runner, name, dict(sorted(found.items())), settings, owns_runner, unavailable)
 
 
 def _found(
     runner: Runner, specialists: str | Sequence[str] | None, settings: Mapping[str, Any]
-) -> dict[str, tuple[str, str]]:
-    """Return by name the reference and the description of the specialists to offer.
-
-    Raises UsageError if one that was named cannot work here.
-    """
+) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    """Return by name the reference and the description of the specialists to offer, and why others are not offered."""
     named = [specialists] if isinstance(specialists, str) else specialists
     references = [file.name for file in runner.registry.nearest() if file.specialist] if named is None else named
-    files = [runner.registry.find(reference) for reference in references]
-    resolved = [replace(file, specialist=resolve(file, settings).settings) for file in files]
-    unavailable = runner.working.unavailable(resolved, settings.get("model"))
-    found: dict[str, tuple[str, str]] = {}
-    for reference, file in zip(references, files, strict=True):
-        if file.path not in unavailable:
-            found[file.name] = reference, file.description
-        elif named is not None:
-            raise UsageError(f"{file.name} cannot work here: {unavailable[file.path]}")
-    return found
+    files = {reference: runner.registry.find(reference) for reference in references}
+    resolved = [replace(file, specialist=resolve(file, settings).settings) for file in files.values()]
+    reasons = runner.working.unavailable(resolved, settings.get("model"))
+    offered = {file.name: (name, file.description) for name, file in files.items() if file.path not in reasons}
+    return offered, {file.name: reasons[file.path] for file in resolved if file.path in reasons}
 
 
 class Delegate:
     """A tool for an agent's model, created by `delegate_tool`; calls may run concurrently."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - made in one place
         self,
         runner: Runner,
         name: str,
         found: Mapping[str, tuple[str, str]],
         settings: Mapping[str, Any],
         owns_runner: bool,  # noqa: FBT001 - made in one place
+        unavailable: Mapping[str, str],
     ) -> None:
         """Create the tool.
 
         found: by sorted name, the name or path that the runner accepts, and the description.
         """
         self.runner = runner
+        self.unavailable = unavailable
+        """Why specialists are not offered, by name: those that cannot work here."""
         self.name = name
         self._offered = {name: reference for name, (reference, _) in found.items()}
         self._settings = settings

@@ -28,9 +28,8 @@ def unavailable(files: "Sequence[SpecialistFile]", root: Path) -> Mapping[Path, 
 
 
 def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]) -> None:
-    """Print an empty line, and one for each specialist that cannot work here; nothing if there is none."""
-    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
+    """Print an empty line, and one for each reason with the specialists that cannot work here; nothing without any."""
+    from run_specialist.spawning.availability import sentences  # noqa: PLC0415 - fast `--help`
 
-    blocked = [file for file in files if file.path in reasons]
-    for line in ["", *(f"{file.name} cannot work here: {reasons[file.path]}" for file in blocked)] if blocked else ():
-        print_line(shown(" ".join(line.split()), None))
+    for line in ["", *sentences(files, reasons)] if reasons else ():
+        print_line(line)

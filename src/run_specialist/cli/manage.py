@@ -41,7 +41,10 @@ app = typer.Typer(
 
 @app.command("list")
 def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> None:
-    """List specialists, the problems in their files, and what cannot work here."""
+    """List specialists and the problems in their files.
+
+    A specialist is blocked if it cannot work here; a line below the table says why.
+    """
     with guarded():
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
 
@@ -49,8 +52,7 @@ def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> No
         files = registry.files()
         reasons = unavailable(files, _root(root))
         if json_:
-            listed = [file.as_json() | {"unavailable": reasons.get(file.path)} for file in files]
-            print_json({"specialists": listed})
+            print_json({"specialists": [file.as_json() | {"unavailable": reasons.get(file.path)} for file in files]})
             return
         if not files:
             fail(f"no specialists in {', '.join(str(_relative(place.path)) for place in registry.places)}", 0)
@@ -153,12 +155,12 @@ def show(
         file = Registry(places(_root(root), dir_, meant=root is not None)).find(name)
         settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
         trusted, trust_line = trust_status(file, file.specialist, _root(root)) if file.specialist else (None, "")
-        reason = unavailable([file], _root(root)).get(file.path)
+        reason = unavailable([file], _root(root)).get(file.path, "")
         if json_:
             prompt = file.specialist.prompt if file.specialist else None
             values = {setting.key: setting.as_json() for setting in settings}
-            shown_too = {"settings": values, "prompt": prompt, "trusted": trusted, "unavailable": reason}
-            print_json(file.as_json() | shown_too)
+            here = {"trusted": trusted, "unavailable": reason or None}
+            print_json(file.as_json() | {"settings": values, "prompt": prompt} | here)
         else:
             _print_specialist(file, settings, trust_line, reason)
 
@@ -208,9 +210,7 @@ def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str
         _print_problems(problems)
 
 
-def _print_specialist(
-    file: "SpecialistFile", settings: Sequence["Setting"], trust_line: str, reason: str | None
-) -> None:
+def _print_specialist(file: "SpecialistFile", settings: Sequence["Setting"], trust_line: str, reason: str) -> None:
     from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
 
     print_line(f"{_one_line(file.name)}  {file.status}  {_relative(file.path)}\n{_one_line(file.description)}\n")

@@ -10,6 +10,7 @@ from mcp_types import Tool, ToolAnnotations
 
 from run_specialist.errors import UsageError
 from run_specialist.mcp_server.results import output_schema
+from run_specialist.spawning.availability import sentences
 from run_specialist.spawning.spawner import answer_schema
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
@@ -78,8 +79,7 @@ class Catalogue:
         unavailable: the reasons by path.
         """
         offered = {name: one for name, one in self.offered.items() if one.file.path not in unavailable}
-        missing = (one.file for one in self.offered.values() if one.file.path in unavailable)
-        reasons = (f"{shown(file.name)} cannot work here: {unavailable[file.path]}" for file in missing)
+        reasons = sentences((one.file for one in self.offered.values()), unavailable)
         return Catalogue(offered, (*self.problems, *reasons))
 
     @property

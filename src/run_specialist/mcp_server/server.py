@@ -87,9 +87,9 @@ async def serve(runner: Runner, make_transport: Callable[[], Transport], say: Ca
         served = [one.file for one in (await service.catalogue()).offered.values()]
 
         def ready(place: str) -> None:
-            say(f"serving {len(served)} specialist{'' if len(served) == 1 else 's'} on {place}")
             if note := runner.working.offline_note(served):
                 say(f"warning: {note}")
+            say(f"serving {len(served)} specialist{'' if len(served) == 1 else 's'} on {place}")
 
         try:
             await transport.serve(make_server(service), ready)

@@ -13,6 +13,7 @@ from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.spawning.paths_check import no_file
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.problems import shown
 from run_specialist.tools.sandbox.listing import holds_any
 from run_specialist.tools.sandbox.sandbox import Sandbox
 from run_specialist.tools.threads import within
@@ -60,6 +61,18 @@ def obstacles(
     end = time.monotonic() + seconds
     found = {file.path: _obstacle(file, root, of_model, end) for file in files}
     return {path: why for path, why in found.items() if why}
+
+
+def sentences(files: Iterable[SpecialistFile], reasons: Mapping[Path, str]) -> list[str]:
+    """Return a line for each reason, with the names of all specialists that cannot work here because of it.
+
+    reasons: as `obstacles` returns them.
+    """
+    names: dict[str, list[str]] = {}
+    for file in files:
+        if file.path in reasons:
+            names.setdefault(reasons[file.path], []).append(shown(file.name))
+    return [f"{', '.join(named)} cannot work here: {shown(why, None)}" for why, named in names.items()]
 
 
 def alternatives(file: SpecialistFile, question: str, working: Sequence[SpecialistFile]) -> str:
