@@ -75,11 +75,11 @@ async def serve(runner: Runner, make_transport: Callable[[], Transport], say: Ca
 
     make_transport: called inside the event loop.
     say: prints a message for the user.
-    Raises UsageError if the transport or the store cannot be opened.
+    Raises UsageError if the transport or the store cannot be opened, and if models are required and there is none.
     """
     async with runner:
-        await asyncio.to_thread(check_store, runner.store)
         runner.working.check_models(runner.registry.nearest())
+        await asyncio.to_thread(check_store, runner.store)
         transport = make_transport()
         service = Service(runner, say)
         shutdown = _Shutdown(service, transport)

@@ -16,12 +16,16 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.sandbox.listing import holds_any
 from run_specialist.tools.sandbox.sandbox import Sandbox
+from run_specialist.tools.search.terms import content_terms
 from run_specialist.tools.threads import within
 
 LONGEST_LOOK = 1.0
 """Time for looking for the files of all specialists; those not looked at until then count as available [s]."""
 MOST_NAMED = 3
 """Number of specialists that a message names."""
+_ALIKE = 0.6
+"""Similarity from which on words of two names count as alike, such as those of analyzer and analyst."""
+_WORD = re.compile(r"[^\W_]{3,}")
 
 ModelObstacle = Callable[[Specialist], str]
 """Returns why the model of a specialist prevents a run, in one clause; empty if it does not."""
@@ -113,11 +117,13 @@ def _path_obstacle(settings: Specialist, root: Path, end: float) -> str:
 
 def _similarity(file: SpecialistFile, other: SpecialistFile, asked: frozenset[str]) -> float:
     """Return how similar two specialists are by name and description, and how much of a question the other mentions."""
-    names = difflib.SequenceMatcher(None, other.name[:100], file.name[:100]).ratio()
+    pairs = [(one, two) for one in _WORD.findall(file.name[:100]) for two in _WORD.findall(other.name[:100])]
+    closest = max((difflib.SequenceMatcher(None, one, two).ratio() for one, two in pairs), default=0)
+    names = closest if closest >= _ALIKE else 0
     own, others = _words(file.description), _words(f"{other.name} {other.description}")
     shared = len(own & others) / max(len(own | others), 1)
     return names + shared + len(asked & others) / max(len(asked), 1)
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\w{3,}", text[:4000].casefold()))
+    return frozenset(content_terms(text[:4000].casefold()))
