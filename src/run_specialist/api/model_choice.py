@@ -24,15 +24,17 @@ class ModelChoice:
         self,
         model: str | None,
         provider: Provider | None,
-        trust: Trust,
+        pool: ProviderPool,
         rule: ModelRule,
+        trust: Trust,
         report: Callable[[str], None],
         root: Path,
     ) -> None:
-        """Configure the choice; connections are opened on first use.
+        """Configure the choice.
 
         model: the model of all runs; None = the one of the file or of the environment.
         provider: used in place of any model.
+        pool: makes the providers of models on first use.
         report: called with a line while the weights of a model are loaded.
         root: the folder that the file tools can read.
         """
@@ -42,7 +44,7 @@ class ModelChoice:
         self._rule = rule
         self._report = report
         self._root = root
-        self._pool = ProviderPool()
+        self._pool = pool
 
     async def provider(
         self, file: SpecialistFile, settings: Specialist, asked: str | None, *, by_program: bool = False
@@ -111,10 +113,6 @@ class ModelChoice:
         found = [self.why_offline(one) for one in settings or [default]]
         if self._rule.is_required and all(found):
             raise UsageError(self._rule.refusal(default, found[0]))
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        await self._pool.aclose()
 
     def _inherits(self, settings: Specialist) -> bool:
         return self._provider is not None or settings.model in {None, "inherit"}

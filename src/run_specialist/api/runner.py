@@ -9,6 +9,7 @@ from typing import Any, Self
 from run_specialist.api.children import Children
 from run_specialist.api.model_choice import ModelChoice
 from run_specialist.api.project_files import file_of, find_project
+from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
 from run_specialist.api.working_specialists import WorkingSpecialists
@@ -81,8 +82,10 @@ class Runner:
         self._augmenters = augmenters
         self._trust = Trust(given=trust)
         self._clients = McpClients()
-        rule = ModelRule.of(require_model)
-        self._models = ModelChoice(model, provider, self._trust, rule, self._report_loading, self.root)
+        self._providers = ProviderPool()
+        self._models = ModelChoice(
+            model, provider, self._providers, ModelRule.of(require_model), self._trust, self._report_loading, self.root
+        )
         self.working = WorkingSpecialists(self.registry, self.root, self._models)
         """Which specialists can work here."""
         self._children = Children(self.registry, self.root, self._models, self._prepare_child, max_depth, strict=strict)
@@ -233,7 +236,7 @@ class Runner:
         async with AsyncExitStack() as parts:
             # Callbacks run in reverse: the store closes last, so that events during shutdown are stored.
             parts.push_async_callback(self._store.aclose)
-            parts.push_async_callback(self._models.aclose)
+            parts.push_async_callback(self._providers.aclose)
             parts.push_async_callback(self._clients.aclose)
 
     async def __aenter__(self) -> Self:
