@@ -8,10 +8,9 @@ from run_specialist.api.model_choice import ModelChoice
 from run_specialist.errors import NothingToRead
 from run_specialist.spawning.availability import alternatives, obstacles
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.problems import shown
 from run_specialist.specialist.registry import Registry
 from run_specialist.tools.threads import in_thread
-
-MADE = "made offline, by ranked search and verbatim quotes"
 
 
 class WorkingSpecialists:
@@ -26,17 +25,11 @@ class WorkingSpecialists:
         self._root = root
         self._models = models
 
-    def files(self) -> list[SpecialistFile]:
-        """Return the specialists that can work here; blocks, for a second at most."""
-        files = [file for file in self._registry.nearest() if file.specialist]
-        unavailable = self.unavailable(files)
-        return [file for file in files if file.path not in unavailable]
-
     def unavailable(self, files: Iterable[SpecialistFile], model: str | None = None) -> Mapping[Path, str]:
-        """Return why specialists cannot work here, in one clause, by the path of their file; blocks as `files` does.
+        """Return why specialists cannot work here, in one clause, by the path of their file.
 
         model: the model that will be asked for; None = that of the runner, of the file or of the environment.
-        Those that can work here are left out, and those whose file has errors.
+        Those that can work here are left out, and those whose file has errors. Blocks, for a second at most.
         """
         return obstacles(files, self._root, partial(self._models.obstacle, asked=model))
 
@@ -50,10 +43,14 @@ class WorkingSpecialists:
         offline = [name for name, why in reasons.items() if why]
         if not offline:
             return ""
-        whose = "" if len(offline) == len(reasons) else f" of {', '.join(offline)}"
-        return f"no model judges the answers{whose}: they are {MADE}, because {reasons[offline[0]]}"
+        whose = "" if len(offline) == len(reasons) else f" of {', '.join(map(shown, offline))}"
+        made = "made offline, by ranked search and verbatim quotes"
+        return f"no model judges the answers{whose}: they are {made}, because {reasons[offline[0]]}"
 
     async def with_alternatives(self, error: NothingToRead, file: SpecialistFile, question: str) -> NothingToRead:
         """Return the error that a specialist has nothing to read, with the specialists that can be asked instead."""
-        instead = alternatives(file, question, await in_thread(self.files))
+        # The registry is no object for several threads.
+        files = [one for one in self._registry.nearest() if one.specialist]
+        unavailable = await in_thread(partial(self.unavailable, files))
+        instead = alternatives(file, question, [one for one in files if one.path not in unavailable])
         return NothingToRead(f"{error}; {instead}") if instead else error

@@ -110,7 +110,7 @@ def _path_obstacle(settings: Specialist, root: Path, end: float) -> str:
             return no_file(root, paths)
     except TimeoutError:
         return ""
-    except RunSpecialistError as error:
+    except (RunSpecialistError, OSError) as error:
         return str(error)
     return ""
 
