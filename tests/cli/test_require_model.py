@@ -120,6 +120,18 @@ def test_a_judgement_cannot_be_resumed_offline(write, call, api, store, monkeypa
         assert opened.load("last").status == "answered"
 
 
+def test_a_file_that_refuses_by_now_is_not_resumed_offline(write, call, api, store, monkeypatch):
+    """What the file says now counts as well, for runs that were stored before it refused, even with `--force`."""
+    write("finder", "tool_calls_limit: 9")
+    api([answers("mice")])
+    assert call("finder", QUESTION).exit_code == 0
+    write("finder", "offline: refuse")
+    monkeypatch.delenv("ANTHROPIC_BASE_URL")
+    result = specialists_command.call("resume", "last", "And at noon?", "--model", "offline", "--force")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert JUDGES in result.stderr
+
+
 def test_every_offline_outcome_says_that_no_model_judged(write, call, store):
     """The outcome and the `finished` event have a warning; on standard error the label alone says it, once."""
     write("finder")

@@ -59,6 +59,10 @@ async def test_a_model_of_the_settings_counts(folder):
     """A model among the settings of the tool makes judgements possible; one of the runner does, too."""
     async with delegate_tool("judge", model="ollama:qwen") as delegate:
         assert offered(delegate) == ["judge"]
+    async with Runner(model="offline") as runner:
+        assert offered(delegate_tool("judge", runner=runner, model="ollama:qwen")) == ["judge"]
+        with pytest.raises(UsageError, match="the model of this run is offline; name another one"):
+            delegate_tool("judge", runner=runner)
     async with Runner(model="ollama:qwen", require_model=True) as runner:
         assert offered(delegate_tool(["judge", "finder"], runner=runner)) == ["finder", "judge"]
     async with Runner(require_model=True) as runner:
