@@ -4,6 +4,7 @@
     ├── UsageError              caller's mistake: wrong flag or file, missing credentials (exit code 2)
     │   ├── SpecialistNotFound  no specialist has this name; the message suggests similar names
     │   ├── SpecialistUnusable  the specialist's file has errors
+    │   ├── NothingToRead       no file under the root matches the specialist's `paths`
     │   ├── StoreUnusable       the store cannot be read or written, is too new, or is not a run-specialist store
     │   │   └── StoreMissing    the store does not exist yet; reading does not create it
     │   ├── RunNotFound         no stored run matches the id, or several do
@@ -35,6 +36,10 @@ class SpecialistNotFound(UsageError):
 
 class SpecialistUnusable(UsageError):
     """The specialist's file has an error and cannot be run."""
+
+
+class NothingToRead(UsageError):
+    """No file under the root matches the specialist's `paths`."""
 
 
 class StoreUnusable(UsageError):

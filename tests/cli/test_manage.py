@@ -44,6 +44,7 @@ def test_list_json(project: Path) -> None:
         "tool_calls_limit": 12,
         "status": "ok",
         "problems": [],
+        "unavailable": None,
     }
     assert (found["bad"]["status"], found["bad"]["tool_calls_limit"]) == ("error", None)
     assert found["bad"]["problems"][0] == {

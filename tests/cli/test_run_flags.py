@@ -74,7 +74,7 @@ def test_every_setting_flag_reaches_the_run(job_of):
     tested = {flag.removeprefix("--").replace("-", "_") for flag, *_ in LIMITS} | {
         *("landing", "evidence", "tool_calls", "preset", "patience")
     }
-    assert settings - {"name", "store", "on_lost", "dir_", "root", "model", "strict"} == tested
+    assert settings - {"name", "store", "on_lost", "dir_", "root", "model", "require_model", "strict"} == tested
 
 
 def _ours():

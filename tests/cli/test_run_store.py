@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from run_specialist.record.outcome import NO_MODEL
 from tests.cli.resumed_commands import MODEL
 from tests.cli.specialists_command import call as manage
 
@@ -26,7 +27,8 @@ def test_an_unwritable_default_store_causes_one_warning(notes, write, call, monk
     assert "specialists resume" not in result.stderr
     assert "raise it with --tool-calls-limit for a longer run" in result.stderr
     told = json.loads(call("finder", "What do owls eat?", "--model", "offline", "--json").stdout)
-    assert len(told["warnings"]) == 1
+    offline, unstored = told["warnings"]
+    assert (offline, "this run is not stored" in unstored) == (NO_MODEL, True)
 
 
 @pytest.mark.parametrize("by", ["flag", "environment"])

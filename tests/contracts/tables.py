@@ -153,9 +153,15 @@ MESSAGES = {
 BILL = {"median": "number?", "total": "number", "share": "number?", "unknown": "count"}
 
 PRINTED = {
-    "specialists list": {"specialists": [FILE]},
+    "specialists list": {"specialists": [{**FILE, "unavailable": "text?"}]},
     "specialists check": {"files": [FILE]},
-    "specialists show": {**FILE, "settings": {"...": SETTING}, "prompt": "text?", "trusted": "flag?"},
+    "specialists show": {
+        **FILE,
+        "unavailable": "text?",
+        "settings": {"...": SETTING},
+        "prompt": "text?",
+        "trusted": "flag?",
+    },
     "specialists runs": RUNS,
     "specialists runs --delete": {**RUNS, "deleted": ["text"]},
     "specialists transcript": {

@@ -46,7 +46,7 @@ async def served():
     async with Runner() as runner:
         service = Service(runner, said.append)
         caller = Caller(send=lambda *_: None, on_disconnect=lambda _: None)
-        for tool in service.tools():
+        for tool in await service.tools():
             said.append(tool.model_dump_json())
             if tool.name not in ("start_run", "get_run", "cancel_run"):
                 said.append(repr(await service.call(tool.name, {"query": "What do owls eat?"}, caller)))

@@ -40,10 +40,17 @@ def answer_to(program: Program, number: int) -> dict:
     raise AssertionError("it ended without an answer")
 
 
+NOT_HERE = r"specialists: not served: (thoughts-analyzer, thoughts-locator|fact-checker) cannot work here: .*"
+UNJUDGED = r"specialists: warning: no model judges the answers: .*"
+
+
 def ended(program: Program) -> tuple[int, list[str]]:
-    """Wait for the process to end; return the exit code and the lines on standard error after the first one."""
+    """Wait for the process to end; return the exit code and the lines on standard error that are not usual.
+
+    Usual are the number of specialists, those of the package that cannot work here, and that no model judges.
+    """
     _, err = program.process.communicate(timeout=PATIENCE)
-    first, *rest = err.splitlines()
+    first, *rest = [line for line in err.splitlines() if not re.fullmatch(f"{NOT_HERE}|{UNJUDGED}", line)]
     assert re.fullmatch(r"specialists: serving \d+ specialists on standard input and output", first)
     return program.process.returncode, rest
 

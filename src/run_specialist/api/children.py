@@ -1,10 +1,12 @@
 """Child runs: specialists that call other specialists, with a share of the caller's budget."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from run_specialist.api.model_choice import ModelChoice
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import UsageError
 from run_specialist.loop.compaction.plan import tokens
@@ -15,6 +17,7 @@ from run_specialist.providers.base import Provider
 from run_specialist.record.events import ChildTold, Event, Listener
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Outcome
+from run_specialist.spawning.availability import obstacles
 from run_specialist.spawning.run_environment import Parent
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -23,15 +26,13 @@ from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.context import ChildContext, Context
 from run_specialist.tools.delegate_tool import AgentDescription, RunChild, delegate_tool
+from run_specialist.tools.threads import in_thread
 
 MIN_USAGE = Usage(input_tokens=2_600, output_tokens=400)
 """Usage of the smallest useful child run: tool definitions, fixed instructions and two short replies."""
 
 PrepareChild = Callable[[SpecialistFile, Specialist, str, Parent, Provider, Listener], Awaitable[Run]]
 """Prepares a child run."""
-
-ChooseProvider = Callable[[SpecialistFile, Specialist, Provider], Awaitable[Provider]]
-"""Returns a child's provider, given the child's file and settings, and the parent's provider."""
 
 
 class Children:
@@ -41,7 +42,7 @@ class Children:
         self,
         registry: Registry,
         root: Path,
-        choose_provider: ChooseProvider,
+        models: ModelChoice,
         prepare: PrepareChild,
         max_depth: int,
         *,
@@ -49,12 +50,12 @@ class Children:
     ) -> None:
         self._registry = registry
         self._registries = {root: registry}
-        self._choose_provider = choose_provider
+        self._models = models
         self._prepare = prepare
         self._max_depth = max_depth
         self._strict = strict
 
-    def delegate(
+    async def delegate(
         self, file: SpecialistFile, settings: Specialist, root: Path, parent: Parent | None, provider: Provider
     ) -> tuple[Tool | None, tuple[str, ...]]:
         """Return the `delegate` tool of a specialist, and a warning for each agent in its file that it cannot call.
@@ -69,20 +70,41 @@ class Children:
         above = (*(parent.names if parent else ()), settings.name)
         if len(above) > self._max_depth:
             return None, (f"{place}: agents: not available more than {self._max_depth} levels below the first run",)
-        found: dict[str, AgentDescription] = {}
+        callable_: dict[str, SpecialistFile] = {}
         warnings: list[str] = []
         for name in settings.agents:
             try:
                 child = self._callable_child(name, root, above, file)
-                found[child.name] = AgentDescription(child.name, child.description)
+                callable_[child.name] = child
             except UsageError as error:
                 warnings.append(f"{place}: agents: {error}")
         if any(problem.key == "agents" for problem in file.problems):
             # The registry has already reported these problems.
             warnings.clear()
+        unavailable = await self._unavailable(callable_.values(), root, provider)
+        warnings += [
+            f"{place}: agents: {child.name} cannot work here: {unavailable[child.path]}"
+            for child in callable_.values()
+            if child.path in unavailable
+        ]
+        found = tuple(
+            AgentDescription(child.name, child.description)
+            for child in callable_.values()
+            if child.path not in unavailable
+        )
         if not found:
             return None, tuple(warnings)
-        return delegate_tool(tuple(found.values()), self._run_child_from(root, above, provider)), tuple(warnings)
+        return delegate_tool(found, self._run_child_from(root, above, provider)), tuple(warnings)
+
+    async def _unavailable(self, files: Iterable[SpecialistFile], root: Path, provider: Provider) -> Mapping[Path, str]:
+        """Return why children cannot work in a folder, by the path of their file.
+
+        provider: that of the parent.
+        """
+        children = [*files]
+        of_model = partial(self._models.obstacle, parents=provider)
+        found: Mapping[Path, str] = await in_thread(partial(obstacles, children, root, of_model))
+        return found
 
     def _find(self, name: str, root: Path, caller: SpecialistFile | None = None) -> SpecialistFile:
         """Find a specialist in the project that contains `root`.
@@ -113,7 +135,7 @@ class Children:
             raise UsageError("the query is empty; say what it shall find out")
         file = self._find(name, parent.root)
         settings = resolve(file, {}, strict=self._strict).settings
-        provider = await self._choose_provider(file, settings, provider)
+        provider = await self._models.provider_for_child(file, settings, provider)
         requested = {kind: getattr(settings, kind.key) for kind in SHARED_KINDS}
         minimum = _minimum(settings, question, provider)
         lent = context.lender.lend(requested, minimum)

@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, Unpack
 
 from run_specialist import prompts
@@ -21,7 +21,6 @@ from run_specialist.spawning.spawner import LIMITS
 from run_specialist.specialist.call_settings import Settings
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.problems import shown
-from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.resolve import resolve
 from run_specialist.store.location import NONE, place
 from run_specialist.store.stored import StoredRun
@@ -58,50 +57,60 @@ def delegate_tool(
 ) -> "Delegate":
     """Return a tool that lets another agent ask specialists.
 
-    specialists: names, or paths of files; None for every usable specialist that the runner finds.
+    specialists: names, or paths of files; None for every specialist that the runner finds. Those that cannot work
+        here are not offered: see `unavailable`.
     runner: runs the specialists, and stays open; None creates a runner, which `aclose` closes.
     name: the tool's name for the agent's model.
     model: of every run; None for that of the runner.
     settings: keys of the specialist files to override in every run, e.g. `tool_calls_limit=12`.
-    Raises UsageError for a specialist that does not exist or cannot be run, and for an invalid setting.
+    Raises UsageError for a specialist that does not exist or cannot be run, for an invalid setting, and if none of the
+    specialists can work here.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{shown(name)} is not a valid tool name; use 1 to 64 letters, digits, _ or -")
     owns_runner = runner is None
     runner = runner or Runner()
-    requested = _usable(runner.registry) if specialists is None else specialists
     overrides = {**settings, **({} if model is None else {"model": model})}
-    found: dict[str, tuple[str, str]] = {}
-    for reference in [requested] if isinstance(requested, str) else requested:
-        file = runner.registry.find(reference)
-        resolve(file, overrides)
-        found[file.name] = reference, file.description
+    found, unavailable = _found(runner, specialists, overrides)
+    if not found and unavailable:
+        raise UsageError("; ".join(f"{one} cannot work here: {why}" for one, why in unavailable.items()))
     if not found:
         raise UsageError("no usable specialists found; create one with `specialists new NAME`")
-    return Delegate(runner, name, dict(sorted(found.items())), overrides, owns_runner)
+    return Delegate(runner, name, dict(sorted(found.items())), overrides, owns_runner, unavailable)
 
 
-def _usable(registry: Registry) -> list[str]:
-    """Return the names of all specialists without errors."""
-    return [file.name for file in registry.nearest() if file.specialist]
+def _found(
+    runner: Runner, specialists: str | Sequence[str] | None, settings: Mapping[str, Any]
+) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    """Return by name the reference and the description of the specialists to offer, and why others are not offered."""
+    named = [specialists] if isinstance(specialists, str) else specialists
+    references = [file.name for file in runner.registry.nearest() if file.specialist] if named is None else named
+    files = {reference: runner.registry.find(reference) for reference in references}
+    resolved = [replace(file, specialist=resolve(file, settings).settings) for file in files.values()]
+    reasons = runner.working.unavailable(resolved, settings.get("model"))
+    offered = {file.name: (name, file.description) for name, file in files.items() if file.path not in reasons}
+    return offered, {file.name: reasons[file.path] for file in resolved if file.path in reasons}
 
 
 class Delegate:
     """A tool for an agent's model, created by `delegate_tool`; calls may run concurrently."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - made in one place
         self,
         runner: Runner,
         name: str,
         found: Mapping[str, tuple[str, str]],
         settings: Mapping[str, Any],
         owns_runner: bool,  # noqa: FBT001 - made in one place
+        unavailable: Mapping[str, str],
     ) -> None:
         """Create the tool.
 
         found: by sorted name, the name or path that the runner accepts, and the description.
         """
         self.runner = runner
+        self.unavailable = unavailable
+        """Why specialists are not offered, by name: those that cannot work here."""
         self.name = name
         self._offered = {name: reference for name, (reference, _) in found.items()}
         self._settings = settings

@@ -24,6 +24,7 @@ async def run(  # noqa: PLR0913 - as in `Runner`
     store: Path | str | None = None,
     on_lost: OnLost = "go_on",
     trust: bool = False,
+    require_model: bool | None = None,
     **options: Unpack[RunOptions],
 ) -> Outcome:
     """Ask a specialist one question and return the outcome.
@@ -37,11 +38,14 @@ async def run(  # noqa: PLR0913 - as in `Runner`
         SPECIALIST_STORE, else a file in the user's data directory.
     on_lost: if the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run.
     trust: allow the file to start the commands and import the functions it declares, and remember this.
+    require_model: refuse to answer offline, without a model; None for SPECIALIST_REQUIRE_MODEL.
     options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit. A `preset` overrides the
         keys of the file that it sets, and the other settings override the preset.
     Raises UsageError before any request is sent to a model; later failures are in the outcome.
     """
-    async with Runner(root=root, dir=dir, model=model, store=store, on_lost=on_lost, trust=trust) as runner:
+    async with Runner(
+        root=root, dir=dir, model=model, store=store, on_lost=on_lost, trust=trust, require_model=require_model
+    ) as runner:
         return await runner.run(specialist, query, **options)
 
 
@@ -55,6 +59,7 @@ def run_sync(  # noqa: PLR0913 - as in `Runner`
     store: Path | str | None = None,
     on_lost: OnLost = "go_on",
     trust: bool = False,
+    require_model: bool | None = None,
     **options: Unpack[RunOptions],
 ) -> Outcome:
     """Ask a specialist one question in a new event loop and return the outcome.
@@ -68,6 +73,7 @@ def run_sync(  # noqa: PLR0913 - as in `Runner`
         SPECIALIST_STORE, else a file in the user's data directory.
     on_lost: if the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run.
     trust: allow the file to start the commands and import the functions it declares, and remember this.
+    require_model: refuse to answer offline, without a model; None for SPECIALIST_REQUIRE_MODEL.
     options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
     Ctrl-C aborts the run, stores its findings, and then raises KeyboardInterrupt.
     Raises UsageError before any request is sent to a model, also if an event loop already runs in this thread.
@@ -84,6 +90,7 @@ def run_sync(  # noqa: PLR0913 - as in `Runner`
             store=store,
             on_lost=on_lost,
             trust=trust,
+            require_model=require_model,
             **options,
         )
         return asyncio.run(with_bounded_cleanup(with_signal_wakeup(work)))

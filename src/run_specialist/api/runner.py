@@ -7,23 +7,24 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from run_specialist.api.children import Children
+from run_specialist.api.model_choice import ModelChoice
 from run_specialist.api.project_files import file_of, find_project
 from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.api.query import optional_question, question_of
 from run_specialist.api.run_options import ResumeOptions, RunOptions
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
-from run_specialist.errors import UsageError
+from run_specialist.api.working_specialists import WorkingSpecialists
+from run_specialist.errors import NothingToRead, UsageError
 from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Provider
-from run_specialist.providers.choose import choose_model
 from run_specialist.record.events import Listener
 from run_specialist.record.journal import OnLost
 from run_specialist.record.outcome import Outcome
 from run_specialist.redaction import passwords
 from run_specialist.spawning.extra_tools import equip
-from run_specialist.spawning.model_trust import check_model
+from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.spawning.paths_check import check_paths
 from run_specialist.spawning.resuming import ResumeRequest, begun_with, resume
 from run_specialist.spawning.run_environment import Parent, RunEnvironment
@@ -57,6 +58,7 @@ class Runner:
         trust: bool = False,
         max_depth: int = MAX_DEPTH,
         secrets: Sequence[str] = (),
+        require_model: bool | None = None,
     ) -> None:
         """Configure a runner; files and connections are opened on first use.
 
@@ -74,19 +76,21 @@ class Runner:
             this.
         max_depth: levels of specialists that may call one another below a run; 0 = none.
         secrets: credentials to redact in every tool result; credentials in the environment are always redacted.
+        require_model: refuse to answer offline, without a language model; None = as SPECIALIST_REQUIRE_MODEL says.
         """
         self.root, self.registry = find_project(root, dir)
-        self._model = model
         self._strict = strict
-        self._provider = provider
         self._tools = as_tools(tools)
         self._augmenters = augmenters
         self._trust = Trust(given=trust)
         self._clients = McpClients()
         self._providers = ProviderPool()
-        self._children = Children(
-            self.registry, self.root, self._child_provider, self._prepare_child, max_depth, strict=strict
+        self._models = ModelChoice(
+            model, provider, self._providers, ModelRule.of(require_model), self._trust, self._report_loading, self.root
         )
+        self.working = WorkingSpecialists(self.registry, self.root, self._models)
+        """Which specialists can work here."""
+        self._children = Children(self.registry, self.root, self._models, self._prepare_child, max_depth, strict=strict)
         self.store = None if store is None else str(store)
         self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
@@ -121,9 +125,11 @@ class Runner:
         overrides = {**options, **({} if model is None else {"model": model})}
         settled = resolve(file, overrides, strict=self._strict).settings
         by_program = isinstance(specialist, Specialist)
-        asked = model or self._model
-        provider = self._provider or await self._chosen(asked, settled.model, None if by_program else file, self.root)
-        environment = await self._environment(self.root, file, settled, provider, None, by_program=by_program)
+        provider = await self._models.provider(file, settled, model or self._models.model, by_program=by_program)
+        try:
+            environment = await self._environment(self.root, file, settled, provider, None, by_program=by_program)
+        except NothingToRead as error:
+            raise await self.working.with_alternatives(error, file, question) from None
         job = spawn(file, settled, question, environment)
         return Run(job, listener, watch, journal=await self._store.journal(job.run_id), on_lost=self._store.on_lost)
 
@@ -152,7 +158,7 @@ class Runner:
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
         current = load(file.path, project_of(file.path, [root]))
-        provider = self._provider or await self._chosen(self._model, run.model, current, root)
+        provider = await self._models.provider_for_resumed(current, settled, root, run.model)
         environment = await self._environment(root, current, settled, provider, parent, resumed=True)
         job = resume(run, ResumeRequest(question, options, force), environment)
         return Run(job, listener, watch, journal=await self._store.claim(run), on_lost=self._store.on_lost)
@@ -222,7 +228,7 @@ class Runner:
         resumed: bool = False,
         by_program: bool = False,
     ) -> RunEnvironment:
-        delegate, uncallable = self._children.delegate(file, settings, root, parent, provider)
+        delegate, uncallable = await self._children.delegate(file, settings, root, parent, provider)
         extra_tools = await equip(
             file, settings, root, self._trust, self._clients, resumed=resumed, by_program=by_program
         )
@@ -241,20 +247,9 @@ class Runner:
             secrets=self.secrets,
         )
 
-    async def _child_provider(self, file: SpecialistFile, settings: Specialist, provider: Provider) -> Provider:
-        """Return the provider of a child; a child without a model inherits the parent's provider."""
-        if self._provider is not None or settings.model in {None, "inherit"}:
-            return provider
-        return await self._chosen(self._model, settings.model, file, self.root)
-
-    async def _chosen(self, asked: str | None, named: str | None, file: SpecialistFile | None, root: Path) -> Provider:
-        """Return the provider of the model that was asked for, else of the one that a file names.
-
-        file: needs trust for a local model that it names; None = a specialist of this program, which needs none.
-        """
-        if file is not None and not asked:
-            await check_model(file, named, root, self._trust)
-        return await self._providers.provider(choose_model(asked, named), self.loading)
+    def _report_loading(self, line: str) -> None:
+        if self.loading is not None:
+            self.loading(line)
 
     async def aclose(self) -> None:
         """Close all connections, the MCP servers, and the store."""

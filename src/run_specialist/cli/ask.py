@@ -17,6 +17,7 @@ from run_specialist.cli.flags import (
     OnLostFlag,
     PatienceTime,
     PresetName,
+    RequireModel,
     SpecialistName,
     StoreUrl,
     Strict,
@@ -42,6 +43,7 @@ def run(
     dir_: Dir = None,
     root: FilesRoot = None,
     model: Model = None,
+    require_model: RequireModel = False,
     tool_calls_limit: ToolCallsLimit = None,
     turns_limit: TurnsLimit = None,
     total_tokens_limit: TotalTokensLimit = None,
@@ -84,7 +86,16 @@ def run(
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
         question = _read_question() if query == "-" else query
-        runner = Runner(root=root, dir=dir_, model=model, strict=strict, store=store, on_lost=on_lost, trust=trust)
+        runner = Runner(
+            root=root,
+            dir=dir_,
+            model=model,
+            strict=strict,
+            store=store,
+            on_lost=on_lost,
+            trust=trust,
+            require_model=require_model or None,
+        )
         outcome = answer(runner, partial(runner.prepare, name, question, **given), output)
     raise typer.Exit(outcome.exit_code)
 

@@ -89,6 +89,13 @@ Model = Annotated[
         "`lmstudio:NAME`, `llamacpp:`, `vllm:NAME` or `local:FILE`.",
     ),
 ]
+RequireModel = Annotated[
+    bool,
+    typer.Option(
+        "--require-model",
+        help="Refuse to answer offline, without a language model.  [env var: SPECIALIST_REQUIRE_MODEL]",
+    ),
+]
 ToolCallsLimit = Annotated[str | None, _limit("tool_calls_limit", "N|none", "Maximum number of tool calls.")]
 TurnsLimit = Annotated[
     str | None, _limit("turns_limit", "N|none", "Maximum number of model replies, including the answer.")

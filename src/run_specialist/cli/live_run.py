@@ -159,10 +159,12 @@ def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
 
 
 def _print_warnings(outcome: "Outcome", *, alone: bool) -> None:
+    from run_specialist.record.outcome import NO_MODEL  # noqa: PLC0415 - fast `--help`
+
     for warning in without_shown(outcome.warnings, alone=alone):
-        if warning != outcome.error:
+        if warning not in {outcome.error, NO_MODEL}:
             note(f"warning: {warning}")
-    if outcome.model == "offline":
+    if outcome.is_offline:
         note(
             "answered offline, without a language model: ranked search and verbatim quotes; "
             "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL to use a model"

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli import history, mcp, resume, tuning
+from run_specialist.cli.cannot_work import BLOCKED, print_reasons, unavailable
 from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say
 from run_specialist.cli.flags import (
     Dir,
@@ -40,18 +41,22 @@ app = typer.Typer(
 
 @app.command("list")
 def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> None:
-    """List specialists and the problems in their files."""
+    """List specialists and the problems in their files.
+
+    A specialist is blocked if it cannot work here; a line below the table says why.
+    """
     with guarded():
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
 
         registry = Registry(places(_root(root), dir_, meant=root is not None))
         files = registry.files()
+        reasons = unavailable(files, _root(root))
         if json_:
-            print_json({"specialists": [file.as_json() for file in files]})
+            print_json({"specialists": [file.as_json() | {"unavailable": reasons.get(file.path)} for file in files]})
             return
         if not files:
             fail(f"no specialists in {', '.join(str(_relative(place.path)) for place in registry.places)}", 0)
-        _print_listing(files)
+        _print_listing(files, reasons)
 
 
 @app.command()
@@ -150,12 +155,14 @@ def show(
         file = Registry(places(_root(root), dir_, meant=root is not None)).find(name)
         settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
         trusted, trust_line = trust_status(file, file.specialist, _root(root)) if file.specialist else (None, "")
+        reason = unavailable([file], _root(root)).get(file.path, "")
         if json_:
             prompt = file.specialist.prompt if file.specialist else None
             values = {setting.key: setting.as_json() for setting in settings}
-            print_json(file.as_json() | {"settings": values, "prompt": prompt, "trusted": trusted})
+            here = {"trusted": trusted, "unavailable": reason or None}
+            print_json(file.as_json() | {"settings": values, "prompt": prompt} | here)
         else:
-            _print_specialist(file, settings, trust_line)
+            _print_specialist(file, settings, trust_line, reason)
 
 
 @app.command()
@@ -184,11 +191,11 @@ def _relative(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _print_listing(files: Sequence["SpecialistFile"]) -> None:
+def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
     rows = [
         (
             _one_line(file.name),
-            file.status,
+            BLOCKED if file.path in reasons else file.status,
             "" if file.tool_calls_limit is None else str(file.tool_calls_limit),
             _one_line(file.model or ""),
             _one_line(file.description),
@@ -196,16 +203,19 @@ def _print_listing(files: Sequence["SpecialistFile"]) -> None:
         for file in files
     ]
     print_table(("NAME", "STATUS", "CALLS", "MODEL", "DESCRIPTION"), rows)
+    print_reasons(files, reasons)
     problems = [problem for file in files for problem in file.problems if problem.level != "notice"]
     if problems:
         print_line("")
         _print_problems(problems)
 
 
-def _print_specialist(file: "SpecialistFile", settings: Sequence["Setting"], trust_line: str) -> None:
+def _print_specialist(file: "SpecialistFile", settings: Sequence["Setting"], trust_line: str, reason: str) -> None:
     from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
 
     print_line(f"{_one_line(file.name)}  {file.status}  {_relative(file.path)}\n{_one_line(file.description)}\n")
+    if reason:
+        print_line(f"{_one_line(f'cannot work here: {reason}')}\n")
     if settings:
         print_table(("KEY", "FROM", "VALUE"), [(one.key, str(one.origin), one.shown) for one in settings])
     if trust_line:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli.console import fail, guarded, say
-from run_specialist.cli.flags import Dir, Model, OnLostFlag, StoreUrl
+from run_specialist.cli.flags import Dir, Model, OnLostFlag, RequireModel, StoreUrl
 from run_specialist.store.location import place
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def mcp(
     dir_: Dir = None,
     root: ServedRoot = None,
     model: Model = None,
+    require_model: RequireModel = False,
     store: StoreUrl = None,
     on_lost: OnLostFlag = "go_on",
     trust: TrustAll = False,
@@ -104,6 +105,7 @@ def mcp(
             root=root,
             dir=dir_,
             model=model,
+            require_model=require_model or None,
             store=location.url if location.named else None,
             on_lost=on_lost,
             trust=trust,

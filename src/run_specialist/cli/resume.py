@@ -10,6 +10,7 @@ from run_specialist.cli.flags import (
     CostLimit,
     OnLostFlag,
     PatienceTime,
+    RequireModel,
     StoreUrl,
     TimeLimit,
     ToolCallsLimit,
@@ -34,6 +35,7 @@ def resume(
     patience: PatienceTime = None,
     tool_chars_limit: ToolCharsLimit = None,
     model: Annotated[str | None, typer.Option(help="Another model.  [default: the model of the run]")] = None,
+    require_model: RequireModel = False,
     force: Annotated[
         bool,
         typer.Option("--force", help="Resume even if the file has changed, tools are missing, or the model differs."),
@@ -70,6 +72,6 @@ def resume(
         if run == LAST:
             with open_store(store) as opened:
                 run = find_run(opened, run, project_filter(root, all_projects=all_projects))
-        runner = Runner(model=model, store=store, on_lost=on_lost, trust=trust)
+        runner = Runner(model=model, store=store, on_lost=on_lost, trust=trust, require_model=require_model or None)
         outcome = answer(runner, partial(runner.resume, run, query, force=force, **given), output)
     raise typer.Exit(outcome.exit_code)

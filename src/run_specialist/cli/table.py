@@ -15,6 +15,7 @@ _STYLES = {
     "ok": "green",
     "warning": "yellow",
     "error": "red",
+    "blocked": "yellow",
     "default": "bright_black",
     "answered": "green",
     "landed": "green",

@@ -12,7 +12,17 @@ from run_specialist.loop.job import Job
 from run_specialist.loop.spending.account import Account, rounded
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.prompts import TRUNCATED
-from run_specialist.record.outcome import Evidence, Exit, LandingReport, Outcome, Spent, Status, ToolCalls
+from run_specialist.record.outcome import (
+    NO_MODEL,
+    OFFLINE,
+    Evidence,
+    Exit,
+    LandingReport,
+    Outcome,
+    Spent,
+    Status,
+    ToolCalls,
+)
 from run_specialist.tools.respond import Response
 
 NO_ANSWER = "no answer at the limit of {}; raise {} to continue"
@@ -155,6 +165,7 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
         cost_usd=rounded(total.cost_usd),
         duration_s=round(budget[Kind.TIME].used, 3),
         warnings=(
+            *([NO_MODEL] if job.provider.model == OFFLINE else []),
             *map(job.hide, job.warnings),
             *parts.warnings,
             *founded.warnings(job, response, quotes, int(calls.used)),

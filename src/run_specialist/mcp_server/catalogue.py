@@ -3,12 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mcp_types import Tool, ToolAnnotations
 
 from run_specialist.errors import UsageError
 from run_specialist.mcp_server.results import output_schema
+from run_specialist.spawning.availability import sentences
 from run_specialist.spawning.spawner import answer_schema
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
@@ -60,15 +62,25 @@ class Catalogue:
     offered: Mapping[str, SpecialistTool]
     """The specialists by tool name."""
     problems: tuple[str, ...]
-    """Errors of the files that are not offered; each names the file."""
+    """Why the others are not offered: errors of files, each of which names the file, and what they lack here."""
 
-    def find(self, name: str) -> SpecialistTool:
-        """Return a specialist by tool name or by its own name; raises UsageError that lists the available names."""
-        found = self.offered.get(name) or next((one for one in self.offered.values() if one.file.name == name), None)
-        if found is None:
-            there = ", ".join(self.offered) or "none; see what `specialists check` says"
-            raise UsageError(f"there is no specialist {shown(repr(name))}; there are: {there}")
-        return found
+    def find(self, name: str) -> SpecialistTool | None:
+        """Return a specialist by tool name or by its own name, or None."""
+        return self.offered.get(name) or next((one for one in self.offered.values() if one.file.name == name), None)
+
+    def not_found(self, name: str) -> UsageError:
+        """Return the error that there is no such specialist, with the names of those that are offered."""
+        there = ", ".join(self.offered) or "none; see what `specialists check` says"
+        return UsageError(f"there is no specialist {shown(repr(name))}; there are: {there}")
+
+    def without(self, unavailable: Mapping[Path, str]) -> "Catalogue":
+        """Return the catalogue without specialists that cannot work here; the names of the others stay the same.
+
+        unavailable: the reasons by path.
+        """
+        offered = {name: one for name, one in self.offered.items() if one.file.path not in unavailable}
+        reasons = sentences((one.file for one in self.offered.values()), unavailable)
+        return Catalogue(offered, (*self.problems, *reasons))
 
     @property
     def only_reads(self) -> bool:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
-from run_specialist.record.outcome import Outcome
+from run_specialist.record.outcome import NO_MODEL, Outcome
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.tools.delegate_tool import outcome_text
 
@@ -87,6 +87,7 @@ def text_for_model(outcome: Outcome, *, stored: bool) -> str:
     elif outcome.status in NO_ANSWER and stored:
         more = f"to go on from here on the command line: specialists resume {outcome.run_id}"
     parts = [outcome_text(outcome, more)]
-    if outcome.warnings:
-        parts.append("\n".join(["Warnings:", *(f"- {warning}" for warning in outcome.warnings)]))
+    # The first line says already that no model judged.
+    if warnings := [f"- {warning}" for warning in outcome.warnings if warning != NO_MODEL]:
+        parts.append("\n".join(["Warnings:", *warnings]))
     return "\n\n".join(parts)

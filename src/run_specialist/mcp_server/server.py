@@ -49,7 +49,7 @@ def make_server(service: Service) -> Server[Any]:
     """Return an MCP server for a service, for any transport."""
 
     async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=service.tools())
+        return ListToolsResult(tools=await service.tools())
 
     async def call_tool(context: ServerRequestContext, params: CallToolRequestParams) -> CallToolResult:
         async def send(update: ProgressUpdate) -> None:
@@ -75,18 +75,21 @@ async def serve(runner: Runner, make_transport: Callable[[], Transport], say: Ca
 
     make_transport: called inside the event loop.
     say: prints a message for the user.
-    Raises UsageError if the transport or the store cannot be opened.
+    Raises UsageError if the transport or the store cannot be opened, and if models are required and there is none.
     """
     async with runner:
+        runner.working.check_models(runner.registry.nearest())
         await asyncio.to_thread(check_store, runner.store)
         transport = make_transport()
         service = Service(runner, say)
         shutdown = _Shutdown(service, transport)
         shutdown.install_handlers()
-        count = len(service.catalogue().offered)
+        served = [one.file for one in (await service.catalogue()).offered.values()]
 
         def ready(place: str) -> None:
-            say(f"serving {count} specialist{'' if count == 1 else 's'} on {place}")
+            if note := runner.working.offline_note(served):
+                say(f"warning: {note}")
+            say(f"serving {len(served)} specialist{'' if len(served) == 1 else 's'} on {place}")
 
         try:
             await transport.serve(make_server(service), ready)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mcp_types import CallToolResult, Tool
@@ -19,6 +20,7 @@ from run_specialist.mcp_server.store_location import StoreLocation
 from run_specialist.mcp_server.stored_runs import FinishedRun, past_run
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import project_path
+from run_specialist.tools.threads import in_thread
 
 _LIMITS = ("tool_calls_limit", "time_limit")
 _log = logging.getLogger(__name__)
@@ -49,18 +51,33 @@ class Service:
         self._location = StoreLocation(runner.store)
         self.runs = Runs(runner, self._location)
 
-    def catalogue(self) -> Catalogue:
-        """Read the specialist files; report each problem once."""
+    async def catalogue(self) -> Catalogue:
+        """Read the specialist files, and leave out those that cannot work here; report each problem once."""
+        readable = self._readable()
+        files = [one.file for one in readable.offered.values()]
+        # Looking for files may take long.
+        unavailable = await in_thread(partial(self._runner.working.unavailable, files))
+        catalogue = readable.without(unavailable)
+        self._report(catalogue)
+        # What works again meanwhile is reported if it ceases to work once more.
+        self._reported.intersection_update(catalogue.problems)
+        return catalogue
+
+    def _readable(self) -> Catalogue:
+        """Return all specialists whose file has no errors; those that cannot work here refuse to be run."""
         catalogue = read_catalogue(self._runner.registry)
+        self._report(catalogue)
+        return catalogue
+
+    def _report(self, catalogue: Catalogue) -> None:
         for problem in catalogue.problems:
             if problem not in self._reported:
                 self._reported.add(problem)
                 self._say(f"not served: {problem}")
-        return catalogue
 
-    def tools(self) -> list[Tool]:
+    async def tools(self) -> list[Tool]:
         """Return the tools for the current specialist files."""
-        catalogue = self.catalogue()
+        catalogue = await self.catalogue()
         return [*(one.tool for one in catalogue.offered.values()), *run_tools(catalogue)]
 
     async def call(self, name: str, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
@@ -96,11 +113,10 @@ class Service:
             await asyncio.wait(calls, timeout=seconds)
 
     async def _ask(self, name: str, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
-        offered = self.catalogue().offered
+        offered = self._readable().offered
         if name not in offered:
-            raise UsageError(
-                f"there is no tool {shown(repr(name))}; there are: {', '.join(tool.name for tool in self.tools())}"
-            )
+            there = ", ".join(tool.name for tool in await self.tools())
+            raise UsageError(f"there is no tool {shown(repr(name))}; there are: {there}")
         arguments = Arguments(given, ("query", *_LIMITS))
         served = self._begin(offered[name], arguments)
         caller.on_disconnect(served.abort)
@@ -115,7 +131,11 @@ class Service:
 
     async def _start(self, given: Mapping[str, Any] | None) -> CallToolResult:
         arguments = Arguments(given, ("specialist", "query", *_LIMITS))
-        served = self._begin(self.catalogue().find(arguments.text("specialist")), arguments)
+        name = arguments.text("specialist")
+        found = self._readable().find(name)
+        if found is None:
+            raise (await self.catalogue()).not_found(name)
+        served = self._begin(found, arguments)
         await prepared(served)
         return started(served)
 

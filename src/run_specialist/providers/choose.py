@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 from run_specialist.errors import UsageError
 from run_specialist.providers.base import Provider
 from run_specialist.providers.endpoint import CHAT, MESSAGES, OPENAI_URL, Endpoint
+from run_specialist.record.outcome import OFFLINE
 from run_specialist.redaction import redact
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-OFFLINE = "offline"
 OPENAI = "openai:"
 """Prefix of model ids that use the chat completions API."""
 NO_KEY = "none-needed"
 """Key sent to a custom base URL if no key is set."""
+_OTHERS = "e.g. sonnet, openai:ID or ollama:NAME"
 CREDENTIALS = (MESSAGES.key, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
 
 
@@ -26,6 +27,28 @@ def choose_model(flag: str | None, file: str | None) -> str:
     """
     named = flag or (file if file != "inherit" else None) or os.environ.get("SPECIALIST_MODEL")
     return named or ("sonnet" if _credentials() or _set(MESSAGES.url) else OFFLINE)
+
+
+def why_offline(flag: str | None, file: str | None) -> str:
+    """Return why `choose_model` chose no language model, and how to get one; empty if it chose one.
+
+    flag, file: as for `choose_model`.
+    """
+    if choose_model(flag, file) != OFFLINE:
+        return ""
+    if flag or file == OFFLINE or os.environ.get("SPECIALIST_MODEL"):
+        place = "the model of this run" if flag else "the model in its file" if file == OFFLINE else "SPECIALIST_MODEL"
+        return f"{place} is {OFFLINE}; name another one, {_OTHERS}"
+    return f"no model is configured; set {MESSAGES.key} or {MESSAGES.url}, or name a model, {_OTHERS}"
+
+
+def check_credentials(model: str) -> None:
+    """Raise UsageError if the credentials of a model that is not local are missing; nothing is contacted."""
+    if model.startswith(OPENAI):
+        if not _set(CHAT.key) and not _set(CHAT.url):
+            raise _no_credentials(model, CHAT)
+    elif model != OFFLINE and not _credentials() and not _set(MESSAGES.url):
+        raise _no_credentials(model, MESSAGES)
 
 
 def make_provider(model: str) -> Provider:
@@ -50,8 +73,7 @@ def keys_of(provider: Provider) -> tuple[str, ...]:
 
 
 def _messages_provider(model: str) -> Provider:
-    if not _credentials() and not _set(MESSAGES.url):
-        raise _no_credentials(model, MESSAGES)
+    check_credentials(model)
     _refuse_secrets_in(MESSAGES)
     from run_specialist.providers.anthropic import AnthropicProvider, make_client  # noqa: PLC0415 - a heavy import
 
@@ -68,8 +90,7 @@ def _chat_provider(model: str) -> Provider:
     if not model.strip():
         raise UsageError(f"--model {OPENAI}: the model id is missing; add it after the colon")
     key, url = _set(CHAT.key), _set(CHAT.url)
-    if not key and not url:
-        raise _no_credentials(f"{OPENAI}{model}", CHAT)
+    check_credentials(f"{OPENAI}{model}")
     _refuse_secrets_in(CHAT)
     from run_specialist.providers.openai_chat import ChatProvider  # noqa: PLC0415 - a heavy import
 

@@ -7,12 +7,20 @@ from typing import Any, Literal
 from run_specialist.record.messages import Usage
 from run_specialist.record.notebook import harmless
 
+OFFLINE = "offline"
+"""Model of the runs that no language model answers."""
+NO_MODEL = "no model judged: this ran offline, by ranked search and verbatim quotes"
+"""Warning in the outcome of a run that no language model answers."""
+
 Status = Literal["answered", "landed", "partial", "failed", "aborted"]
 """Answered before a limit; answered at a limit; salvaged or cut answer; no answer; interrupted."""
 
 
 EvidencePolicy = Literal["off", "check", "require"]
 """Whether quotes are looked up in the results of the run, and whether an answer needs a quote that is found."""
+
+OfflinePolicy = Literal["answer", "refuse"]
+"""What a specialist does where there is no language model: answer by ranked search, or nothing."""
 
 
 class Exit(IntEnum):
@@ -116,6 +124,11 @@ class Outcome:
     error: str | None = None
     """Why there is no complete answer, in one line."""
     exit_code: Exit = Exit.OK
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether no language model answered, also in outcomes stored before there was a warning."""
+        return self.model == OFFLINE
 
     def as_child(self) -> Child:
         """Return the summary that the parent run stores."""

@@ -2,11 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from run_specialist.budget.budget import Budget, Kind
-from run_specialist.errors import ToolError, UsageError
+from run_specialist.errors import NothingToRead, ToolError, UsageError
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.tools.sandbox.listing import holds_any
@@ -23,11 +24,16 @@ class PathsCheck:
     warnings: tuple[str, ...] = ()
 
 
+def no_file(root: Path, paths: Sequence[str]) -> str:
+    """Return the clause that says that no file matches."""
+    return f"no file under {root} matches {', '.join(paths) or 'an empty list'}"
+
+
 async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) -> PathsCheck:
     """Look for one file that matches `paths`, in a thread.
 
     If the search exceeds `tool_timeout` or the time until the run's landing, the run starts anyway, with a warning.
-    Raises UsageError if no file matches or the root cannot be listed.
+    Raises NothingToRead if no file matches, UsageError if the root cannot be listed.
     """
     if settings.paths is None:
         return PathsCheck()
@@ -44,8 +50,8 @@ async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) ->
     except ToolError as error:
         raise UsageError(f"{file.place('paths')}: paths: {error}") from error
     if not found:
-        raise UsageError(
-            f"{file.place('paths')}: paths: no file under {root} matches {', '.join(paths) or 'an empty list'}; set "
-            "another folder with --root, or create a specialist for the files there with `specialists new`"
+        raise NothingToRead(
+            f"{file.place('paths')}: paths: {no_file(root, paths)}; set another folder with --root, or create a "
+            "specialist for the files there with `specialists new`"
         )
     return PathsCheck(time.monotonic() - begun)

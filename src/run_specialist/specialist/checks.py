@@ -18,8 +18,8 @@ from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
 from run_specialist.specialist.reading.nodes import Items, Node, Pairs, Scalar
 from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
 
-# A bad value of these keys is ignored with a warning, because ignoring it lifts no restriction.
-_OPTIONAL = frozenset({"effort", "mcp_servers"})
+# Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
+_REPLACED: Mapping[str, str | None] = {"effort": None, "mcp_servers": None, "offline": "refuse"}
 _LONGEST_TOOLS = 300
 _NEAR = 0.7
 _PROPOSED, _COMPARED = 10, 200
@@ -85,9 +85,11 @@ def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -
         spots = {_spot(*map(str, details["loc"])) for details in error.errors(include_url=False)}
         for key, inner in spots:
             _report(key, inner, front.fields[key], problems)
-        if {key for key, _ in spots} - _OPTIONAL:
+        bad = {key for key, _ in spots}
+        if bad - _REPLACED.keys():
             return None
-        specialist = Specialist.model_validate({key: v for key, v in values.items() if key not in _OPTIONAL})
+        replaced = {key: value for key, value in _REPLACED.items() if key in bad and value}
+        specialist = Specialist.model_validate({key: v for key, v in values.items() if key not in bad} | replaced)
     # Fallbacks, such as the name taken from the file name, do not count as set by the file.
     specialist.model_fields_set.intersection_update(front.fields)
     return specialist
@@ -107,7 +109,8 @@ def _report(key: str, inner: str | None, field: Field, problems: Problems) -> No
     text = (
         f"must be {expected_value.phrase}, got {found}{expected_value.hint(found)}" if expected_value else "unknown key"
     )
-    report = problems.warn if key in _OPTIONAL else problems.error
+    text += f"; read as {replacement}" if (replacement := _REPLACED.get(key)) else ""
+    report = problems.warn if key in _REPLACED else problems.error
     place = field.place if node is field.node else field.chunk.place(node.start)
     report(place, text, f"{key}.{inner}" if inner else key)
 

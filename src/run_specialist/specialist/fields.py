@@ -9,7 +9,7 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, C
 
 from run_specialist.budget.ladder import Style
 from run_specialist.record.messages import CallFormat
-from run_specialist.record.outcome import EvidencePolicy
+from run_specialist.record.outcome import EvidencePolicy, OfflinePolicy
 from run_specialist.specialist.presets import Preset
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([smh])")
@@ -214,6 +214,8 @@ class Specialist(BaseModel):
     """Text of the final instruction, in place of the default."""
     evidence: Annotated[EvidencePolicy, BeforeValidator(_lower), Expected("off, check or require")] = "check"
     """Whether quotes are looked up in what was read, and whether an answer needs one that is found there."""
+    offline: Annotated[OfflinePolicy, BeforeValidator(_lower), Expected("answer or refuse")] = "answer"
+    """Whether it is answered offline where there is no model; refuse if its answer is a judgement."""
     budget_notice: Switch = True
     """Whether the system prompt states the budget."""
     countdown: Annotated[

@@ -25,6 +25,7 @@ CANONICAL = (
     "landing",
     "landing_prompt",
     "evidence",
+    "offline",
     "budget_notice",
     "countdown",
     "summarize_at",

@@ -70,7 +70,8 @@ def outcome_text(outcome: Outcome, more: str = "") -> str:
 
     more: hint on how to ask the same run for more, if that is possible.
     """
-    parts = [f"[{outcome.specialist}: {outcome.status} {_calls_used(outcome)}]", outcome.answer]
+    unjudged = ", offline: no model judged" if outcome.is_offline else ""
+    parts = [f"[{outcome.specialist}: {outcome.status} {_calls_used(outcome)}{unjudged}]", outcome.answer]
     if outcome.error:
         parts.append(f"[{outcome.error}]")
     if outcome.evidence:

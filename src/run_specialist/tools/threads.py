@@ -39,6 +39,29 @@ def when_cancelled(call: Callable[[], object]) -> None:
         abandoned.add_done_callback(lambda _: call())
 
 
+def within(seconds: float, function: Callable[[], Any]) -> Any:  # noqa: ANN401 - any return value
+    """Run a blocking function in a new thread, as `in_thread` does, and block until it returns.
+
+    Raises TimeoutError after these seconds; the thread is then abandoned.
+    """
+    abandoned: Future[None] = Future()
+    result: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            result.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - raised again by the future
+            result.set_exception(error)
+
+    context = contextvars.copy_context()
+    context.run(_ABANDONED.set, abandoned)
+    Thread(target=context.run, args=(work,), daemon=True).start()
+    try:
+        return result.result(seconds)
+    finally:
+        abandoned.cancel()
+
+
 async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - any return value
     """Run a blocking function in a new thread.
 

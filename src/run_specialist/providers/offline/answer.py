@@ -1,4 +1,4 @@
-"""Compose an answer of verbatim quotes, or a statement that the notes contain none."""
+"""Compose an answer of verbatim quotes, or a statement that there are none."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,6 +6,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from run_specialist.providers.offline.gathered import Gathered
+from run_specialist.providers.offline.place_word import place_word
 from run_specialist.providers.offline.question import Question, Term
 from run_specialist.providers.offline.quotable import Quotable, all_units
 from run_specialist.providers.offline.quoting import Quote, cut, grown
@@ -27,7 +28,7 @@ _MIN_KNOWN, _MIN_COVERAGE, _MIN_ABSENT = 0.15, 0.3, 0.38
 """Minimum coverage of the question by the best line, else nothing is quoted: if one of the question's names was found;
 normally; if one of its terms occurs in no file."""
 _UNLIKELY, _LIKELY = 0.45, 0.62
-"""Coverage below which the notes hardly answer the question, and from which on they probably do."""
+"""Coverage below which the files hardly answer the question, and from which on they probably do."""
 _FIRST, _FIRST_ONES, _OTHER = 380, 1, 280
 """Maximum length of the first quotes [characters], their number, maximum length of the others [characters]."""
 _GROWS = 0.7
@@ -41,15 +42,16 @@ def answer(question: Question, gathered: Gathered) -> Response:
     gaps = [term.text for term in absent]
     found = all_units(gathered.lines)
     best = max(map(RankingTarget(question, weights).coverage, found), default=0.0)
-    lead = _lead(absent, best)
     quotes: list[Quote] = []
     if not _is_unrelated(question, absent, best):
-        quotes = list(_fitting(_Choice(question, found, weights).quotes(), LONGEST_ANSWER - len(lead)))
+        left = LONGEST_ANSWER - len(_lead(absent, best, place_word(())))
+        quotes = list(_fitting(_Choice(question, found, weights).quotes(), left))
     if not quotes:
         return Response(
             answer=_refusal(gathered, question, absent),
             gaps=gaps or [text for text in [question.text[:200].strip()] if text],
         )
+    lead = _lead(absent, best, place_word(quote.path for quote in quotes))
     return Response(
         answer="\n\n".join([lead, *map(str, quotes)]),
         evidence=[Evidence(source=quote.source, quote=quote.text) for quote in quotes],
@@ -71,20 +73,25 @@ def _is_unrelated(question: Question, absent: Sequence[Term], best: float) -> bo
 
 def _refusal(gathered: Gathered, question: Question, absent: Sequence[Term]) -> str:
     if not any(exchange.call.name in _LOOKING and not exchange.failed for exchange in gathered.exchanges):
-        return "Nothing could be looked up, so the notes have no word in this answer."
+        return "Nothing could be looked up, so no file has a word in this answer."
+    place = place_word(gathered.lines)
     missing = _listed([term for term in absent if term.name] or absent or question.terms)
     if not missing:
-        return "The question names nothing that could be looked up in the notes."
+        return f"The question names nothing that could be looked up in the {place}."
     reason = "no file mentions it" if absent else "what they say nearest to it is about something else"
-    return f"The notes hold nothing on {missing}: {reason}."
+    return f"The {place} hold nothing on {missing}: {reason}."
 
 
-def _lead(absent: Sequence[Term], best: float) -> str:
+def _lead(absent: Sequence[Term], best: float, place: str) -> str:
+    """Return the line above the quotes.
+
+    place: the word for the files that are quoted.
+    """
     if names := _listed(term for term in absent if term.name or best < _LIKELY):
-        return f"The notes do not mention {names}; nearest to the question they say:"
+        return f"The {place} do not mention {names}; nearest to the question they say:"
     if best < _UNLIKELY:
-        return "The notes do not seem to answer this; nearest to the question they say:"
-    return "The notes say, best match first:" if best >= _LIKELY else "Nearest to the question the notes say:"
+        return f"The {place} do not seem to answer this; nearest to the question they say:"
+    return f"The {place} say, best match first:" if best >= _LIKELY else f"Nearest to the question the {place} say:"
 
 
 def _listed(terms: Iterable[Term]) -> str:

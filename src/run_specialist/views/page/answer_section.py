@@ -5,6 +5,7 @@ from typing import Any
 
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
+from run_specialist.record.outcome import NO_MODEL, OFFLINE
 from run_specialist.store.stored import StoredCall, StoredRun
 from run_specialist.views.page.budget_chart import HOW
 from run_specialist.views.page.formats import counted
@@ -66,6 +67,7 @@ def answer(
         ],
         "gaps": list(outcome.get("gaps", ())),
         "warnings": list(outcome.get("warnings", _warnings(run))),
+        "unjudged": NO_MODEL if run.model == OFFLINE else None,
         "error": outcome.get("error"),
     }
 

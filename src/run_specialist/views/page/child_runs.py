@@ -6,7 +6,7 @@ from typing import Any
 
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.spending.child_budget import drawn
-from run_specialist.record.outcome import Child
+from run_specialist.record.outcome import NO_MODEL, OFFLINE, Child
 from run_specialist.store.from_rows import child as child_of
 from run_specialist.store.stored import StoredCall, StoredRun
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
@@ -109,6 +109,7 @@ def _child(one: ChildRun, stored: Descendants) -> dict[str, Any]:
         "question": run.question if run else None,
         "seconds": axis(run).seconds if run else None,
         "answer": outcome.get("answer", ""),
+        "unjudged": NO_MODEL if run and run.model == OFFLINE else None,
         "evidence": [dict(quote) for quote in outcome.get("evidence", ())],
         "gaps": list(outcome.get("gaps", ())),
         "did": [_call(call) for call in run.calls[:MOST_CALLS]] if run else [],

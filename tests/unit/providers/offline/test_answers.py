@@ -184,7 +184,7 @@ async def test_without_tools_the_answer_says_that_nothing_was_looked_up(ask):
     """With no tool but `respond` the provider answers at once that nothing was looked up."""
     finished = await ask("Why was the cache removed?", tools=())
     assert finished.calls == ()
-    assert finished.response.answer == "Nothing could be looked up, so the notes have no word in this answer."
+    assert finished.response.answer == "Nothing could be looked up, so no file has a word in this answer."
 
 
 async def test_a_heading_that_repeats_the_question_is_not_quoted(ask, root):

@@ -1,0 +1,132 @@
+"""Chooses the provider of each run, and refuses runs that need a language model where there is none."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from run_specialist.api.provider_pool import ProviderPool
+from run_specialist.errors import UsageError
+from run_specialist.providers.base import Provider
+from run_specialist.providers.choose import choose_model, why_offline
+from run_specialist.record.outcome import OFFLINE
+from run_specialist.spawning.model_rule import ModelRule
+from run_specialist.spawning.model_trust import check_model
+from run_specialist.spawning.trust import Trust
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
+
+NO_LANGUAGE_MODEL = "its provider is no language model; choose one with `model`"
+
+
+class ModelChoice:
+    """The models of a `Runner`: the one of all runs, or the one that each file names."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - made in one place
+        self,
+        model: str | None,
+        provider: Provider | None,
+        pool: ProviderPool,
+        rule: ModelRule,
+        trust: Trust,
+        report: Callable[[str], None],
+        root: Path,
+    ) -> None:
+        """Configure the choice.
+
+        model: the model of all runs; None = the one of the file or of the environment.
+        provider: used in place of any model.
+        pool: makes the providers of models on first use.
+        report: called with a line while the weights of a model are loaded.
+        root: the folder that the file tools can read.
+        """
+        self.model = model
+        self._provider = provider
+        self._trust = trust
+        self._rule = rule
+        self._report = report
+        self._root = root
+        self._pool = pool
+
+    async def provider(
+        self, file: SpecialistFile, settings: Specialist, asked: str | None, *, by_program: bool = False
+    ) -> Provider:
+        """Return the provider of a new run.
+
+        asked: the model that was asked for; None = the one of the file or of the environment.
+        by_program: whether the specialist is one of this program, which needs no trust.
+        Raises UsageError, before anything is sent, if the run needs a language model and there is none.
+        """
+        if self._provider is not None:
+            return self._checked(file, settings, self._provider)
+        if why := why_offline(asked, settings.model):
+            self._rule.check(file, settings, why)
+        return await self._chosen(asked, settings.model, None if by_program else file, self._root)
+
+    async def provider_for_resumed(
+        self, current: SpecialistFile, settings: Specialist, root: Path, model: str
+    ) -> Provider:
+        """Return the provider of a run that is resumed.
+
+        current: the file as it is now, which may require a model that the stored settings do not.
+        model: the model of the run so far.
+        Raises UsageError as `provider` does.
+        """
+        if current.specialist is not None and current.specialist.offline == "refuse":
+            settings = settings.model_copy(update={"offline": "refuse"})
+        if self._provider is not None:
+            return self._checked(current, settings, self._provider)
+        if choose_model(self.model, model) == OFFLINE:
+            why = why_offline(self.model, model) if self.model else f"the run is {OFFLINE}; name a model to resume it"
+            self._rule.check(current, settings, why)
+        return await self._chosen(self.model, model, current, root)
+
+    async def provider_for_child(self, file: SpecialistFile, settings: Specialist, parents: Provider) -> Provider:
+        """Return the provider of a child; a child without a model inherits that of its parent.
+
+        Raises UsageError as `provider` does.
+        """
+        if self._inherits(settings):
+            return self._checked(file, settings, parents)
+        return await self.provider(file, settings, self.model)
+
+    def why_offline(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
+        """Return why a specialist has no language model, and how to get one; empty if it has one.
+
+        parents: the provider of the run that would ask it; None for a run without a parent.
+        asked: the model that would be asked for; None = that of the runner, of the file or of the environment.
+        """
+        provider = parents if parents is not None and self._inherits(settings) else self._provider
+        if provider is not None:
+            return "" if provider.capabilities.is_language_model else NO_LANGUAGE_MODEL
+        return why_offline(asked or self.model, settings.model)
+
+    def obstacle(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
+        """Return why a specialist cannot be asked, in one clause, if it needs a model and there is none; else nothing.
+
+        parents, asked: as for `why_offline`.
+        """
+        why = self.why_offline(settings, parents, asked)
+        return self._rule.refusal(settings, why) if why else ""
+
+    def check_any(self, settings: Sequence[Specialist]) -> None:
+        """Raise UsageError if models are required and none of these specialists has one; without any, the default."""
+        default = Specialist(name="", description="", prompt="")
+        found = [self.why_offline(one) for one in settings or [default]]
+        if self._rule.is_required and all(found):
+            raise UsageError(self._rule.refusal(default, found[0]))
+
+    def _inherits(self, settings: Specialist) -> bool:
+        return self._provider is not None or settings.model in {None, "inherit"}
+
+    def _checked(self, file: SpecialistFile, settings: Specialist, provider: Provider) -> Provider:
+        if not provider.capabilities.is_language_model:
+            self._rule.check(file, settings, NO_LANGUAGE_MODEL)
+        return provider
+
+    async def _chosen(self, asked: str | None, named: str | None, file: SpecialistFile | None, root: Path) -> Provider:
+        """Return the provider of the model that was asked for, else of the one that a file names.
+
+        file: needs trust for a local model that it names; None = a specialist of this program, which needs none.
+        """
+        if file is not None and not asked:
+            await check_model(file, named, root, self._trust)
+        return await self._pool.provider(choose_model(asked, named), self._report)

@@ -1,0 +1,35 @@
+"""What `specialists list` and `specialists show` print about specialists that cannot work here."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from run_specialist.cli.console import print_line
+
+if TYPE_CHECKING:
+    from run_specialist.specialist.fields import Specialist
+    from run_specialist.specialist.loader import SpecialistFile
+
+BLOCKED = "blocked"
+"""Status in the list, in place of `ok` or `warning`."""
+
+
+def unavailable(files: "Sequence[SpecialistFile]", root: Path) -> Mapping[Path, str]:
+    """Return why specialists cannot work in a folder with this environment, by the path of their file."""
+    from run_specialist.spawning.availability import obstacles, without_credentials, without_model  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.model_rule import ModelRule  # noqa: PLC0415 - fast `--help`
+
+    rule = ModelRule.of(None)
+
+    def of_model(settings: "Specialist") -> str:
+        return without_model(rule, None, settings) or without_credentials(None, settings)
+
+    return obstacles(files, root, of_model)
+
+
+def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]) -> None:
+    """Print an empty line, and one for each reason with the specialists that cannot work here; nothing without any."""
+    from run_specialist.spawning.availability import sentences  # noqa: PLC0415 - fast `--help`
+
+    for line in ["", *sentences(files, reasons)] if reasons else ():
+        print_line(line)

@@ -1,0 +1,41 @@
+"""The page of a run that no model answered says so, above the answer."""
+
+from dataclasses import replace
+
+import pytest
+
+from run_specialist.record.outcome import NO_MODEL
+from run_specialist.views.report import data, report
+from tests.views.full import full_run
+
+SHOWN = '<p class="unjudged">No model judged: this ran offline, by ranked search and verbatim quotes.</p>'
+
+
+def offline_run(*warnings: str):
+    """Return the full run as if no model had answered it, with these warnings."""
+    run = full_run()
+    return replace(run, model="offline", outcome={**run.outcome, "model": "offline", "warnings": [*warnings]})
+
+
+@pytest.mark.parametrize("warnings", [(NO_MODEL,), ()])
+def test_the_page_says_that_no_model_judged(warnings):
+    """The line stands above the answer, once, also for outcomes that were stored before there was a warning."""
+    page = report(offline_run(*warnings))
+    assert page.count(SHOWN) == 1
+    assert page.index(SHOWN) < page.index('<div class="answer"')
+    assert page.lower().count("no model judged") == 1
+    assert "<h3>Warnings</h3>" not in page
+
+
+def test_other_warnings_stay_below():
+    """Other warnings are listed as before; the data have all of them."""
+    run = offline_run(NO_MODEL, "the store is slow")
+    assert '<li dir="auto">the store is slow</li>' in report(run)
+    answer = data(run)["answer"]
+    assert (answer["warnings"], answer["unjudged"]) == ([NO_MODEL, "the store is slow"], NO_MODEL)
+
+
+def test_a_run_with_a_model_says_nothing():
+    """The page of a run with a model has no such line."""
+    assert 'unjudged">' not in report(full_run())
+    assert data(full_run())["answer"]["unjudged"] is None

@@ -1,0 +1,197 @@
+"""What an MCP server offers: only what can work here, and never an offline answer without saying so.
+
+The server is the real program, its client the official one, over standard input and output and over HTTP.
+"""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+
+from tests.wire.looker_script import listed
+from tests.wire.serving import PATIENCE, Program, command, serving, write_specialist
+
+pytestmark = pytest.mark.anyio
+
+HTTP = ("--http", "0", "--no-token")
+UNJUDGED = "no model judged: this ran offline, by ranked search and verbatim quotes"
+PACKAGED = ["change-impact", "codebase-analyst", "error-tracer"]
+"""Specialists of the package that need neither a model nor notes."""
+
+Connect = Callable[[], AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch) -> Path:
+    """Create a project with a note and a specialist for it, without `thoughts/`, and change into it."""
+    root = tmp_path / "project"
+    for folder in (".git", "specialists", "notes"):
+        (root / folder).mkdir(parents=True)
+    (root / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
+    write_specialist(root, "finder", "tool_calls_limit: 4", "paths: [notes]")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("SPECIALIST_STORE", f"sqlite:///{tmp_path}/runs.db")
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture(params=["stdio", "http"])
+def connect(request, place, program) -> Connect:
+    """Return a function that starts the program and connects the official client to it."""
+
+    @asynccontextmanager
+    async def connected() -> AsyncIterator[Client]:
+        if request.param == "http":
+            target: object = await asyncio.to_thread(program(*HTTP).url)
+        else:
+            name, *rest = command()
+            target = StdioServerParameters(command=name, args=rest, env=dict(os.environ))
+        async with asyncio.timeout(PATIENCE), Client(target) as client:
+            yield client
+
+    return connected
+
+
+async def names(client: Client) -> list[str]:
+    """Return the specialists that are offered, once as tools and once by `start_run`, which must be the same."""
+    tools = listed(await client.list_tools())
+    offered = [name for name in tools if name not in {"start_run", "get_run", "cancel_run"}]
+    assert tools["start_run"].input_schema["properties"]["specialist"]["enum"] == offered
+    return sorted(offered)
+
+
+async def test_only_what_can_work_is_offered(connect, place):
+    """Specialists without files or without the model they need are not listed; the list follows the folder."""
+    async with connect() as client:
+        assert await names(client) == sorted([*PACKAGED, "finder"])
+        (place / "thoughts").mkdir()
+        (place / "thoughts" / "a.md").write_text("Owls sleep by day.\n")
+        assert await names(client) == sorted([*PACKAGED, "finder", "thoughts-analyzer", "thoughts-locator"])
+        result = await client.call_tool("thoughts-analyzer", {"query": "When do owls sleep?"})
+        assert "Owls sleep by day." in result.content[0].text
+        (place / "thoughts" / "a.md").unlink()
+        assert await names(client) == sorted([*PACKAGED, "finder"])
+
+
+async def test_a_call_of_what_cannot_work_says_why(connect):
+    """A client that knows the name anyway gets the reason, what works instead, or how to get a model."""
+    async with connect() as client:
+        notes = await client.call_tool("thoughts-analyzer", {"query": "How do owls hunt?"})
+        begun = await client.call_tool("start_run", {"specialist": "thoughts-analyzer", "query": "How do owls hunt?"})
+        judged = await client.call_tool("fact-checker", {"query": "Owls eat mice."})
+        unknown = await client.call_tool("start_run", {"specialist": "nobody", "query": "?"})
+    assert all(one.is_error for one in (notes, begun, judged, unknown))
+    for one in (notes, begun):
+        assert "matches thoughts/" in one.content[0].text
+        assert "; codebase-analyst works here, as do " in one.content[0].text
+    assert "its answer is a judgement (offline: refuse) and needs a model, but no model" in judged.content[0].text
+    assert "fact-checker" not in unknown.content[0].text
+    assert "codebase-analyst" in unknown.content[0].text
+
+
+async def test_an_offline_answer_says_so_first(connect):
+    """The first line for the model says that no model judged, and so do the warnings; both ways of asking agree."""
+    async with connect() as client:
+        result = await client.call_tool("finder", {"query": "What do owls eat?"})
+        begun = await client.call_tool("start_run", {"specialist": "finder", "query": "What do owls eat?"})
+        given = {"run_id": begun.structured_content["run_id"], "wait_seconds": PATIENCE}
+        later = await client.call_tool("get_run", given)
+    assert result.structured_content["warnings"] == [UNJUDGED]
+    assert later.structured_content["outcome"]["warnings"] == [UNJUDGED]
+    for one in (result, later):
+        head, *rest = one.content[0].text.split("\n\n")
+        assert head.startswith("[finder: answered after ")
+        assert head.endswith(" tool calls, offline: no model judged]")
+        assert "Warnings:" not in "\n".join(rest)
+
+
+def said_at_start(program: Program) -> list[str]:
+    """Return the lines on standard error up to the one with the address."""
+    lines = []
+    for line in program.process.stderr:
+        lines.append(line.removeprefix("specialists: ").rstrip("\n"))
+        if line.startswith("specialists: serving "):
+            return lines
+    raise AssertionError(lines)
+
+
+def test_the_start_says_what_is_missing(place, program):
+    """At the start one line says that no model judges and how to get one; one line a reason says what is not served."""
+    judged, missing, note, serves = [line for line in said_at_start(program(*HTTP)) if "without a token" not in line]
+    assert (
+        missing
+        == f"not served: thoughts-analyzer, thoughts-locator cannot work here: no file under {place} matches thoughts/"
+    )
+    assert judged.startswith("not served: fact-checker cannot work here: its answer is a judgement (offline: refuse)")
+    assert note == (
+        "warning: no model judges the answers: they are made offline, by ranked search and verbatim quotes, because no "
+        "model is configured; set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, or name a model, e.g. sonnet, openai:ID or "
+        "ollama:NAME"
+    )
+    assert serves.startswith("serving 4 specialists on http")
+
+
+def test_the_start_names_those_without_a_model(place, program, monkeypatch):
+    """If only some are answered offline, the line names them; with a model for all there is none."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    assert not [line for line in said_at_start(program(*HTTP)) if "no model judges" in line]
+    write_specialist(place, "quoter", "model: offline")
+    (note,) = [line for line in said_at_start(program(*HTTP)) if "no model judges" in line]
+    assert note.startswith("warning: no model judges the answers of quoter: they are made offline")
+    assert "the model in its file is offline" in note
+
+
+@pytest.mark.parametrize(("flags", "variable"), [(["--require-model"], ""), ([], "yes")])
+def test_a_server_without_any_model_does_not_start(place, monkeypatch, flags, variable):
+    """With `--require-model` or the variable the server exits with 2 and one line, also over HTTP."""
+    monkeypatch.setenv("SPECIALIST_REQUIRE_MODEL", variable)
+    for transport in ([], HTTP):
+        given = {"capture_output": True, "text": True, "timeout": PATIENCE, "stdin": subprocess.DEVNULL}
+        done = subprocess.run(command(*transport, *flags), check=False, **given)
+        assert (done.returncode, done.stdout) == (2, "")
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("specialists: a model is required")
+        assert "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, or name a model" in line
+    assert not (place.parent / "runs.db").exists()
+
+
+def test_specialists_with_a_model_are_served_under_the_rule(place, program):
+    """With `--require-model` a specialist that names a local model is served, and the others are not."""
+    write_specialist(place, "local", "model: ollama:qwen")
+    *missing, serves = said_at_start(program(*HTTP, "--require-model"))
+    assert serves.startswith("serving 1 specialist on http")
+    assert [line for line in missing if line.startswith("not served: ") and "a model is required" in line]
+    assert not [line for line in missing if "no model judges" in line]
+
+
+async def test_a_reason_is_reported_again_only_after_it_was_gone(project):
+    """Each reason is reported once, however often the tools are listed, and again if it returns."""
+    write_specialist(project, "looker", "paths: [notes/]")
+    async with serving() as served:
+        for _ in range(3):
+            await served.client.list_tools()
+        assert served.said == [
+            f"not served: looker cannot work here: no file under {project} matches notes/",
+        ]
+        (project / "notes").mkdir()
+        (project / "notes" / "a.md").write_text("Here.\n")
+        assert "looker" in listed(await served.client.list_tools())
+        (project / "notes" / "a.md").unlink()
+        await served.client.list_tools()
+    assert len(served.said) == 2
+
+
+async def test_names_do_not_depend_on_what_works(project):
+    """A tool keeps its name while another specialist, whose name it would otherwise take, cannot work."""
+    write_specialist(project, "a finder", "paths: [notes/]", file="1")
+    write_specialist(project, "a-finder", "tools: []", file="2")
+    async with serving() as served:
+        assert "a-finder" not in (tools := listed(await served.client.list_tools()))
+    assert "a-finder-2" in tools
