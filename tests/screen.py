@@ -33,6 +33,10 @@ def screen(written: str, width: int) -> list[str]:
             row += 1
         elif part.endswith("A") and len(part) > 1:
             row = max(row - int(part[2:-1] or 1), 0)
+        elif part.endswith(("C", "D")) and len(part) > 1:
+            column = max(column + int(part[2:-1] or 1) * (1 if part[-1] == "C" else -1), 0)
+        elif part.endswith("J") and len(part) > 1:
+            lines = [*lines[:row], lines[row][:column]]
         elif part.endswith("K") and len(part) > 1:
             lines[row] = "" if part == "\x1b[2K" else lines[row][:column]
         elif len(part) == 1:

@@ -4,7 +4,7 @@ from typing import Any, Literal, TypedDict
 
 from run_specialist.budget.ladder import Style
 from run_specialist.record.messages import CallFormat
-from run_specialist.record.outcome import EvidencePolicy
+from run_specialist.record.outcome import EvidencePolicy, OfflinePolicy
 from run_specialist.specialist.presets import Preset
 
 Names = list[str] | tuple[str, ...]
@@ -36,6 +36,9 @@ class Settings(Limits, total=False):
     paths: Names | None
     disallowed_tools: Names
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None
+    patience: float | str | None
+    """How long one request is retried: seconds, or a duration such as `2m`."""
+    offline: OfflinePolicy
     parallel_tools_limit: int
     tool_timeout: float | str
     tool_result_limit: int
