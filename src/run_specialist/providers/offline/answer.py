@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
+from run_specialist.providers.offline.all_units import all_units
 from run_specialist.providers.offline.gathered import Gathered
-from run_specialist.providers.offline.question import Question, Term
-from run_specialist.providers.offline.quotable import Quotable, all_units
+from run_specialist.providers.offline.question import Question, Term, is_in
+from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.quoting import Quote, cut, grown
-from run_specialist.providers.offline.ranking import RankingTarget, Weights, is_in, scores
+from run_specialist.providers.offline.ranking import RankingTarget, Weights, scores
 from run_specialist.providers.offline.similarity import roots
 from run_specialist.tools.respond import Evidence, Response
 

@@ -4,9 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from run_specialist.providers.offline.all_units import all_units
+from run_specialist.providers.offline.code_block import CodeBlock
+from run_specialist.providers.offline.code_calls import named_definitions, outlines, sees_code, window
+from run_specialist.providers.offline.definitions import is_code
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term
-from run_specialist.providers.offline.quotable import all_units
+from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.ranking import Weights, best, best_files
 from run_specialist.providers.offline.similarity import literal
 from run_specialist.record.messages import ToolCall
@@ -21,7 +25,7 @@ _HOPEFUL, _SURE = 60, 5
 """Of how many of the best lines the context is read: before `ENOUGH` calls, and after."""
 _BEFORE, _WINDOW = 10, 40
 _LONGEST_QUERY = 400
-_FEW, _RARE = 2, 40
+_FEW, _RARE, _OUTLINES = 2, 40, 2
 _TERMS, _ABSENT, _SYNONYMS, _FILES = 4, 2, 4, 6
 """Maximum numbers: specific terms in one query, terms absent from all files, synonyms of a term, files by name."""
 
@@ -57,6 +61,9 @@ def _candidates(question: Question, gathered: Gathered, tools: Toolset) -> Itera
     yield NextCall("search", {"query": question.text[:_LONGEST_QUERY], "limit": 15})
     if "search" not in tools:
         yield from (_grep(term.text) for term in sorted(question.terms, key=_by_look)[:5])
+    in_code = question.is_about_behaviour and sees_code(gathered)
+    if in_code:
+        yield from (NextCall(*call) for call in named_definitions(specific, gathered))
     for part in question.parts:
         if part is not question:
             yield NextCall("search", {"query": _about(part, specific), "limit": 8})
@@ -104,16 +111,28 @@ def _browse(gathered: Gathered) -> Iterator[NextCall]:
 
 def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator[NextCall]:
     """Yield calls that read the context of the best lines, best first."""
-    windows = [window for exchange in gathered.exchanges if (window := _window(exchange.call))]
+    windows = [found for exchange in gathered.exchanges if (found := _window(exchange.call))]
     seen = all_units(gathered.lines)
     ranked = best(seen, question, weights)[: _SURE if gathered.recent >= ENOUGH else _HOPEFUL]
     # Notes tend to start with the essentials.
-    begins = [(path, 1) for path in best_files(seen, question, weights)[:2]]
-    for target, line in [*begins, *((unit.path, unit.line) for unit in ranked)]:
-        if not any(path == target and line in lines for path, lines in windows):
-            first = max(1, line - _BEFORE)
-            windows.append((target, range(first, first + _WINDOW)))
-            yield NextCall("read", {"path": target, "offset": first, "limit": _WINDOW})
+    begins = [(path, 1) for path in best_files(seen, question, weights)[:2] if not is_code(path)]
+    if question.is_about_behaviour and any(map(is_code, gathered.lines)):
+        begins = []
+        yield from (NextCall(*call) for call in outlines(ranked, _OUTLINES))
+    for target, lines in [*((path, _around(line)) for path, line in begins), *map(_place, ranked)]:
+        if not any(path == target and lines[0] in known for path, known in windows):
+            windows.append((target, lines[1]))
+            yield NextCall("read", {"path": target, "offset": lines[1].start, "limit": len(lines[1])})
+
+
+def _place(unit: Quotable) -> tuple[str, tuple[int, range]]:
+    return unit.path, (unit.line, window(unit)) if isinstance(unit, CodeBlock) else _around(unit.line)
+
+
+def _around(line: int) -> tuple[int, range]:
+    """Return a line, and the lines to read around it."""
+    first = max(1, line - _BEFORE)
+    return line, range(first, first + _WINDOW)
 
 
 def _window(call: ToolCall) -> tuple[object, range] | None:

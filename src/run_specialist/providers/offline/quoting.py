@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from run_specialist.providers.offline.code_block import CodeBlock
 from run_specialist.providers.offline.quotable import Quotable
 
 _ENDS = (re.compile(r"(?<=[.!?;])\s+"), re.compile(r"\n\s*"), re.compile(r"\s+"))
 """Where a piece may start or end, preferred boundaries first."""
+_LINE_ENDS = (re.compile(r"\n\s*"), re.compile(r"\s+"))
 
 
 @dataclass(frozen=True)
@@ -34,18 +36,19 @@ def cut(unit: Quotable, longest: int, rate: Callable[[str], float]) -> Quote:
     longest: maximum length [characters].
     rate: scores a piece of text.
     """
-    start, end = max(_spans(unit.text, longest), key=lambda span: (rate(unit.text[slice(*span)]), -span[0]))
+    ends = _LINE_ENDS if isinstance(unit, CodeBlock) else _ENDS
+    start, end = max(_spans(unit.text, longest, ends), key=lambda span: (rate(unit.text[slice(*span)]), -span[0]))
     return Quote(unit.path, unit.line + unit.text.count("\n", 0, start), unit.text[start:end])
 
 
-def _spans(text: str, longest: int) -> Iterator[tuple[int, int]]:
+def _spans(text: str, longest: int, ends_of: Sequence[re.Pattern[str]]) -> Iterator[tuple[int, int]]:
     """Yield start and end of each piece that could be quoted."""
     begin, end_of_text = len(text) - len(text.lstrip()), len(text.rstrip())
     if end_of_text - begin <= longest:
         yield begin, end_of_text
         return
     stops = [begin, end_of_text]
-    for ends in _ENDS:
+    for ends in ends_of:
         stops = sorted({*stops, *(found.end() for found in ends.finditer(text, begin, end_of_text))})
         if all(after - before <= longest for before, after in pairwise(stops)):
             break

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from run_specialist.providers.offline.question import Question, Term
+from run_specialist.providers.offline.code_block import CodeBlock
+from run_specialist.providers.offline.code_ranking import BESIDE_CODE, NAMED, held_in_code
+from run_specialist.providers.offline.question import Question, Term, is_in
 from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.similarity import roots
 
@@ -59,16 +61,10 @@ class Weights:
         return _NAME * weight if term.name else min(weight, _ORDINARY)
 
 
-def is_in(term: Term, word_roots: frozenset[str]) -> bool:
-    """Return whether a set of word roots contains one of a term's spellings."""
-    for form in term.forms:  # noqa: SIM110 - the innermost loop of a run; any() takes twice as long
-        if form <= word_roots:
-            return True
-    return False
-
-
 def held(unit: Quotable, term: Term) -> float:
     """Return the confidence that a unit is about a term, from 0 to 1."""
+    if isinstance(unit, CodeBlock):
+        return held_in_code(unit, term)
     if is_in(term, unit.roots):
         return 1.0
     if is_in(term, unit.label_roots):
@@ -122,6 +118,8 @@ def score(unit: Quotable, part: RankingTarget, full: RankingTarget) -> float:
     if part is not full:
         own = _OWN if any(term.name for term in question.terms) or len(question.terms) > _FEW else _OWN_VAGUE
         rated = own * rated + (1 - own) * full.coverage(unit)
+    if isinstance(unit, CodeBlock):
+        return rated * (1 + NAMED * full.named(unit)) * unit.form
     if not any(is_in(term, unit.roots) for term in full.question.terms):
         rated *= 0.8
     text = _NUMBERED.sub("", unit.text)
@@ -162,11 +160,17 @@ def scores(units: Sequence[Quotable], question: Question, weights: Weights) -> l
     dates = {unit.path: date[0] for unit in units if (date := _DATE.search(unit.path))}
     order = sorted(set(dates.values()))
     place = {path: 2 * order.index(date) / max(1, len(order) - 1) - 1 for path, date in dates.items()}
+    beside = BESIDE_CODE if question.is_about_behaviour and any(isinstance(unit, CodeBlock) for unit in units) else 1.0
     found = []
     for part in parts:
         lean = bool(_LATE.search(part.question.text)) - bool(_EARLY.search(part.question.text))
         found.append(
-            {unit: score(unit, part, full) * (1 + _ORDERED * lean * place.get(unit.path, 0.0)) for unit in units}
+            {
+                unit: score(unit, part, full)
+                * (1 + _ORDERED * lean * place.get(unit.path, 0.0))
+                * (1.0 if isinstance(unit, CodeBlock) else beside)
+                for unit in units
+            }
         )
     return found
 

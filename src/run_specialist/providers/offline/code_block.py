@@ -1,0 +1,193 @@
+"""Group the known lines of a code file into blocks that can be quoted, each with the definitions around it."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from run_specialist.providers.offline.definitions import defined
+from run_specialist.providers.offline.quotable import Quotable
+from run_specialist.providers.offline.similarity import roots
+
+_COMMENT = re.compile(r"\s*(?:#(?:[\s#!:]|$)|//|/\*|\*(?:\s|/|$)|--\s|;;)")
+_TRIPLES = ('"""', "'''")
+_CLOSING = re.compile(r"\s*(?:[)\]}]|end\b)")
+_ACTION = re.compile(
+    r"\b(?:for|while|loop|if|elif|else|switch|case|match|try|except|catch|raise|throw|return|yield|await|with|until)\b"
+    r"|[\w\])]\("
+)
+_STUB = re.compile(r"\s*(?:pass|\.\.\.|raise NotImplementedError.*|return;?)\s*(?:#.*)?$")
+_TEST = re.compile(
+    r"(?i)(?:^|/)(?:tests?|__tests__|spec|specs|testing|fixtures?|examples?|samples?|bench\w*|docs?|docs_src|scripts?|"
+    r"vendor\w*|third_party|node_modules|migrations)/|(?:^|/)(?:test_[^/]*|conftest\.py|[^/]*[._-](?:test|spec)s?\.\w+)$"
+)
+_CONSTRUCTORS = frozenset({"__init__", "constructor", "__repr__", "__str__", "__eq__", "toString"})
+_LONGEST, _ENOUGH = 700, 240
+"""Length at which a block ends: anyway; at the next blank line [characters]."""
+_TAB = 4
+
+
+@dataclass(frozen=True, eq=False)
+class CodeBlock(Quotable):
+    """Consecutive lines of one definition, or between definitions."""
+
+    name: str = ""
+    """Name of the innermost definition; empty outside of any."""
+    start: int = 0
+    """Number of the line where the innermost definition begins; 0 outside of any."""
+    outer: tuple[str, ...] = ()
+    """Names of the definitions around the innermost one."""
+    doc: str = ""
+    """Comments and docstring of the innermost definition, as far as they are known."""
+    is_comment: bool = False
+
+    @cached_property
+    def name_roots(self) -> frozenset[str]:
+        """Roots of the words in the name of the innermost definition."""
+        return roots(self.name)
+
+    @cached_property
+    def heading_roots(self) -> frozenset[str]:
+        """Roots of the words in the names of the definitions around the block, and in its path."""
+        return self.name_roots | roots(" ".join([*self.outer, PurePosixPath(self.path).with_suffix("").as_posix()]))
+
+    @cached_property
+    def doc_roots(self) -> frozenset[str]:
+        """Roots of the words in the comments of the definition."""
+        return roots(self.doc)
+
+    @cached_property
+    def form(self) -> float:
+        """A factor for how likely the block shows a behaviour: highest for statements in a function."""
+        lines = self.text.split("\n")
+        body = [line for line in lines if self.start and not _STUB.match(line) and not defined(line, self.suffix)]
+        if self.is_comment:
+            factor = 0.55
+        elif any(map(_ACTION.search, body)):
+            factor = 0.85 if self.name in _CONSTRUCTORS else 1.0
+        else:
+            factor = 0.6
+        return factor * (0.5 if _TEST.search(self.path) else 1.0)
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the path, in lower case."""
+        return PurePosixPath(self.path).suffix.casefold()
+
+
+@dataclass
+class _Scope:
+    """A definition while its lines are collected."""
+
+    indent: int
+    line: int
+    name: str
+    outer: tuple[str, ...]
+    doc: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    number: int
+    text: str
+    scope: _Scope
+    is_comment: bool
+
+
+def code_blocks(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[CodeBlock]:
+    """Group the known lines of a code file."""
+    group: list[_Placed] = []
+    for placed in _placed(lines, PurePosixPath(path).suffix.casefold()):
+        if group and not _joins(group, placed):
+            yield from _block(path, group)
+            group = []
+        group.append(placed)
+    yield from _block(path, group)
+
+
+def _joins(group: Sequence[_Placed], new: _Placed) -> bool:
+    """Return whether a line belongs to a block."""
+    last = group[-1]
+    if new.number != last.number + 1 or new.scope is not last.scope or new.is_comment != last.is_comment:
+        return False
+    size = sum(len(placed.text) + 1 for placed in group)
+    return size < (_LONGEST if last.text.strip() else _ENOUGH)
+
+
+def _block(path: str, group: Sequence[_Placed]) -> Iterator[CodeBlock]:
+    kept = list(group)
+    while kept and not kept[-1].text.strip():
+        kept.pop()
+    while kept and not kept[0].text.strip():
+        kept.pop(0)
+    if not kept or not any(re.search(r"\w", placed.text) for placed in kept):
+        return
+    scope = kept[0].scope
+    yield CodeBlock(
+        path,
+        kept[0].number,
+        "\n".join(placed.text for placed in kept),
+        headings=(*scope.outer, scope.name) if scope.name else (),
+        around="",
+        is_code=True,
+        name=scope.name,
+        start=scope.line,
+        outer=scope.outer,
+        doc="\n".join(scope.doc),
+        is_comment=kept[0].is_comment,
+    )
+
+
+def _placed(lines: Mapping[int, Sequence[str]], suffix: str) -> Iterator[_Placed]:
+    """Yield each known line with the innermost definition around it, which its indentation tells."""
+    module = _Scope(-1, 0, "", ())
+    scopes = [module]
+    comments: list[str] = []
+    quoted, before = "", 0
+    for number in sorted(lines):
+        text = lines[number][0]
+        if number > before + 1:
+            quoted, comments = "", []
+        before = number
+        was_quoted = bool(quoted)
+        quoted = _quoted(quoted, text)
+        is_comment = was_quoted or bool(_COMMENT.match(text)) or _is_docstring(text)
+        indent = _indent(text)
+        if text.strip() and not was_quoted and not (is_comment and not _is_docstring(text)):
+            while len(scopes) > 1 and (
+                indent < scopes[-1].indent or (indent == scopes[-1].indent and not _CLOSING.match(text))
+            ):
+                scopes.pop()
+            if not is_comment and (name := defined(text, suffix)):
+                outer = tuple(scope.name for scope in scopes[1:])
+                scopes.append(_Scope(indent, number, name, outer, comments))
+        if _is_docstring(text) or quoted in _TRIPLES or (was_quoted and not comments):
+            scopes[-1].doc.append(text)
+        elif is_comment:
+            comments.append(text)
+        elif text.strip():
+            if scopes[-1].line != number:
+                scopes[-1].doc += comments
+            comments = []
+        yield _Placed(number, text, scopes[-1], is_comment)
+
+
+def _indent(text: str) -> int:
+    expanded = text.expandtabs(_TAB)
+    return len(expanded) - len(expanded.lstrip())
+
+
+def _is_docstring(text: str) -> bool:
+    return re.match(r"\s*[rbuRBU]?(?:\"\"\"|''')", text) is not None
+
+
+def _quoted(opened: str, text: str) -> str:
+    """Return the quotes of the multi-line text or comment that is open after this line; empty if none is."""
+    if opened == "*/":
+        return "" if "*/" in text else opened
+    if not opened and text.lstrip().startswith("/*"):
+        return "" if "*/" in text else "*/"
+    for mark in re.findall('|'.join(_TRIPLES), text):
+        opened = mark if not opened else "" if mark == opened else opened
+    return opened
