@@ -6,6 +6,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from run_specialist.providers.offline.all_units import all_units
+from run_specialist.providers.offline.code_calls import is_in_code
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term, is_in
 from run_specialist.providers.offline.quotable import Quotable
@@ -37,7 +38,7 @@ _GROWS = 0.7
 
 def answer(question: Question, gathered: Gathered) -> Response:
     """Return the best answer from the lines seen so far."""
-    weights = Weights(gathered.counts)
+    weights = Weights(gathered.counts, is_in_code(question, gathered))
     absent = [term for term in question.terms if gathered.absent(term)]
     gaps = [term.text for term in absent]
     found = all_units(gathered.lines)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
 
 from run_specialist.providers.offline.definitions import defined
@@ -23,9 +23,28 @@ _TEST = re.compile(
     r"vendor\w*|third_party|node_modules|migrations)/|(?:^|/)(?:test_[^/]*|conftest\.py|[^/]*[._-](?:test|spec)s?\.\w+)$"
 )
 _CONSTRUCTORS = frozenset({"__init__", "constructor", "__repr__", "__str__", "__eq__", "toString"})
+_ACTIONS = (0.5, 0.8, 1.0)
+"""Factor on the score of a block, by its number of lines that do something."""
+_COMMENTS, _CONSTRUCTOR, _IN_TESTS = 0.5, 0.85, 0.45
 _LONGEST, _ENOUGH = 700, 240
 """Length at which a block ends: anyway; at the next blank line [characters]."""
 _TAB = 4
+
+
+@dataclass(frozen=True)
+class Words:
+    """The roots of the words in a text."""
+
+    roots: frozenset[str]
+    joined: str
+    """The roots in one string, each after a space."""
+
+    @staticmethod
+    @lru_cache(maxsize=8192)
+    def of(text: str) -> "Words":
+        """Return the words of a text; paths and dotted names are split."""
+        found = roots(text.replace("/", " "))
+        return Words(found, "".join(f" {root}" for root in found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,32 +62,41 @@ class CodeBlock(Quotable):
     is_comment: bool = False
 
     @cached_property
-    def name_roots(self) -> frozenset[str]:
-        """Roots of the words in the name of the innermost definition."""
-        return roots(self.name)
+    def words(self) -> "Words":
+        """Words of the block."""
+        return Words.of(self.text)
+
+    @cached_property
+    def name_words(self) -> "Words":
+        """Words in the name of the innermost definition."""
+        return Words.of(self.name)
+
+    @cached_property
+    def outer_words(self) -> "Words":
+        """Words in the names of the definitions around the block, and in its path."""
+        return Words.of(" ".join([self.name, *self.outer, PurePosixPath(self.path).with_suffix("").as_posix()]))
+
+    @cached_property
+    def doc_words(self) -> "Words":
+        """Words in the comments of the definition."""
+        return Words.of(self.doc)
 
     @cached_property
     def heading_roots(self) -> frozenset[str]:
         """Roots of the words in the names of the definitions around the block, and in its path."""
-        return self.name_roots | roots(" ".join([*self.outer, PurePosixPath(self.path).with_suffix("").as_posix()]))
-
-    @cached_property
-    def doc_roots(self) -> frozenset[str]:
-        """Roots of the words in the comments of the definition."""
-        return roots(self.doc)
+        return self.outer_words.roots
 
     @cached_property
     def form(self) -> float:
         """A factor for how likely the block shows a behaviour: highest for statements in a function."""
-        lines = self.text.split("\n")
-        body = [line for line in lines if self.start and not _STUB.match(line) and not defined(line, self.suffix)]
         if self.is_comment:
-            factor = 0.55
-        elif any(map(_ACTION.search, body)):
-            factor = 0.85 if self.name in _CONSTRUCTORS else 1.0
+            factor = _COMMENTS
         else:
-            factor = 0.6
-        return factor * (0.5 if _TEST.search(self.path) else 1.0)
+            lines = self.text.split("\n") if self.start else []
+            body = [line for line in lines if not _STUB.match(line) and not defined(line, self.suffix)]
+            factor = _ACTIONS[min(sum(map(bool, map(_ACTION.search, body))), len(_ACTIONS) - 1)]
+            factor *= _CONSTRUCTOR if self.name in _CONSTRUCTORS else 1.0
+        return factor * (_IN_TESTS if _TEST.search(self.path) else 1.0)
 
     @property
     def suffix(self) -> str:

@@ -6,24 +6,22 @@ from typing import Any
 
 from run_specialist.providers.offline.code_block import CodeBlock
 from run_specialist.providers.offline.code_words import names_in_code
-from run_specialist.providers.offline.definitions import OUTLINE, is_code, pattern
+from run_specialist.providers.offline.definitions import is_code, pattern
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term
-from run_specialist.providers.offline.quotable import Quotable
 
 Arguments = tuple[str, Mapping[str, Any]]
 """A tool, and the arguments of a call."""
-_MOST_NAMES, _OUTLINE = 120, 200
-"""Maximum number of definitions: by name, in one file."""
+_MOST_NAMES = 120
 _TERMS, _WORDS = 6, 4
 _SHORTEST = 3
 _ABOVE, _WINDOW = 2, 60
 """Lines that are read: before a definition, in all."""
 
 
-def sees_code(gathered: Gathered) -> bool:
-    """Return whether a code file was found, so that the question is about a program."""
-    return any(map(is_code, gathered.lines))
+def is_in_code(question: Question, gathered: Gathered) -> bool:
+    """Return whether a question is about a behaviour, and code was found."""
+    return question.is_about_behaviour and any(map(is_code, gathered.lines))
 
 
 def named_definitions(terms: Sequence[Term], gathered: Gathered) -> Iterator[Arguments]:
@@ -35,13 +33,6 @@ def named_definitions(terms: Sequence[Term], gathered: Gathered) -> Iterator[Arg
         glob = f"*.{{{','.join(suffixes)}}}" if len(suffixes) > 1 else f"*.{suffixes[0]}"
         arguments = {"pattern": pattern(stems), "glob": glob, "ignore_case": True, "limit": _MOST_NAMES}
         yield "grep", arguments
-
-
-def outlines(best: Sequence[Quotable], count: int) -> Iterator[Arguments]:
-    """Yield calls that list the definitions of the best code files."""
-    paths = dict.fromkeys(unit.path for unit in best if isinstance(unit, CodeBlock))
-    for path in list(paths)[:count]:
-        yield "grep", {"pattern": OUTLINE, "path": path, "limit": _OUTLINE}
 
 
 def window(block: CodeBlock) -> range:

@@ -1,34 +1,53 @@
 """Rank blocks of code by how well they answer a question."""
 
+import re
+
 from run_specialist.providers.offline.code_block import CodeBlock
 from run_specialist.providers.offline.question import Term, is_in
+from run_specialist.providers.offline.quotable import Quotable
 
 NAMED = 0.8
 """Bonus for a block whose definitions and path contain all terms of the question."""
-BESIDE_CODE = 0.55
-"""Factor for prose where there is code, if the question is about a behaviour."""
-_NAME, _TEXT, _OUTER, _DOC = 1.0, 0.9, 0.7, 0.6
+_PROSE, _OLD = 0.55, 0.6
+"""Factors for prose, where there is code and the question is about a behaviour, and for lists of past changes."""
+_CHANGES = re.compile(r"(?i)(?:^|[/_-])(?:change(?:s|log)?|release[_-]?notes|releasenotes|history|news)(?:[/._-]|$)")
+_NAME, _TEXT, _OUTER, _DOC, _TWICE = 0.9, 0.85, 0.7, 0.6, 0.1
 """Weight of a term that is in the name of the innermost definition; in the block; in the names around it or its path;
-in its comments."""
+in its comments; bonus if it is both in the name and in the block."""
 _BEGINS, _KIN = 0.7, 0.5
 """Factor if only the beginning of a word, or another word for the same, is there."""
+_VERB = 0.6
+"""Factor on the weight of a participle: the names in code are those of its subject."""
+_PARTICIPLE = re.compile(r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|set|put|found|chosen|written|taken|given")
 
 
 def held_in_code(block: CodeBlock, term: Term) -> float:
     """Return the confidence that a block is about a term, from 0 to 1."""
     best = 0.0
-    for weight, found in (
-        (_NAME, block.name_roots),
-        (_TEXT, block.roots),
-        (_OUTER, block.heading_roots),
-        (_DOC, block.doc_roots),
+    for weight, words in (
+        (_NAME, block.name_words),
+        (_TEXT, block.words),
+        (_OUTER, block.outer_words),
+        (_DOC, block.doc_words),
     ):
         if weight <= best:
             break
-        if is_in(term, found):
-            best = weight
-        elif weight * _BEGINS > best and (begins := term.beginning) and any(word.startswith(begins) for word in found):
+        if is_in(term, words.roots):
+            best = weight + (_TWICE if weight == _NAME and is_in(term, block.roots) else 0.0)
+        elif weight * _BEGINS > best and term.beginning and f" {term.beginning}" in words.joined:
             best = weight * _BEGINS
-        elif weight * _KIN > best and not term.kin_in_code.isdisjoint(found):
+        elif weight * _KIN > best and not term.kin_in_code.isdisjoint(words.roots):
             best = weight * _KIN
     return best
+
+
+def verb_factor(term: Term) -> float:
+    """Return the factor on the weight of a term in a question about code."""
+    return _VERB if _PARTICIPLE.fullmatch(term.text) else 1.0
+
+
+def beside_code(unit: Quotable) -> float:
+    """Return the factor for a unit where there is code."""
+    if isinstance(unit, CodeBlock):
+        return 1.0
+    return _PROSE * (_OLD if _CHANGES.search(unit.path) else 1.0)

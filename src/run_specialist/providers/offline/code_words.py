@@ -73,7 +73,7 @@ source src
 specification spec
 statistics stats
 string str text
-success succeed ok
+successful success succeed ok
 temporary temp tmp
 update refresh set
 value val

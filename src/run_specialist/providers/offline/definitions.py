@@ -72,10 +72,3 @@ def pattern(stems: list[str]) -> str:
         rf"|^\s+(?:[A-Za-z]+ ){{0,3}}[A-Za-z0-9_#$]*(?:{either})[A-Za-z0-9_$]*\(.*\{{$"
     )
 
-
-OUTLINE = (
-    rf"^\s*{_MODIFIERS}(?:{_WORDS})\s+[\w$(<]"
-    r"|^\s*(?:export\s+)?(?:const|let|var|val)\s+[\w$]+\b.*=\s*\(?(?:async\b|function\b|[\w$]+\s*=>|.*=>|\([^)]*$)"
-    r"|^\s+(?:[\w<>*&]+\s+){0,4}[#\w$]+\s*\([^;]*\{\s*$"
-)
-"""A regular expression for all lines that define something, and some others."""

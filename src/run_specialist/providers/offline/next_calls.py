@@ -6,8 +6,7 @@ from typing import Any
 
 from run_specialist.providers.offline.all_units import all_units
 from run_specialist.providers.offline.code_block import CodeBlock
-from run_specialist.providers.offline.code_calls import named_definitions, outlines, sees_code, window
-from run_specialist.providers.offline.definitions import is_code
+from run_specialist.providers.offline.code_calls import named_definitions, is_in_code, window
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term
 from run_specialist.providers.offline.quotable import Quotable
@@ -25,7 +24,7 @@ _HOPEFUL, _SURE = 60, 5
 """Of how many of the best lines the context is read: before `ENOUGH` calls, and after."""
 _BEFORE, _WINDOW = 10, 40
 _LONGEST_QUERY = 400
-_FEW, _RARE, _OUTLINES = 2, 40, 2
+_FEW, _RARE = 2, 40
 _TERMS, _ABSENT, _SYNONYMS, _FILES = 4, 2, 4, 6
 """Maximum numbers: specific terms in one query, terms absent from all files, synonyms of a term, files by name."""
 
@@ -56,13 +55,12 @@ def next_calls(question: Question, gathered: Gathered, tools: Toolset) -> list[N
 
 
 def _candidates(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[NextCall]:
-    weights = Weights(gathered.counts)
+    weights = Weights(gathered.counts, is_in_code(question, gathered))
     specific = sorted(question.terms, key=weights.of, reverse=True)
     yield NextCall("search", {"query": question.text[:_LONGEST_QUERY], "limit": 15})
     if "search" not in tools:
         yield from (_grep(term.text) for term in sorted(question.terms, key=_by_look)[:5])
-    in_code = question.is_about_behaviour and sees_code(gathered)
-    if in_code:
+    if weights.in_code:
         yield from (NextCall(*call) for call in named_definitions(specific, gathered))
     for part in question.parts:
         if part is not question:
@@ -115,10 +113,7 @@ def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator
     seen = all_units(gathered.lines)
     ranked = best(seen, question, weights)[: _SURE if gathered.recent >= ENOUGH else _HOPEFUL]
     # Notes tend to start with the essentials.
-    begins = [(path, 1) for path in best_files(seen, question, weights)[:2] if not is_code(path)]
-    if question.is_about_behaviour and any(map(is_code, gathered.lines)):
-        begins = []
-        yield from (NextCall(*call) for call in outlines(ranked, _OUTLINES))
+    begins = [] if weights.in_code else [(path, 1) for path in best_files(seen, question, weights)[:2]]
     for target, lines in [*((path, _around(line)) for path, line in begins), *map(_place, ranked)]:
         if not any(path == target and lines[0] in known for path, known in windows):
             windows.append((target, lines[1]))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import log
 
 from run_specialist.providers.offline.code_block import CodeBlock
-from run_specialist.providers.offline.code_ranking import BESIDE_CODE, NAMED, held_in_code
+from run_specialist.providers.offline.code_ranking import NAMED, beside_code, held_in_code, verb_factor
 from run_specialist.providers.offline.question import Question, Term, is_in
 from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.similarity import roots
@@ -52,13 +52,17 @@ class Weights:
 
     counts: Mapping[str, int]
     """Number of passages that contain a word, by lowercase word."""
+    in_code: bool = False
+    """True if the question is about a behaviour, and there is code."""
 
     def of(self, term: Term) -> float:
         """Return the weight of a term: highest for rare words and names."""
         count = self.counts.get(term.text.casefold(), _UNKNOWN)
         weight = log(1 + _COMMON / max(count, 1))
         # A rare name is specific; an ordinary word that is rare in the notes is not.
-        return _NAME * weight if term.name else min(weight, _ORDINARY)
+        if term.name:
+            return _NAME * weight
+        return min(weight, _ORDINARY) * (verb_factor(term) if self.in_code else 1.0)
 
 
 def held(unit: Quotable, term: Term) -> float:
@@ -160,7 +164,6 @@ def scores(units: Sequence[Quotable], question: Question, weights: Weights) -> l
     dates = {unit.path: date[0] for unit in units if (date := _DATE.search(unit.path))}
     order = sorted(set(dates.values()))
     place = {path: 2 * order.index(date) / max(1, len(order) - 1) - 1 for path, date in dates.items()}
-    beside = BESIDE_CODE if question.is_about_behaviour and any(isinstance(unit, CodeBlock) for unit in units) else 1.0
     found = []
     for part in parts:
         lean = bool(_LATE.search(part.question.text)) - bool(_EARLY.search(part.question.text))
@@ -168,7 +171,7 @@ def scores(units: Sequence[Quotable], question: Question, weights: Weights) -> l
             {
                 unit: score(unit, part, full)
                 * (1 + _ORDERED * lean * place.get(unit.path, 0.0))
-                * (1.0 if isinstance(unit, CodeBlock) else beside)
+                * (beside_code(unit) if weights.in_code else 1.0)
                 for unit in units
             }
         )
