@@ -6,6 +6,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from run_specialist.providers.offline.all_units import all_units
+from run_specialist.providers.offline.code_block import CodeBlock, shape
 from run_specialist.providers.offline.code_calls import is_in_code
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term, is_in
@@ -134,7 +135,7 @@ class _Choice:
         )
         self._taken.update(block)
         merged = replace(block[0], text="\n".join(one.text for one in block)) if len(block) > 1 else unit
-        quote = cut(merged, longest, self._rate)
+        quote = cut(merged, longest, self._rate_code if isinstance(unit, CodeBlock) else self._rate)
         self._per_file[unit.path] += 1
         self._quoted_roots.append(roots(quote.text) - self._question.roots)
         return quote
@@ -146,6 +147,9 @@ class _Choice:
             self._weights.of(term) * max(is_in(term, own), 0.5 * bool(term.kin & own)) for term in self._question.terms
         )
         return terms + sum(2.0 for kind in self._question.kinds if kind.shown.search(text))
+
+    def _rate_code(self, text: str) -> float:
+        return self._rate(text) + shape(text)
 
 
 def _fitting(quotes: Iterable[Quote], left: int) -> Iterator[Quote]:

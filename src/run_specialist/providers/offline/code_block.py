@@ -26,6 +26,7 @@ _CONSTRUCTORS = frozenset({"__init__", "constructor", "__repr__", "__str__", "__
 _ACTIONS = (0.5, 0.8, 1.0)
 """Factor on the score of a block, by its number of lines that do something."""
 _COMMENTS, _CONSTRUCTOR, _IN_TESTS = 0.5, 0.85, 0.45
+_DOES, _MOST_DOES, _INSIDE = 0.3, 5, 1.5
 _LONGEST, _ENOUGH = 700, 240
 """Length at which a block ends: anyway; at the next blank line [characters]."""
 _TAB = 4
@@ -60,6 +61,8 @@ class CodeBlock(Quotable):
     doc: str = ""
     """Comments and docstring of the innermost definition, as far as they are known."""
     is_comment: bool = False
+    is_unread: bool = False
+    """True for a definition of which only the first line is known."""
 
     @cached_property
     def words(self) -> "Words":
@@ -123,15 +126,22 @@ class _Placed:
     is_comment: bool
 
 
+def shape(text: str) -> float:
+    """Rate a piece of code by how much it does, and whether it begins inside a statement."""
+    lines = text.strip().split("\n")
+    inside = len(lines) > 1 and lines[0].rstrip().endswith(",") or lines[0].startswith((")", "]", "}", "else", "except"))
+    return _DOES * min(sum(map(bool, map(_ACTION.search, lines))), _MOST_DOES) - (_INSIDE if inside else 0.0)
+
+
 def code_blocks(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[CodeBlock]:
     """Group the known lines of a code file."""
     group: list[_Placed] = []
     for placed in _placed(lines, PurePosixPath(path).suffix.casefold()):
         if group and not _joins(group, placed):
-            yield from _block(path, group)
+            yield from _block(path, group, lines)
             group = []
         group.append(placed)
-    yield from _block(path, group)
+    yield from _block(path, group, lines)
 
 
 def _joins(group: Sequence[_Placed], new: _Placed) -> bool:
@@ -143,7 +153,7 @@ def _joins(group: Sequence[_Placed], new: _Placed) -> bool:
     return size < (_LONGEST if last.text.strip() else _ENOUGH)
 
 
-def _block(path: str, group: Sequence[_Placed]) -> Iterator[CodeBlock]:
+def _block(path: str, group: Sequence[_Placed], lines: Mapping[int, Sequence[str]]) -> Iterator[CodeBlock]:
     kept = list(group)
     while kept and not kept[-1].text.strip():
         kept.pop()
@@ -164,6 +174,7 @@ def _block(path: str, group: Sequence[_Placed]) -> Iterator[CodeBlock]:
         outer=scope.outer,
         doc="\n".join(scope.doc),
         is_comment=kept[0].is_comment,
+        is_unread=len(group) == 1 and kept[0].number == scope.line and scope.line + 1 not in lines,
     )
 
 

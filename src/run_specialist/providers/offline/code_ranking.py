@@ -16,6 +16,7 @@ _NAME, _TEXT, _OUTER, _DOC, _TWICE = 0.9, 0.85, 0.7, 0.6, 0.1
 in its comments; bonus if it is both in the name and in the block."""
 _BEGINS, _KIN = 0.7, 0.5
 """Factor if only the beginning of a word, or another word for the same, is there."""
+_UNREAD = 1.8
 _VERB = 0.6
 """Factor on the weight of a participle: the names in code are those of its subject."""
 _PARTICIPLE = re.compile(r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|set|put|found|chosen|written|taken|given")
@@ -39,6 +40,11 @@ def held_in_code(block: CodeBlock, term: Term) -> float:
         elif weight * _KIN > best and not term.kin_in_code.isdisjoint(words.roots):
             best = weight * _KIN
     return best
+
+
+def promise(unit: Quotable) -> float:
+    """Return a factor for what reading on may show."""
+    return _UNREAD if isinstance(unit, CodeBlock) and unit.is_unread else 1.0
 
 
 def verb_factor(term: Term) -> float:

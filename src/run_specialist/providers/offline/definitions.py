@@ -68,7 +68,8 @@ def pattern(stems: list[str]) -> str:
     """Return a regular expression for lines that define a name with any of these beginnings of words in it."""
     either = "|".join(re.escape(stem) for stem in stems if len(stem) >= _SHORTEST_STEM)
     return (
-        rf"\b(?:{_WORDS}|const|let|var|val)\s+[A-Za-z0-9_$.]*(?:{either})"
+        rf"\b(?:{_WORDS})\s+[A-Za-z0-9_$.]*(?:{either})"
+        rf"|\b(?:const|let|var|val)\s+[A-Za-z0-9_$]*(?:{either}).*=.*(?:=>|\bfunction\b|\($|\{{$)"
         rf"|^\s+(?:[A-Za-z]+ ){{0,3}}[A-Za-z0-9_#$]*(?:{either})[A-Za-z0-9_$]*\(.*\{{$"
     )
 

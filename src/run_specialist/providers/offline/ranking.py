@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import log
 
 from run_specialist.providers.offline.code_block import CodeBlock
-from run_specialist.providers.offline.code_ranking import NAMED, beside_code, held_in_code, verb_factor
+from run_specialist.providers.offline.code_ranking import NAMED, beside_code, held_in_code, promise, verb_factor
 from run_specialist.providers.offline.question import Question, Term, is_in
 from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.similarity import roots
@@ -179,9 +179,9 @@ def scores(units: Sequence[Quotable], question: Question, weights: Weights) -> l
 
 
 def best(units: Sequence[Quotable], question: Question, weights: Weights) -> list[Quotable]:
-    """Return units by their best score for any part of the question, best first."""
+    """Return units by their best score for any part of the question, best first, to be read with their context."""
     rated = scores(units, question, weights)
-    return sorted(units, key=lambda unit: (-max(part[unit] for part in rated), unit.path, unit.line))
+    return sorted(units, key=lambda unit: (-max(part[unit] for part in rated) * promise(unit), unit.path, unit.line))
 
 
 def best_files(units: Iterable[Quotable], question: Question, weights: Weights) -> list[str]:
