@@ -85,6 +85,11 @@ class CodeBlock(Quotable):
         return Words.of(self.doc)
 
     @cached_property
+    def known(self) -> dict[str, float]:
+        """The confidence that the block is about a term, by the term's text, as far as it was calculated."""
+        return {}
+
+    @cached_property
     def heading_roots(self) -> frozenset[str]:
         """Roots of the words in the names of the definitions around the block, and in its path."""
         return self.outer_words.roots
@@ -133,7 +138,7 @@ def shape(text: str) -> float:
     return _DOES * min(sum(map(bool, map(_ACTION.search, lines))), _MOST_DOES) - (_INSIDE if inside else 0.0)
 
 
-def code_blocks(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[CodeBlock]:
+def code_blocks(path: str, lines: Mapping[int, str]) -> Iterator[CodeBlock]:
     """Group the known lines of a code file."""
     group: list[_Placed] = []
     for placed in _placed(lines, PurePosixPath(path).suffix.casefold()):
@@ -153,7 +158,7 @@ def _joins(group: Sequence[_Placed], new: _Placed) -> bool:
     return size < (_LONGEST if last.text.strip() else _ENOUGH)
 
 
-def _block(path: str, group: Sequence[_Placed], lines: Mapping[int, Sequence[str]]) -> Iterator[CodeBlock]:
+def _block(path: str, group: Sequence[_Placed], lines: Mapping[int, str]) -> Iterator[CodeBlock]:
     kept = list(group)
     while kept and not kept[-1].text.strip():
         kept.pop()
@@ -178,14 +183,14 @@ def _block(path: str, group: Sequence[_Placed], lines: Mapping[int, Sequence[str
     )
 
 
-def _placed(lines: Mapping[int, Sequence[str]], suffix: str) -> Iterator[_Placed]:
+def _placed(lines: Mapping[int, str], suffix: str) -> Iterator[_Placed]:
     """Yield each known line with the innermost definition around it, which its indentation tells."""
     module = _Scope(-1, 0, "", ())
     scopes = [module]
     comments: list[str] = []
     quoted, before = "", 0
     for number in sorted(lines):
-        text = lines[number][0]
+        text = lines[number]
         if number > before + 1:
             quoted, comments = "", []
         before = number

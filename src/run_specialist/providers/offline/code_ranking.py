@@ -9,7 +9,9 @@ from run_specialist.providers.offline.quotable import Quotable
 NAMED = 0.8
 """Bonus for a block whose definitions and path contain all terms of the question."""
 _PROSE, _OLD = 0.55, 0.6
-"""Factors for prose, where there is code and the question is about a behaviour, and for lists of past changes."""
+"""Factors where the question is about a behaviour and there is code: for prose; also for lists of past changes."""
+_CODE_ASIDE, _COMMENT_ASIDE = 0.6, 1.6
+"""Factors for other questions: for statements, and for comments, which rank low otherwise."""
 _CHANGES = re.compile(r"(?i)(?:^|[/_-])(?:change(?:s|log)?|release[_-]?notes|releasenotes|history|news)(?:[/._-]|$)")
 _NAME, _TEXT, _OUTER, _DOC, _TWICE = 0.9, 0.85, 0.7, 0.6, 0.1
 """Weight of a term that is in the name of the innermost definition; in the block; in the names around it or its path;
@@ -24,6 +26,13 @@ _PARTICIPLE = re.compile(r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|s
 
 def held_in_code(block: CodeBlock, term: Term) -> float:
     """Return the confidence that a block is about a term, from 0 to 1."""
+    known = block.known.get(term.text)
+    if known is None:
+        known = block.known[term.text] = _confidence(block, term)
+    return known
+
+
+def _confidence(block: CodeBlock, term: Term) -> float:
     best = 0.0
     for weight, words in (
         (_NAME, block.name_words),
@@ -52,8 +61,13 @@ def verb_factor(term: Term) -> float:
     return _VERB if _PARTICIPLE.fullmatch(term.text) else 1.0
 
 
-def beside_code(unit: Quotable) -> float:
-    """Return the factor for a unit where there is code."""
+def place(unit: Quotable, *, in_code: bool) -> float:
+    """Return the factor for a unit that is prose where code answers, or code where prose does.
+
+    in_code: whether the question is about a behaviour, and there is code.
+    """
     if isinstance(unit, CodeBlock):
+        return 1.0 if in_code else _COMMENT_ASIDE if unit.is_comment else _CODE_ASIDE
+    if not in_code:
         return 1.0
     return _PROSE * (_OLD if _CHANGES.search(unit.path) else 1.0)

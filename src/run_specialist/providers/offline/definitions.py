@@ -69,7 +69,7 @@ def pattern(stems: list[str]) -> str:
     either = "|".join(re.escape(stem) for stem in stems if len(stem) >= _SHORTEST_STEM)
     return (
         rf"\b(?:{_WORDS})\s+[A-Za-z0-9_$.]*(?:{either})"
-        rf"|\b(?:const|let|var|val)\s+[A-Za-z0-9_$]*(?:{either}).*=.*(?:=>|\bfunction\b|\($|\{{$)"
+        rf"|\b(?:const|let|var|val)\s+[A-Za-z0-9_$]*(?:{either}).{{0,200}}=.{{0,200}}(?:=>|\bfunction\b|\($|\{{$)"
         rf"|^\s+(?:[A-Za-z]+ ){{0,3}}[A-Za-z0-9_#$]*(?:{either})[A-Za-z0-9_$]*\(.*\{{$"
     )
 

@@ -19,7 +19,7 @@ ENOUGH = 8
 """Number of calls after which the researcher stops once the context of the best lines was read."""
 MOST = 16
 """Maximum number of calls."""
-_AT_ONCE = 2
+_AT_ONCE, _AT_ONCE_IN_CODE = 2, 3
 _HOPEFUL, _SURE = 60, 5
 """Of how many of the best lines the context is read: before `ENOUGH` calls, and after."""
 _BEFORE, _WINDOW = 10, 40
@@ -44,7 +44,8 @@ class NextCall:
 
 def next_calls(question: Question, gathered: Gathered, tools: Toolset) -> list[NextCall]:
     """Return the calls of the next turn; an empty list = time to answer."""
-    most = min(_AT_ONCE, MOST - gathered.recent) if gathered.exchanges else 1
+    at_once = _AT_ONCE_IN_CODE if is_in_code(question, gathered) else _AT_ONCE
+    most = min(at_once, MOST - gathered.recent) if gathered.exchanges else 1
     new: dict[str, NextCall] = {}
     for call in _candidates(question, gathered, tools):
         if len(new) >= most:

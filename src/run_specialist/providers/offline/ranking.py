@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import log
 
 from run_specialist.providers.offline.code_block import CodeBlock
-from run_specialist.providers.offline.code_ranking import NAMED, beside_code, held_in_code, promise, verb_factor
+from run_specialist.providers.offline.code_ranking import NAMED, held_in_code, place, promise, verb_factor
 from run_specialist.providers.offline.question import Question, Term, is_in
 from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.similarity import roots
@@ -163,15 +163,15 @@ def scores(units: Sequence[Quotable], question: Question, weights: Weights) -> l
     parts = [full if part is question else RankingTarget(part, weights) for part in question.parts]
     dates = {unit.path: date[0] for unit in units if (date := _DATE.search(unit.path))}
     order = sorted(set(dates.values()))
-    place = {path: 2 * order.index(date) / max(1, len(order) - 1) - 1 for path, date in dates.items()}
+    position = {path: 2 * order.index(date) / max(1, len(order) - 1) - 1 for path, date in dates.items()}
     found = []
     for part in parts:
         lean = bool(_LATE.search(part.question.text)) - bool(_EARLY.search(part.question.text))
         found.append(
             {
                 unit: score(unit, part, full)
-                * (1 + _ORDERED * lean * place.get(unit.path, 0.0))
-                * (beside_code(unit) if weights.in_code else 1.0)
+                * (1 + _ORDERED * lean * position.get(unit.path, 0.0))
+                * place(unit, in_code=weights.in_code)
                 for unit in units
             }
         )
