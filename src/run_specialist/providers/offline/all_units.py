@@ -1,29 +1,28 @@
 """Group everything that was seen into quotable units."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
-from run_specialist.providers.offline.code_block import CodeBlock, code_blocks
+from run_specialist.providers.offline.code_block import CodeBlock, SeenLine, code_blocks
 from run_specialist.providers.offline.definitions import is_code
+from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.quotable import Quotable, units
 
 
-Known = tuple[tuple[int, str], ...]
-"""Line numbers and lines."""
-
-
-def all_units(lines: Mapping[str, Mapping[int, Sequence[str]]]) -> list[Quotable]:
+def all_units(gathered: Gathered) -> list[Quotable]:
     """Group the known lines of all files into units."""
-    return [unit for path, known in lines.items() for unit in _units(path, known)]
+    return [unit for path in gathered.lines for unit in _units(path, gathered)]
 
 
-def _units(path: str, known: Mapping[int, Sequence[str]]) -> Iterable[Quotable]:
+def _units(path: str, gathered: Gathered) -> Iterable[Quotable]:
+    known = gathered.lines[path]
     if not is_code(path):
         return units(path, known)
-    return _blocks(path, tuple((number, known[number][0]) for number in sorted(known)))
+    origins = gathered.origins.get(path, {})
+    return _blocks(path, tuple((number, known[number][0], origins.get(number, 0)) for number in sorted(known)))
 
 
 @lru_cache(maxsize=128)
-def _blocks(path: str, known: Known) -> tuple[CodeBlock, ...]:
+def _blocks(path: str, lines: tuple[SeenLine, ...]) -> tuple[CodeBlock, ...]:
     """Return the blocks of a code file, the same ones in each turn, so that they are analyzed once."""
-    return tuple(code_blocks(path, dict(known)))
+    return tuple(code_blocks(path, lines))

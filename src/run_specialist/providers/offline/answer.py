@@ -42,7 +42,7 @@ def answer(question: Question, gathered: Gathered) -> Response:
     weights = Weights(gathered.counts, is_in_code(question, gathered))
     absent = [term for term in question.terms if gathered.absent(term)]
     gaps = [term.text for term in absent]
-    found = all_units(gathered.lines)
+    found = all_units(gathered)
     best = max(map(RankingTarget(question, weights).coverage, found), default=0.0)
     lead = _lead(absent, best)
     quotes: list[Quote] = []

@@ -1,7 +1,8 @@
 """Group the known lines of a code file into blocks that can be quoted, each with the definitions around it."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
@@ -30,6 +31,8 @@ _DOES, _MOST_DOES, _INSIDE = 0.3, 5, 1.5
 _LONGEST, _ENOUGH = 700, 240
 """Length at which a block ends: anyway; at the next blank line [characters]."""
 _TAB = 4
+SeenLine = tuple[int, str, int]
+"""Line number, text, and a number for the result that showed it: a quote must not combine two."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ class _Scope:
 class _Placed:
     number: int
     text: str
+    origin: int
     scope: _Scope
     is_comment: bool
 
@@ -138,27 +142,30 @@ def shape(text: str) -> float:
     return _DOES * min(sum(map(bool, map(_ACTION.search, lines))), _MOST_DOES) - (_INSIDE if inside else 0.0)
 
 
-def code_blocks(path: str, lines: Mapping[int, str]) -> Iterator[CodeBlock]:
+def code_blocks(path: str, lines: Sequence[SeenLine]) -> Iterator[CodeBlock]:
     """Group the known lines of a code file."""
+    known = {number for number, _, _ in lines}
     group: list[_Placed] = []
     for placed in _placed(lines, PurePosixPath(path).suffix.casefold()):
         if group and not _joins(group, placed):
-            yield from _block(path, group, lines)
+            yield from _block(path, group, known)
             group = []
         group.append(placed)
-    yield from _block(path, group, lines)
+    yield from _block(path, group, known)
 
 
 def _joins(group: Sequence[_Placed], new: _Placed) -> bool:
     """Return whether a line belongs to a block."""
     last = group[-1]
-    if new.number != last.number + 1 or new.scope is not last.scope or new.is_comment != last.is_comment:
+    if new.number != last.number + 1 or new.origin != last.origin:
+        return False
+    if new.scope is not last.scope or new.is_comment != last.is_comment:
         return False
     size = sum(len(placed.text) + 1 for placed in group)
     return size < (_LONGEST if last.text.strip() else _ENOUGH)
 
 
-def _block(path: str, group: Sequence[_Placed], lines: Mapping[int, str]) -> Iterator[CodeBlock]:
+def _block(path: str, group: Sequence[_Placed], known: AbstractSet[int]) -> Iterator[CodeBlock]:
     kept = list(group)
     while kept and not kept[-1].text.strip():
         kept.pop()
@@ -179,18 +186,17 @@ def _block(path: str, group: Sequence[_Placed], lines: Mapping[int, str]) -> Ite
         outer=scope.outer,
         doc="\n".join(scope.doc),
         is_comment=kept[0].is_comment,
-        is_unread=len(group) == 1 and kept[0].number == scope.line and scope.line + 1 not in lines,
+        is_unread=len(group) == 1 and kept[0].number == scope.line and scope.line + 1 not in known,
     )
 
 
-def _placed(lines: Mapping[int, str], suffix: str) -> Iterator[_Placed]:
+def _placed(lines: Sequence[SeenLine], suffix: str) -> Iterator[_Placed]:
     """Yield each known line with the innermost definition around it, which its indentation tells."""
     module = _Scope(-1, 0, "", ())
     scopes = [module]
     comments: list[str] = []
     quoted, before = "", 0
-    for number in sorted(lines):
-        text = lines[number]
+    for number, text, origin in lines:
         if number > before + 1:
             quoted, comments = "", []
         before = number
@@ -214,7 +220,7 @@ def _placed(lines: Mapping[int, str], suffix: str) -> Iterator[_Placed]:
             if scopes[-1].line != number:
                 scopes[-1].doc += comments
             comments = []
-        yield _Placed(number, text, scopes[-1], is_comment)
+        yield _Placed(number, text, origin, scopes[-1], is_comment)
 
 
 def _indent(text: str) -> int:

@@ -22,13 +22,15 @@ _MODIFIERS = (
 _WORDS = r"def|defp|defmodule|class|interface|struct|trait|enum|impl|object|protocol|module|function\*?|fn|func|fun|sub"
 _BY_KEYWORD = re.compile(rf"\s*{_MODIFIERS}(?:{_WORDS})\s+(?:<[^>]*>\s*|\([^)]*\)\s*)?(?:self\.)?([\w$]+)")
 _BOUND = re.compile(
-    r"\s*(?:export\s+)?(?:default\s+)?(?:const|let|var|val)\s+([\w$]+)\b[^;]*?=\s*\(?(?:async\s*)?"
+    r"\s*(?:(?:export\s+)?(?:default\s+)?(?:const|let|var|val)\s+|[\w$]+\.(?:[\w$]+\.)*)([\w$]+)\b[^;]*?=\s*\(?(?:async\s*)?"
     r"(?:function\b|(?:<[^>]*>\s*)?\((?:[^)]*$|.*=>)|[\w$]+\s*=>)"
 )
 _METHOD = re.compile(
     rf"\s*{_MODIFIERS}(?:get\s+|set\s+)?[#*]?"
     r"(?:[\w:<>,\[\]*&?.@]+\s+[*&]*){0,4}([\w$~]+)\s*(?:<[^<>]*>)?\([^;]*\{\s*$"
 )
+_NAMED_ARGUMENT = re.compile(r".*[(,]\s*(?:async\s+)?function\*?\s+([\w$]+)\s*\([^()]*\)\s*\{\s*$")
+"""A named function that is passed to another one."""
 _CONTROL = frozenset(
     """
     if for while switch catch return function with do else elif match when using lock synchronized foreach unless until
@@ -54,7 +56,7 @@ def defined(line: str, suffix: str) -> str | None:
         return found[1]
     if suffix not in _BRACES:
         return None
-    if found := _BOUND.match(line):
+    if found := _BOUND.match(line) or _NAMED_ARGUMENT.match(line):
         return found[1]
     words = line.split(maxsplit=1)
     if not words or not line.rstrip().endswith("{") or "=>" in line or re.match(r"\W*(\w+)", line) is None:
@@ -70,6 +72,7 @@ def pattern(stems: list[str]) -> str:
     return (
         rf"\b(?:{_WORDS})\s+[A-Za-z0-9_$.]*(?:{either})"
         rf"|\b(?:const|let|var|val)\s+[A-Za-z0-9_$]*(?:{either}).{{0,200}}=.{{0,200}}(?:=>|\bfunction\b|\($|\{{$)"
+        rf"|\.[A-Za-z0-9_$]*(?:{either})[A-Za-z0-9_$]*\s*=\s*(?:async )?(?:function\b|\(.*=>)"
         rf"|^\s+(?:[A-Za-z]+ ){{0,3}}[A-Za-z0-9_#$]*(?:{either})[A-Za-z0-9_$]*\(.*\{{$"
     )
 

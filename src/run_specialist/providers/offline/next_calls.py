@@ -111,7 +111,7 @@ def _browse(gathered: Gathered) -> Iterator[NextCall]:
 def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator[NextCall]:
     """Yield calls that read the context of the best lines, best first."""
     windows = [found for exchange in gathered.exchanges if (found := _window(exchange.call))]
-    seen = all_units(gathered.lines)
+    seen = all_units(gathered)
     ranked = best(seen, question, weights)[: _SURE if gathered.recent >= ENOUGH else _HOPEFUL]
     # Notes tend to start with the essentials.
     begins = [] if weights.in_code else [(path, 1) for path in best_files(seen, question, weights)[:2]]

@@ -22,7 +22,10 @@ _ASKED_ABOUT_AMOUNT = re.compile(
     r"(?i)\bhow (many|much|large|big|long|often|fast|slow|high|low|old|far|small|deep|wide|tall)\b(?! \w+er\b)"
 )
 _BEHAVIOUR = re.compile(r"(?i)\b(?:how|where|when|what happens|what does|which|does|do|is|are|can)\b")
-_NOT_BEHAVIOUR = re.compile(r"(?i)\b(?:why|who|whom|decid\w*|decision|cho[os]\w*|agreed?|settled?|policy|plan(?:s|ned)?)\b")
+_NOT_BEHAVIOUR = re.compile(
+    r"(?i)\b(?:why|who|whom|whose|decisions?|rationale|reasons?|agreed|policy)\b|\b(?:did|do|have|had|are|were) we\b"
+    r"|\bwe (?:use|chose|decided?|settled?|picked)\b"
+)
 _QUOTED = re.compile(r"[\"'`“‘«]([^\"'`”’»]{2,60})[\"'`”’»]")
 
 
