@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-from run_specialist.providers.offline.code_block import CodeBlock, SeenLine, code_blocks
+from run_specialist.providers.offline.code_block import CodeBlock
+from run_specialist.providers.offline.code_grouping import SeenLine, code_blocks
 from run_specialist.providers.offline.definitions import is_code
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.quotable import Quotable, units

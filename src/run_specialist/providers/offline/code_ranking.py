@@ -21,7 +21,9 @@ _BEGINS, _KIN = 0.7, 0.5
 _UNREAD = 1.8
 _VERB = 0.6
 """Factor on the weight of a participle: the names in code are those of its subject."""
-_PARTICIPLE = re.compile(r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|set|put|found|chosen|written|taken|given")
+_PARTICIPLE = re.compile(
+    r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|set|put|found|chosen|written|taken|given"
+)
 
 
 def held_in_code(block: CodeBlock, term: Term) -> float:

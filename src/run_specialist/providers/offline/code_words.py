@@ -79,13 +79,14 @@ update refresh set
 value val
 variable var
 version ver
-""".split("\n")
+"""
+"""Abbreviations and usual names, one group a line."""
 
 
 @lru_cache(maxsize=1)
 def _by_root() -> dict[str, tuple[str, ...]]:
     groups: dict[str, tuple[str, ...]] = {}
-    for words in map(str.split, _GROUPS):
+    for words in map(str.split, _GROUPS.split("\n")):
         for word in words:
             groups[root(word)] = groups.get(root(word), ()) + tuple(words)
     return groups
@@ -95,9 +96,7 @@ def _by_root() -> dict[str, tuple[str, ...]]:
 def names_in_code(word: str) -> tuple[str, ...]:
     """Return other words that may name in code what a word of a question names."""
     own = root(word)
-    return tuple(
-        other for other in dict.fromkeys((*_by_root().get(own, ()), *synonyms(word))) if root(other) != own
-    )
+    return tuple(other for other in dict.fromkeys((*_by_root().get(own, ()), *synonyms(word))) if root(other) != own)
 
 
 @lru_cache(maxsize=4096)

@@ -22,7 +22,8 @@ _MODIFIERS = (
 _WORDS = r"def|defp|defmodule|class|interface|struct|trait|enum|impl|object|protocol|module|function\*?|fn|func|fun|sub"
 _BY_KEYWORD = re.compile(rf"\s*{_MODIFIERS}(?:{_WORDS})\s+(?:<[^>]*>\s*|\([^)]*\)\s*)?(?:self\.)?([\w$]+)")
 _BOUND = re.compile(
-    r"\s*(?:(?:export\s+)?(?:default\s+)?(?:const|let|var|val)\s+|[\w$]+\.(?:[\w$]+\.)*)([\w$]+)\b[^;]*?=\s*\(?(?:async\s*)?"
+    r"\s*(?:(?:export\s+)?(?:default\s+)?(?:const|let|var|val)\s+|[\w$]+\.(?:[\w$]+\.)*)([\w$]+)\b[^;]*?="
+    r"\s*\(?(?:async\s*)?"
     r"(?:function\b|(?:<[^>]*>\s*)?\((?:[^)]*$|.*=>)|[\w$]+\s*=>)"
 )
 _METHOD = re.compile(
@@ -70,9 +71,8 @@ def pattern(stems: list[str]) -> str:
     """Return a regular expression for lines that define a name with any of these beginnings of words in it."""
     either = "|".join(re.escape(stem) for stem in stems if len(stem) >= _SHORTEST_STEM)
     return (
-        rf"\b(?:{_WORDS})\s+[A-Za-z0-9_$.]*(?:{either})"
+        rf"\b(?:{_WORDS})\s+(?:\([^)]{{0,80}}\)\s*)?[A-Za-z0-9_$.]*(?:{either})"
         rf"|\b(?:const|let|var|val)\s+[A-Za-z0-9_$]*(?:{either}).{{0,200}}=.{{0,200}}(?:=>|\bfunction\b|\($|\{{$)"
         rf"|\.[A-Za-z0-9_$]*(?:{either})[A-Za-z0-9_$]*\s*=\s*(?:async )?(?:function\b|\(.*=>)"
-        rf"|^\s+(?:[A-Za-z]+ ){{0,3}}[A-Za-z0-9_#$]*(?:{either})[A-Za-z0-9_$]*\(.*\{{$"
+        rf"|^\s*(?:[A-Za-z]+ ){{0,3}}[A-Za-z0-9_#$]*(?:{either})[A-Za-z0-9_$]*\(.*\{{$"
     )
-

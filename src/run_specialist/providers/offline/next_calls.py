@@ -6,7 +6,7 @@ from typing import Any
 
 from run_specialist.providers.offline.all_units import all_units
 from run_specialist.providers.offline.code_block import CodeBlock
-from run_specialist.providers.offline.code_calls import named_definitions, is_in_code, window
+from run_specialist.providers.offline.code_calls import is_in_code, named_definitions, window
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term
 from run_specialist.providers.offline.quotable import Quotable

@@ -67,8 +67,6 @@ class Weights:
 
 def held(unit: Quotable, term: Term) -> float:
     """Return the confidence that a unit is about a term, from 0 to 1."""
-    if isinstance(unit, CodeBlock):
-        return held_in_code(unit, term)
     if is_in(term, unit.roots):
         return 1.0
     if is_in(term, unit.label_roots):
@@ -80,6 +78,10 @@ def held(unit: Quotable, term: Term) -> float:
     if is_in(term, unit.near_roots):
         return _NEAR
     return 0.0 if term.kin.isdisjoint(unit.near_roots) else _KIN_NEAR
+
+
+def _confidence(unit: Quotable, term: Term) -> float:
+    return held_in_code(unit, term) if isinstance(unit, CodeBlock) else held(unit, term)
 
 
 class RankingTarget:
@@ -98,7 +100,9 @@ class RankingTarget:
         known = self._known.get(unit)
         if known is None:
             short = self._short(unit)
-            known = sum(share * (1.0 if short and term in short else held(unit, term)) for term, share in self._shares)
+            known = sum(
+                share * (1.0 if short and term in short else _confidence(unit, term)) for term, share in self._shares
+            )
             self._known[unit] = known
         return known
 
