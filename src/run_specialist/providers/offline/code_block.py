@@ -21,7 +21,7 @@ _TEST = re.compile(
 _CONSTRUCTORS = frozenset({"__init__", "constructor", "__repr__", "__str__", "__eq__", "toString"})
 _ACTIONS = (0.5, 0.8, 1.0)
 """Factor on the score of a block, by its number of lines that do something."""
-_COMMENTS, _CONSTRUCTOR, _IN_TESTS = 0.5, 0.85, 0.45
+_COMMENTS, _CONSTRUCTOR, _IN_TESTS = 0.5, 0.85, 0.4
 """Factors for comments, for what every object does, for files beside the program itself."""
 _DOES, _MOST_DOES, _INSIDE = 0.3, 5, 1.5
 """Rating of a line that does something, maximum number of these, deduction for a beginning inside a statement."""

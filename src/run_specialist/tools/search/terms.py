@@ -89,9 +89,9 @@ def stems(text: str) -> set[str]:
 def stem(word: str) -> str:
     """Return a rough stem of an English word, so that its inflections compare equal."""
     word = word.casefold()
-    for suffix, least in (("ies", 5), ("ing", 6), ("ed", 5), ("es", 5), ("s", 4), ("ly", 6)):
+    for suffix, least in (("ies", 5), ("ied", 5), ("ing", 6), ("ed", 5), ("es", 5), ("s", 4), ("ly", 6)):
         if len(word) >= least and word.endswith(suffix) and not word.endswith("ss"):
-            word = word[: -len(suffix)] + ("y" if suffix == "ies" else "")
+            word = word[: -len(suffix)] + ("y" if suffix in {"ies", "ied"} else "")
             break
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":  # noqa: PLR2004 - planned, plan
         word = word[:-1]
