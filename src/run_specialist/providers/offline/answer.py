@@ -5,12 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
+from run_specialist.providers.offline.all_units import all_units
+from run_specialist.providers.offline.code_block import CodeBlock, shape
+from run_specialist.providers.offline.code_calls import is_in_code
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.place_word import place_word
-from run_specialist.providers.offline.question import Question, Term
-from run_specialist.providers.offline.quotable import Quotable, all_units
+from run_specialist.providers.offline.question import Question, Term, is_in
+from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.quoting import Quote, cut, grown
-from run_specialist.providers.offline.ranking import RankingTarget, Weights, is_in, scores
+from run_specialist.providers.offline.ranking import RankingTarget, Weights, scores
 from run_specialist.providers.offline.similarity import roots
 from run_specialist.tools.respond import Evidence, Response
 
@@ -37,10 +40,10 @@ _GROWS = 0.7
 
 def answer(question: Question, gathered: Gathered) -> Response:
     """Return the best answer from the lines seen so far."""
-    weights = Weights(gathered.counts)
+    weights = Weights(gathered.counts, is_in_code(question, gathered))
     absent = [term for term in question.terms if gathered.absent(term)]
     gaps = [term.text for term in absent]
-    found = all_units(gathered.lines)
+    found = all_units(gathered)
     best = max(map(RankingTarget(question, weights).coverage, found), default=0.0)
     quotes: list[Quote] = []
     if not _is_unrelated(question, absent, best):
@@ -139,7 +142,7 @@ class _Choice:
         )
         self._taken.update(block)
         merged = replace(block[0], text="\n".join(one.text for one in block)) if len(block) > 1 else unit
-        quote = cut(merged, longest, self._rate)
+        quote = cut(merged, longest, self._rate_code if isinstance(unit, CodeBlock) else self._rate)
         self._per_file[unit.path] += 1
         self._quoted_roots.append(roots(quote.text) - self._question.roots)
         return quote
@@ -151,6 +154,9 @@ class _Choice:
             self._weights.of(term) * max(is_in(term, own), 0.5 * bool(term.kin & own)) for term in self._question.terms
         )
         return terms + sum(2.0 for kind in self._question.kinds if kind.shown.search(text))
+
+    def _rate_code(self, text: str) -> float:
+        return self._rate(text) + shape(text)
 
 
 def _fitting(quotes: Iterable[Quote], left: int) -> Iterator[Quote]:

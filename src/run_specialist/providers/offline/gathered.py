@@ -42,12 +42,19 @@ class Gathered:
     """By path and line number: the line, or the parts seen of a long line; verbatim."""
     read: dict[str, set[int]] = field(default_factory=dict)
     """By path: numbers of the lines seen with their context."""
+    origins: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By path and line number: a number shared by the lines that one result showed in a row.
+
+    A quote is looked up in one result, so it must not combine lines of two.
+    """
     counts: dict[str, int] = field(default_factory=dict)
     """Number of passages that contain a word, by lowercase word; 0 if no file contains it."""
     fruitless: set[str] = field(default_factory=set)
     """Patterns of `grep` calls without a match."""
     files: list[str] = field(default_factory=list)
     """Paths from the results of `glob` and `ls`."""
+    _rows: int = 0
+    _last: tuple[str, int] = ("", 0)
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> "Gathered":
@@ -76,6 +83,7 @@ class Gathered:
         return not any(form <= roots(text) for text in seen for form in term.forms)
 
     def _learn(self, exchange: Exchange) -> None:
+        self._last = "", 0
         arguments = exchange.call.arguments or {}
         path = str(arguments.get("path", ""))
         if exchange.call.name == "grep" and not any(map(_FOUND.fullmatch, exchange.result.split("\n"))):
@@ -86,6 +94,7 @@ class Gathered:
                     self._learn_found(line)
                 case "read" if found := _READ.fullmatch(line):
                     self._keep(path, int(found[1]), found[2])
+                    self._place(path, int(found[1]), is_read=True)
                     self.read.setdefault(path, set()).add(int(found[1]))
                 case "glob" if line and not line.startswith("["):
                     self.files.append(line)
@@ -98,6 +107,7 @@ class Gathered:
     def _learn_found(self, line: str) -> None:
         if found := _FOUND.fullmatch(line):
             self._keep(found[1], int(found[2]), found[3])
+            self._place(found[1], int(found[2]), is_read=False)
         elif counted := _COUNTS.fullmatch(line):
             for item in counted[1].split(", "):
                 word, _, count = item.rpartition(" ")
@@ -105,6 +115,15 @@ class Gathered:
                     self.counts[word.casefold()] = int(count)
         elif absent := _ABSENT.fullmatch(line):
             self.counts.update((word.casefold(), 0) for word in absent[1].split(", ") if word != "…")
+
+    def _place(self, path: str, number: int, *, is_read: bool) -> None:
+        if self._last != (path, number - 1):
+            self._rows += 1
+        self._last = path, number
+        known = self.origins.setdefault(path, {})
+        # What was read is longer than what a search shows.
+        if is_read or number not in known:
+            known[number] = self._rows
 
     def _keep(self, path: str, number: int, text: str) -> None:
         text = _CLIPPED.sub("", text)[:_LONGEST]

@@ -4,9 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from run_specialist.providers.offline.all_units import all_units
+from run_specialist.providers.offline.code_block import CodeBlock
+from run_specialist.providers.offline.code_calls import is_in_code, named_definitions, window
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.question import Question, Term
-from run_specialist.providers.offline.quotable import all_units
+from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.ranking import Weights, best, best_files
 from run_specialist.providers.offline.similarity import literal
 from run_specialist.record.messages import ToolCall
@@ -16,7 +19,7 @@ ENOUGH = 8
 """Number of calls after which the researcher stops once the context of the best lines was read."""
 MOST = 16
 """Maximum number of calls."""
-_AT_ONCE = 2
+_AT_ONCE, _AT_ONCE_IN_CODE = 2, 3
 _HOPEFUL, _SURE = 60, 5
 """Of how many of the best lines the context is read: before `ENOUGH` calls, and after."""
 _BEFORE, _WINDOW = 10, 40
@@ -41,7 +44,8 @@ class NextCall:
 
 def next_calls(question: Question, gathered: Gathered, tools: Toolset) -> list[NextCall]:
     """Return the calls of the next turn; an empty list = time to answer."""
-    most = min(_AT_ONCE, MOST - gathered.recent) if gathered.exchanges else 1
+    at_once = _AT_ONCE_IN_CODE if is_in_code(question, gathered) else _AT_ONCE
+    most = min(at_once, MOST - gathered.recent) if gathered.exchanges else 1
     new: dict[str, NextCall] = {}
     for call in _candidates(question, gathered, tools):
         if len(new) >= most:
@@ -52,11 +56,13 @@ def next_calls(question: Question, gathered: Gathered, tools: Toolset) -> list[N
 
 
 def _candidates(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[NextCall]:
-    weights = Weights(gathered.counts)
+    weights = Weights(gathered.counts, is_in_code(question, gathered))
     specific = sorted(question.terms, key=weights.of, reverse=True)
     yield NextCall("search", {"query": question.text[:_LONGEST_QUERY], "limit": 15})
     if "search" not in tools:
         yield from (_grep(term.text) for term in sorted(question.terms, key=_by_look)[:5])
+    if weights.in_code:
+        yield from (NextCall(*call) for call in named_definitions(specific, gathered))
     for part in question.parts:
         if part is not question:
             yield NextCall("search", {"query": _about(part, specific), "limit": 8})
@@ -104,16 +110,25 @@ def _browse(gathered: Gathered) -> Iterator[NextCall]:
 
 def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator[NextCall]:
     """Yield calls that read the context of the best lines, best first."""
-    windows = [window for exchange in gathered.exchanges if (window := _window(exchange.call))]
-    seen = all_units(gathered.lines)
+    windows = [found for exchange in gathered.exchanges if (found := _window(exchange.call))]
+    seen = all_units(gathered)
     ranked = best(seen, question, weights)[: _SURE if gathered.recent >= ENOUGH else _HOPEFUL]
     # Notes tend to start with the essentials.
-    begins = [(path, 1) for path in best_files(seen, question, weights)[:2]]
-    for target, line in [*begins, *((unit.path, unit.line) for unit in ranked)]:
-        if not any(path == target and line in lines for path, lines in windows):
-            first = max(1, line - _BEFORE)
-            windows.append((target, range(first, first + _WINDOW)))
-            yield NextCall("read", {"path": target, "offset": first, "limit": _WINDOW})
+    begins = [] if weights.in_code else [(path, 1) for path in best_files(seen, question, weights)[:2]]
+    for target, lines in [*((path, _around(line)) for path, line in begins), *map(_place, ranked)]:
+        if not any(path == target and lines[0] in known for path, known in windows):
+            windows.append((target, lines[1]))
+            yield NextCall("read", {"path": target, "offset": lines[1].start, "limit": len(lines[1])})
+
+
+def _place(unit: Quotable) -> tuple[str, tuple[int, range]]:
+    return unit.path, (unit.line, window(unit)) if isinstance(unit, CodeBlock) else _around(unit.line)
+
+
+def _around(line: int) -> tuple[int, range]:
+    """Return a line, and the lines to read around it."""
+    first = max(1, line - _BEFORE)
+    return line, range(first, first + _WINDOW)
 
 
 def _window(call: ToolCall) -> tuple[object, range] | None:

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from run_specialist.providers.offline.code_words import roots_in_code
 from run_specialist.providers.offline.question_kinds import QUESTION_KINDS, QuestionKind
 from run_specialist.providers.offline.similarity import plain, root, roots, synonyms
 from run_specialist.tools.search.terms import content_terms, parts, spellings
@@ -19,6 +20,11 @@ _CALENDAR = re.compile(
 )
 _ASKED_ABOUT_AMOUNT = re.compile(
     r"(?i)\bhow (many|much|large|big|long|often|fast|slow|high|low|old|far|small|deep|wide|tall)\b(?! \w+er\b)"
+)
+_BEHAVIOUR = re.compile(r"(?i)\b(?:how|where|when|what happens|what does|which|does|do|is|are|can)\b")
+_NOT_BEHAVIOUR = re.compile(
+    r"(?i)\b(?:why|who|whom|whose|decisions?|rationale|reasons?|agreed|policy)\b|\b(?:did|do|have|had|are|were) we\b"
+    r"|\bwe (?:use|chose|decided?|settled?|picked)\b"
 )
 _QUOTED = re.compile(r"[\"'`“‘«]([^\"'`”’»]{2,60})[\"'`”’»]")
 
@@ -56,10 +62,23 @@ class Term:
         return frozenset(map(root, self.synonyms))
 
     @cached_property
+    def kin_in_code(self) -> frozenset[str]:
+        """Roots of the words that may name in code what the term names."""
+        return roots_in_code(self.text)
+
+    @cached_property
     def beginning(self) -> str | None:
         """Prefix of longer words that contain the term; None for short or compound terms."""
         (first, *more), *_ = map(sorted, self.forms)
         return first if not more and len(first) >= _LONG_ENOUGH else None
+
+
+def is_in(term: Term, word_roots: frozenset[str]) -> bool:
+    """Return whether a set of word roots contains one of a term's spellings."""
+    for form in term.forms:  # noqa: SIM110 - the innermost loop of a run; any() takes twice as long
+        if form <= word_roots:
+            return True
+    return False
 
 
 @dataclass(frozen=True)
@@ -104,6 +123,11 @@ class Question:
     def kinds(self) -> tuple[QuestionKind, ...]:
         """Kinds that match the question."""
         return tuple(kind for kind in QUESTION_KINDS if kind.asked.search(self.text))
+
+    @cached_property
+    def is_about_behaviour(self) -> bool:
+        """Whether the code itself answers the question best, if there is code: how something is done, or where."""
+        return bool(_BEHAVIOUR.search(self.text)) and not _NOT_BEHAVIOUR.search(self.text)
 
     @cached_property
     def phrases(self) -> tuple[str, ...]:

@@ -75,11 +75,6 @@ class Quotable:
         return roots(" ".join([*self.headings, self.path.replace("/", " ")]))
 
 
-def all_units(lines: Mapping[str, Mapping[int, Sequence[str]]]) -> list[Quotable]:
-    """Group the known lines of all files into units."""
-    return [unit for path, known in lines.items() for unit in units(path, known)]
-
-
 def units(path: str, lines: Mapping[int, Sequence[str]]) -> Iterator[Quotable]:
     """Group the known lines of a file into units."""
     headings: dict[int, str] = {}

@@ -4,11 +4,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import PurePosixPath
 
+from run_specialist.providers.offline.code_block import CodeBlock
 from run_specialist.providers.offline.quotable import Quotable
 
 _ENDS = (re.compile(r"(?<=[.!?;])\s+"), re.compile(r"\n\s*"), re.compile(r"\s+"))
 """Where a piece may start or end, preferred boundaries first."""
+_LINE_ENDS = (re.compile(r"\n"), re.compile(r"\s+"))
+"""The same in code, where a piece begins with its indentation."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,8 @@ class Quote:
     path: str
     line: int
     text: str
+    is_code: bool = False
+    """True for lines of code, which are shown as such."""
 
     @property
     def source(self) -> str:
@@ -25,6 +31,10 @@ class Quote:
         return f"{self.path}:{self.line}"
 
     def __str__(self) -> str:
+        if self.is_code:
+            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", self.text)), default=0))
+            source = self.source if "`" in self.path else f"`{self.source}`"
+            return f"\n{source}\n{fence}{PurePosixPath(self.path).suffix[1:]}\n{self.text}\n{fence}"
         return f'> "{self.text}" — {self.source}'
 
 
@@ -34,18 +44,28 @@ def cut(unit: Quotable, longest: int, rate: Callable[[str], float]) -> Quote:
     longest: maximum length [characters].
     rate: scores a piece of text.
     """
-    start, end = max(_spans(unit.text, longest), key=lambda span: (rate(unit.text[slice(*span)]), -span[0]))
-    return Quote(unit.path, unit.line + unit.text.count("\n", 0, start), unit.text[start:end])
+    is_code = isinstance(unit, CodeBlock)
+    spans = _spans(unit.text, longest, _LINE_ENDS if is_code else _ENDS, 0 if is_code else _indent(unit.text))
+    start, end = max(spans, key=lambda span: (rate(unit.text[slice(*span)]), -span[0]))
+    return Quote(unit.path, unit.line + unit.text.count("\n", 0, start), unit.text[start:end], is_code)
 
 
-def _spans(text: str, longest: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each piece that could be quoted."""
-    begin, end_of_text = len(text) - len(text.lstrip()), len(text.rstrip())
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def _spans(text: str, longest: int, boundaries: Sequence[re.Pattern[str]], begin: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each piece that could be quoted.
+
+    boundaries: where a piece may start or end, preferred ones first.
+    begin: where the first piece may start.
+    """
+    end_of_text = len(text.rstrip())
     if end_of_text - begin <= longest:
         yield begin, end_of_text
         return
     stops = [begin, end_of_text]
-    for ends in _ENDS:
+    for ends in boundaries:
         stops = sorted({*stops, *(found.end() for found in ends.finditer(text, begin, end_of_text))})
         if all(after - before <= longest for before, after in pairwise(stops)):
             break

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from run_specialist.providers.offline.question import Question, Term
+from run_specialist.providers.offline.code_block import CodeBlock
+from run_specialist.providers.offline.code_ranking import NAMED, held_in_code, place, promise, verb_factor
+from run_specialist.providers.offline.question import Question, Term, is_in
 from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.similarity import roots
 
@@ -50,21 +52,17 @@ class Weights:
 
     counts: Mapping[str, int]
     """Number of passages that contain a word, by lowercase word."""
+    in_code: bool = False
+    """True if the question is about a behaviour, and there is code."""
 
     def of(self, term: Term) -> float:
         """Return the weight of a term: highest for rare words and names."""
         count = self.counts.get(term.text.casefold(), _UNKNOWN)
         weight = log(1 + _COMMON / max(count, 1))
         # A rare name is specific; an ordinary word that is rare in the notes is not.
-        return _NAME * weight if term.name else min(weight, _ORDINARY)
-
-
-def is_in(term: Term, word_roots: frozenset[str]) -> bool:
-    """Return whether a set of word roots contains one of a term's spellings."""
-    for form in term.forms:  # noqa: SIM110 - the innermost loop of a run; any() takes twice as long
-        if form <= word_roots:
-            return True
-    return False
+        if term.name:
+            return _NAME * weight
+        return min(weight, _ORDINARY) * (verb_factor(term) if self.in_code else 1.0)
 
 
 def held(unit: Quotable, term: Term) -> float:
@@ -80,6 +78,10 @@ def held(unit: Quotable, term: Term) -> float:
     if is_in(term, unit.near_roots):
         return _NEAR
     return 0.0 if term.kin.isdisjoint(unit.near_roots) else _KIN_NEAR
+
+
+def _confidence(unit: Quotable, term: Term) -> float:
+    return held_in_code(unit, term) if isinstance(unit, CodeBlock) else held(unit, term)
 
 
 class RankingTarget:
@@ -98,7 +100,9 @@ class RankingTarget:
         known = self._known.get(unit)
         if known is None:
             short = self._short(unit)
-            known = sum(share * (1.0 if short and term in short else held(unit, term)) for term, share in self._shares)
+            known = sum(
+                share * (1.0 if short and term in short else _confidence(unit, term)) for term, share in self._shares
+            )
             self._known[unit] = known
         return known
 
@@ -122,6 +126,8 @@ def score(unit: Quotable, part: RankingTarget, full: RankingTarget) -> float:
     if part is not full:
         own = _OWN if any(term.name for term in question.terms) or len(question.terms) > _FEW else _OWN_VAGUE
         rated = own * rated + (1 - own) * full.coverage(unit)
+    if isinstance(unit, CodeBlock):
+        return rated * (1 + NAMED * full.named(unit)) * unit.form
     if not any(is_in(term, unit.roots) for term in full.question.terms):
         rated *= 0.8
     text = _NUMBERED.sub("", unit.text)
@@ -161,20 +167,25 @@ def scores(units: Sequence[Quotable], question: Question, weights: Weights) -> l
     parts = [full if part is question else RankingTarget(part, weights) for part in question.parts]
     dates = {unit.path: date[0] for unit in units if (date := _DATE.search(unit.path))}
     order = sorted(set(dates.values()))
-    place = {path: 2 * order.index(date) / max(1, len(order) - 1) - 1 for path, date in dates.items()}
+    position = {path: 2 * order.index(date) / max(1, len(order) - 1) - 1 for path, date in dates.items()}
     found = []
     for part in parts:
         lean = bool(_LATE.search(part.question.text)) - bool(_EARLY.search(part.question.text))
         found.append(
-            {unit: score(unit, part, full) * (1 + _ORDERED * lean * place.get(unit.path, 0.0)) for unit in units}
+            {
+                unit: score(unit, part, full)
+                * (1 + _ORDERED * lean * position.get(unit.path, 0.0))
+                * place(unit, in_code=weights.in_code)
+                for unit in units
+            }
         )
     return found
 
 
 def best(units: Sequence[Quotable], question: Question, weights: Weights) -> list[Quotable]:
-    """Return units by their best score for any part of the question, best first."""
+    """Return units by their best score for any part of the question, best first, to be read with their context."""
     rated = scores(units, question, weights)
-    return sorted(units, key=lambda unit: (-max(part[unit] for part in rated), unit.path, unit.line))
+    return sorted(units, key=lambda unit: (-max(part[unit] for part in rated) * promise(unit), unit.path, unit.line))
 
 
 def best_files(units: Iterable[Quotable], question: Question, weights: Weights) -> list[str]:

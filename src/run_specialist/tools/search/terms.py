@@ -39,7 +39,8 @@ def parts(token: str) -> list[str]:
 
 def variants(text: str) -> str:
     """Return the distinct spelling variants of the identifiers in a text, to be indexed with it."""
-    return " ".join(filter(None, map(_variants, dict.fromkeys(text.split()))))
+    words = (word for word in dict.fromkeys(text.split()) if not (word.isascii() and word.isalpha() and word.islower()))
+    return " ".join(filter(None, map(_variants, words)))
 
 
 @lru_cache(maxsize=262_144)
@@ -52,11 +53,10 @@ def spellings(token: str) -> Iterator[str]:
 
     `HttpServerConfig` as `Http Server Config`, `time-out` as `timeout`, ideographs one by one.
     """
-    split = _CAMEL.findall(token)
-    if len(split) > 1 and not token.islower():
+    # Most tokens are plain words; an index asks about each of them.
+    if not token.islower() and len(split := _CAMEL.findall(token)) > 1:
         yield " ".join(split)
-    joined = "".join(_PART.findall(token))
-    if joined != token:
+    if not token.isalnum() and (joined := "".join(_PART.findall(token))) != token:
         yield joined
     if separated := ideographs(token):
         yield separated
@@ -64,7 +64,7 @@ def spellings(token: str) -> Iterator[str]:
 
 def ideographs(text: str) -> str:
     """Return the ideographs of a text separated by spaces, to be indexed with it."""
-    return " ".join(_IDEOGRAPHS.findall(text))
+    return "" if text.isascii() else " ".join(_IDEOGRAPHS.findall(text))
 
 
 def content_terms(query: str) -> list[str]:
@@ -89,9 +89,9 @@ def stems(text: str) -> set[str]:
 def stem(word: str) -> str:
     """Return a rough stem of an English word, so that its inflections compare equal."""
     word = word.casefold()
-    for suffix, least in (("ies", 5), ("ing", 6), ("ed", 5), ("es", 5), ("s", 4), ("ly", 6)):
+    for suffix, least in (("ies", 5), ("ied", 5), ("ing", 6), ("ed", 5), ("es", 5), ("s", 4), ("ly", 6)):
         if len(word) >= least and word.endswith(suffix) and not word.endswith("ss"):
-            word = word[: -len(suffix)] + ("y" if suffix == "ies" else "")
+            word = word[: -len(suffix)] + ("y" if suffix in {"ies", "ied"} else "")
             break
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":  # noqa: PLR2004 - planned, plan
         word = word[:-1]

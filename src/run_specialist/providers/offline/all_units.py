@@ -1,0 +1,29 @@
+"""Group everything that was seen into quotable units."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from run_specialist.providers.offline.code_block import CodeBlock
+from run_specialist.providers.offline.code_grouping import SeenLine, code_blocks
+from run_specialist.providers.offline.definitions import is_code
+from run_specialist.providers.offline.gathered import Gathered
+from run_specialist.providers.offline.quotable import Quotable, units
+
+
+def all_units(gathered: Gathered) -> list[Quotable]:
+    """Group the known lines of all files into units."""
+    return [unit for path in gathered.lines for unit in _units(path, gathered)]
+
+
+def _units(path: str, gathered: Gathered) -> Iterable[Quotable]:
+    known = gathered.lines[path]
+    if not is_code(path):
+        return units(path, known)
+    origins = gathered.origins.get(path, {})
+    return _blocks(path, tuple((number, known[number][0], origins.get(number, 0)) for number in sorted(known)))
+
+
+@lru_cache(maxsize=128)
+def _blocks(path: str, lines: tuple[SeenLine, ...]) -> tuple[CodeBlock, ...]:
+    """Return the blocks of a code file, the same ones in each turn, so that they are analyzed once."""
+    return tuple(code_blocks(path, lines))
