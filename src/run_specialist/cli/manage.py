@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli import history, mcp, resume, tuning
+from run_specialist.cli.command_list import CommandList
 from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say
 from run_specialist.cli.flags import (
     Dir,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from run_specialist.specialist.settings import Setting
 
 app = typer.Typer(
+    cls=CommandList,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
@@ -65,7 +67,10 @@ def check(
     strict: Strict = False,
     json_: Json = False,
 ) -> None:
-    """Check specialist files; print one line per problem, exit with code 2 on errors."""
+    """Check specialist files for problems; exit with code 2 on errors.
+
+    Prints one line per problem.
+    """
     with guarded():
         from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
@@ -141,7 +146,11 @@ def show(
     root: ProjectRoot = None,
     json_: Json = False,
 ) -> None:
-    """Show the settings of a specialist and the source of each value."""
+    """Show a specialist's settings with sources, and what a run gets.
+
+    The last part is computed as for a run, without asking a model or starting a server: the tools, the model and its
+    price, the limits, and what past runs took.
+    """
     with guarded():
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - fast `--help`
