@@ -4,6 +4,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import UsageError
+from run_specialist.installation import adding
 from run_specialist.providers.base import Provider
 from run_specialist.providers.endpoint import CHAT, MESSAGES, OPENAI_URL, Endpoint
 from run_specialist.redaction import redact
@@ -89,8 +90,7 @@ def chat_client(model: str, endpoint: Endpoint, **options: Any) -> "AsyncOpenAI"
         return make_client(**options)
     except ImportError as error:
         raise UsageError(
-            f"--model {model} needs a package that is not installed; "
-            f"run: pip install 'run-specialist[openai]' ({error})"
+            f"--model {model} needs a package that is not installed ({error}); {adding('openai')}"
         ) from error
     except Exception as error:  # as above
         raise _no_connection(error, endpoint) from error
