@@ -12,6 +12,7 @@ import typer
 from run_specialist.cli import history, mcp, resume, tuning
 from run_specialist.cli.command_list import CommandList
 from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say
+from run_specialist.cli.effective_block import EffectiveBlock
 from run_specialist.cli.flags import (
     Dir,
     Json,
@@ -19,6 +20,7 @@ from run_specialist.cli.flags import (
     PresetName,
     ProjectRoot,
     SpecialistName,
+    StoreUrl,
     Strict,
     setting,
     takes,
@@ -67,10 +69,7 @@ def check(
     strict: Strict = False,
     json_: Json = False,
 ) -> None:
-    """Check specialist files for problems; exit with code 2 on errors.
-
-    Prints one line per problem.
-    """
+    """Check specialist files for problems; exit with code 2 on errors."""
     with guarded():
         from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
@@ -144,13 +143,10 @@ def show(
     preset: PresetName = None,
     dir_: Dir = None,
     root: ProjectRoot = None,
+    store: StoreUrl = None,
     json_: Json = False,
 ) -> None:
-    """Show a specialist's settings with sources, and what a run gets.
-
-    The last part is computed as for a run, without asking a model or starting a server: the tools, the model and its
-    price, the limits, and what past runs took.
-    """
+    """Show a specialist's settings with sources, and what a run gets."""
     with guarded():
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - fast `--help`
@@ -159,12 +155,16 @@ def show(
         file = Registry(places(_root(root), dir_, meant=root is not None)).find(name)
         settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
         trusted, trust_line = trust_status(file, file.specialist, _root(root)) if file.specialist else (None, "")
+        block = EffectiveBlock.of(file, root, dir_, preset, store, "" if trusted is not False else trust_line)
         if json_:
             prompt = file.specialist.prompt if file.specialist else None
             values = {setting.key: setting.as_json() for setting in settings}
-            print_json(file.as_json() | {"settings": values, "prompt": prompt, "trusted": trusted})
+            gets = block and block.as_json()
+            print_json(file.as_json() | {"settings": values, "prompt": prompt, "trusted": trusted, "effective": gets})
         else:
             _print_specialist(file, settings, trust_line)
+            if block:
+                block.print()
 
 
 @app.command()

@@ -7,6 +7,7 @@ from run_specialist.errors import UsageError
 from run_specialist.installation import adding
 from run_specialist.providers.base import Provider
 from run_specialist.providers.endpoint import CHAT, MESSAGES, OPENAI_URL, Endpoint
+from run_specialist.providers.model_names import check_spelling
 from run_specialist.redaction import redact
 
 if TYPE_CHECKING:
@@ -29,11 +30,30 @@ def choose_model(flag: str | None, file: str | None) -> str:
     return named or ("sonnet" if _credentials() or _set(MESSAGES.url) else OFFLINE)
 
 
+def check_credentials(model: str) -> None:
+    """Raise UsageError if the credentials of a model that is not local are missing; nothing is contacted."""
+    if model.startswith(OPENAI):
+        if not _set(CHAT.key) and not _set(CHAT.url):
+            raise _no_credentials(model, CHAT)
+    elif model != OFFLINE and not _credentials() and not _set(MESSAGES.url):
+        raise _no_credentials(model, MESSAGES)
+
+
+def default_reason() -> str:
+    """Return why a specialist without a model of its own gets the one that it gets."""
+    if os.environ.get("SPECIALIST_MODEL"):
+        return "SPECIALIST_MODEL"
+    names = [name for name in (*CREDENTIALS, MESSAGES.url) if _set(name)]
+    return f"{names[0]} is set" if names else f"neither {MESSAGES.key} nor {MESSAGES.url} is set"
+
+
 def make_provider(model: str) -> Provider:
     """Return the provider of a model.
 
-    Raises UsageError if credentials or a library are missing, or if the configuration is invalid.
+    Raises UsageError if the name is misspelt, if credentials or a library are missing, or if the configuration is
+    invalid.
     """
+    check_spelling(model)
     if model == OFFLINE:
         from run_specialist.providers.offline.provider import OfflineProvider  # noqa: PLC0415 - loaded on demand
 
@@ -51,8 +71,7 @@ def keys_of(provider: Provider) -> tuple[str, ...]:
 
 
 def _messages_provider(model: str) -> Provider:
-    if not _credentials() and not _set(MESSAGES.url):
-        raise _no_credentials(model, MESSAGES)
+    check_credentials(model)
     _refuse_secrets_in(MESSAGES)
     from run_specialist.providers.anthropic import AnthropicProvider, make_client  # noqa: PLC0415 - a heavy import
 
@@ -69,8 +88,7 @@ def _chat_provider(model: str) -> Provider:
     if not model.strip():
         raise UsageError(f"--model {OPENAI}: the model id is missing; add it after the colon")
     key, url = _set(CHAT.key), _set(CHAT.url)
-    if not key and not url:
-        raise _no_credentials(f"{OPENAI}{model}", CHAT)
+    check_credentials(f"{OPENAI}{model}")
     _refuse_secrets_in(CHAT)
     from run_specialist.providers.openai_chat import ChatProvider  # noqa: PLC0415 - a heavy import
 
