@@ -29,11 +29,11 @@ def effective(*arguments):
 
 def test_tools_and_limits_are_those_of_a_run(write):
     """The block lists the tools with `respond`, and each limit with its source; the JSON object has the same."""
-    write("finder", "tool_calls_limit: 12", "time_limit: 90s")
+    write("finder", "tool_calls_limit: 12", "time_limit: 90s", "cost_limit: 0.5")
     block, found = rows("finder"), effective("finder")
     assert block["tools"] == [", ".join(DEFAULT)]
     assert block["limits"][0].startswith(
-        "tool_calls_limit 12 (line 4), time_limit 90 (line 5), parallel_tools_limit 4 ("
+        "tool_calls_limit 12 (line 4), cost_limit $0.50 (line 6), time_limit 90 s (line 5), parallel_tools_limit 4 ("
     )
     assert "turns_limit" in block["no limit"][0]
     assert found["tools"] == {"offered": DEFAULT, "dropped": []}
@@ -98,7 +98,10 @@ def test_the_model_has_its_source_and_price(write, monkeypatch):
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        (["model: claude-sonet-9"], "no model 'claude-sonet-9': did you mean claude-sonnet-9 or "),
+        (
+            ["model: claude-sonet-9"],
+            "finder.md:4:1: model: no model 'claude-sonet-9': did you mean claude-sonnet-9 or ",
+        ),
         (["model: haiku"], "no credentials for haiku: set ANTHROPIC_API_KEY"),
         (["tools: WebFetch"], "finder.md:4:1: tools: none of WebFetch exists; available: search, "),
         (["cost_limit: 1", "model: openai:unheard-of"], "no credentials for openai:unheard-of: set OPENAI_API_KEY"),

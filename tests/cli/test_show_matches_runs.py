@@ -69,6 +69,18 @@ def test_a_misspelt_model_is_refused_before_anything_is_sent_or_stored(api, writ
     assert not store.exists()
 
 
+def test_a_misspelt_model_in_a_file_is_refused_with_its_line(api, write, call):
+    """The message begins with the place in the file; `--model` overrides the name there."""
+    path = write("finder", "model: haikku")
+    simulator = api([answers("yes")])
+    result = call("finder", "What?")
+    assert result.exit_code == 2
+    said = result.stderr.partition(": ")[2]
+    assert said == f"{path}:4:1: model: no model 'haikku': did you mean haiku?\n"
+    assert simulator.requests == []
+    assert call("finder", "What?", "--model", "haiku").exit_code == 0
+
+
 def test_a_model_that_nobody_knows_yet_is_asked(api, write, call):
     """A new version, a new family and a server's own name reach the API as they are."""
     write("finder")

@@ -35,16 +35,20 @@ async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str,
     source = default_reason() if settled.model in {None, "inherit"} else str(resolved.origin("model"))
     environment, reasons, notes = await _environment(runner, file, settled, model)
     found = effective(file, resolved, EffectiveModel.of(name, source, model), environment)
-    reasons = [*_refusals(name), *reasons, *found.cannot_run]
+    place = f"{file.place('model')}: model" if settled.model == name else ""
+    reasons = [*_refusals(name, place), *reasons, *found.cannot_run]
     if reasons:
         found = replace(found, offered=None)
     return replace(found, cannot_run=tuple(reasons), at_run_time=tuple(notes))
 
 
-def _refusals(model: str) -> list[str]:
-    """Return why a run with a model would not begin, as far as that is known without asking it."""
+def _refusals(model: str, place: str) -> list[str]:
+    """Return why a run with a model would not begin, as far as that is known without asking it.
+
+    place: as for `check_spelling`.
+    """
     try:
-        check_spelling(model)
+        check_spelling(model, place)
         if prefix_of(model) is None:
             check_credentials(model)
     except UsageError as error:

@@ -85,7 +85,7 @@ class EffectiveBlock:
             yield "tools", ", ".join(found.offered)
         yield from (("not offered", text) for text in self._dropped())
         limited = [(key, limit) for key, limit in found.limits.items() if limit.value is not None]
-        yield "limits", ", ".join(f"{key} {limit.value:,.15g} ({limit.origin})" for key, limit in limited)
+        yield "limits", ", ".join(f"{key} {_amount(key, limit.value)} ({limit.origin})" for key, limit in limited)
         if unset := [key for key, limit in found.limits.items() if limit.value is None]:
             yield "no limit", ", ".join(unset)
         yield from (("at run time", note) for note in found.at_run_time)
@@ -120,6 +120,13 @@ def _past(file: "SpecialistFile", store: str | None) -> tuple[Sequence["Medians"
     except (RunSpecialistError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return (), f"not known: {error}"
     return medians, "" if medians else f"none with an answer in {shown(url)}"
+
+
+def _amount(key: str, value: float | None) -> str:
+    """Return a limit with its unit, if the name of the key does not contain it."""
+    if key == "cost_limit":
+        return dollars(value or 0)
+    return f"{value:,.15g}{' s' if key in {'time_limit', 'tool_timeout'} else ''}"
 
 
 def _model(model: "EffectiveModel") -> str:

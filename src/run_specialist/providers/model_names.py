@@ -23,14 +23,15 @@ _BARE = (*ALIASES, "offline", "inherit")
 _WORD = re.compile(r"[a-z]+")
 
 
-def check_spelling(model: str) -> None:
+def check_spelling(model: str, place: str = "") -> None:
     """Check a model name.
 
+    place: where the name was given, as `file:line:column: key`; empty if it was not in a file.
     Raises UsageError with the probable name if it is misspelt.
     """
     meant = _meant(model.strip().lower())
     if meant:
-        raise UsageError(f"no model {model!r}: did you mean {' or '.join(meant)}?")
+        raise UsageError(f"{place and f'{place}: '}no model {model!r}: did you mean {' or '.join(meant)}?")
 
 
 def _meant(model: str) -> Sequence[str]:
