@@ -11,6 +11,7 @@ from tests.cli.history.commands import on_terminal
 from tests.cli.specialists_command import call
 
 DEFAULT = ["glob", "grep", "ls", "read", "respond", "search"]
+ONE_MORE = sorted([*DEFAULT, "get_tool_response", "lookup"])
 
 
 def rows(*arguments):
@@ -96,27 +97,25 @@ def test_the_model_has_its_source_and_price(write, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("lines", "reason"),
+    ("lines", "reason", "offered"),
     [
-        (
-            ["model: claude-sonet-9"],
-            "finder.md:4:1: model: no model 'claude-sonet-9': did you mean claude-sonnet-9 or ",
-        ),
-        (["model: haiku"], "no credentials for haiku: set ANTHROPIC_API_KEY"),
-        (["tools: WebFetch"], "finder.md:4:1: tools: none of WebFetch exists; available: search, "),
-        (["cost_limit: 1", "model: openai:unheard-of"], "no credentials for openai:unheard-of: set OPENAI_API_KEY"),
-        (["python_tools: [nowhere.tools:lookup]"], "finder.md:4:1: python_tools: nowhere.tools:lookup: "),
+        (["model: claude-sonet-9"], "finder.md:4:1: model: no model 'claude-sonet-9': did you mean ", DEFAULT),
+        (["model: haiku"], "no credentials for haiku: set ANTHROPIC_API_KEY", DEFAULT),
+        (["tools: WebFetch"], "finder.md:4:1: tools: none of WebFetch exists; available: search, ", None),
+        (["model: openai:unheard-of"], "no credentials for openai:unheard-of: set OPENAI_API_KEY", DEFAULT),
+        (["cost_limit: 1", "model: ollama:x"], "finder.md:4:1: cost_limit: the price of ollama:x is unknown", None),
+        (["python_tools: [nowhere.tools:lookup]"], "finder.md:4:1: python_tools: nowhere.tools:lookup: ", ONE_MORE),
     ],
 )
-def test_reasons_not_to_run_come_first(write, lines, reason):
-    """What a run would refuse is the first line; there are no tools then, and the exit code is 0."""
+def test_reasons_not_to_run_come_first(write, lines, reason, offered):
+    """What a run would refuse is the first line, and the exit code is 0; the tools follow unless they are unknown."""
     write("finder", *lines)
     result = call("show", "finder")
     first = result.stdout.split("\nWhat a run gets:\n")[1].splitlines()[0]
     assert result.exit_code == 0
     assert first.startswith("  cannot run   ")
     assert reason in first
-    assert effective("finder")["tools"]["offered"] is None
+    assert effective("finder")["tools"]["offered"] == offered
 
 
 def test_nothing_is_imported_or_started(write, notes):
@@ -203,6 +202,7 @@ def test_the_block_fits_the_terminal(write, columns):
     assert [line[2:15].strip() for line in block if line[2:15].strip()] == [
         "cannot run",
         "model",
+        "tools",
         "not offered",
         "limits",
         "no limit",

@@ -37,8 +37,6 @@ async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str,
     found = effective(file, resolved, EffectiveModel.of(name, source, model), environment)
     place = f"{file.place('model')}: model" if settled.model == name else ""
     reasons = [*_refusals(name, place), *reasons, *found.cannot_run]
-    if reasons:
-        found = replace(found, offered=None)
     return replace(found, cannot_run=tuple(reasons), at_run_time=tuple(notes))
 
 

@@ -57,7 +57,7 @@ class EffectiveBlock:
         settings = {"preset": preset} if preset else {}
         found = asyncio.run(effective_of(Runner(root=root, dir=dir_), file, settings))
         if refusal:
-            found = replace(found, offered=None, cannot_run=(*found.cannot_run, refusal))
+            found = replace(found, cannot_run=(*found.cannot_run, refusal))
         return cls(file, found, *_past(file, store))
 
     def as_json(self) -> dict[str, Any]:

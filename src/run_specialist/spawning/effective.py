@@ -54,7 +54,7 @@ class Effective:
 
     model: EffectiveModel
     offered: Sequence[str] | None
-    """Names of the tools in the first request, sorted; None if a run cannot begin."""
+    """Names of the tools in the first request, sorted; None if the file names none that exists, or the like."""
     dropped: Sequence[DroppedTool]
     limits: Mapping[str, EffectiveLimit]
     """By key of the file."""
