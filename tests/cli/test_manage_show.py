@@ -17,7 +17,7 @@ def shown(*arguments: str) -> dict[str, list[str]]:
 
 
 def test_show_prints_each_setting_with_its_source(project: Path) -> None:
-    """Each setting shows its line or `default`; those of the file come first; problems and prompt follow."""
+    """Each setting shows its line or `default`, those of the file first; problems and prompt follow."""
     (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", "quux: 1\ntools:"))
     result, rows = call("show", "finder"), shown("finder")
     assert result.exit_code == 0
@@ -29,7 +29,7 @@ def test_show_prints_each_setting_with_its_source(project: Path) -> None:
     assert rows["countdown"] == ["default", "from: 0.5, style: remaining"]
     assert list(rows)[:3] == ["tools", "tool_calls_limit", "paths"]
     assert "specialists/finder.md:4:1: quux: unknown key" in result.stdout
-    assert result.stdout.endswith("\nYou find notes.\n")
+    assert "\n\nYou find notes.\n\nWhat a run gets:\n" in result.stdout
 
 
 def test_show_names_settings_from_the_preset_of_the_file(project: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from run_specialist.cli import mcp
+from run_specialist.installation import adding
 from tests.wire.serving import MAIN, PATIENCE, command
 
 BLOCKED = "import sys; sys.modules['mcp'] = sys.modules['mcp_types'] = None; "
@@ -46,7 +46,10 @@ def test_help_does_not_import_the_library():
 
 def test_a_missing_extra_names_the_install_command(refused):
     """Without the extra, one line says how to install it, and the exit code is 2."""
-    assert refused("--http", "0", before=BLOCKED) == (2, [f"specialists: {mcp.INSTALL}"])
+    assert refused("--http", "0", before=BLOCKED) == (
+        2,
+        [f"specialists: specialists mcp needs the extra `mcp`; {adding('mcp')}"],
+    )
     assert refused(before=BLOCKED)[0] == 2
 
 

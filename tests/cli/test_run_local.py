@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist.cli import manage
+from run_specialist.installation import adding
 from tests.wire.chat.replies import answers, calls
 from tests.wire.local_api import MODELS, VARIABLES, listed, llamacpp
 
@@ -172,7 +173,7 @@ def test_without_the_extra_the_line_says_how_to_install_it(write, call, monkeypa
     """The package of the API is needed for local servers, too."""
     write("finder")
     monkeypatch.setitem(sys.modules, "openai", None)
-    assert "pip install 'run-specialist[openai]'" in usage_error(call("finder", "What?", "--model", "ollama:x"))
+    assert usage_error(call("finder", "What?", "--model", "ollama:x")).endswith(f"; {adding('openai')}")
 
 
 def test_a_local_model_has_no_price_whatever_its_name(local, write, call):

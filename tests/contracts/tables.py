@@ -152,6 +152,29 @@ MESSAGES = {
 }
 BILL = {"median": "number?", "total": "number", "share": "number?", "unknown": "count"}
 
+EFFECTIVE = {
+    "tools": {
+        "offered": (["text"], None),
+        "dropped": [{"name": "text", "reason": "text", "key": "text?", "line": "count?"}],
+    },
+    "model": {
+        "name": "text",
+        "id": "text",
+        "source": "text",
+        "usd_per_million_tokens": ({"input": "number", "output": "number"}, None),
+        "higher_price_above_tokens": "count?",
+    },
+    "limits": {"...": SETTING},
+    "known_at_run_time": ["text"],
+    "cannot_run": ["text"],
+    "past_runs": {
+        "runs": "count",
+        "medians": [
+            {"model": "text", "runs": "count", "tool_calls": "number", "seconds": "number", "cost_usd": "number?"}
+        ],
+        "note": "text?",
+    },
+}
 PRINTED = {
     "specialists list": {"specialists": [{**FILE, "unavailable": "text?"}]},
     "specialists check": {"files": [FILE]},
@@ -161,6 +184,7 @@ PRINTED = {
         "settings": {"...": SETTING},
         "prompt": "text?",
         "trusted": "flag?",
+        "effective": (EFFECTIVE, None),
     },
     "specialists runs": RUNS,
     "specialists runs --delete": {**RUNS, "deleted": ["text"]},

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import threading
@@ -19,6 +20,7 @@ from run_specialist.cli import live_run
 from run_specialist.cli.ask import app
 from run_specialist.cli.live import LiveView
 from run_specialist.errors import NotTrusted, UsageError
+from run_specialist.installation import adding
 from run_specialist.providers.local import model_files
 from tests.gguf_files import llama
 from tests.wire import fake_xllamacpp
@@ -181,7 +183,8 @@ async def test_without_the_extra_the_line_says_how_to_install_it(folder, monkeyp
     """Both packages of the extra are needed; nothing is started without them."""
     monkeypatch.setitem(sys.modules, module, None)
     async with Runner(model="local:m.gguf") as runner:
-        with pytest.raises(UsageError, match=rf"pip install 'run-specialist\[local\]' \(no module named '{missing}'\)"):
+        said = f"(no module named '{missing}'); {adding('local')}"
+        with pytest.raises(UsageError, match=re.escape(said)):
             await runner.prepare("finder", "What?")
     assert servers() == []
 

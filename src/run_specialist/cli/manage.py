@@ -11,7 +11,9 @@ import typer
 
 from run_specialist.cli import history, mcp, resume, tuning
 from run_specialist.cli.cannot_work import BLOCKED, print_reasons, unavailable
+from run_specialist.cli.command_list import CommandList
 from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say
+from run_specialist.cli.effective_block import EffectiveBlock
 from run_specialist.cli.flags import (
     Dir,
     Json,
@@ -19,6 +21,7 @@ from run_specialist.cli.flags import (
     PresetName,
     ProjectRoot,
     SpecialistName,
+    StoreUrl,
     Strict,
     setting,
     takes,
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from run_specialist.specialist.settings import Setting
 
 app = typer.Typer(
+    cls=CommandList,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
@@ -70,7 +74,7 @@ def check(
     strict: Strict = False,
     json_: Json = False,
 ) -> None:
-    """Check specialist files; print one line per problem, exit with code 2 on errors."""
+    """Check specialist files for problems; exit with code 2 on errors."""
     with guarded():
         from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
@@ -144,9 +148,10 @@ def show(
     preset: PresetName = None,
     dir_: Dir = None,
     root: ProjectRoot = None,
+    store: StoreUrl = None,
     json_: Json = False,
 ) -> None:
-    """Show the settings of a specialist and the source of each value."""
+    """Show a specialist's settings with sources, and what a run gets."""
     with guarded():
         from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - fast `--help`
@@ -156,13 +161,16 @@ def show(
         settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
         trusted, trust_line = trust_status(file, file.specialist, _root(root)) if file.specialist else (None, "")
         reason = unavailable([file], _root(root)).get(file.path, "")
+        block = EffectiveBlock.of(file, root, dir_, preset, store, "" if trusted is not False else trust_line)
         if json_:
             prompt = file.specialist.prompt if file.specialist else None
             values = {setting.key: setting.as_json() for setting in settings}
-            here = {"trusted": trusted, "unavailable": reason or None}
+            here = {"trusted": trusted, "unavailable": reason or None, "effective": block and block.as_json()}
             print_json(file.as_json() | {"settings": values, "prompt": prompt} | here)
         else:
             _print_specialist(file, settings, trust_line, reason)
+            if block:
+                block.print()
 
 
 @app.command()

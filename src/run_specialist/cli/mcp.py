@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from run_specialist.mcp_server.http import Http
     from run_specialist.record.outcome import Exit
 
-INSTALL = "specialists mcp needs the extra mcp: pip install 'run-specialist[mcp]'"
-
 HttpAddress = Annotated[
     str | None,
     typer.Option(
@@ -86,7 +84,7 @@ def mcp(
     then stopped and stored with their findings.
     """
     if find_spec("mcp_types") is None or find_spec("mcp") is None:
-        fail(INSTALL)
+        fail(f"specialists mcp needs the extra `mcp`; {_adding()}")
     token = _checked(token, no_token=no_token)
     if http is None and (token is not None or no_token):
         say(f"warning: {'--no-token' if no_token else 'the token'} has no effect without --http")
@@ -113,6 +111,12 @@ def mcp(
         )
         code = _serve(runner, settings)
     raise typer.Exit(code)
+
+
+def _adding() -> str:
+    from run_specialist.installation import adding  # noqa: PLC0415 - fast `--help`
+
+    return adding("mcp")
 
 
 def _serve(runner: "Runner", http: _HttpSettings | None) -> "Exit":

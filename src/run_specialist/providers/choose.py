@@ -4,8 +4,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import UsageError
+from run_specialist.installation import adding
 from run_specialist.providers.base import Provider
 from run_specialist.providers.endpoint import CHAT, MESSAGES, OPENAI_URL, Endpoint
+from run_specialist.providers.model_names import check_spelling
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.redaction import redact
 
@@ -51,11 +53,21 @@ def check_credentials(model: str) -> None:
         raise _no_credentials(model, MESSAGES)
 
 
+def default_reason() -> str:
+    """Return why a specialist without a model of its own gets the one that it gets."""
+    if os.environ.get("SPECIALIST_MODEL"):
+        return "SPECIALIST_MODEL"
+    names = [name for name in (*CREDENTIALS, MESSAGES.url) if _set(name)]
+    return f"{names[0]} is set" if names else f"neither {MESSAGES.key} nor {MESSAGES.url} is set"
+
+
 def make_provider(model: str) -> Provider:
     """Return the provider of a model.
 
-    Raises UsageError if credentials or a library are missing, or if the configuration is invalid.
+    Raises UsageError if the name is misspelt, if credentials or a library are missing, or if the configuration is
+    invalid.
     """
+    check_spelling(model)
     if model == OFFLINE:
         from run_specialist.providers.offline.provider import OfflineProvider  # noqa: PLC0415 - loaded on demand
 
@@ -110,8 +122,7 @@ def chat_client(model: str, endpoint: Endpoint, **options: Any) -> "AsyncOpenAI"
         return make_client(**options)
     except ImportError as error:
         raise UsageError(
-            f"--model {model} needs a package that is not installed; "
-            f"run: pip install 'run-specialist[openai]' ({error})"
+            f"--model {model} needs a package that is not installed ({error}); {adding('openai')}"
         ) from error
     except Exception as error:  # as above
         raise _no_connection(error, endpoint) from error

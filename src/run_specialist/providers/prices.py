@@ -1,11 +1,37 @@
 """Calculate the cost of a request with the price list of genai-prices."""
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from run_specialist.record.messages import Usage
 
 MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of a model, without its reduced price for cached input."""
+
+    input: float
+    """Price of input [USD per million tokens]."""
+    output: float
+    """Price of output [USD per million tokens]."""
+    higher_above: int | None = None
+    """Size of the input above which a request costs more [tokens]; None = never."""
+
+
+def price(model: str, vendor: str) -> Price | None:
+    """Return the price of small requests; None if the model is not on the list.
+
+    model, vendor: as for `cost`.
+    """
+    prices = _prices(model, vendor)
+    if prices is None:
+        return None
+    kinds = (prices.input_mtok, prices.output_mtok)
+    starts = [tier.start for kind in kinds for tier in getattr(kind, "tiers", ())]
+    return Price(_rate(kinds[0], 0, 0), _rate(kinds[1], 0, 0), min(starts, default=None))
 
 
 def cost(usage: Usage, model: str, vendor: str) -> float | None:

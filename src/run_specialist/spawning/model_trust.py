@@ -6,6 +6,7 @@ from pathlib import Path
 
 from run_specialist.providers.local.addresses import root_of
 from run_specialist.providers.local.local_servers import SERVERS, WEIGHTS, LocalServer, prefix_of
+from run_specialist.providers.model_names import check_spelling
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import project_root
@@ -13,13 +14,16 @@ from run_specialist.tools.threads import in_thread
 
 
 async def check_model(file: SpecialistFile, model: str | None, root: Path, trust: Trust) -> Sequence[str]:
-    """Check that the local model of a file may be used; return warnings.
+    """Check that the model of a file may be used; return warnings.
 
-    model: as the file, or a stored run, names it; models that are not local need credentials instead.
+    model: as the file, or a stored run, names it; models that are not local need credentials instead of trust.
     root: Folder visible to the file tools.
-    Raises NotTrusted if the user has to allow it first.
+    Raises UsageError for a misspelt name, and NotTrusted if the user has to allow a local model first.
     """
-    if model is None or prefix_of(model) is None:
+    if model is None:
+        return ()
+    check_spelling(model, f"{file.place('model')}: model")
+    if prefix_of(model) is None:
         return ()
     # Disks may be slow and must not block the event loop.
     warnings: Sequence[str] = await in_thread(lambda: trust.check(model_claim(file, model, root)))

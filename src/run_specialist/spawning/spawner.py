@@ -17,6 +17,7 @@ from run_specialist.providers.base import Opening, Provider
 from run_specialist.providers.choose import keys_of
 from run_specialist.record.messages import Usage, encode
 from run_specialist.redaction import credentials
+from run_specialist.spawning.chosen_tools import choose_tools, unmatched_tools
 from run_specialist.spawning.context_shares import fit_to_context
 from run_specialist.spawning.origin import origin
 from run_specialist.spawning.run_environment import RunEnvironment
@@ -24,17 +25,12 @@ from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.archive import Archive, get_tool_response_tool
-from run_specialist.tools.base import Tool, Toolset
-from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.base import Toolset
 from run_specialist.tools.respond import respond_tool
 
 LIMITS = {kind.key: kind for kind in Kind}
 """Front matter keys that limit a run, each with the kind of spending that it limits."""
-
-_MAX_LISTED = 10
-"""Maximum number of server tools listed in a warning."""
 
 
 def spawn(file: SpecialistFile, settings: Specialist, question: str, environment: RunEnvironment) -> Job:
@@ -44,7 +40,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     enforced.
     """
     warnings = [str(problem) for problem in file.problems if problem.level == "warning"]
-    warnings += [*environment.extra_tools.warnings, *_unmatched_tools(file, settings, environment)]
+    warnings += [*environment.extra_tools.warnings, *unmatched_tools(file, settings, environment)]
     provider = environment.provider
     _check_cost_limit(file, settings, provider)
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
@@ -55,7 +51,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     texts = (system, question)
     fitted = fit_to_context(given, provider.capabilities, lambda: _front_chars(texts, file, given, environment, schema))
     settings = fitted.settings
-    tools = _tools(file, settings, environment)
+    tools = [*choose_tools(file, settings, environment).tools]
     summarizes = settings.summarize_at is not None and provider.capabilities.is_language_model
     extra_tools = environment.extra_tools
     has_tools = environment.tools or extra_tools.functions or extra_tools.served or environment.delegate
@@ -97,7 +93,11 @@ def _front_chars(
     schema: AnswerSchema | None,
 ) -> int:
     """Return the length of what is in every request: some texts and all tools that may be offered [characters]."""
-    tools = [*_tools(file, settings, environment), get_tool_response_tool(Archive(), 1), respond_tool(schema)]
+    tools = [
+        *choose_tools(file, settings, environment).tools,
+        get_tool_response_tool(Archive(), 1),
+        respond_tool(schema),
+    ]
     return sum(map(len, texts)) + sum(len(encode(tool.definition)) for tool in tools)
 
 
@@ -147,46 +147,6 @@ def _summarizer(settings: Specialist, provider: Provider, archive: Archive) -> S
     if not provider.capabilities.is_language_model:
         return None
     return Summarizer(provider, archive, settings.summarize_at, settings.context_target, settings.summary_limit)
-
-
-def _tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[Tool]:
-    paths = () if settings.paths is None else settings.paths
-    known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit)}
-    known |= {tool.name: tool for tool in environment.extra_tools.served}
-    resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
-    unfiltered = [*environment.extra_tools.functions, *environment.tools, *_delegate(settings, environment)]
-    # Without a server that cannot be reached, the run has fewer tools, but it runs.
-    has_others = settings.mcp_servers or environment.delegate or environment.extra_tools.functions
-    if resolved.nothing_known and settings.tools and not has_others:
-        raise UsageError(
-            f"{file.place('tools')}: tools: none of {', '.join(settings.tools)} exists; available: {', '.join(known)}"
-        )
-    return [*(known[name] for name in resolved.names), *unfiltered]
-
-
-def _unmatched_tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[str]:
-    """Return a warning if `tools` excludes tools of MCP servers, which may be unintended."""
-    served = [tool.name for tool in environment.extra_tools.served]
-    if settings.tools is None or not served:
-        return []
-    place, available = file.place("tools"), _abbreviated(served)
-    resolved = resolve_tools(settings.tools, (), served)
-    unmatched = [name for name in resolved.unknown if name.startswith("mcp__") or "/" in name]
-    if unmatched:
-        return [f"{place}: tools: no tool of an MCP server matches {', '.join(unmatched)}; available: {available}"]
-    if resolved.names:
-        return []
-    return [f"{place}: tools: lists no tool of the MCP servers, so none can be called; available: {available}"]
-
-
-def _abbreviated(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_LISTED
-    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _delegate(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
-    tool = environment.delegate
-    return [tool] if tool and resolve_tools(None, settings.disallowed_tools, [tool.name]).names else []
 
 
 def _budget_augmenters(settings: Countdown) -> list[Augmenter]:

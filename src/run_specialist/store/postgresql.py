@@ -8,6 +8,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from run_specialist.errors import StoreMissing, StoreUnusable
+from run_specialist.installation import adding
 from run_specialist.store.failures import reason_of
 from run_specialist.store.identity import APPLICATION_ID, NAMESPACE, VERSION
 from run_specialist.store.location import ELSEWHERE, newer_version_error, shown
@@ -144,9 +145,7 @@ def readable_server_errors(url: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise StoreUnusable(
-            "the PostgreSQL driver is not installed; run: pip install 'run-specialist[postgres]'"
-        ) from error
+        raise StoreUnusable(f"the PostgreSQL driver is not installed; {adding('postgres')}") from error
     except (ArgumentError, ValueError) as error:
         raise StoreUnusable(f"{shown(url)} is not a valid URL; use postgresql://USER@HOST:PORT/DATABASE") from error
     except SQLAlchemyError as error:

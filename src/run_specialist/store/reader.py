@@ -1,9 +1,12 @@
 """Read a store: list, find and load runs, and the finished runs of a specialist; delete runs."""
 
 import difflib
+import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any, Self
 
 from sqlalchemy import Connection, Select, func, select, text
@@ -160,6 +163,22 @@ class Store:
                 PastRun(run_id, started_at, outcome(body) or {}, *counts.get(run_id, (0, 0)), *version)
                 for run_id, started_at, body, *version in connection.execute(ended).all()
             ]
+
+    def outcomes_of_file(self, specialist: str, path: Path, most: int) -> list[Mapping[str, Any]]:
+        """Return the outcomes of ended runs of a specialist that began from one file, newest first.
+
+        most: how many of the newest runs of the specialist are searched.
+        """
+        finished = (runs.c.specialist == column_text(specialist), runs.c.outcome.is_not(None))
+        query = select(runs.c.frozen, runs.c.outcome).where(*finished).order_by(*NEWEST_FIRST).limit(most)
+        with self._snapshot() as connection:
+            rows = connection.execute(query).all()
+        wanted = os.path.realpath(path)
+        return [
+            outcome(ended) or {}
+            for frozen, ended in rows
+            if os.path.realpath(str(json.loads(frozen).get("file", ""))) == wanted
+        ]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete runs and their descendants with all stored data, all or none; return the disk space freed [bytes].

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from run_specialist.installation import adding
 from run_specialist.store import identity, sqlite_file
 from run_specialist.store.location import NONE
 from run_specialist.store.opening import open_engine
@@ -192,7 +193,7 @@ def test_a_missing_postgresql_driver_names_the_extra_to_install(monkeypatch):
     """Without its driver, a PostgreSQL URL is refused and the error names the extra to install."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
     assert refusal("postgresql://me:secret@host/runs") == (
-        "the PostgreSQL driver is not installed; run: pip install 'run-specialist[postgres]'"
+        f"the PostgreSQL driver is not installed; {adding('postgres')}"
     )
 
 

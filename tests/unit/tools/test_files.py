@@ -73,13 +73,35 @@ def test_read_refuses_folders_and_binary_files(call, write):
 
 
 def test_a_very_long_line_is_clipped_unless_read_alone(call, write):
-    """A long line among others is clipped and marked; read alone, it fills the result."""
+    """A long line among others is clipped at 2,000 characters and marked; read alone, it fills the result."""
     write({"a.md": "short\n" + "y" * 1_000_000 + "\nend\n"})
     result = call("read", path="a.md").split("\n")
-    assert result[1] == "     2\t" + "y" * 500 + " … [clipped: 1000000 characters; read it alone with limit=1]"
+    assert result[1] == "     2\t" + "y" * 2_000 + " … [clipped: 1000000 characters; read it alone with limit=1]"
     assert result[2] == "     3\tend"
     alone = call("read", path="a.md", offset=2, limit=1)
     assert 19_000 < len(alone) <= 20_000
+
+
+def test_a_paragraph_in_one_line_is_read_whole(call, write):
+    """Of notes with one paragraph per line `read` shows each whole, and `grep` the 500 characters around a match."""
+    paragraphs = [f"{number} {'word ' * 390}end{number}" for number in range(3)]
+    assert all(1_900 < len(paragraph) <= 2_000 for paragraph in paragraphs)
+    write({"a.md": "\n".join(paragraphs) + "\n"})
+    read = call("read", path="a.md").split("\n")
+    assert [line.split("\t")[1] for line in read[:3]] == paragraphs
+    found = call("grep", pattern="end1")
+    assert found.startswith("a.md:2: … ")
+    assert found.endswith("end1 … [clipped: 1956 characters; read it alone with limit=1]")
+    assert len(found) < 600
+
+
+@pytest.mark.parametrize(("result_limit", "most"), [(20_000, 2_000), (4_000, 1_000), (2_000, 500), (800, 500)])
+def test_a_clipped_line_takes_at_most_a_quarter_of_a_short_result(call, write, result_limit, most):
+    """Where results are short, a line is clipped earlier, though never below 500 characters, and it says so."""
+    write({"a.md": "y" * 3_000 + "\nend\n"})
+    first, *others = call("read", path="a.md", result_limit=result_limit).split("\n")
+    assert first == "     1\t" + "y" * most + " … [clipped: 3000 characters; read it alone with limit=1]"
+    assert others == ["     2\tend", "[lines 1-2 of 2]"]
 
 
 def test_a_huge_file_is_not_read_to_its_end(call, root):

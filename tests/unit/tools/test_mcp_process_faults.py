@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from run_specialist.installation import adding
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.mcp.result import LONGEST_RESULT
 from tests.unit.tools.mcp_configs import good
@@ -118,10 +119,10 @@ async def test_an_unset_variable_causes_a_warning(tmp_path):
 
 
 async def test_a_missing_mcp_extra_names_the_install_command(tmp_path, monkeypatch):
-    """Without the `mcp` extra, the warning suggests `pip install 'run-specialist[mcp]'`."""
+    """Without the `mcp` extra, the warning names the command that adds it to this installation."""
     monkeypatch.setitem(sys.modules, "mcp.client.stdio", None)
     async with connected(tmp_path, good(tmp_path)) as one:
-        assert "pip install 'run-specialist[mcp]'" in one.warnings[0]
+        assert f"; {adding('mcp')}; the run continues" in one.warnings[0]
     assert running(tmp_path) == []
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.errors import UsageError
+from run_specialist.installation import adding
 from run_specialist.providers.choose import chat_client
 from run_specialist.providers.local.gguf import ModelHeader, NotGguf, read_header
 from run_specialist.providers.local.llama_server import LlamaServer
@@ -62,8 +63,8 @@ class ModelFiles:
         """
         if missing := [name for name in ("xllamacpp", "openai") if not _is_installed(name)]:
             raise UsageError(
-                f"--model {model} needs a package that is not installed; "
-                f"run: pip install 'run-specialist[local]' (no module named {missing[0]!r})"
+                f"--model {model} needs a package that is not installed (no module named {missing[0]!r}); "
+                f"{adding('local')}"
             )
         shared = await in_thread(lambda: self._shared(model, report))
         url = await asyncio.shield(asyncio.wrap_future(shared.url))

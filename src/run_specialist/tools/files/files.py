@@ -160,7 +160,7 @@ class _FileTools:
             raise ToolError(f"{escape_path(path)} is a folder; use ls to see what is in it")
         with text_lines(self._sandbox, relative) as text:
             before = sum(1 for _ in islice(text.lines, offset - 1))
-            chosen = list(numbered(islice(text.lines, limit), offset, alone=limit == 1))
+            chosen = list(numbered(islice(text.lines, limit), offset, self._limit, alone=limit == 1))
             total = count_lines(text, before + len(chosen))
         if not chosen and before:
             raise ToolError(f"{escape_path(path)} ends before line {offset}; it has {total} lines")

@@ -6,11 +6,13 @@ from collections.abc import Set as AbstractSet
 from run_specialist.errors import ToolError
 from run_specialist.tools.sandbox.listing import Entry, entries
 from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
-from run_specialist.tools.sandbox.text import clip, count_lines, text_lines
+from run_specialist.tools.sandbox.text import CLIP, clip, count_lines, text_lines
 from run_specialist.tools.search.passage_index import Hit
 from run_specialist.tools.search.passages import Line
 from run_specialist.tools.search.terms import content_terms, stems
 
+READ_CLIP = 2_000
+"""Maximum length of a line that is read among others: many notes have one paragraph per line [characters]."""
 _KILO = 1024
 _WINDOW = 8
 _MAX_NOTE = 150
@@ -44,10 +46,14 @@ def comma_list(words: Iterable[str]) -> str:
     return text
 
 
-def numbered(lines: Iterable[tuple[str, int]], first: int, *, alone: bool) -> Iterator[str]:
-    """Yield lines with their numbers; a single requested line is not clipped."""
+def numbered(lines: Iterable[tuple[str, int]], first: int, result_limit: int, *, alone: bool) -> Iterator[str]:
+    """Yield lines with their numbers; a single requested line is not clipped.
+
+    result_limit: maximum length of the result, of which one line takes at most a quarter [characters].
+    """
+    most = max(CLIP, min(READ_CLIP, result_limit // 4))
     for number, (line, length) in enumerate(lines, first):
-        yield f"{number:>6}\t{line if alone else clip(line, length)}"
+        yield f"{number:>6}\t{line if alone else clip(line, length, most=most)}"
 
 
 def describe(sandbox: Sandbox, entry: Entry) -> str:

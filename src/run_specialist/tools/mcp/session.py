@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from run_specialist.errors import ToolError
+from run_specialist.installation import adding
 from run_specialist.redaction import redact, redactor
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.mcp.process import EXIT_GRACE, TERM_GRACE, ServerProcess
@@ -172,8 +173,7 @@ class McpSession:
         try:
             await in_thread(_import_library)
         except ImportError as error:
-            missing = "the MCP client is not installed; run: pip install 'run-specialist[mcp]'"
-            raise Unreachable(f"{missing} ({error})") from None
+            raise Unreachable(f"the MCP client is not installed ({error}); {adding('mcp')}") from None
         # The timeout starts after the import of the library.
         self._timer = asyncio.get_running_loop().call_later(server.timeout, self._on_timeout)
         from mcp.types import UNSUPPORTED_PROTOCOL_VERSION  # noqa: PLC0415 - as above

@@ -96,17 +96,18 @@ def count_lines(text: Text, read: int) -> int | str:
     return read if next(text.lines, None) is None else "many"
 
 
-def clip(line: str, length: int, start: int = 0) -> str:
+def clip(line: str, length: int, start: int = 0, *, most: int = CLIP) -> str:
     """Clip a line that is too long to be shown among others, with a note.
 
     length: original length of the line [characters].
     start: first character that must be visible.
+    most: maximum length without the note, at least CLIP, because shorter lines are not masked [characters].
     """
-    if length <= CLIP:
+    if length <= most:
         return line
-    begin = max(0, min(start, len(line)) - CLIP // 4)
+    begin = max(0, min(start, len(line)) - most // 4)
     mark = "… " if begin else ""
-    return f"{mark}{line[begin : begin + CLIP]} … [clipped: {length} characters; read it alone with limit=1]"
+    return f"{mark}{line[begin : begin + most]} … [clipped: {length} characters; read it alone with limit=1]"
 
 
 def fit(lines: Iterable[str], limit: int, note: Callable[[int], str]) -> str:

@@ -1,0 +1,84 @@
+"""What a run of a `Runner` would get, without a model, a server or an import."""
+
+from dataclasses import replace
+from typing import Any
+
+from run_specialist.api.runner import Runner
+from run_specialist.errors import UsageError
+from run_specialist.providers.choose import check_credentials, choose_model, default_reason
+from run_specialist.providers.described import DescribedModel, described
+from run_specialist.providers.local.local_servers import prefix_of
+from run_specialist.providers.model_names import check_spelling
+from run_specialist.spawning.effective import Effective, EffectiveModel, effective
+from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
+from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.resolve import resolve
+from run_specialist.specialist.tool_names import resolve_tools
+from run_specialist.tools.base import Tool
+
+_NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "paths": None}
+"""Settings under which the environment of a run connects, imports and searches nothing."""
+
+
+async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str, Any]) -> Effective:
+    """Return what a run of a specialist gets.
+
+    file: a file without errors.
+    settings: those of the call, as for `Runner.prepare`.
+    """
+    resolved = resolve(file, settings)
+    settled = resolved.settings
+    name = choose_model(None, settled.model)
+    model = described(name)
+    source = default_reason() if settled.model in {None, "inherit"} else str(resolved.origin("model"))
+    environment, reasons, notes = await _environment(runner, file, settled, model)
+    found = effective(file, resolved, EffectiveModel.of(name, source, model), environment)
+    place = f"{file.place('model')}: model" if settled.model == name else ""
+    reasons = [*_refusals(name, place), *reasons, *found.cannot_run]
+    return replace(found, cannot_run=tuple(reasons), at_run_time=tuple(notes))
+
+
+def _refusals(model: str, place: str) -> list[str]:
+    """Return why a run with a model would not begin, as far as that is known without asking it.
+
+    place: as for `check_spelling`.
+    """
+    try:
+        check_spelling(model, place)
+        if prefix_of(model) is None:
+            check_credentials(model)
+    except UsageError as error:
+        return [str(error)]
+    return []
+
+
+async def _environment(
+    runner: Runner, file: SpecialistFile, settled: Specialist, model: DescribedModel
+) -> tuple[RunEnvironment, list[str], list[str]]:
+    """Return the environment of a run as it is before anything is started, reasons not to run, and notes."""
+    idle = settled.model_copy(update=_NOT_STARTED)
+    environment = await runner._environment(runner.root, file, idle, model.provider, None)  # noqa: SLF001 - the same code as for a run
+    reasons, notes = [], []
+    servers: list[str] = []
+    try:
+        servers = [*wanted_by(file, settled, runner.root).servers]
+    except UsageError as error:
+        reasons.append(f"{file.place('python_tools')}: python_tools: {error}")
+    functions = tuple(_declared(reference) for reference in settled.python_tools)
+    allowed = resolve_tools(None, settled.disallowed_tools, [tool.name for tool in functions]).names
+    functions = tuple(tool for tool in functions if tool.name in allowed)
+    if functions:
+        notes.append(f"the names of {', '.join(settled.python_tools)}, which are imported then and may set others")
+    if servers:
+        notes.append(f"the tools of the MCP servers {', '.join(servers)}, with which get_tool_response is offered")
+    if model.is_local:
+        notes.append("the context of the local model, which may lower tool_result_limit and set summarize_at")
+    extra_tools: ExtraTools = replace(environment.extra_tools, functions=functions)
+    return replace(environment, extra_tools=extra_tools), reasons, notes
+
+
+def _declared(reference: str) -> Tool:
+    """Return a stand-in for a function of the project, which is named like it unless it sets another name."""
+    return Tool(reference.rpartition(":")[2].rpartition(".")[2], "", lambda: "")

@@ -1,0 +1,24 @@
+"""The list of commands in `specialists --help`, with whole summaries."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from typer._click import Context, HelpFormatter
+
+
+class CommandList(TyperGroup):
+    """A group of commands whose summaries wrap in a narrow terminal; those of its base class end in `...`."""
+
+    def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write the commands with the first sentence of their help."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        rows = [
+            (name, command.get_short_help_str(limit=sys.maxsize))
+            for name, command in commands.items()
+            if command is not None and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)

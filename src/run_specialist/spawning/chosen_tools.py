@@ -1,0 +1,107 @@
+"""Choose the tools of a run, with the reason for each that the file names or could have, but does not get."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from run_specialist.errors import UsageError
+from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.tool_names import resolve_tools
+from run_specialist.tools.base import Tool
+from run_specialist.tools.delegate_tool import NAME as DELEGATE
+from run_specialist.tools.files.files import file_tools
+
+_MAX_LISTED = 10
+"""Maximum number of server tools listed in a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedTool:
+    """A tool that a specialist does not get."""
+
+    name: str
+    """Name of the tool, or as written in the file if there is none."""
+    reason: str
+    key: str | None = None
+    """The key of the file that is the reason; None if it is no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTools:
+    """The tools of a run, besides `respond` and `get_tool_response`."""
+
+    tools: Sequence[Tool]
+    dropped: Sequence[DroppedTool]
+
+
+def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> ChosenTools:
+    """Return the tools of a run.
+
+    Raises UsageError if none of the file's tools exists.
+    """
+    paths = () if settings.paths is None else settings.paths
+    known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit)}
+    known |= {tool.name: tool for tool in environment.extra_tools.served}
+    resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
+    delegate = _delegate(settings, environment)
+    unfiltered = [*environment.extra_tools.functions, *environment.tools, *delegate]
+    # Without a server that cannot be reached, the run has fewer tools, but it runs.
+    has_others = settings.mcp_servers or environment.delegate or environment.extra_tools.functions
+    if resolved.nothing_known and settings.tools and not has_others:
+        raise UsageError(
+            f"{file.place('tools')}: tools: none of {', '.join(settings.tools)} exists; available: {', '.join(known)}"
+        )
+    tools = [*(known[name] for name in resolved.names), *unfiltered]
+    allowed = set(resolve_tools(None, settings.disallowed_tools, known).names)
+    not_chosen = [
+        DroppedTool(name, "not in the list", "tools")
+        if name in allowed
+        else DroppedTool(name, "disallowed", "disallowed_tools")
+        for name in known
+        if name not in resolved.names
+    ]
+    if settings.agents and environment.delegate is None:
+        not_chosen.append(DroppedTool(DELEGATE, "none of them can be called", "agents"))
+    elif environment.delegate and not delegate:
+        not_chosen.append(DroppedTool(DELEGATE, "disallowed", "disallowed_tools"))
+    return ChosenTools(tools, (*not_chosen, *_unknown(resolved.unknown, settings, tools)))
+
+
+def _unknown(names: Iterable[str], settings: Specialist, tools: Sequence[Tool]) -> list[DroppedTool]:
+    """Return the names in `tools` that stand for no tool of the run; those of MCP servers are reported elsewhere."""
+    offered = [*(tool.name for tool in tools), "respond", "get_tool_response"]
+    dropped = []
+    for name in names:
+        of_server = settings.mcp_servers and (name.startswith("mcp__") or "/" in name)
+        if of_server or resolve_tools([name], (), offered).names:
+            continue
+        asks = resolve_tools([name], (), [DELEGATE]).names
+        reason = "offered only with `agents` that can be called" if asks else "no such tool here"
+        dropped.append(DroppedTool(name, reason, "tools"))
+    return dropped
+
+
+def unmatched_tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[str]:
+    """Return a warning if `tools` excludes tools of MCP servers, which may be unintended."""
+    served = [tool.name for tool in environment.extra_tools.served]
+    if settings.tools is None or not served:
+        return []
+    place, available = file.place("tools"), _abbreviated(served)
+    resolved = resolve_tools(settings.tools, (), served)
+    unmatched = [name for name in resolved.unknown if name.startswith("mcp__") or "/" in name]
+    if unmatched:
+        return [f"{place}: tools: no tool of an MCP server matches {', '.join(unmatched)}; available: {available}"]
+    if resolved.names:
+        return []
+    return [f"{place}: tools: lists no tool of the MCP servers, so none can be called; available: {available}"]
+
+
+def _abbreviated(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_LISTED
+    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _delegate(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
+    tool = environment.delegate
+    return [tool] if tool and resolve_tools(None, settings.disallowed_tools, [tool.name]).names else []

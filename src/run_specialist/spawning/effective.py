@@ -1,0 +1,127 @@
+"""What a run of a specialist gets, computed by `spawn` without running anything."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from run_specialist.errors import UsageError
+from run_specialist.loop.job import Job
+from run_specialist.providers.described import DescribedModel
+from run_specialist.providers.prices import Price
+from run_specialist.record.messages import Usage
+from run_specialist.spawning.chosen_tools import DroppedTool, choose_tools
+from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.spawning.spawner import LIMITS, spawn
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.resolve import Origin, Resolved
+
+_OTHER_LIMITS = ("parallel_tools_limit", "tool_timeout", "tool_result_limit", "summarize_at")
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveLimit:
+    """One limit as it holds in a run."""
+
+    value: float | None
+    """In the unit of its key; None = no limit."""
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveModel:
+    """The model that a run would use."""
+
+    name: str
+    """The alias or id that was chosen."""
+    id: str
+    """The id in requests and outcomes."""
+    source: str
+    """What chose it: `line 4`, `SPECIALIST_MODEL` or a state of the environment."""
+    price: Price | None
+    """None if it is unknown, or if the model costs nothing."""
+    is_free: bool
+    """True if no model is billed, as offline."""
+
+    @classmethod
+    def of(cls, name: str, source: str, model: DescribedModel) -> Self:
+        """Return a model that was chosen by this name and source."""
+        return cls(name, model.provider.model, source, model.price, model.provider.cost(Usage(1)) == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """What a run gets."""
+
+    model: EffectiveModel
+    offered: Sequence[str] | None
+    """Names of the tools in the first request, sorted; None if the file names none that exists, or the like."""
+    dropped: Sequence[DroppedTool]
+    limits: Mapping[str, EffectiveLimit]
+    """By key of the file."""
+    at_run_time: Sequence[str]
+    """What is known only when a run begins."""
+    cannot_run: Sequence[str]
+    """Reasons why a run would not begin; empty if none is known."""
+
+    def as_json(self, file: SpecialistFile) -> dict[str, Any]:
+        """Return plain values; the lines are those of the file."""
+        price = self.model.price
+        return {
+            "tools": {
+                "offered": None if self.offered is None else list(self.offered),
+                "dropped": [
+                    {"name": one.name, "reason": one.reason, "key": one.key, "line": file.lines.get(one.key or "")}
+                    for one in self.dropped
+                ],
+            },
+            "model": {
+                "name": self.model.name,
+                "id": self.model.id,
+                "source": self.model.source,
+                "usd_per_million_tokens": price and {"input": price.input, "output": price.output},
+                "higher_price_above_tokens": price and price.higher_above,
+            },
+            "limits": {
+                key: {"value": limit.value, "source": limit.origin.source, "line": limit.origin.line}
+                for key, limit in self.limits.items()
+            },
+            "known_at_run_time": list(self.at_run_time),
+            "cannot_run": list(self.cannot_run),
+        }
+
+
+def effective(
+    file: SpecialistFile, resolved: Resolved, model: EffectiveModel, environment: RunEnvironment
+) -> Effective:
+    """Return what a run gets.
+
+    environment: that of a run with the provider of `model`, in which nothing is connected or imported.
+    """
+    reasons: list[str] = []
+    job: Job | None = None
+    try:
+        job = spawn(file, resolved.settings, "", environment)
+    except UsageError as error:
+        reasons.append(str(error))
+    try:
+        dropped = choose_tools(file, resolved.settings, environment).dropped
+    except UsageError:
+        dropped = ()
+    return Effective(
+        model,
+        None if job is None else job.opening.tools.names,
+        dropped,
+        {key: EffectiveLimit(value, resolved.origin(key)) for key, value in _limits(resolved, job).items()},
+        (),
+        tuple(reasons),
+    )
+
+
+def _limits(resolved: Resolved, job: Job | None) -> dict[str, float | None]:
+    """Return the limits of a job; without one those of the settings."""
+    if job is None:
+        return {key: getattr(resolved.settings, key) for key in (*LIMITS, *_OTHER_LIMITS)}
+    limits = {key: job.budget[kind].limit for key, kind in LIMITS.items()}
+    dispatch = job.dispatch
+    others = (dispatch.parallel_tools_limit, dispatch.tool_timeout, dispatch.tool_result_limit, job.summarize_at)
+    return limits | dict(zip(_OTHER_LIMITS, others, strict=True))

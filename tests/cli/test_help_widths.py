@@ -1,0 +1,31 @@
+"""Help texts are whole in narrow terminals."""
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist.cli import ask, manage
+
+COMMANDS = [one.name or one.callback.__name__ for one in manage.app.registered_commands]
+
+
+def help_of(app, words, width):
+    """Return the help text in so many columns; on a terminal, two columns are left free."""
+    return CliRunner().invoke(app, [*words, "--help"], prog_name="specialists", terminal_width=width).stdout
+
+
+@pytest.mark.parametrize("width", [50, 58, 78])
+def test_the_list_of_commands_has_whole_summaries(width):
+    """Each command is listed with the first sentence of its help, at any width."""
+    listed = " ".join(help_of(manage.app, [], width).split("Commands:\n")[1].split())
+    for command in manage.app.registered_commands:
+        first, *_ = command.callback.__doc__.split("\n\n")
+        assert f"{command.name or command.callback.__name__} {' '.join(first.split())}" in listed
+
+
+@pytest.mark.parametrize("width", [58, 78])
+@pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS)])
+def test_no_line_of_a_help_text_is_wider_than_the_terminal(words, width):
+    """Every line fits into 60 and into 80 columns."""
+    for app in (manage.app, ask.app) if not words else (manage.app,):
+        text = help_of(app, words, width)
+        assert all(len(line) <= width for line in text.splitlines())
