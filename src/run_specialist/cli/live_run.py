@@ -5,12 +5,15 @@ import signal
 import sys
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TextIO
 
 import typer
 
 from run_specialist.api.shutdown import with_bounded_cleanup
 from run_specialist.cli.console import fail, print_json, print_line, say
+from run_specialist.cli.output_file import OutputFile
+from run_specialist.cli.question import unread_input
 from run_specialist.cli.startup import resume_gc
 from run_specialist.store.location import shown
 
@@ -34,13 +37,14 @@ class Output:
     json: bool
     events: bool
     quiet: bool
+    file: OutputFile
 
     @classmethod
-    def chosen(cls, *, json: bool, events: bool, quiet: bool) -> "Output":
-        """Return the output options; exit if they exclude each other."""
+    def chosen(cls, *, json: bool, events: bool, quiet: bool, file: Path | None = None) -> "Output":
+        """Return the output options; exit if they exclude each other, or if the file cannot be written."""
         if json and events:
             fail("--json and --events cannot be combined; the last event of --events contains the outcome")
-        return cls(json, events, quiet)
+        return cls(json, events, quiet, OutputFile(file))
 
 
 class Prepare(Protocol):
@@ -56,6 +60,7 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
 
     Raises OSError if the events can no longer be written; BrokenPipeError if the reader closed the pipe.
     """
+    unread = _warn_about_unread_input(output)
     view = _view(output)
     printer = _EventPrinter(sys.stdout)
     runner.loading = view.prepare if view else None
@@ -80,7 +85,18 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
 
     stored = printer.run is not None and printer.run.is_kept
     _show(outcome, output, resume=resume_command(outcome, runner.store and shown(runner.store)) if stored else None)
+    if not unread:
+        # A slow program has written to the pipe in the meantime.
+        _warn_about_unread_input(output)
     return outcome
+
+
+def _warn_about_unread_input(output: Output) -> bool:
+    """Warn if text on standard input is not part of the question; return whether there is any."""
+    unread = unread_input()
+    if unread and not output.quiet:
+        say("warning: the text on standard input was not read; to add it to the question, end the question with ` -`")
+    return unread
 
 
 class _EventPrinter:
@@ -135,10 +151,11 @@ def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
 
     resume: the command that resumes the run; None if the run is not stored.
     """
-    if output.json:
-        print_json(outcome.as_json())
-    elif not output.events and outcome.answer:
-        print_line(outcome.answer)
+    with output.file.opened() as out:
+        if output.json:
+            print_json(outcome.as_json(), to=out)
+        elif outcome.answer and (output.file.path or not output.events):
+            print_line(outcome.answer, out)
     if not output.quiet:
         _print_warnings(outcome)
     if outcome.error:

@@ -22,8 +22,10 @@ from run_specialist.cli.flags import (
     setting,
     takes,
 )
+from run_specialist.cli.question import WordsCommand
 from run_specialist.cli.table import print_table
 from run_specialist.cli.trust_flag import trust_status
+from run_specialist.cli.version_flag import VersionFlag
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
@@ -36,6 +38,11 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Manage specialists, which are Markdown files with a prompt and limits, and their stored runs.",
 )
+
+
+@app.callback()
+def options(version: VersionFlag = False) -> None:
+    """Options that need no command."""
 
 
 @app.command("list")
@@ -168,7 +175,7 @@ def schema() -> None:
 
 
 for command in (history.runs, history.transcript, resume.resume, history.report, tuning.tune, mcp.mcp):
-    app.command()(command)
+    app.command(cls=WordsCommand if command is resume.resume else None)(command)
 
 
 def _root(given: Path | None) -> Path:

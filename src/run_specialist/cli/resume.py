@@ -18,13 +18,15 @@ from run_specialist.cli.flags import (
     settings,
 )
 from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, answer
+from run_specialist.cli.output_file import OutputOption
+from run_specialist.cli.question import MoreWords, more_from
 from run_specialist.cli.stored_run_flags import RunId
 from run_specialist.cli.trust_flag import TrustFlag
 
 
 def resume(
     run: RunId,
-    query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="An additional question.")] = None,
+    query: MoreWords = None,
     tool_calls_limit: ToolCallsLimit = None,
     turns_limit: TurnsLimit = None,
     total_tokens_limit: TotalTokensLimit = None,
@@ -41,6 +43,7 @@ def resume(
     on_lost: OnLostFlag = "go_on",
     json_: OutcomeJson = False,
     events: Events = False,
+    output: OutputOption = None,
     quiet: Quiet = False,
 ) -> None:
     """Resume a run after a limit, a crash, Ctrl-C or a failure.
@@ -56,10 +59,11 @@ def resume(
         time_limit=time_limit,
         tool_chars_limit=tool_chars_limit,
     )
-    output = Output.chosen(json=json_, events=events, quiet=quiet)
+    shown = Output.chosen(json=json_, events=events, quiet=quiet, file=output)
     with guarded():
+        question = more_from(query)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
         runner = Runner(model=model, store=store, on_lost=on_lost, trust=trust)
-        outcome = answer(runner, partial(runner.resume, run, query, force=force, **given), output)
+        outcome = answer(runner, partial(runner.resume, run, question, force=force, **given), shown)
     raise typer.Exit(outcome.exit_code)
