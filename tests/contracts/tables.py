@@ -120,7 +120,12 @@ FILE = {
     "status": {"ok", "warning", "error"},
     "problems": [PROBLEM],
 }
-SETTING = {"value": "any", "source": {"flag", "file", "preset", "default"}, "line": "count?"}
+SETTING = {
+    "value": "any",
+    "source": {"flag", "file", "preset", "project", "user", "default"},
+    "line": "count?",
+    "path": "text?",
+}
 LISTED_RUN = {
     "run_id": "text",
     "parent_id": "text?",

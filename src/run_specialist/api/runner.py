@@ -28,6 +28,7 @@ from run_specialist.spawning.run_environment import Parent, RunEnvironment
 from run_specialist.spawning.spawner import spawn
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
+from run_specialist.specialist.defaults import NO_DEFAULTS, Defaults
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import project_of
@@ -55,6 +56,7 @@ class Runner:
         trust: bool = False,
         max_depth: int = MAX_DEPTH,
         secrets: Sequence[str] = (),
+        defaults: Defaults = NO_DEFAULTS,
     ) -> None:
         """Configure a runner; files and connections are opened on first use.
 
@@ -72,8 +74,11 @@ class Runner:
             this.
         max_depth: levels of specialists that may call one another below a run; 0 = none.
         secrets: credentials to redact in every tool result; credentials in the environment are always redacted.
+        defaults: settings and a model for specialists whose files do not contain them; the commands pass those of the
+            config files, which the Python API does not read.
         """
-        self.root, self.registry = find_project(root, dir)
+        self.root, self.registry = find_project(root, dir, defaults)
+        self._default_model = defaults.model
         self._model = model
         self._strict = strict
         self._provider = provider
@@ -233,7 +238,7 @@ class Runner:
         """
         if file is not None and not asked:
             await check_model(file, named, root, self._trust)
-        return await self._providers.provider(choose_model(asked, named), self.loading)
+        return await self._providers.provider(choose_model(asked, named, self._default_model), self.loading)
 
     async def aclose(self) -> None:
         """Close all connections, the MCP servers, and the store."""

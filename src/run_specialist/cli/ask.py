@@ -25,9 +25,10 @@ from run_specialist.cli.flags import (
     TurnsLimit,
     settings,
 )
+from run_specialist.cli.from_config import config_for_run
 from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, answer
 from run_specialist.cli.output_file import OutputOption
-from run_specialist.cli.question import QueryWords, WordsCommand, question_from
+from run_specialist.cli.query_words import QueryWords, WordsCommand, question_from
 from run_specialist.cli.startup import pause_gc
 from run_specialist.cli.trust_flag import TrustFlag
 from run_specialist.cli.version_flag import VersionFlag
@@ -58,7 +59,7 @@ def run(
     events: Events = False,
     output: OutputOption = None,
     quiet: Quiet = False,
-    strict: Strict = False,
+    strict: Strict = None,
     trust: TrustFlag = False,
     version: VersionFlag = False,  # noqa: ARG001 - its callback prints and exits
 ) -> None:
@@ -80,10 +81,20 @@ def run(
     ) | settings(landing=landing, evidence=evidence, tool_calls=tool_calls, preset=preset)
     shown = Output.chosen(json=json_, events=events, quiet=quiet, file=output)
     with guarded():
+        config = config_for_run(root, model, trust=trust, quiet=quiet)
         question = question_from(query)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
-        runner = Runner(root=root, dir=dir_, model=model, strict=strict, store=store, on_lost=on_lost, trust=trust)
+        runner = Runner(
+            root=root,
+            dir=dir_ or config.get("dir"),
+            model=model,
+            strict=bool(config.get("strict") if strict is None else strict),
+            store=store,
+            on_lost=on_lost,
+            trust=trust,
+            defaults=config.defaults,
+        )
         outcome = answer(runner, partial(runner.prepare, name, question, **given), shown)
     raise typer.Exit(outcome.exit_code)
 

@@ -12,8 +12,9 @@ import typer
 
 from run_specialist.api.shutdown import with_bounded_cleanup
 from run_specialist.cli.console import fail, print_json, print_line, say
+from run_specialist.cli.from_config import personal
 from run_specialist.cli.output_file import OutputFile
-from run_specialist.cli.question import unread_input
+from run_specialist.cli.query_words import unread_input
 from run_specialist.cli.startup import resume_gc
 from run_specialist.store.location import shown
 
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
 
 OutcomeJson = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")]
 Events = Annotated[bool, typer.Option("--events", help="Print each event as one line of JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer and errors.")]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet/--no-quiet",
+        "-q",
+        show_default=False,
+        callback=personal("quiet"),
+        help="Print only the answer and errors.",
+    ),
+]
 
 
 @dataclass(frozen=True)

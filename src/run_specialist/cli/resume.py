@@ -19,7 +19,7 @@ from run_specialist.cli.flags import (
 )
 from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, answer
 from run_specialist.cli.output_file import OutputOption
-from run_specialist.cli.question import MoreWords, more_from
+from run_specialist.cli.query_words import MoreWords, more_from
 from run_specialist.cli.stored_run_flags import RunId
 from run_specialist.cli.trust_flag import TrustFlag
 

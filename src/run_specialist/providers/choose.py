@@ -19,12 +19,13 @@ NO_KEY = "none-needed"
 CREDENTIALS = (MESSAGES.key, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
 
 
-def choose_model(flag: str | None, file: str | None) -> str:
-    """Return the model of a run: flag, file, SPECIALIST_MODEL, then a default by the credentials in the environment.
+def choose_model(flag: str | None, file: str | None, default: str | None = None) -> str:
+    """Return the model of a run: flag, file, SPECIALIST_MODEL, `default`, then one by the credentials that are set.
 
     file: model in the specialist's file; `inherit` counts as None.
+    default: model of a config file.
     """
-    named = flag or (file if file != "inherit" else None) or os.environ.get("SPECIALIST_MODEL")
+    named = flag or (file if file != "inherit" else None) or os.environ.get("SPECIALIST_MODEL") or default
     return named or ("sonnet" if _credentials() or _set(MESSAGES.url) else OFFLINE)
 
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from run_specialist.cli import question
-from run_specialist.cli.question import more_from, question_from
+from run_specialist.cli import query_words
+from run_specialist.cli.query_words import more_from, question_from
 from tests.cli.conftest import MAIN
 
 OFFLINE = ("--model", "offline", "--json", "--quiet")
@@ -86,7 +86,7 @@ def test_a_wrong_option_before_the_question_gets_no_hint_about_words(write, call
 
 def test_a_text_that_is_too_long_is_refused(asked, write, call, monkeypatch):
     """An endless pipe is not read for ever."""
-    monkeypatch.setattr(question, "LARGEST", 9)
+    monkeypatch.setattr(query_words, "LARGEST", 9)
     assert asked(input="nine char") == "nine char"
     result = call("finder", *OFFLINE, input="ten charss")
     assert (result.exit_code, "standard input is longer than" in result.stderr) == (2, True)

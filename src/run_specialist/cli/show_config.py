@@ -1,0 +1,71 @@
+"""The command `specialists config`: show what the config files and the environment set."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from run_specialist.cli.console import guarded, print_json, print_line, say
+from run_specialist.cli.flags import Json, ProjectRoot
+from run_specialist.cli.from_config import config_in
+from run_specialist.cli.table import print_table
+
+if TYPE_CHECKING:
+    from run_specialist.config.config import Config
+    from run_specialist.config.config_file import ConfigFile
+
+_STATES = {"read": "read", "missing": "does not exist", "no table": "no table [tool.run-specialist]"}
+
+
+def config(root: ProjectRoot = None, json_: Json = False) -> None:
+    """Show which settings hold without options, where each comes from, and the config files."""
+    with guarded():
+        from run_specialist.config.holding import holdings  # noqa: PLC0415 - fast `--help`
+
+        read = config_in(root)
+        held = list(holdings(read))
+        trusted, line = _trust(read)
+        if json_:
+            files = [_file(one) for one in read.files]
+            print_json({"settings": {one.key: one.as_json() for one in held}, "files": files, "trusted": trusted})
+            return
+        print_table(("KEY", "VALUE", "FROM"), [(one.key, one.shown_value, one.origin) for one in held])
+        print_line("")
+        if not read.files:
+            print_line("No config file is read: SPECIALIST_CONFIG is none.")
+        for file in read.files:
+            print_line(f"{_near(file.path)}: {_state(file)}")
+        if line:
+            print_line(f"\n{line}")
+        say("options and the specialist's own file come before these; `specialists show NAME` has both", dim=True)
+
+
+def _trust(read: "Config") -> tuple[bool | None, str]:
+    """Return whether the model of the project may be used, and a line about it; `(None, "")` if it needs no trust."""
+    from run_specialist.config.model_choice import model_claim  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
+
+    claim = model_claim(read)
+    if claim is None:
+        return None, ""
+    actions = ", ".join(demand.action for demand in claim.demands)
+    if Trust().is_known(claim):
+        return True, f"trusted: the model of the project may {actions}"
+    return False, f"not trusted: the model of the project would {actions}; to allow this, run once with --trust"
+
+
+def _file(file: "ConfigFile") -> dict[str, Any]:
+    return {
+        "path": str(file.path),
+        "scope": file.scope,
+        "state": file.state.replace(" ", "_"),
+        "reason": file.reason or None,
+    }
+
+
+def _state(file: "ConfigFile") -> str:
+    return f"ignored, {file.reason}" if file.reason else _STATES[file.state]
+
+
+def _near(path: Path) -> str:
+    from run_specialist.config.config_places import near  # noqa: PLC0415 - fast `--help`
+
+    return near(path)
