@@ -149,6 +149,26 @@ MESSAGES = {
 BILL = {"median": "number?", "total": "number", "share": "number?", "unknown": "count"}
 
 PRINTED = {
+    "specialists config": {
+        "settings": {
+            "...": {
+                "value": "any",
+                "source": {"environment", "project", "user", "default"},
+                "variable": "text?",
+                "path": "text?",
+                "line": "count?",
+            }
+        },
+        "files": [
+            {
+                "path": "text",
+                "scope": {"project", "user"},
+                "state": {"read", "missing", "no_table", "ignored"},
+                "reason": "text?",
+            }
+        ],
+        "trusted": "flag?",
+    },
     "specialists list": {"specialists": [FILE]},
     "specialists check": {"files": [FILE]},
     "specialists show": {**FILE, "settings": {"...": SETTING}, "prompt": "text?", "trusted": "flag?"},

@@ -16,7 +16,7 @@ _STATES = {"read": "read", "missing": "does not exist", "no table": "no table [t
 
 
 def config(root: ProjectRoot = None, json_: Json = False) -> None:
-    """Show which settings hold without options, where each comes from, and the config files."""
+    """Show the settings of config files and environment, with sources."""
     with guarded():
         from run_specialist.config.holding import holdings  # noqa: PLC0415 - fast `--help`
 
