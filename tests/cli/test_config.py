@@ -240,12 +240,12 @@ def test_config_shows_each_key_with_its_source(write, project_file, user_file, m
     assert rows["tool_calls_limit"] == ["30", "default"]
     assert rows["quiet"] == ["false", "default"]
     assert rows["store"] == ["postgresql://me:***@host/runs", "SPECIALIST_STORE"]
-    assert f"pyproject.toml: read\n{own}: read" in shown
+    assert "pyproject.toml: read\n~/.config/run-specialist/config.toml: read" in shown
     told = json.loads(manage("config", "--json").stdout)
     assert list(faults(told, tables.PRINTED["specialists config"])) == []
     assert set(told["settings"]) == set(KEYS)
     own.unlink()
-    assert f"{own}: does not exist" in manage("config").stdout
+    assert "~/.config/run-specialist/config.toml: does not exist" in manage("config").stdout
     monkeypatch.setenv("SPECIALIST_CONFIG", "none")
     assert "No config file is read: SPECIALIST_CONFIG is none." in manage("config").stdout
 

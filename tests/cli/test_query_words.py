@@ -65,8 +65,8 @@ def test_a_hyphen_is_replaced_by_the_pipe(asked):
         ((), " \n", "there is no question: QUERY is missing, and standard input is empty"),
         (("-", "-"), "x", "`-` stands for standard input, which can be read only once"),
         (("",), "x", "the question is empty"),
-        (("why", "--fooo"), "", "put the question in quotes, or `--` before its first word"),
-        (("what", "is", "-5"), "", "put the question in quotes, or `--` before its first word"),
+        (("why", "--fooo"), "", "quote the question, or put `--` before it"),
+        (("what", "is", "-5"), "", "quote the question, or put `--` before it"),
     ],
 )
 def test_a_missing_or_unclear_question_is_refused(write, call, words, given, told):
@@ -81,7 +81,7 @@ def test_a_wrong_option_before_the_question_gets_no_hint_about_words(write, call
     """The hint about words that look like options stands only behind words."""
     write("finder")
     result = call("finder", "--fooo", "what do owls eat?")
-    assert (result.exit_code, "No such option: --fooo" in result.stderr, "quotes" in result.stderr) == (2, True, False)
+    assert (result.exit_code, "No such option: --fooo" in result.stderr, "quote" in result.stderr) == (2, True, False)
 
 
 def test_a_text_that_is_too_long_is_refused(asked, write, call, monkeypatch):

@@ -172,6 +172,8 @@ def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
         say(f"{outcome.status}: {outcome.error}{f'; to resume: {resume}' if resume else ''}")
     if not output.quiet:
         _print_summary(outcome, resume, for_people=not (output.json or output.events))
+        if output.file.is_written and sys.stderr is not None and sys.stderr.isatty():
+            say(f"written to {output.file.path}", dim=True)
 
 
 def _print_warnings(outcome: "Outcome") -> None:

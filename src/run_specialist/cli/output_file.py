@@ -38,6 +38,8 @@ class OutputFile:
         path: None or `-` for standard output.
         """
         self.path = None if path is None or path == STDOUT else path
+        self.is_written = False
+        """Whether the file has the answer."""
         if self.path is not None:
             try:
                 _try_writing(self.path)
@@ -60,6 +62,7 @@ class OutputFile:
         try:
             if content := buffer.getvalue():
                 _write(self.path, content)
+                self.is_written = True
         except OSError as error:
             _print(buffer.getvalue())
             self._fail(error, "; the answer was printed instead")

@@ -57,7 +57,7 @@ class WordsCommand(TyperCommand):
             raise
 
 
-_HINT = "If it is part of the question: put the question in quotes, or `--` before its first word."
+_HINT = "If it belongs to the question, quote the question, or put `--` before it."
 
 
 def _follows_a_question(option: str, args: Sequence[str]) -> bool:

@@ -1,9 +1,11 @@
 """The command `specialists config`: show what the config files and the environment set."""
 
+import shutil
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.cli.console import guarded, print_json, print_line, say
+from run_specialist.cli.console import guarded, is_terminal, print_json, print_line, say
 from run_specialist.cli.flags import Json, ProjectRoot
 from run_specialist.cli.from_config import config_in
 from run_specialist.cli.table import print_table
@@ -34,8 +36,8 @@ def config(root: ProjectRoot = None, json_: Json = False) -> None:
         for file in read.files:
             print_line(f"{_near(file.path)}: {_state(file)}")
         if line:
-            print_line(f"\n{line}")
-        say("options and the specialist's own file come before these; `specialists show NAME` has both", dim=True)
+            print_line("\n" + (textwrap.fill(line, shutil.get_terminal_size().columns) if is_terminal() else line))
+        say("for one specialist, with its own file: specialists show NAME", dim=True)
 
 
 def _trust(read: "Config") -> tuple[bool | None, str]:

@@ -38,8 +38,10 @@ def is_named() -> bool:
 
 
 def near(path: Path) -> str:
-    """Return a path for messages: relative to the current folder if it is inside, else as it is."""
+    """Return a path for messages: relative to the current folder, or with `~`, if it is inside, else as it is."""
     try:
-        return str(path.relative_to(Path.cwd()))
-    except (OSError, ValueError):
+        if path.is_relative_to(Path.cwd()):
+            return str(path.relative_to(Path.cwd()))
+        return f"~/{path.relative_to(Path.home())}"
+    except (OSError, RuntimeError, ValueError):  # no current folder, no home folder, or somewhere else
         return str(path)

@@ -8,7 +8,6 @@ from typing import Literal
 
 from run_specialist.config.config import Config
 from run_specialist.config.config_keys import KEYS, Key
-from run_specialist.config.config_places import near
 from run_specialist.providers.choose import choose_model
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store.location import place, shown
@@ -32,9 +31,9 @@ class Holding:
 
     @property
     def origin(self) -> str:
-        """The source as `file:line`, the name of a variable, or `default`."""
+        """The source as name of the file and line, as name of a variable, or `default`."""
         if self.path is not None:
-            return f"{near(self.path)}:{self.line}"
+            return f"{self.path.name}:{self.line}"
         return self.variable or self.source
 
     @property

@@ -12,6 +12,7 @@ from run_specialist.config.config_keys import KEYS
 from run_specialist.errors import UsageError
 
 HEAD = "[tool.run-specialist]\n"
+SHOWN = "~/.config/run-specialist/config.toml"
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_a_wrong_key_or_value_is_an_error_in_both_files(project, user, line, tol
     (project / "pyproject.toml").unlink()
     user.write_text(f"# mine\n{line}\n")
     (found,) = problems(project)
-    assert found.startswith(f"{user}:2: ")
+    assert found.startswith(f"{SHOWN}:2: ")
     assert told in found
 
 
@@ -172,7 +173,7 @@ def test_every_problem_of_both_files_is_named_at_once(project, user):
     (project / "pyproject.toml").write_text(f"{HEAD}a = 1\nstrict = 1\n")
     user.write_text("[tool.run-specialist]\nmodel = 1\n")
     told = problems(project)
-    assert [line.partition(": ")[0] for line in told] == ["pyproject.toml:2", "pyproject.toml:3", f"{user}:1"]
+    assert [line.partition(": ")[0] for line in told] == ["pyproject.toml:2", "pyproject.toml:3", f"{SHOWN}:1"]
     assert told[2].endswith("the keys stand at the top of this file, without [tool.run-specialist]")
 
 
@@ -251,7 +252,7 @@ def test_the_place_of_the_users_file(project, user, monkeypatch, tmp_path):
     monkeypatch.setenv("SPECIALIST_CONFIG", str(tmp_path / "own.toml"))
     assert read_config(project).get("model") == "sonnet"
     monkeypatch.setenv("SPECIALIST_CONFIG", str(tmp_path / "gone.toml"))
-    with pytest.raises(UsageError, match="SPECIALIST_CONFIG: .*gone.toml does not exist"):
+    with pytest.raises(UsageError, match=r"SPECIALIST_CONFIG: .*gone\.toml does not exist"):
         read_config(project)
     monkeypatch.setenv("SPECIALIST_CONFIG", "none")
     (project / "pyproject.toml").write_text(HEAD + "broken")
@@ -269,4 +270,4 @@ def test_other_systems_have_a_second_place(project, user, monkeypatch):
 def test_a_file_that_cannot_be_read_is_an_error_for_the_user_only(project, user):
     """The user's file is meant to hold, so it must not be skipped."""
     user.mkdir()
-    assert problems(project) == [f"{user}: cannot be read: no regular file"]
+    assert problems(project) == [f"{SHOWN}: cannot be read: no regular file"]
