@@ -250,6 +250,22 @@ def test_config_shows_each_key_with_its_source(write, project_file, user_file, m
     assert "No config file is read: SPECIALIST_CONFIG is none." in manage("config").stdout
 
 
+def test_config_of_another_project(project_file, notes, monkeypatch, tmp_path):
+    """`--root` names the project, as for the other commands."""
+    project_file("model = 'haiku'")
+    monkeypatch.chdir(tmp_path)
+    assert "pyproject.toml:2" not in manage("config").stdout
+    assert "pyproject.toml:2" in manage("config", "--root", str(notes)).stdout
+    assert manage("config", "--root", "nowhere").exit_code == 2
+
+
+def test_the_text_of_a_config_file_cannot_control_the_terminal(project_file):
+    """Names and values are escaped in errors."""
+    project_file('"a\\u001b]0;owned\\u0007" = 1', 'model = "b\\u001bc"', 'landing = "\\u001b[2J"')
+    told = manage("config").stderr
+    assert ("\x1b" in told, told.count("pyproject.toml:")) == (False, 3)
+
+
 def test_show_names_the_config_file(write, project_file):
     """`specialists show` has the values of the config files with their places."""
     write("finder", "turns_limit: 4")

@@ -81,8 +81,8 @@ def run(
     ) | settings(landing=landing, evidence=evidence, tool_calls=tool_calls, preset=preset)
     shown = Output.chosen(json=json_, events=events, quiet=quiet, file=output)
     with guarded():
-        config = config_for_run(root, model, trust=trust, quiet=quiet)
         question = question_from(query)
+        config = config_for_run(root, model, trust=trust, quiet=quiet)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
         runner = Runner(

@@ -36,27 +36,19 @@ def _is_given(context: typer.Context, option: typer.CallbackParam) -> bool:
     return source is not None and source.name != "DEFAULT"
 
 
-def config_in(root: Path | None) -> "Config":
-    """Return the config of the project of the current folder.
+def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: bool = False) -> "Config":
+    """Return the config of the current folder's project for a run, after the check that its model may be used.
 
-    root: the folder of `--root`, whose project it is if it contains the current folder.
+    root: the folder of `--root`; if it is the project, its owner does not matter.
+    model: the model of the command line, if any.
+    Raises NotTrusted if the user has to allow the model first.
     """
     from run_specialist.config.config import read_config  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.project import is_same, project_root  # noqa: PLC0415 - fast `--help`
 
     named = None if root is None else root.absolute()
     project = project_root(Path.cwd(), named)
-    return read_config(project, meant=is_same(project, named))
-
-
-def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: bool = False) -> "Config":
-    """Return the config for a run, after the check that its model may be used.
-
-    root: as for `config_in`.
-    model: the model of the command line, if any.
-    Raises NotTrusted if the user has to allow the model first.
-    """
-    config = config_in(root)
+    config = read_config(project, meant=is_same(project, named))
     warnings = config.ignored
     chosen = config.values.get("model")
     if not model and chosen is not None and chosen.scope == "project":

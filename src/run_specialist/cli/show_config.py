@@ -5,9 +5,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.cli.console import guarded, is_terminal, print_json, print_line, say
+from run_specialist.cli.console import fail, guarded, is_terminal, print_json, print_line, say
 from run_specialist.cli.flags import Json, ProjectRoot
-from run_specialist.cli.from_config import config_in
 from run_specialist.cli.table import print_table
 
 if TYPE_CHECKING:
@@ -19,10 +18,15 @@ _STATES = {"read": "read", "missing": "does not exist", "no table": "no table [t
 
 def config(root: ProjectRoot = None, json_: Json = False) -> None:
     """Show the settings of config files and environment, with sources."""
+    if root is not None and not root.is_dir():
+        fail(f"--root: {root} is not a folder")
     with guarded():
+        from run_specialist.config.config import read_config  # noqa: PLC0415 - fast `--help`
         from run_specialist.config.holding import holdings  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
 
-        read = config_in(root)
+        project = project_root(Path.cwd()) if root is None else root.absolute()
+        read = read_config(project, meant=root is not None)
         held = list(holdings(read))
         trusted, line = _trust(read)
         if json_:

@@ -18,6 +18,8 @@ State = Literal["read", "missing", "no table", "ignored"]
 
 LARGEST = 1024 * 1024
 """Maximum size of a config file [bytes]."""
+MAX_PROBLEMS = 20
+"""Maximum number of errors of one file."""
 _MENTION = TABLE[-1].encode()
 """Every file with the table contains these bytes; most project files do not, and are not parsed."""
 
@@ -98,6 +100,9 @@ def _checked(path: Path, scope: Scope, table: TomlTable) -> ConfigFile:
             values[key.name] = Default(value_of(key, given, path, scope), scope, path, line)
         except ValueError as error:
             problems.append(f"{near(path)}:{line}: {shown(name)}: {error}")
+            if len(problems) == MAX_PROBLEMS:
+                problems.append(f"{near(path)}: further keys were not checked")
+                break
     return ConfigFile(path, scope, "read", values, tuple(problems))
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from run_specialist.config.config import Config
 from run_specialist.config.config_places import near
+from run_specialist.errors import NotTrusted
 from run_specialist.providers.choose import OFFLINE, OPENAI
 from run_specialist.providers.endpoint import CHAT
 from run_specialist.providers.local.local_servers import WEIGHTS, prefix_of
@@ -23,7 +24,10 @@ def check_chosen_model(config: Config, trust: Trust) -> tuple[str, ...]:
     Raises NotTrusted if the user has to allow it first.
     """
     claim = model_claim(config)
-    return () if claim is None else trust.check(claim)
+    try:
+        return () if claim is None else trust.check(claim)
+    except NotTrusted as error:
+        raise NotTrusted(f"{error}; or choose a model with --model") from None
 
 
 def model_claim(config: Config) -> Claim | None:

@@ -1,14 +1,15 @@
 """Read one table of a TOML file, with the line of each key."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 _AT_LINE = re.compile(r" ?\(at line (\d+), column \d+\)$")
 _AT_END = re.compile(r" ?\(at end of document\)$")
-_LONGEST_VALUE = 100
-"""Maximum number of lines of one value, when its place is searched."""
+_MAY_END = re.compile(r"""[\]}"']\s*(#.*)?$""")
+_MOST_TRIES = 100
+"""Maximum number of lines on which one value may seem to end; the places of the keys after it are not searched."""
 
 
 class InvalidToml(ValueError):
@@ -21,39 +22,17 @@ class InvalidToml(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TomlTable:
-    """A table with its text."""
+    """A table with the places of its keys."""
 
     values: dict[str, Any]
-    lines: Sequence[str]
-    """The whole text of the file."""
-    names: tuple[str, ...]
-    """Names of the table and of those around it; empty for the top."""
-
-    @property
-    def header(self) -> int:
-        """Line of the table's header; 1 if there is none."""
-        if not self.names:
-            return 1
-        dotted = r"\s*\.\s*".join(f"[\"']?{re.escape(name)}[\"']?" for name in self.names)
-        header = re.compile(rf"\s*\[\s*{dotted}\s*\]")
-        return next((number for number, line in enumerate(self.lines, 1) if header.match(line)), 1)
+    places: Mapping[str, int]
+    """Line of each key whose place could be found."""
+    header: int
+    """Line of the table's header; 1 if there is none."""
 
     def line(self, key: str) -> int:
-        """Return the line on which a key is set; the line of the header if it is written in an unusual way."""
-        start = self.header - 1
-        for index in range(start, len(self.lines)):
-            if key in self.lines[index] and self._sets(key, start, index):
-                return index + 1
-        return start + 1
-
-    def _sets(self, key: str, start: int, index: int) -> bool:
-        """Return whether the statement that begins on a line sets the key; text in other values does not count."""
-        if key in (_inside(_parsed(self.lines[start:index]) or {}, self.names) or {}):
-            return False
-        for end in range(index + 1, min(index + _LONGEST_VALUE, len(self.lines)) + 1):
-            if (document := _parsed(self.lines[start:end])) is not None:
-                return key in (_inside(document, self.names) or {})
-        return False
+        """Return the line on which a key is set; that of the header if it could not be found."""
+        return self.places.get(key, self.header)
 
 
 def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
@@ -75,7 +54,63 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
         line = int(found[1]) if found else max(len(lines), 1)
         raise InvalidToml(line, _AT_END.sub(" at the end", _AT_LINE.sub("", reason))) from None
     values = _inside(document, names)
-    return None if values is None else TomlTable(values, lines, names)
+    if values is None:
+        return None
+    header = _header(lines, names)
+    places = _places(lines[header - 1 :], names, values, header)
+    if len(places) < len(values):
+        # The header may have been a line of a longer text, or its keys are written elsewhere, with dots.
+        places = _places(lines, names, values, 1)
+    return TomlTable(values, places, header)
+
+
+def _header(lines: Sequence[str], names: tuple[str, ...]) -> int:
+    dotted = r"\s*\.\s*".join(f"[\"']?{re.escape(name)}[\"']?" for name in names)
+    header = re.compile(rf"\s*\[\s*{dotted}\s*\]")
+    return next((number for number, line in enumerate(lines, 1) if header.match(line)), 1) if names else 1
+
+
+def _places(lines: Sequence[str], names: tuple[str, ...], wanted: Collection[str], first: int) -> Mapping[str, int]:
+    """Return the line of each key of a table, by parsing one statement after the other.
+
+    lines: text from the header of the table, or from the start.
+    wanted: the keys; the search ends when all are found.
+    first: number of the first line.
+    """
+    places: dict[str, int] = {}
+    table: tuple[str, ...] = ()
+    at = 0
+    while at < len(lines) and len(places) < len(wanted):
+        length, statement = _statement(lines, at)
+        if statement is None:
+            break
+        if lines[at].lstrip().startswith("["):
+            table, found = (), statement
+            while len(found) == 1:
+                name, inner = next(iter(found.items()))
+                table, found = (*table, name), inner[0] if isinstance(inner, list) else inner
+        else:
+            for name in reversed(table):
+                statement = {name: statement}
+        for key in _inside(statement, names) or {}:
+            places.setdefault(key, first + at)
+        at += length
+    return places
+
+
+def _statement(lines: Sequence[str], at: int) -> tuple[int, dict[str, Any] | None]:
+    """Return the number of lines of the statement that begins on a line, and what it says; None if it is too long."""
+    tries = 0
+    for end in range(at + 1, len(lines) + 1):
+        # A value of several lines ends with a bracket or a quote, perhaps followed by a comment.
+        if end > at + 1 and not _MAY_END.search(lines[end - 1]):
+            continue
+        tries += 1
+        if (found := _parsed(lines[at:end])) is not None:
+            return end - at, found
+        if tries > _MOST_TRIES:
+            break
+    return 0, None
 
 
 def _inside(document: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | None:
