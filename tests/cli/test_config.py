@@ -6,10 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
 from run_specialist.api.runner import Runner
 from run_specialist.budget.budget import Kind
-from run_specialist.cli.ask import run
+from run_specialist.cli.ask import app, run
 from run_specialist.cli.from_config import registry_in
 from run_specialist.config.config_keys import KEYS, ONLY_OPTIONS
 from run_specialist.specialist.resolve import resolve
@@ -303,3 +304,10 @@ def test_without_a_table_nothing_is_parsed(write, notes):
     modules = done.stdout.split()
     assert "run_specialist.config.config" in modules
     assert not {"tomllib", "platformdirs", "run_specialist.config.model_choice"} & set(modules)
+
+
+def test_completion_ignores_a_broken_file(user_file, capsys):
+    """While the shell completes a word, no config file is read and nothing is printed."""
+    user_file("quiet = 3")
+    context = get_command(app).make_context("run-specialist", ["finder", "--qui"], resilient_parsing=True)
+    assert (context.params["quiet"], capsys.readouterr()) == (False, ("", ""))
