@@ -1,7 +1,7 @@
 """Read one config file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -58,7 +58,11 @@ def read_project_file(path: Path, project: Path, *, meant: bool) -> ConfigFile:
         return ConfigFile(path, "project", "no table")
     if not meant and (owner := ownership_problem(project, path)):
         return ConfigFile(path, "project", "ignored", reason=owner)
-    return _parsed(path, "project", data, TABLE)
+    file = _parsed(path, "project", data, TABLE)
+    folder = file.values.get("dir")
+    if folder is None or meant or not (owner := ownership_problem(project, folder.value)):
+        return file
+    return replace(file, problems=(*file.problems, f"{near(path)}:{folder.line}: dir: {owner}"))
 
 
 def read_user_file(path: Path) -> ConfigFile:

@@ -239,6 +239,17 @@ def test_a_project_of_another_user_is_ignored(project, monkeypatch):
     assert read_config(project, meant=True).get("model") == "haiku"
 
 
+def test_a_folder_of_another_user_is_refused(project, monkeypatch):
+    """A folder in the project that somebody else can fill is no place for specialists, unless the user named it."""
+    (project / "pyproject.toml").write_text(f"{HEAD}dir = 'more'")
+    monkeypatch.setattr(
+        "run_specialist.config.config_file.ownership_problem",
+        lambda top, *inside: "it belongs to another" if project / "more" in inside else None,
+    )
+    assert problems(project) == ["pyproject.toml:2: dir: it belongs to another"]
+    assert read_config(project, meant=True).get("dir") == project / "more"
+
+
 def test_the_place_of_the_users_file(project, user, monkeypatch, tmp_path):
     """XDG_CONFIG_HOME is followed if it is absolute, SPECIALIST_CONFIG names a file, and `none` reads none."""
     user.write_text("model = 'opus'")
