@@ -50,19 +50,22 @@ def read_project_file(path: Path, project: Path, *, meant: bool) -> ConfigFile:
             data = file.read(LARGEST + 1)
     except FileNotFoundError:
         return ConfigFile(path, "project", "missing")
-    except safe_open.OutsideRoot as error:
-        return ConfigFile(path, "project", "ignored", reason=str(error.strerror))
     except (OSError, ValueError) as error:
         return ConfigFile(path, "project", "ignored", reason=getattr(error, "strerror", None) or str(error))
     if _MENTION not in data:
         return ConfigFile(path, "project", "no table")
     if not meant and (owner := ownership_problem(project, path)):
         return ConfigFile(path, "project", "ignored", reason=owner)
-    file = _parsed(path, "project", data, TABLE)
-    folder = file.values.get("dir")
-    if folder is None or meant or not (owner := ownership_problem(project, folder.value)):
-        return file
-    return replace(file, problems=(*file.problems, f"{near(path)}:{folder.line}: dir: {owner}"))
+    read = _parsed(path, "project", data, TABLE)
+    return read if meant else _with_owner_of_folder(read, project)
+
+
+def _with_owner_of_folder(read: ConfigFile, project: Path) -> ConfigFile:
+    folder = read.values.get("dir")
+    owner = None if folder is None else ownership_problem(project, folder.value)
+    if folder is None or owner is None:
+        return read
+    return replace(read, problems=(*read.problems, f"{near(read.path)}:{folder.line}: dir: {owner}"))
 
 
 def read_user_file(path: Path) -> ConfigFile:
