@@ -49,6 +49,7 @@ def test_show_names_settings_from_the_preset_of_the_file(project: Path) -> None:
         "value": {"from": 3, "style": "remaining", "warn_at": 1},
         "source": "file",
         "line": 5,
+        "path": None,
     }
     assert values["budget_notice"] == {"value": False, "source": "preset", "line": 4, "path": None}
     assert values["time_limit"] == {"value": 600, "source": "file", "line": 6, "path": None}
