@@ -49,10 +49,11 @@ def test_show_names_settings_from_the_preset_of_the_file(project: Path) -> None:
         "value": {"from": 3, "style": "remaining", "warn_at": 1},
         "source": "file",
         "line": 5,
+        "path": None,
     }
-    assert values["budget_notice"] == {"value": False, "source": "preset", "line": 4}
-    assert values["time_limit"] == {"value": 600, "source": "file", "line": 6}
-    assert values["cost_limit"] == {"value": None, "source": "default", "line": None}
+    assert values["budget_notice"] == {"value": False, "source": "preset", "line": 4, "path": None}
+    assert values["time_limit"] == {"value": 600, "source": "file", "line": 6, "path": None}
+    assert values["cost_limit"] == {"value": None, "source": "default", "line": None, "path": None}
 
 
 def test_show_applies_the_preset_flag(project: Path) -> None:
@@ -65,7 +66,7 @@ def test_show_applies_the_preset_flag(project: Path) -> None:
     assert rows["tool_chars_limit"] == ["default", "none"]
     assert rows["tool_calls_limit"] == ["line 6", "12"]
     values = json.loads(call("show", "finder", "--preset", "finalize", "--json").stdout)["settings"]
-    assert values["summarize_at"] == {"value": 150_000, "source": "flag", "line": None}
+    assert values["summarize_at"] == {"value": 150_000, "source": "flag", "line": None, "path": None}
     wrong = call("show", "finder", "--preset", "fast")
     assert (wrong.exit_code, wrong.stdout) == (2, "")
     assert "'--preset': must be soft-landing, soft-warning, finalize, budget-notice or openai-loop" in wrong.stderr

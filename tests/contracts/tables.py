@@ -127,7 +127,12 @@ FILE = {
     "status": {"ok", "warning", "error"},
     "problems": [PROBLEM],
 }
-SETTING = {"value": "any", "source": {"flag", "file", "preset", "default"}, "line": "count?"}
+SETTING = {
+    "value": "any",
+    "source": {"flag", "file", "preset", "project", "user", "default"},
+    "line": "count?",
+    "path": "text?",
+}
 LISTED_RUN = {
     "run_id": "text",
     "parent_id": "text?",
@@ -176,6 +181,26 @@ EFFECTIVE = {
     },
 }
 PRINTED = {
+    "specialists config": {
+        "settings": {
+            "...": {
+                "value": "any",
+                "source": {"environment", "project", "user", "default"},
+                "variable": "text?",
+                "path": "text?",
+                "line": "count?",
+            }
+        },
+        "files": [
+            {
+                "path": "text",
+                "scope": {"project", "user"},
+                "state": {"read", "missing", "no_table", "ignored"},
+                "reason": "text?",
+            }
+        ],
+        "trusted": "flag?",
+    },
     "specialists list": {"specialists": [{**FILE, "unavailable": "text?"}]},
     "specialists check": {"files": [FILE]},
     "specialists show": {

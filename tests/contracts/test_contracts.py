@@ -211,6 +211,7 @@ def test_json_output_of_each_command_matches_its_table(project):
         ("specialists transcript", "last", 0),
         ("specialists report", "last", 0),
         ("specialists tune", "finder", 0),
+        ("specialists config", "", 0),
     ):
         holds(json.loads(call(f"{command} {arguments} --json", code=code)), tables.PRINTED[command])
     gone = json.loads(call("specialists runs last --delete --yes --json"))

@@ -30,9 +30,11 @@ async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str,
     """
     resolved = resolve(file, settings)
     settled = resolved.settings
-    name = choose_model(None, settled.model)
+    name = choose_model(None, settled.model, runner.default_model)
     model = described(name)
-    source = default_reason() if settled.model in {None, "inherit"} else str(resolved.origin("model"))
+    source = (
+        default_reason(runner.default_model) if settled.model in {None, "inherit"} else str(resolved.origin("model"))
+    )
     environment, reasons, notes = await _environment(runner, file, settled, model)
     found = effective(file, resolved, EffectiveModel.of(name, source, model), environment)
     place = f"{file.place('model')}: model" if settled.model == name else ""

@@ -29,6 +29,7 @@ class ModelChoice:
         trust: Trust,
         report: Callable[[str], None],
         root: Path,
+        default: str | None = None,
     ) -> None:
         """Configure the choice.
 
@@ -37,8 +38,10 @@ class ModelChoice:
         pool: makes the providers of models on first use.
         report: called with a line while the weights of a model are loaded.
         root: the folder that the file tools can read.
+        default: the model of a config file, after that of the environment.
         """
         self.model = model
+        self._default = default
         self._provider = provider
         self._trust = trust
         self._rule = rule
@@ -57,7 +60,7 @@ class ModelChoice:
         """
         if self._provider is not None:
             return self._checked(file, settings, self._provider)
-        if why := why_offline(asked, settings.model):
+        if why := why_offline(asked, settings.model, self._default):
             self._rule.check(file, settings, why)
         return await self._chosen(asked, settings.model, None if by_program else file, self._root)
 
@@ -97,7 +100,7 @@ class ModelChoice:
         provider = parents if parents is not None and self._inherits(settings) else self._provider
         if provider is not None:
             return "" if provider.capabilities.is_language_model else NO_LANGUAGE_MODEL
-        return why_offline(asked or self.model, settings.model)
+        return why_offline(asked or self.model, settings.model, self._default)
 
     def obstacle(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
         """Return why a specialist cannot be asked, in one clause, if it needs a model and there is none; else nothing.
@@ -129,4 +132,4 @@ class ModelChoice:
         """
         if file is not None and not asked:
             await check_model(file, named, root, self._trust)
-        return await self._pool.provider(choose_model(asked, named), self._report)
+        return await self._pool.provider(choose_model(asked, named, self._default), self._report)

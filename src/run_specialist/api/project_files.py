@@ -2,22 +2,29 @@
 
 from pathlib import Path
 
+from run_specialist.specialist.defaults import NO_DEFAULTS, Defaults
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import Registry, is_same, places, project_root
 
 
-def find_project(root: Path | str | None, dir: Path | str | None) -> tuple[Path, Registry]:  # noqa: A002 - the flag's name
+def find_project(
+    root: Path | str | None,
+    dir: Path | str | None,  # noqa: A002 - the flag's name
+    defaults: Defaults = NO_DEFAULTS,
+) -> tuple[Path, Registry]:
     """Return the root folder of the file tools, and the registry of the project's specialists.
 
     root: the root folder; None for the root of the project that contains the current folder.
     dir: a folder to search before the default folders.
+    defaults: settings for specialists whose files do not contain them.
     Raises UsageError if `dir` is not a folder.
     """
     given_root = None if root is None else Path(root).absolute()
     project = project_root(Path.cwd(), given_root)
     first = None if dir is None else Path(dir)
-    return given_root or project, Registry(places(project, first, meant=is_same(project, given_root)))
+    found = places(project, first, meant=is_same(project, given_root))
+    return given_root or project, Registry(found, defaults=defaults.settings)
 
 
 def file_of(specialist: Specialist) -> SpecialistFile:

@@ -31,6 +31,7 @@ from run_specialist.spawning.run_environment import Parent, RunEnvironment
 from run_specialist.spawning.spawner import spawn
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
+from run_specialist.specialist.defaults import NO_DEFAULTS, Defaults
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.project import project_of, project_path
@@ -59,6 +60,7 @@ class Runner:
         max_depth: int = MAX_DEPTH,
         secrets: Sequence[str] = (),
         require_model: bool | None = None,
+        defaults: Defaults = NO_DEFAULTS,
     ) -> None:
         """Configure a runner; files and connections are opened on first use.
 
@@ -77,8 +79,11 @@ class Runner:
         max_depth: levels of specialists that may call one another below a run; 0 = none.
         secrets: credentials to redact in every tool result; credentials in the environment are always redacted.
         require_model: refuse to answer offline, without a language model; None = as SPECIALIST_REQUIRE_MODEL says.
+        defaults: settings and a model for specialists whose files do not contain them; the commands pass those of the
+            config files, which the Python API does not read.
         """
-        self.root, self.registry = find_project(root, dir)
+        self.root, self.registry = find_project(root, dir, defaults)
+        self.default_model = defaults.model
         self._strict = strict
         self._tools = as_tools(tools)
         self._augmenters = augmenters
@@ -86,7 +91,14 @@ class Runner:
         self._clients = McpClients()
         self._providers = ProviderPool()
         self._models = ModelChoice(
-            model, provider, self._providers, ModelRule.of(require_model), self._trust, self._report_loading, self.root
+            model,
+            provider,
+            self._providers,
+            ModelRule.of(require_model),
+            self._trust,
+            self._report_loading,
+            self.root,
+            defaults.model,
         )
         self.working = WorkingSpecialists(self.registry, self.root, self._models)
         """Which specialists can work here."""

@@ -1,6 +1,6 @@
 """Print the answer of a run: as it is in a pipe, readable on a terminal."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from run_specialist.cli.console import is_terminal, print_line
 
@@ -8,15 +8,16 @@ if TYPE_CHECKING:
     from run_specialist.record.outcome import Outcome
 
 
-def print_answer(outcome: "Outcome", *, raw: bool, alone: bool) -> None:
+def print_answer(outcome: "Outcome", *, raw: bool, alone: bool, to: TextIO | None = None) -> None:
     """Print the answer; on a terminal rendered, followed by its evidence and gaps.
 
     raw: print it on a terminal as it is, too.
     alone: omit evidence and gaps.
+    to: a file, which gets the answer as it is; None for standard output.
     """
-    if raw or not is_terminal():
+    if raw or to is not None or not is_terminal():
         if outcome.answer:
-            print_line(outcome.answer)
+            print_line(outcome.answer, to)
         return
     from run_specialist.cli.rendered_answer import print_rendered_answer  # noqa: PLC0415 - only a terminal needs it
 

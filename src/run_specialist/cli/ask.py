@@ -1,12 +1,10 @@
 """The command `run-specialist NAME QUERY`."""
 
-import sys
 from functools import partial
-from typing import Annotated
 
 import typer
 
-from run_specialist.cli.console import as_program, fail, guarded
+from run_specialist.cli.console import as_program, guarded
 from run_specialist.cli.flags import (
     CostLimit,
     Dir,
@@ -29,17 +27,21 @@ from run_specialist.cli.flags import (
     TurnsLimit,
     settings,
 )
+from run_specialist.cli.from_config import config_for_run
 from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, Raw, answer
+from run_specialist.cli.output_file import OutputOption
+from run_specialist.cli.query_words import QueryWords, WordsCommand, question_from
 from run_specialist.cli.startup import pause_gc
 from run_specialist.cli.trust_flag import TrustFlag
+from run_specialist.cli.version_flag import VersionFlag
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@app.command()
+@app.command(cls=WordsCommand)
 def run(
     name: SpecialistName,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="The question; `-` reads it from standard input.")],
+    query: QueryWords = None,
     dir_: Dir = None,
     root: FilesRoot = None,
     model: Model = None,
@@ -59,10 +61,12 @@ def run(
     on_lost: OnLostFlag = "go_on",
     json_: OutcomeJson = False,
     events: Events = False,
+    output: OutputOption = None,
     quiet: Quiet = False,
     raw: Raw = False,
-    strict: Strict = False,
+    strict: Strict = None,
     trust: TrustFlag = False,
+    version: VersionFlag = False,  # noqa: ARG001 - its callback prints and exits
 ) -> None:
     """Ask a specialist a question and print its answer.
 
@@ -81,29 +85,25 @@ def run(
         patience=patience,
         tool_chars_limit=tool_chars_limit,
     ) | settings(landing=landing, evidence=evidence, tool_calls=tool_calls, preset=preset)
-    output = Output.chosen(json=json_, events=events, quiet=quiet, raw=raw)
+    shown = Output.chosen(json=json_, events=events, quiet=quiet, raw=raw, file=output)
     with guarded():
+        question = question_from(query)
+        config = config_for_run(root, model, trust=trust, quiet=quiet)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
-        question = _read_question() if query == "-" else query
         runner = Runner(
             root=root,
-            dir=dir_,
+            dir=dir_ or config.get("dir"),
             model=model,
-            strict=strict,
+            strict=bool(config.get("strict") if strict is None else strict),
             store=store,
             on_lost=on_lost,
             trust=trust,
             require_model=require_model or None,
+            defaults=config.defaults,
         )
-        outcome = answer(runner, partial(runner.prepare, name, question, **given), output)
+        outcome = answer(runner, partial(runner.prepare, name, question, **given), shown)
     raise typer.Exit(outcome.exit_code)
-
-
-def _read_question() -> str:
-    if sys.stdin is None:
-        fail("standard input is closed; pass the question as QUERY instead of `-`")
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
 def main() -> None:

@@ -14,15 +14,18 @@ BLOCKED = "blocked"
 """Status in the list, in place of `ok` or `warning`."""
 
 
-def unavailable(files: "Sequence[SpecialistFile]", root: Path) -> Mapping[Path, str]:
-    """Return why specialists cannot work in a folder with this environment, by the path of their file."""
+def unavailable(files: "Sequence[SpecialistFile]", root: Path, default: str | None) -> Mapping[Path, str]:
+    """Return why specialists cannot work in a folder with this environment, by the path of their file.
+
+    default: the model of a config file.
+    """
     from run_specialist.spawning.availability import obstacles, without_credentials, without_model  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.model_rule import ModelRule  # noqa: PLC0415 - fast `--help`
 
     rule = ModelRule.of(None)
 
     def of_model(settings: "Specialist") -> str:
-        return without_model(rule, None, settings) or without_credentials(None, settings)
+        return without_model(rule, settings, default) or without_credentials(settings, default)
 
     return obstacles(files, root, of_model)
 

@@ -14,6 +14,7 @@ from run_specialist.errors import RunSpecialistError, StoreMissing
 
 if TYPE_CHECKING:
     from run_specialist.spawning.effective import Effective, EffectiveModel
+    from run_specialist.specialist.defaults import Defaults
     from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.views.past_medians import Medians
 
@@ -44,9 +45,11 @@ class EffectiveBlock:
         preset: str | None,
         store: str | None,
         refusal: str,
+        defaults: "Defaults",
     ) -> Self | None:
         """Return the block of a file; None for a file with errors.
 
+        defaults: those of the config files.
         refusal: a further reason not to run; empty if there is none.
         """
         if file.specialist is None:
@@ -55,7 +58,7 @@ class EffectiveBlock:
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
         settings = {"preset": preset} if preset else {}
-        found = asyncio.run(effective_of(Runner(root=root, dir=dir_), file, settings))
+        found = asyncio.run(effective_of(Runner(root=root, dir=dir_, defaults=defaults), file, settings))
         if refusal:
             found = replace(found, cannot_run=(*found.cannot_run, refusal))
         return cls(file, found, *_past(file, store))

@@ -9,6 +9,7 @@ import typer
 
 from run_specialist.budget.ladder import Style
 from run_specialist.cli.console import complete_names
+from run_specialist.cli.from_config import personal
 from run_specialist.errors import UsageError
 from run_specialist.record.journal import OnLost
 from run_specialist.record.messages import CallFormat
@@ -92,7 +93,9 @@ Model = Annotated[
 RequireModel = Annotated[
     bool,
     typer.Option(
-        "--require-model",
+        "--require-model/--no-require-model",
+        show_default=False,
+        callback=personal("require_model"),
         help="Refuse to answer offline, without a language model.  [env var: SPECIALIST_REQUIRE_MODEL]",
     ),
 ]
@@ -138,6 +141,7 @@ StoreUrl = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
+        callback=personal("store"),
         help="Store of runs: a file, sqlite:///FILE, postgresql://... or none.  [default: a file in the user's data "
         "directory]",
     ),
@@ -148,6 +152,7 @@ OnLostFlag = Annotated[
         "--on-lost",
         metavar="HOW",
         parser=_on_lost,
+        callback=personal("on_lost"),
         autocompletion=lambda: ("go-on", "abort"),
         show_default=False,
         help="If the store fails: go-on without storing, or abort before the next request.  [default: go-on]",
@@ -162,6 +167,8 @@ PresetName = Annotated[
         "Predefined settings: soft-landing, soft-warning, finalize, budget-notice or openai-loop.",
     ),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")]
+Strict = Annotated[
+    bool | None, typer.Option("--strict/--no-strict", show_default=False, help="Treat warnings as errors.")
+]
 Overwrite = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

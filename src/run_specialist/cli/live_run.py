@@ -5,13 +5,17 @@ import signal
 import sys
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TextIO
 
 import typer
 
 from run_specialist.api.shutdown import with_bounded_cleanup
-from run_specialist.cli.console import fail, is_terminal, print_json, print_line
+from run_specialist.cli.console import fail, is_terminal, print_json, print_line, say
+from run_specialist.cli.from_config import personal
 from run_specialist.cli.notes import note, without_shown
+from run_specialist.cli.output_file import OutputFile
+from run_specialist.cli.query_words import unread_input
 from run_specialist.cli.startup import resume_gc
 from run_specialist.store.location import shown
 
@@ -25,8 +29,17 @@ if TYPE_CHECKING:
 
 OutcomeJson = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")]
 Events = Annotated[bool, typer.Option("--events", help="Print each event as one line of JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer and errors.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Print the answer as it is, on a terminal too.")]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet/--no-quiet",
+        "-q",
+        show_default=False,
+        callback=personal("quiet"),
+        help="Print only the answer and errors.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -36,16 +49,17 @@ class Output:
     json: bool
     events: bool
     quiet: bool
-    raw: bool = False
+    raw: bool
+    file: OutputFile
 
     @classmethod
-    def chosen(cls, *, json: bool, events: bool, quiet: bool, raw: bool = False) -> "Output":
-        """Return the output options; exit if they exclude each other."""
+    def chosen(cls, *, json: bool, events: bool, quiet: bool, raw: bool = False, file: Path | None = None) -> "Output":
+        """Return the output options; exit if they exclude each other, or if the file cannot be written."""
         if json and events:
             fail("--json and --events cannot be combined; the last event of --events contains the outcome")
         if raw and (json or events):
             fail("--raw is about the answer as text; it cannot be combined with --json or --events")
-        return cls(json, events, quiet, raw)
+        return cls(json, events, quiet, raw, OutputFile(file))
 
 
 class Prepare(Protocol):
@@ -61,6 +75,7 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
 
     Raises OSError if the events can no longer be written; BrokenPipeError if the reader closed the pipe.
     """
+    unread = _warn_about_unread_input(output)
     view = _view(output)
     printer = _EventPrinter(sys.stdout)
     runner.loading = view.prepare if view else None
@@ -85,7 +100,18 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
 
     stored = printer.run is not None and printer.run.is_kept
     _show(outcome, output, resume=resume_command(outcome, runner.store and shown(runner.store)) if stored else None)
+    if not unread:
+        # A slow program has written to the pipe in the meantime.
+        _warn_about_unread_input(output)
     return outcome
+
+
+def _warn_about_unread_input(output: Output) -> bool:
+    """Warn if text on standard input is not part of the question; return whether there is any."""
+    unread = unread_input()
+    if unread and not output.quiet:
+        say("warning: the text on standard input was not read; to add it to the question, end the question with ` -`")
+    return unread
 
 
 class _EventPrinter:
@@ -142,10 +168,11 @@ def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
     """
     from run_specialist.cli.answer_output import print_answer  # noqa: PLC0415 - fast `--help`
 
-    if output.json:
-        print_json(outcome.as_json())
-    elif not output.events:
-        print_answer(outcome, raw=output.raw, alone=output.quiet)
+    with output.file.opened() as out:
+        if output.json:
+            print_json(outcome.as_json(), to=out)
+        elif output.file.path or not output.events:
+            print_answer(outcome, raw=output.raw, alone=output.quiet, to=out)
     if not output.quiet:
         if not (output.json or output.events) and is_terminal() and sys.stderr is not None and sys.stderr.isatty():
             print_line("", sys.stderr)
@@ -156,6 +183,8 @@ def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
         )
     if not output.quiet:
         _print_summary(outcome, resume, for_people=not (output.json or output.events))
+        if output.file.is_written and sys.stderr is not None and sys.stderr.isatty():
+            say(f"written to {output.file.path}", dim=True)
 
 
 def _print_warnings(outcome: "Outcome", *, alone: bool) -> None:

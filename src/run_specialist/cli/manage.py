@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli import history, mcp, resume, tuning
+from run_specialist.cli import history, mcp, resume, show_config, tuning
 from run_specialist.cli.cannot_work import BLOCKED, print_reasons, unavailable
 from run_specialist.cli.command_list import CommandList
 from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say
@@ -26,8 +26,11 @@ from run_specialist.cli.flags import (
     setting,
     takes,
 )
+from run_specialist.cli.from_config import defaults_in, registry_in
+from run_specialist.cli.query_words import WordsCommand
 from run_specialist.cli.table import print_table
 from run_specialist.cli.trust_flag import trust_status
+from run_specialist.cli.version_flag import VersionFlag
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
@@ -43,6 +46,11 @@ app = typer.Typer(
 )
 
 
+@app.callback()
+def options(version: VersionFlag = False) -> None:
+    """Options that need no command."""
+
+
 @app.command("list")
 def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> None:
     """List specialists and the problems in their files.
@@ -50,11 +58,9 @@ def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> No
     A specialist is blocked if it cannot work here; a line below the table says why.
     """
     with guarded():
-        from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
-
-        registry = Registry(places(_root(root), dir_, meant=root is not None))
+        registry = registry_in(_root(root), dir_, meant=root is not None)
         files = registry.files()
-        reasons = unavailable(files, _root(root))
+        reasons = unavailable(files, _root(root), defaults_in(_root(root), meant=root is not None).model)
         if json_:
             print_json({"specialists": [file.as_json() | {"unavailable": reasons.get(file.path)} for file in files]})
             return
@@ -71,7 +77,7 @@ def check(
     ] = None,
     dir_: Dir = None,
     root: ProjectRoot = None,
-    strict: Strict = False,
+    strict: Strict = None,
     json_: Json = False,
 ) -> None:
     """Check specialist files for problems; exit with code 2 on errors."""
@@ -81,11 +87,15 @@ def check(
 
         if missing := [str(path) for path in paths or () if not os.path.lexists(path)]:
             fail(f"no such file: {', '.join(missing)}")
+        from run_specialist.config.config import read_config  # noqa: PLC0415 - fast `--help`
+
         project, meant = _root(root), root is not None
+        config = read_config(project, meant=meant)
+        dir_ = dir_ or config.get("dir")
         named = [SearchFolder.at(path, project) for path in paths or ()]
         checked = named or project_places(project, dir_, meant=meant)
         files = Registry(checked, places(project, dir_, meant=meant)).files()
-        if strict:
+        if config.get("strict") if strict is None else strict:
             files = [file.strict() for file in files]
         if json_:
             print_json({"files": [file.as_json() for file in files]})
@@ -153,15 +163,15 @@ def show(
 ) -> None:
     """Show a specialist's settings with sources, and what a run gets."""
     with guarded():
-        from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.settings import settings_of  # noqa: PLC0415 - fast `--help`
 
-        file = Registry(places(_root(root), dir_, meant=root is not None)).find(name)
+        file = registry_in(_root(root), dir_, meant=root is not None).find(name)
         settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
         trusted, trust_line = trust_status(file, file.specialist, _root(root)) if file.specialist else (None, "")
-        reason = unavailable([file], _root(root)).get(file.path, "")
-        block = EffectiveBlock.of(file, root, dir_, preset, store, "" if trusted is not False else trust_line)
+        defaults = defaults_in(_root(root), meant=root is not None)
+        reason = unavailable([file], _root(root), defaults.model).get(file.path, "")
+        block = EffectiveBlock.of(file, root, dir_, preset, store, "" if trusted is not False else trust_line, defaults)
         if json_:
             prompt = file.specialist.prompt if file.specialist else None
             values = {setting.key: setting.as_json() for setting in settings}
@@ -182,8 +192,17 @@ def schema() -> None:
         print_json(json_schema())
 
 
-for command in (history.runs, history.transcript, resume.resume, history.report, tuning.tune, mcp.mcp):
-    app.command()(command)
+for command in (
+    show_config.config,
+    history.runs,
+    history.transcript,
+    resume.resume,
+    history.report,
+    tuning.tune,
+    mcp.mcp,
+):
+    app.command(cls=WordsCommand if command is resume.resume else None)(command)
+app.command()(show_config.config)
 
 
 def _root(given: Path | None) -> Path:

@@ -14,6 +14,7 @@ import typer
 
 from run_specialist.cli.console import fail, guarded, say
 from run_specialist.cli.flags import Dir, Model, OnLostFlag, RequireModel, StoreUrl
+from run_specialist.cli.from_config import config_for_run
 from run_specialist.store.location import place
 
 if TYPE_CHECKING:
@@ -97,17 +98,19 @@ def mcp(
             # MCP clients start servers in any folder, often in `/`.
             root = root.absolute()
             os.chdir(root)
+        config = config_for_run(root, model, trust=trust)
         settings = None if http is None else _http_settings(http, token, no_token=no_token)
         sent = settings.token if settings else token
         runner = Runner(
             root=root,
-            dir=dir_,
+            dir=dir_ or config.get("dir"),
             model=model,
             require_model=require_model or None,
             store=location.url if location.named else None,
             on_lost=on_lost,
             trust=trust,
             secrets=[sent] if sent else [],
+            defaults=config.defaults,
         )
         code = _serve(runner, settings)
     raise typer.Exit(code)

@@ -1,8 +1,9 @@
 """Atomic writing of files that only the user can read."""
 
 import os
-import tempfile
 from pathlib import Path
+
+from run_specialist.cli.temporary_file import temporary_file
 
 MODE = 0o600
 """Set regardless of the umask, because a report may contain secrets."""
@@ -20,7 +21,7 @@ def write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
             return
         # Replace the target of a symlink, not the symlink.
         target = path.resolve() if overwrite else path
-        temporary = _temporary_file(target.parent, content)
+        temporary = temporary_file(target.parent, content, MODE)
         try:
             if not overwrite:
                 # Reserve the name, so that a file created in the meantime is not replaced.
@@ -32,17 +33,3 @@ def write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
     except OSError as error:
         error.filename, error.filename2 = str(path), None
         raise
-
-
-def _temporary_file(folder: Path, content: bytes) -> Path:
-    """Create a temporary file with this content in a folder, and return its path."""
-    descriptor, name = tempfile.mkstemp(prefix=".report-", dir=folder)
-    path = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        path.chmod(MODE)
-    except BaseException:
-        path.unlink()
-        raise
-    return path

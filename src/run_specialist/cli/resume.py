@@ -20,13 +20,15 @@ from run_specialist.cli.flags import (
     settings,
 )
 from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, Raw, answer
+from run_specialist.cli.output_file import OutputOption
+from run_specialist.cli.query_words import MoreWords, more_from
 from run_specialist.cli.stored_run_flags import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
 from run_specialist.cli.trust_flag import TrustFlag
 
 
 def resume(
     run: RunId,
-    query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="An additional question.")] = None,
+    query: MoreWords = None,
     tool_calls_limit: ToolCallsLimit = None,
     turns_limit: TurnsLimit = None,
     total_tokens_limit: TotalTokensLimit = None,
@@ -47,6 +49,7 @@ def resume(
     on_lost: OnLostFlag = "go_on",
     json_: OutcomeJson = False,
     events: Events = False,
+    output: OutputOption = None,
     quiet: Quiet = False,
     raw: Raw = False,
 ) -> None:
@@ -64,8 +67,9 @@ def resume(
         patience=patience,
         tool_chars_limit=tool_chars_limit,
     )
-    output = Output.chosen(json=json_, events=events, quiet=quiet, raw=raw)
+    shown = Output.chosen(json=json_, events=events, quiet=quiet, raw=raw, file=output)
     with guarded():
+        question = more_from(query)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
         from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
 
@@ -73,5 +77,5 @@ def resume(
             with open_store(store) as opened:
                 run = find_run(opened, run, project_filter(root, all_projects=all_projects))
         runner = Runner(model=model, store=store, on_lost=on_lost, trust=trust, require_model=require_model or None)
-        outcome = answer(runner, partial(runner.resume, run, query, force=force, **given), output)
+        outcome = answer(runner, partial(runner.resume, run, question, force=force, **given), shown)
     raise typer.Exit(outcome.exit_code)

@@ -12,6 +12,7 @@ from run_specialist.budget.units import dollars
 from run_specialist.cli.console import complete_names, fail, guarded, is_terminal, print_json, print_line
 from run_specialist.cli.ended_runs import ended_runs
 from run_specialist.cli.flags import Dir, Json, ProjectRoot, StoreUrl
+from run_specialist.cli.from_config import registry_in
 from run_specialist.cli.show_runs import counted, local
 from run_specialist.cli.stored_run_flags import AllProjects, project_filter
 from run_specialist.cli.table import print_table
@@ -74,10 +75,10 @@ def tune(
 def _file(name: str, root: Path | None, dir_: Path | None) -> "SpecialistFile | None":
     """Return the specialist's file; None if it no longer exists: its stored runs are still worth a suggestion."""
     from run_specialist.errors import SpecialistNotFound  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.registry import Registry, places, project_root  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.registry import project_root  # noqa: PLC0415 - fast `--help`
 
     try:
-        return Registry(places(root or project_root(Path.cwd()), dir_, meant=root is not None)).find(name)
+        return registry_in(root or project_root(Path.cwd()), dir_, meant=root is not None).find(name)
     except SpecialistNotFound:
         return None
 

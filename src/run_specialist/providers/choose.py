@@ -22,24 +22,30 @@ _OTHERS = "e.g. sonnet, openai:ID or ollama:NAME"
 CREDENTIALS = (MESSAGES.key, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
 
 
-def choose_model(flag: str | None, file: str | None) -> str:
-    """Return the model of a run: flag, file, SPECIALIST_MODEL, then a default by the credentials in the environment.
+def choose_model(flag: str | None, file: str | None, default: str | None = None) -> str:
+    """Return the model of a run: flag, file, SPECIALIST_MODEL, `default`, then one by the credentials that are set.
 
     file: model in the specialist's file; `inherit` counts as None.
+    default: model of a config file.
     """
-    named = flag or (file if file != "inherit" else None) or os.environ.get("SPECIALIST_MODEL")
+    named = flag or (file if file != "inherit" else None) or os.environ.get("SPECIALIST_MODEL") or default
     return named or ("sonnet" if _credentials() or _set(MESSAGES.url) else OFFLINE)
 
 
-def why_offline(flag: str | None, file: str | None) -> str:
+def why_offline(flag: str | None, file: str | None, default: str | None = None) -> str:
     """Return why `choose_model` chose no language model, and how to get one; empty if it chose one.
 
-    flag, file: as for `choose_model`.
+    flag, file, default: as for `choose_model`.
     """
-    if choose_model(flag, file) != OFFLINE:
+    if choose_model(flag, file, default) != OFFLINE:
         return ""
-    if flag or file == OFFLINE or os.environ.get("SPECIALIST_MODEL"):
-        place = "the model of this run" if flag else "the model in its file" if file == OFFLINE else "SPECIALIST_MODEL"
+    named = {
+        "the model of this run": flag,
+        "the model in its file": file,
+        "SPECIALIST_MODEL": os.environ.get("SPECIALIST_MODEL"),
+        "the model of the config file": default,
+    }
+    if place := next((place for place, model in named.items() if model == OFFLINE), ""):
         return f"{place} is {OFFLINE}; name another one, {_OTHERS}"
     return f"no model is configured; set {MESSAGES.key} or {MESSAGES.url}, or name a model, {_OTHERS}"
 
@@ -53,10 +59,15 @@ def check_credentials(model: str) -> None:
         raise _no_credentials(model, MESSAGES)
 
 
-def default_reason() -> str:
-    """Return why a specialist without a model of its own gets the one that it gets."""
+def default_reason(default: str | None = None) -> str:
+    """Return why a specialist without a model of its own gets the one that it gets.
+
+    default: as for `choose_model`.
+    """
     if os.environ.get("SPECIALIST_MODEL"):
         return "SPECIALIST_MODEL"
+    if default:
+        return "config file"
     names = [name for name in (*CREDENTIALS, MESSAGES.url) if _set(name)]
     return f"{names[0]} is set" if names else f"neither {MESSAGES.key} nor {MESSAGES.url} is set"
 

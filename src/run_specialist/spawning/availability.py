@@ -31,21 +31,21 @@ ModelObstacle = Callable[[Specialist], str]
 """Returns why the model of a specialist prevents a run, in one clause; empty if it does not."""
 
 
-def without_model(rule: ModelRule, flag: str | None, settings: Specialist) -> str:
+def without_model(rule: ModelRule, settings: Specialist, default: str | None) -> str:
     """Return why a specialist cannot be asked, in one clause, if it needs a model and there is none; else nothing.
 
-    flag: the model of all runs; None = the one of the file or of the environment.
+    default: the model of a config file.
     """
-    why = why_offline(flag, settings.model)
+    why = why_offline(None, settings.model, default)
     return rule.refusal(settings, why) if why else ""
 
 
-def without_credentials(flag: str | None, settings: Specialist) -> str:
+def without_credentials(settings: Specialist, default: str | None) -> str:
     """Return which credentials are missing for the model of a specialist; empty if none are, or if it is local.
 
-    flag: as for `without_model`.
+    default: the model of a config file.
     """
-    model = choose_model(flag, settings.model)
+    model = choose_model(None, settings.model, default)
     try:
         if prefix_of(model) is None:
             check_credentials(model)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from run_specialist.providers.local.addresses import root_of
-from run_specialist.providers.local.local_servers import SERVERS, WEIGHTS, LocalServer, prefix_of
+from run_specialist.providers.local.local_servers import SERVERS, WEIGHTS, prefix_of
 from run_specialist.providers.model_names import check_spelling
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
 from run_specialist.specialist.loader import SpecialistFile
@@ -34,25 +34,34 @@ def model_claim(file: SpecialistFile, model: str, root: Path) -> Claim:
     """Return what a file with a local model requires; nothing if it and the weights are the user's own."""
     project = project_root(root)
     own, prefix = is_own(file.path, project), prefix_of(model) or ""
-    demand = _to_load(file, model, project, own=own) if prefix == WEIGHTS else _to_ask(file, SERVERS[prefix], own=own)
+    place = f"{file.place('model')}: model"
+    demand = to_load(place, model, project, own=own) if prefix == WEIGHTS else to_ask(place, prefix, own=own)
     return Claim(file.path, file.digest, project, (demand,) if demand else ())
 
 
-def _to_ask(file: SpecialistFile, server: LocalServer, *, own: bool) -> Demand | None:
+def to_ask(place: str, prefix: str, *, own: bool) -> Demand | None:
+    """Return what a model on a local server requires.
+
+    place: position of the key.
+    prefix: one of those of `SERVERS`.
+    own: whether the user wrote the key.
+    """
+    server = SERVERS[prefix]
     # Who sets the variable has chosen the server. The default port may belong to any user of the machine.
     if own or os.environ.get(server.endpoint.url, "").strip():
         return None
     address = root_of(server.base_url)
     action = f"send the question and what the tools read to {server.title} at {address}"
-    return Demand(f"{file.place('model')}: model", action, address)
+    return Demand(place, action, address)
 
 
-def _to_load(file: SpecialistFile, model: str, project: Path, *, own: bool) -> Demand | None:
+def to_load(place: str, model: str, project: Path, *, own: bool) -> Demand | None:
+    """Return what a file with weights requires; the arguments are those of `to_ask`."""
     # Weights are parsed by native code.
     path = Path(os.path.realpath(Path(model.removeprefix(WEIGHTS)).expanduser()))
     if own and not path.is_relative_to(os.path.realpath(project)):
         return None
-    return Demand(f"{file.place('model')}: model", f"load {path}", _fingerprint(path))
+    return Demand(place, f"load {path}", _fingerprint(path))
 
 
 def _fingerprint(path: Path) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from run_specialist import safe_open
 from run_specialist.specialist.checks import check_output_schema, check_tools, validate
+from run_specialist.specialist.defaults import Default
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.mcp_servers.server_checks import check_servers
 from run_specialist.specialist.problems import START, Problem, Problems, shown
@@ -46,6 +47,8 @@ class SpecialistFile:
     """SHA-256 of the bytes that were read; empty if none were."""
     project: Path | None = None
     """Project that contains the file; the paths it names must stay inside. None for the user's own files."""
+    defaults: Mapping[str, Default] = field(default_factory=dict)
+    """Settings from config files, by key; they hold where the file says nothing."""
 
     @property
     def status(self) -> Literal["ok", "warning", "error"]:

@@ -129,12 +129,17 @@ def _advice(top: Path) -> str:
     return f"its files are not loaded; if you trust it, use --root {name}, or set {VARIABLE}={name}"
 
 
-def _own_places() -> list[Path]:
-    """Return the search folders of the user and of this package."""
+def user_folder() -> Path:
+    """Return the folder with the user's specialists and config file; not absolute if there is no home folder."""
     config = _home(os.environ.get("XDG_CONFIG_HOME", ""))
     # A relative path would point into the current project, whose files must not be trusted like the user's own.
+    return (config if config.is_absolute() else _home("~/.config")) / "run-specialist"
+
+
+def _own_places() -> list[Path]:
+    """Return the search folders of the user and of this package."""
     own = [
-        (config if config.is_absolute() else _home("~/.config")) / "run-specialist" / "specialists",
+        user_folder() / "specialists",
         _home("~/.claude/agents"),
         packaged(),
     ]

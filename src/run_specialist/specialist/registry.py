@@ -2,12 +2,14 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from run_specialist import safe_open
 from run_specialist.errors import SpecialistNotFound
 from run_specialist.specialist import agent_graph
+from run_specialist.specialist.defaults import Default
 from run_specialist.specialist.loader import SpecialistFile, load, load_unreadable, stem
 from run_specialist.specialist.lookup import NameLookup
 from run_specialist.specialist.problems import Problem, shown
@@ -41,11 +43,18 @@ _HEAD = 4096
 class Registry:
     """The specialists in a list of search folders; files are read once and cached until `reread`."""
 
-    def __init__(self, places: Sequence[Path | SearchFolder], further: Sequence[Path | SearchFolder] = ()) -> None:
+    def __init__(
+        self,
+        places: Sequence[Path | SearchFolder],
+        further: Sequence[Path | SearchFolder] = (),
+        defaults: Mapping[str, Default] | None = None,
+    ) -> None:
         """Set the search folders, nearest first; nothing is read yet.
 
         further: Folders of specialists that those in `places` may call; these are not listed.
+        defaults: Settings from config files, for every specialist that is found.
         """
+        self._defaults = dict(defaults or {})
         self.places = tuple(
             one if isinstance(one, SearchFolder) else SearchFolder(one, project_of(one)) for one in places
         )
@@ -86,7 +95,7 @@ class Registry:
         if name.lower().endswith(".md") and os.path.lexists(name.replace("\0", "")):
             projects = [place.project for place in self.places if place.project]
             project = (asker and asker.project) or project_of(path, projects)
-            return agent_graph.check([load(path, project)], self._unlinked)[0]
+            return agent_graph.check([self._load(path, project)], self._unlinked)[0]
         files = self.files()
         names = NameLookup(files)
         if found := names.find(name):
@@ -123,10 +132,13 @@ class Registry:
             if why:
                 files.append(load_unreadable(path, why))
                 continue
-            file = load(path, project)
+            file = self._load(path, project)
             winner = winners.setdefault(file.name, file)
             files.append(file if winner is file else _shadowed(file, winner))
         return files
+
+    def _load(self, path: Path, project: Path | None) -> SpecialistFile:
+        return replace(load(path, project), defaults=self._defaults)
 
     def _paths(self) -> Iterator[tuple[Path, Path | None, str]]:
         """Yield each `.md` file once, and each folder that cannot be read.

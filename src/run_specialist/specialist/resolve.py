@@ -1,11 +1,13 @@
 """Resolve the settings of a run from the call, the file, presets and defaults, with the origin of each.
 
 Precedence, highest first: a single setting of the call, the preset of the call, a key of the file, the preset of the
-file, the default. A preset of the call replaces that of the file and overrides the keys of the file that it sets.
+file, a key of a config file, the preset of a config file, the default. A preset of the call replaces that of the file
+and overrides the keys of the file that it sets. A preset of a config file holds only if there is no other one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -18,7 +20,7 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.presets import PRESETS, Preset
 from run_specialist.specialist.problems import shown
 
-Source = Literal["flag", "file", "preset", "default"]
+Source = Literal["flag", "file", "preset", "project", "user", "default"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,20 @@ class Origin:
     """Origin of a value."""
 
     source: Source
-    """`flag` for the call, by a single setting or a preset; `preset` for the preset of the file."""
+    """`flag` for the call, by a single setting or a preset; `preset` for the preset of the file; `project` and `user`
+    for their config files."""
     line: int | None = None
-    """Line of the key, or of `preset`, in the file."""
+    """Line of the key, or of `preset`, in the file or the config file."""
     preset: Preset | None = None
-    """Preset that set the value, whether named by the call or by the file."""
+    """Preset that set the value, whether named by the call, by the file or by a config file."""
+    path: Path | None = None
+    """Config file; None for the other sources."""
 
     def __str__(self) -> str:
-        """Return `line 5`, `preset finalize`, `--preset finalize`, `default` or the like."""
+        """Return `line 5`, `preset finalize`, `--preset finalize`, `pyproject.toml:5`, `default` or the like."""
+        if self.path:
+            preset = f"preset {self.preset}, " if self.preset else ""
+            return f"{preset}{self.path.name}:{self.line}"
         if self.preset:
             return f"{'--' if self.source == 'flag' else ''}preset {self.preset}"
         return f"line {self.line}" if self.line else self.source
@@ -76,7 +84,7 @@ def resolve(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool 
         layers = [_layer(named, Origin("preset", file.lines.get("preset"), named)), by_file, by_call]
     else:
         layers = [by_file, by_call]
-    values, origins = _merged(layers)
+    values, origins = _merged([*_default_layers(file, call), *layers])
     return Resolved(file.specialist.model_copy(update=values), origins)
 
 
@@ -95,6 +103,23 @@ def checked(settings: Mapping[str, Any]) -> Specialist:
         raise UsageError(_message(settings, error)) from None
     partial.model_fields_set.intersection_update(settings)
     return partial
+
+
+def _default_layers(file: SpecialistFile, call: Specialist) -> list[_Layer]:
+    """Return the layers of the config files: the preset, unless the call or the file names one, then the keys."""
+    given = dict(file.defaults)
+    if call.preset or (file.specialist and file.specialist.preset):
+        given.pop("preset", None)
+    if not given:
+        return []
+
+    def origin(key: str, preset: Preset | None = None) -> Origin:
+        default = given[key]
+        return Origin(default.scope, default.line, preset, default.path)
+
+    keys = checked({key: default.value for key, default in given.items()})
+    by_keys: _Layer = (keys, lambda key: origin(key, keys.preset if key == "preset" else None))
+    return [*([_layer(keys.preset, origin("preset", keys.preset))] if keys.preset else []), by_keys]
 
 
 def _layer(preset: Preset, origin: Origin) -> _Layer:

@@ -10,7 +10,7 @@ from run_specialist.specialist.resolve import Origin, Resolved
 
 _SHOWN_SEPARATELY = ("name", "description")
 _UNSET = {"tools": "all", "paths": "all", "summarize_at": "none", "summary_limit": "-", "patience": "none"}
-_PRECEDENCE = ("flag", "file", "preset", "default")
+_PRECEDENCE = ("flag", "file", "preset", "project", "user", "default")
 _LONGEST = 200
 
 
@@ -44,7 +44,9 @@ class Setting:
 
     def as_json(self) -> dict[str, object]:
         """Return the object that `show --json` prints for the key."""
-        return {"value": self.value, "source": self.origin.source, "line": self.origin.line}
+        path = self.origin.path
+        place = {"line": self.origin.line, "path": None if path is None else str(path)}
+        return {"value": self.value, "source": self.origin.source, **place}
 
     def _countdown(self, value: dict[str, object]) -> str:
         """Return the parts that have an effect, with their origins if these differ."""

@@ -1,0 +1,82 @@
+"""Values of config files for options that were not given."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from run_specialist.cli.console import guarded, say
+
+if TYPE_CHECKING:
+    from run_specialist.config.config import Config
+    from run_specialist.specialist.defaults import Defaults
+    from run_specialist.specialist.registry import Registry
+
+
+def personal(key: str) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
+    """Return an option callback that uses the value of the user's config file if the option was not given.
+
+    key: a key that the config file of a project cannot set.
+    """
+
+    def choose(context: typer.Context, option: typer.CallbackParam, given: Any) -> Any:  # noqa: ANN401 - as the option
+        if context.resilient_parsing or _is_given(context, option):
+            return given
+        with guarded():
+            from run_specialist.config.config import read_user_config  # noqa: PLC0415 - fast `--help`
+
+            found = read_user_config().get(key)
+            return given if found is None else found
+
+    return choose
+
+
+def _is_given(context: typer.Context, option: typer.CallbackParam) -> bool:
+    source = context.get_parameter_source(option.name or "")
+    return source is not None and source.name != "DEFAULT"
+
+
+def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: bool = False) -> "Config":
+    """Return the config of the current folder's project for a run, after the check that its model may be used.
+
+    root: the folder of `--root`; if it is the project, its owner does not matter.
+    model: the model of the command line, if any.
+    Raises NotTrusted if the user has to allow the model first.
+    """
+    from run_specialist.config.config import read_config  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.project import is_same, project_root  # noqa: PLC0415 - fast `--help`
+
+    named = None if root is None else root.absolute()
+    project = project_root(Path.cwd(), named)
+    config = read_config(project, meant=is_same(project, named))
+    warnings = config.ignored
+    chosen = config.values.get("model")
+    if not model and chosen is not None and chosen.scope == "project":
+        from run_specialist.config.model_choice import check_chosen_model  # noqa: PLC0415 - loads the providers
+        from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - as above
+
+        warnings += check_chosen_model(config, Trust(given=trust))
+    for warning in () if quiet else warnings:
+        say(f"warning: {warning}")
+    return config
+
+
+def defaults_in(project: Path, *, meant: bool) -> "Defaults":
+    """Return the settings and the model of a project's config files; `meant` as for `registry_in`."""
+    from run_specialist.config.config import read_config  # noqa: PLC0415 - fast `--help`
+
+    return read_config(project, meant=meant).defaults
+
+
+def registry_in(project: Path, dir_: Path | None, *, meant: bool) -> "Registry":
+    """Return the specialists of a project, with the folder and the settings of its config files.
+
+    dir_: the folder of `--dir`.
+    meant: whether the user named the project.
+    """
+    from run_specialist.config.config import read_config  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
+
+    config = read_config(project, meant=meant)
+    return Registry(places(project, dir_ or config.get("dir"), meant=meant), defaults=config.defaults.settings)

@@ -1,0 +1,1 @@
+"""Config files of the project and of the user, which the commands read."""

@@ -1,0 +1,85 @@
+"""What holds for each key if no option is given, and why."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from run_specialist.config.config import Config
+from run_specialist.config.config_keys import KEYS, Key
+from run_specialist.providers.choose import choose_model
+from run_specialist.specialist.fields import Specialist
+from run_specialist.store.location import place, shown
+
+Source = Literal["environment", "project", "user", "default"]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The value of one key."""
+
+    key: str
+    value: object
+    """JSON value; None = not set, or no limit."""
+    source: Source
+    variable: str | None = None
+    """Environment variable that it comes from."""
+    path: Path | None = None
+    """Config file that it comes from."""
+    line: int | None = None
+
+    @property
+    def origin(self) -> str:
+        """The source as name of the file and line, as name of a variable, or `default`."""
+        if self.path is not None:
+            return f"{self.path.name}:{self.line}"
+        return self.variable or self.source
+
+    @property
+    def shown_value(self) -> str:
+        """The value as written in a file; `-` if there is none."""
+        if self.value is None:
+            return "none" if self.key.endswith("_limit") else "-"
+        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the object that `specialists config --json` prints for the key."""
+        return {
+            "value": self.value,
+            "source": self.source,
+            "variable": self.variable,
+            "path": None if self.path is None else str(self.path),
+            "line": self.line,
+        }
+
+
+def holdings(config: Config) -> Iterator[Holding]:
+    """Yield what holds for each key, in the order of the keys."""
+    for name, key in KEYS.items():
+        found = config.values.get(name)
+        if key.variable and (named := os.environ.get(key.variable)):
+            yield Holding(name, _plain(key, named), "environment", key.variable)
+        elif found is None:
+            yield Holding(name, _default(key), "default")
+        else:
+            yield Holding(name, _plain(key, found.value), found.scope, None, found.path, found.line)
+
+
+def _plain(key: Key, value: object) -> object:
+    """Return a value as JSON; the name of a store has no password."""
+    if key.kind == "store":
+        return shown(place(str(value)).url)
+    if key.kind == "on_lost":
+        return str(value).replace("_", "-")
+    return str(value) if isinstance(value, Path) else value
+
+
+def _default(key: Key) -> object:
+    if key.kind == "setting":
+        return Specialist.model_fields[key.name].default
+    if key.kind == "model":
+        return choose_model(None, None)
+    if key.kind == "store":
+        return _plain(key, place(None).url)
+    return {"folder": None, "switch": False, "on_lost": "go-on"}[key.kind]

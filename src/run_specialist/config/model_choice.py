@@ -1,0 +1,70 @@
+"""Trust in a model that a project chooses for all specialists: it decides who reads the question and the files."""
+
+import hashlib
+from pathlib import Path
+
+from run_specialist.config.config import Config
+from run_specialist.config.config_places import near
+from run_specialist.errors import NotTrusted
+from run_specialist.providers.choose import OPENAI
+from run_specialist.providers.endpoint import CHAT
+from run_specialist.providers.local.local_servers import WEIGHTS, prefix_of
+from run_specialist.record.outcome import OFFLINE
+from run_specialist.spawning.model_trust import to_ask, to_load
+from run_specialist.spawning.trust import Claim, Demand, Trust
+from run_specialist.specialist.defaults import Default
+
+_MESSAGES = ""
+"""Server of models without a prefix."""
+
+
+def check_chosen_model(config: Config, trust: Trust) -> tuple[str, ...]:
+    """Check that the model which the config files choose may be used; return warnings.
+
+    Not for a run with a model of the command line.
+    Raises NotTrusted if the user has to allow it first.
+    """
+    claim = model_claim(config)
+    try:
+        return () if claim is None else trust.check(claim)
+    except NotTrusted as error:
+        raise NotTrusted(f"{error}; or choose a model with --model") from None
+
+
+def model_claim(config: Config) -> Claim | None:
+    """Return what the project's choice of a model requires; None if it requires nothing.
+
+    A project may choose another model of the server that would be asked without it, or none at all.
+    """
+    chosen, project = config.values.get("model"), config.project
+    if config.get("model") is None or chosen is None or chosen.scope != "project" or chosen.value == OFFLINE:
+        return None
+    if project is None:
+        return None
+    own = next((file.values["model"] for file in config.files if file.scope == "user" and "model" in file.values), None)
+    server, model = _server(chosen.value), str(chosen.value)
+    usual = _MESSAGES if own is None else _server(own.value)
+    if model == (own and own.value) or (server == usual and server != WEIGHTS):
+        return None
+    demand = _demand(chosen, model, server, project)
+    digest = hashlib.sha256(f"model={model}".encode()).hexdigest()
+    return None if demand is None else Claim(chosen.path, digest, project, (demand,))
+
+
+def _server(model: str) -> str:
+    """Return the prefix of a model, which determines the server; `offline` for no server."""
+    if model == OFFLINE:
+        return OFFLINE
+    return OPENAI if model.startswith(OPENAI) else prefix_of(model) or _MESSAGES
+
+
+def _demand(chosen: Default, model: str, server: str, project: Path) -> Demand | None:
+    place = f"{near(chosen.path)}:{chosen.line}: model"
+    if server == WEIGHTS:
+        return to_load(place, model, project, own=False)
+    if prefix_of(model):
+        return to_ask(place, server, own=False)
+    title = "a server of chat completions" if server == OPENAI else "a server of the Messages API"
+    variable = f" ({CHAT.url}, or the vendor)" if server == OPENAI else ""
+    action = f"send the questions and what the tools read to {title}{variable}, as the model {model}"
+    return Demand(place, action, server or "messages")

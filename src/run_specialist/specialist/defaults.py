@@ -1,0 +1,33 @@
+"""Settings for all specialists whose files do not contain them, e.g. from a config file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Scope = Literal["project", "user"]
+"""Whom a config file belongs to: the project, which may come from somebody else, or the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """One value with its place."""
+
+    value: Any
+    """Value as in a specialist file, already checked."""
+    scope: Scope
+    path: Path
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds where neither the call nor the specialist's file says anything."""
+
+    settings: Mapping[str, Default] = field(default_factory=dict)
+    """By key of a specialist file, `preset` included."""
+    model: str | None = None
+    """Used after the environment variable with the model."""
+
+
+NO_DEFAULTS = Defaults()

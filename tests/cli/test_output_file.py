@@ -1,0 +1,153 @@
+"""The option --output: the answer in a file, written at once or not at all, and refused before anything is spent."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from run_specialist.cli import manage, output_file
+from tests.wire.simulator.replies import answers
+
+
+@pytest.fixture
+def put(write, call):
+    """Return a function that asks offline and writes to a file; returns exit code, stdout and stderr."""
+    write("finder")
+
+    def ask(path, *flags):
+        result = call("finder", "What do owls eat?", "--model", "offline", "--output", str(path), *flags)
+        return result.exit_code, result.stdout, result.stderr
+
+    return ask
+
+
+def test_the_file_gets_what_a_pipe_would_get(put, ask, notes):
+    """The file holds the Markdown that standard output would hold, which is empty."""
+    printed = ask()[1]
+    code, out, _ = put("answer.md")
+    assert (code, out, (notes / "answer.md").read_text()) == (0, "", printed)
+    assert "mice" in (notes / "answer.md").read_text()
+    assert stat.S_IMODE((notes / "answer.md").stat().st_mode) == 0o666 & ~0o022
+
+
+def test_the_file_gets_the_outcome_with_json(put, notes):
+    """With --json the file holds the outcome in UTF-8."""
+    (notes / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice in Škofja Loka.\n", encoding="utf-8")
+    assert put("answer.json", "--json")[:2] == (0, "")
+    text = (notes / "answer.json").read_text(encoding="utf-8")
+    assert json.loads(text)["status"] == "answered"
+    assert "Škofja" in text
+
+
+def test_events_are_printed_and_the_file_gets_the_answer(put, notes):
+    """With --events standard output has the events, the file the answer."""
+    code, out, _ = put("answer.md", "--events")
+    events = [json.loads(line)["event"] for line in out.splitlines()]
+    assert (code, events[0], events[-1]) == (0, "started", "finished")
+    assert "mice" in (notes / "answer.md").read_text()
+
+
+def test_an_existing_file_keeps_its_permissions_and_its_link(put, notes):
+    """The target of a symlink is replaced, with its permissions; no other file is left in the folder."""
+    (notes / "old.md").write_text("old")
+    (notes / "old.md").chmod(0o640)
+    (notes / "link.md").symlink_to("old.md")
+    before = set(notes.iterdir())
+    assert put("link.md")[0] == 0
+    assert "mice" in (notes / "old.md").read_text()
+    assert stat.S_IMODE((notes / "old.md").stat().st_mode) == 0o640
+    assert ((notes / "link.md").is_symlink(), set(notes.iterdir())) == (True, before)
+
+
+def test_a_hyphen_is_standard_output(put):
+    """`--output -` prints the answer."""
+    assert "mice" in put("-")[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("notes", "it is a folder; name a file in it"),
+        ("none/answer.md", "does not exist; create it first"),
+        ("notes/owls.md/answer.md", "is not a folder"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_a_wrong_place_is_refused_before_the_run(put, path, told, monkeypatch):
+    """No run is prepared, and one line says what is wrong."""
+    from run_specialist.api.runner import Runner
+
+    monkeypatch.setattr(Runner, "prepare", None)
+    code, out, error = put(path)
+    assert (code, out, error.count("\n")) == (2, "", 1)
+    assert told in error
+
+
+def test_a_place_without_permission_is_refused_before_the_run(put, notes, monkeypatch):
+    """A read-only file, and a folder that cannot be written to, are refused, also for root, whom modes do not stop."""
+    from run_specialist.api.runner import Runner
+
+    monkeypatch.setattr(Runner, "prepare", None)
+    (notes / "old.md").write_text("old")
+    monkeypatch.setattr(output_file.os, "access", lambda *_: False)
+    assert "old.md: the file is read-only" in put("old.md")[2]
+
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(output_file.tempfile, "TemporaryFile", refuse)
+    assert "Permission denied" in put("new.md")[2]
+    assert ((notes / "old.md").read_text(), (notes / "new.md").exists()) == ("old", False)
+
+
+def test_an_answer_that_cannot_be_written_is_printed(put, notes, monkeypatch):
+    """If the disk is full at the end, the answer is printed, the old file stays, and the exit code is 2."""
+    (notes / "answer.md").write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(output_file, "temporary_file", full)
+    code, out, error = put("answer.md")
+    assert (code, "mice" in out, (notes / "answer.md").read_text()) == (2, True, "old")
+    assert "No space left on device; the answer was printed instead" in error
+
+
+def test_a_device_is_written_to_and_not_replaced(put):
+    """A special file gets the answer and stays what it is."""
+    assert put("/dev/null")[:2] == (0, "")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_a_run_without_an_answer_leaves_the_file_unchanged(write, call, api, notes):
+    """If nothing was gathered, an older answer is kept."""
+    write("finder")
+    (notes / "answer.md").write_text("old")
+    api([answers(""), answers("")])
+    result = call("finder", "What do owls eat?", "--output", "answer.md")
+    assert (result.exit_code, (notes / "answer.md").read_text()) == (4, "old")
+
+
+def test_resume_writes_to_a_file_too(write, call, store, notes):
+    """`specialists resume --output` writes the answer of the resumed run, and takes its question in words."""
+    write("finder", "tool_calls_limit: 1")
+    assert call("finder", "What do owls eat?", "--model", "offline").exit_code == 0
+    words = ["resume", "last", "--tool-calls-limit", "9", "what", "do", "toads", "do?", "-o", "answer.md"]
+    result = CliRunner().invoke(manage.app, words, catch_exceptions=False)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "Toads" in (notes / "answer.md").read_text()
+
+
+def test_a_failed_replacement_leaves_no_file_behind(put, notes, monkeypatch):
+    """If the file became a folder during the run, the answer is printed, and no temporary file stays."""
+
+    def refuse(*_):
+        raise IsADirectoryError(21, "Is a directory")
+
+    before = set(notes.iterdir())
+    monkeypatch.setattr(Path, "replace", refuse)
+    code, out, error = put("answer.md")
+    assert (code, "mice" in out, "Is a directory; the answer was printed instead" in error) == (2, True, True)
+    assert set(notes.iterdir()) == before

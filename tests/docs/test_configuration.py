@@ -1,0 +1,117 @@
+"""docs/configuration.md and docs/environment.md match the code: keys, variables, examples."""
+
+import ast
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from run_specialist.config import config_file, config_places
+from run_specialist.config.config_keys import KEYS, TABLE
+from run_specialist.loop.observing.spans import PROVIDER_VARIABLE
+from run_specialist.loop.observing.telemetry import CONTENT
+from run_specialist.providers.choose import CREDENTIALS
+from run_specialist.providers.endpoint import CHAT, MESSAGES
+from run_specialist.providers.local.local_servers import SERVERS
+from run_specialist.providers.local.model_files import CONTEXT_VARIABLE
+from run_specialist.specialist import ownership
+from run_specialist.store import location
+from tests.docs.markdown import ROOT, blocks, table
+
+CONFIGURATION = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+ENVIRONMENT = (ROOT / "docs/environment.md").read_text(encoding="utf-8")
+SOURCE = ROOT / "src/run_specialist"
+
+ENDPOINTS = [MESSAGES, CHAT, *(server.endpoint for server in SERVERS.values())]
+MEANINGS = {
+    "ownership.py: VARIABLE": [ownership.VARIABLE],
+    "location.py: VARIABLE": [location.VARIABLE],
+    "config_places.py: VARIABLE": [config_places.VARIABLE],
+    "config.py: variable": [key.variable for key in KEYS.values() if key.variable],
+    "holding.py: key.variable": [key.variable for key in KEYS.values() if key.variable],
+    "choose.py: name": [*CREDENTIALS, MESSAGES.url, CHAT.key, CHAT.url],
+    "local_servers.py: self.endpoint.url": [one.url for one in ENDPOINTS],
+    "local_servers.py: self.endpoint.key": [one.key for one in ENDPOINTS],
+    "model_trust.py: server.endpoint.url": [one.url for one in ENDPOINTS],
+    "model_files.py: CONTEXT_VARIABLE": [CONTEXT_VARIABLE],
+    "telemetry.py: CONTENT": [CONTENT],
+    "spans.py: PROVIDER_VARIABLE": [PROVIDER_VARIABLE],
+}
+"""The names behind each expression with which the code reads a variable that it does not write out."""
+
+
+def reads(path):
+    """Yield each name, or expression for a name, with which a module reads an environment variable."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.keyword) and node.arg == "envvar":
+            yield node.value
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ":
+            yield node.slice
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if called in {"os.environ.get", "os.environ.pop", "os.environ.setdefault", "os.getenv"}:
+            yield node.args[0]
+
+
+@cache
+def variables():
+    """Return the names of all environment variables that the code reads."""
+    names = set()
+    for path in SOURCE.rglob("*.py"):
+        for one in reads(path):
+            names |= {one.value} if isinstance(one, ast.Constant) else set(MEANINGS[f"{path.name}: {ast.unparse(one)}"])
+    return names
+
+
+def test_every_environment_variable_is_documented():
+    """The first table has exactly the variables that the code reads, each with its meaning."""
+    rows = table(ENVIRONMENT, "## Read by this program")
+    documented = [row[0].strip("`") for row in rows]
+    assert sorted(documented) == sorted(variables())
+    assert all(row[1] for row in rows)
+
+
+def test_no_module_reads_variables_in_another_way():
+    """`from os import environ`, and names such as `SPECIALIST_X` that no known access reads, would escape the test."""
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"from os import .*\b(environ|getenv)\b", text), path
+        assert set(re.findall(r"\bSPECIALIST_[A-Z_]+\b", text)) <= variables(), path
+
+
+def test_every_key_is_documented():
+    """The table has the keys in their order, who may set them, and their variables."""
+    rows = {row[0].strip("`"): row for row in table(CONFIGURATION, "## Keys")}
+    assert list(rows) == list(KEYS)
+    assert {key: row[3].strip("`") for key, row in rows.items()} == {key: one.variable for key, one in KEYS.items()}
+    assert {key for key, row in rows.items() if row[2] == "no"} == {key for key, one in KEYS.items() if one.personal}
+    assert all(row[1] for row in rows.values())
+
+
+def test_the_examples_are_valid(tmp_path, monkeypatch):
+    """Both example files are read without a problem, each in its place."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    project, user = blocks(CONFIGURATION, "toml")
+    assert set(tomllib.loads(project)) == {TABLE[0]}
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "pyproject.toml").write_text(project, encoding="utf-8")
+    (tmp_path / "config.toml").write_text(user, encoding="utf-8")
+    read = [
+        config_file.read_project_file(tmp_path / "pyproject.toml", tmp_path, meant=True),
+        config_file.read_user_file(tmp_path / "config.toml"),
+    ]
+    assert [(one.state, one.problems) for one in read] == [("read", ())] * 2
+    assert all(one.values for one in read)
+
+
+@pytest.mark.parametrize("line", blocks(CONFIGURATION, "text")[0].splitlines())
+def test_the_example_errors_are_those_of_the_code(line, tmp_path, monkeypatch):
+    """A file with the mistake on that line has that error."""
+    monkeypatch.chdir(tmp_path)
+    number, key = int(line.split(":")[1]), line.split(": ")[1]
+    value = line.rpartition("got ")[2] if "got " in line else "1"
+    head = "[tool.run-specialist]\n" + "\n" * (number - 2)
+    Path("pyproject.toml").write_text(f"{head}{key} = {value}\n", encoding="utf-8")
+    read = config_file.read_project_file(tmp_path / "pyproject.toml", tmp_path, meant=True)
+    assert read.problems == (line,)

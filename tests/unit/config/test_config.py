@@ -1,0 +1,298 @@
+"""What config files may contain, whose value holds, and which files are read."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from run_specialist.config import config_places
+from run_specialist.config.config import Config, read_config, read_user_config
+from run_specialist.config.config_file import LARGEST
+from run_specialist.config.config_keys import KEYS
+from run_specialist.errors import UsageError
+
+HEAD = "[tool.run-specialist]\n"
+SHOWN = "~/.config/run-specialist/config.toml"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project as the working directory, and an empty home directory."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SPECIALIST_STORE")
+    root = tmp_path / "project"
+    for folder in (root / ".git", root / "more", tmp_path / "home/.config/run-specialist"):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def user(project):
+    """The path of the user's file."""
+    return project.parent / "home/.config/run-specialist/config.toml"
+
+
+def problems(project):
+    """Return the lines of the error, without the advice."""
+    with pytest.raises(UsageError) as error:
+        read_config(project)
+    lines = str(error.value).splitlines()
+    assert lines[-1] == "or set SPECIALIST_CONFIG=none to read no config file"
+    return lines[:-1]
+
+
+def test_the_project_comes_before_the_user_and_the_environment_before_both(project, user, monkeypatch):
+    """For each key, not for each file."""
+    (project / "pyproject.toml").write_text(f"{HEAD}model = 'haiku'\ntime-limit = '90s'\n")
+    user.write_text("model = 'opus'\ncost_limit = 0.5\nquiet = true\nstore = 'none'\n")
+    config = read_config(project)
+    got = {key: config.get(key) for key in ("model", "time_limit", "cost_limit", "quiet", "store", "preset")}
+    assert got == {
+        "model": "haiku",
+        "time_limit": "90s",
+        "cost_limit": 0.5,
+        "quiet": True,
+        "store": "none",
+        "preset": None,
+    }
+    assert config.defaults.model == "haiku"
+    assert set(config.defaults.settings) == {"time_limit", "cost_limit"}
+    monkeypatch.setenv("SPECIALIST_MODEL", "sonnet")
+    monkeypatch.setenv("SPECIALIST_STORE", "/a/runs.db")
+    assert (config.get("model"), config.get("store"), config.defaults.model) == (None, None, None)
+    assert read_user_config().get("cost_limit") == 0.5
+    assert (config.values["model"].line, config.values["cost_limit"].path) == (2, user)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("modle = 'haiku'", "modle: unknown key; did you mean model?"),
+        ("tool-calls-limt = 3", "tool-calls-limt: unknown key; did you mean tool_calls_limit?"),
+        ("zzz = 3", f"zzz: unknown key; known are {', '.join(KEYS)}"),
+        ("tool_calls_limit = '3'", "tool_calls_limit: must be an integer of at least 0, or none, got '3'"),
+        ("tool_calls_limit = true", "tool_calls_limit: must be an integer of at least 0, or none, got True"),
+        ("turns-limit = -1", "turns-limit: must be an integer of at least 0, or none, got -1"),
+        ("cost_limit = nan", "cost_limit: must be an amount in USD of at least 0, or none, got nan"),
+        ("cost_limit = 99999999999999999999", "cost_limit: the number is too large; `none` removes a limit"),
+        ("landing = 'softly'", "landing: must be auto, force, order, schema, none, finalize or stop, got 'softly'"),
+        ("preset = []", "preset: must be soft-landing, soft-warning, finalize, budget-notice or openai-loop, got []"),
+        ("model = 3", "model: must be the name of a model, got 3"),
+        ("model = ' '", "model: must be the name of a model, got ' '"),
+        ("model = 'inherit'", "model: there is nothing to inherit from; name a model"),
+        ('model = "a\\u001bb"', "model: must be one line of at most 500 characters without control characters"),
+        ("strict = 'yes'", "strict: must be true or false, got 'yes'"),
+        ("dir = 'nowhere'", "nowhere is not a folder"),
+        ("trust = true", "trust: this is decided for each call; use the option --trust"),
+        ("api_key = 'x'", "api_key: secrets do not belong in a config file"),
+        ("anthropic-api-key = 'x'", "anthropic-api-key: secrets do not belong in a config file"),
+        ("mcp_token = 'x'", "mcp_token: secrets do not belong in a config file"),
+        ("openai_base_url = 'x'", "openai_base_url: addresses of servers are set by environment variables only"),
+    ],
+)
+def test_a_wrong_key_or_value_is_an_error_in_both_files(project, user, line, told):
+    """The error names file and line, and a similar key or the expected value."""
+    (project / "pyproject.toml").write_text(f"[project]\nname = 'x'\n{HEAD}\n{line}\n")
+    (found,) = problems(project)
+    assert found.startswith("pyproject.toml:5: ")
+    assert told in found
+    (project / "pyproject.toml").unlink()
+    user.write_text(f"# mine\n{line}\n")
+    (found,) = problems(project)
+    assert found.startswith(f"{SHOWN}:2: ")
+    assert told in found
+
+
+@pytest.mark.parametrize("line", ["store = 'none'", "quiet = true", "on-lost = 'abort'"])
+def test_a_project_cannot_decide_for_its_users(project, user, line):
+    """The place of the runs, what happens if it fails, and hidden warnings are up to the user."""
+    (project / "pyproject.toml").write_text(HEAD + line)
+    (found,) = problems(project)
+    assert "a project cannot decide this for its users; use your own config file" in found
+    (project / "pyproject.toml").unlink()
+    user.write_text(line)
+    assert read_config(project).values
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("runs.db", "must be an absolute path"),
+        ("sqlite:///runs.db", "must be an absolute path"),
+        ("postgresql://me:hush@host/runs", "secrets do not belong in a config file"),
+        ("postgresql://host/runs?password=hush", "secrets do not belong in a config file"),
+        ("", "must be a file, a URL, or none"),
+    ],
+)
+def test_a_store_is_absolute_and_has_no_password(project, user, store, told):
+    """A relative path would be another file in each folder; a password would be readable for every backup."""
+    user.write_text(f"store = '{store}'")
+    (found,) = problems(project)
+    assert told in found
+    assert "hush" not in found
+
+
+@pytest.mark.parametrize("store", ["/a/runs.db", "sqlite:////a/runs.db", "postgresql://host/runs", "none"])
+def test_a_store_of_the_user_is_taken(project, user, store):
+    """Each form of `--store` is understood, and the tilde is the home folder."""
+    user.write_text(f"store = '{store}'")
+    assert read_config(project).get("store") == store
+    user.write_text("store = '~/runs.db'")
+    assert read_config(project).get("store") == f"{project.parent}/home/runs.db"
+
+
+@pytest.mark.parametrize("folder", ["/", "..", "~", "~/x", "more/../..", "link"])
+def test_a_folder_of_the_project_stays_inside(project, folder):
+    """Neither a path nor a symlink leads out of the project."""
+    (project / "link").symlink_to("..")
+    (project / "pyproject.toml").write_text(f"{HEAD}dir = '{folder}'")
+    assert "must be a folder inside the project" in problems(project)[0]
+    (project / "pyproject.toml").write_text(f"{HEAD}dir = 'more'")
+    assert read_config(project).get("dir") == project / "more"
+
+
+def test_a_folder_of_the_user_may_be_anywhere(project, user):
+    """It is relative to the folder of the file, and the tilde is the home folder."""
+    (user.parent / "mine").mkdir()
+    for text, folder in (("mine", user.parent / "mine"), ("~", project.parent / "home"), (str(project), project)):
+        user.write_text(f"dir = '{text}'")
+        assert read_config(project).get("dir") == folder
+
+
+def test_the_same_key_twice_is_an_error(project):
+    """With a hyphen and with an underscore it is the same key."""
+    (project / "pyproject.toml").write_text(f"{HEAD}turns-limit = 1\nturns_limit = 2\n")
+    assert problems(project) == [
+        "pyproject.toml:3: turns_limit: given twice, with `-` and with `_`; first on line 2",
+    ]
+
+
+def test_every_problem_of_both_files_is_named_at_once(project, user):
+    """Nobody has to start the command again for each mistake."""
+    (project / "pyproject.toml").write_text(f"{HEAD}a = 1\nstrict = 1\n")
+    user.write_text("[tool.run-specialist]\nmodel = 1\n")
+    told = problems(project)
+    assert [line.partition(": ")[0] for line in told] == ["pyproject.toml:2", "pyproject.toml:3", f"{SHOWN}:1"]
+    assert told[2].endswith("the keys stand at the top of this file, without [tool.run-specialist]")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (HEAD.encode() + b"a = \n", "pyproject.toml:2: invalid TOML: Invalid value"),
+        (HEAD.encode() + b"\n# \xff\n", "pyproject.toml:3: is not UTF-8"),
+        (HEAD.encode() + b"\x00", "pyproject.toml:2: invalid TOML: "),
+        (HEAD.encode() + b"#" * LARGEST, "pyproject.toml:1: is larger than 1 MiB"),
+        (HEAD.encode() + b"a = " + b"[" * 9999, "pyproject.toml:1: invalid TOML: it is nested too deeply"),
+    ],
+)
+def test_a_damaged_file_is_one_line(project, content, told):
+    """The line names the place and the reason."""
+    (project / "pyproject.toml").write_bytes(content)
+    (found,) = problems(project)
+    assert found.startswith(told)
+
+
+def test_a_mark_at_the_start_is_accepted(project):
+    """Editors on Windows write it."""
+    (project / "pyproject.toml").write_bytes(b"\xef\xbb\xbf" + HEAD.encode() + b"model = 'haiku'")
+    assert read_config(project).get("model") == "haiku"
+
+
+def test_a_project_file_without_the_table_is_not_parsed(project, monkeypatch):
+    """A damaged file of another tool does not matter; neither does a missing one."""
+    (project / "pyproject.toml").write_text("[tool.other\n")
+    assert [file.state for file in read_config(project).files] == ["no table", "missing"]
+    (project / "pyproject.toml").write_text("[project]\nname = 'run-specialist'\n")
+    assert read_config(project).files[0].state == "no table"
+    (project / "pyproject.toml").unlink()
+    assert [file.state for file in read_config(project).files] == ["missing", "missing"]
+
+
+def test_a_project_file_that_leads_out_of_the_project_is_ignored(project, user):
+    """A symlink to another file, a folder and a FIFO are not read; the user's own file may be a symlink."""
+    (project.parent / "other.toml").write_text(f"{HEAD}model = 'haiku'")
+    (project / "pyproject.toml").symlink_to("../other.toml")
+    config = read_config(project)
+    assert (config.values, len(config.ignored)) == ({}, 1)
+    assert config.ignored[0].startswith("pyproject.toml: ignored, it leads outside the project")
+    (project / "pyproject.toml").unlink()
+    os.mkfifo(project / "pyproject.toml")
+    assert read_config(project).ignored == ("pyproject.toml: ignored, no regular file",)
+    (project.parent / "mine.toml").write_text("model = 'opus'")
+    user.symlink_to(project.parent / "mine.toml")
+    assert read_config(project).get("model") == "opus"
+
+
+def test_a_project_of_another_user_is_ignored(project, monkeypatch):
+    """As its specialists are, unless the user names the project."""
+    (project / "pyproject.toml").write_text(f"{HEAD}model = 'haiku'")
+    monkeypatch.setattr(
+        "run_specialist.config.config_file.ownership_problem", lambda top, *inside: f"{inside[0]} belongs to another"
+    )
+    config = read_config(project)
+    assert (config.get("model"), config.ignored) == (
+        None,
+        (f"pyproject.toml: ignored, {project}/pyproject.toml belongs to another",),
+    )
+    assert read_config(project, meant=True).get("model") == "haiku"
+
+
+def test_a_folder_of_another_user_is_refused(project, monkeypatch):
+    """A folder in the project that somebody else can fill is no place for specialists, unless the user named it."""
+    (project / "pyproject.toml").write_text(f"{HEAD}dir = 'more'")
+    monkeypatch.setattr(
+        "run_specialist.config.config_file.ownership_problem",
+        lambda top, *inside: "it belongs to another" if project / "more" in inside else None,
+    )
+    assert problems(project) == ["pyproject.toml:2: dir: it belongs to another"]
+    assert read_config(project, meant=True).get("dir") == project / "more"
+
+
+def test_the_place_of_the_users_file(project, user, monkeypatch, tmp_path):
+    """XDG_CONFIG_HOME is followed if it is absolute, SPECIALIST_CONFIG names a file, and `none` reads none."""
+    user.write_text("model = 'opus'")
+    (tmp_path / "xdg/run-specialist").mkdir(parents=True)
+    (tmp_path / "xdg/run-specialist/config.toml").write_text("model = 'fable'")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
+    assert read_config(project).get("model") == "opus"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    assert read_config(project).get("model") == "fable"
+    (tmp_path / "own.toml").write_text("model = 'sonnet'")
+    monkeypatch.setenv("SPECIALIST_CONFIG", str(tmp_path / "own.toml"))
+    assert read_config(project).get("model") == "sonnet"
+    monkeypatch.setenv("SPECIALIST_CONFIG", str(tmp_path / "gone.toml"))
+    with pytest.raises(UsageError, match=r"SPECIALIST_CONFIG: .*gone\.toml does not exist"):
+        read_config(project)
+    monkeypatch.setenv("SPECIALIST_CONFIG", "none")
+    (project / "pyproject.toml").write_text(HEAD + "broken")
+    assert (read_config(project), read_user_config()) == (Config((), project), Config())
+
+
+def test_other_systems_have_a_second_place(project, user, monkeypatch):
+    """On macOS and Windows the folder of the system is tried after the one that holds the user's specialists."""
+    assert config_places.user_files() == (user,)
+    monkeypatch.setattr(config_places.sys, "platform", "darwin")
+    monkeypatch.setattr("platformdirs.user_config_path", lambda *_, **__: Path("/Library/run-specialist"))
+    assert config_places.user_files() == (user, Path("/Library/run-specialist/config.toml"))
+
+
+def test_a_file_that_cannot_be_read_is_an_error_for_the_user_only(project, user):
+    """The user's file is meant to hold, so it must not be skipped."""
+    user.mkdir()
+    assert problems(project) == [f"{SHOWN}: cannot be read: no regular file"]
+
+
+def test_many_problems_are_cut(project):
+    """A file with thousands of mistakes is refused quickly and briefly."""
+    (project / "pyproject.toml").write_text(HEAD + "".join(f"key{number} = 1\n" for number in range(20_000)))
+    told = problems(project)
+    assert (len(told), told[-1]) == (21, "pyproject.toml: further keys were not checked")
+    assert told[19].startswith("pyproject.toml:21: key19: unknown key")
+
+
+def test_a_hostile_text_does_not_take_long(project):
+    """Thousands of lines that look like keys are one value, and are read once."""
+    (project / "pyproject.toml").write_text("x = '''\n" + "model = [\n" * 60_000 + "'''\n" + HEAD + "model = 'haiku'\n")
+    assert read_config(project).values["model"].line == 60_004

@@ -1,0 +1,83 @@
+"""The line of each key in a TOML file, also among text that looks like a key."""
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.config.toml_table import InvalidToml, read_table
+
+NAMES = ("tool", "run-specialist")
+NOISE = st.sampled_from(
+    [
+        "",
+        "# model = 1",
+        'a{} = """\nmodel = 2\n"""',
+        "b{} = '''\n[tool.run-specialist]\nmodel = 3'''",
+        "c{} = [\n  'model = 4',\n]",
+        'd{} = "model = 5"',
+        "model{} = 6",
+        "e{} = {{ model = 7 }}",
+    ]
+)
+
+
+@given(st.lists(NOISE), st.lists(NOISE), st.lists(NOISE), st.sampled_from(["model", '"model"', "'model'", "  model"]))
+def test_the_line_of_a_key_is_found_among_similar_text(before, above, below, key):
+    """Comments, strings, lists, maps and longer keys that contain the name are not taken for the key."""
+    parts = [*before, "[tool.run-specialist]", *above, f"{key} = 'haiku'", *below, "[other]", "model = 8"]
+    text = "\n".join(part.format(number) for number, part in enumerate(parts)) + "\n"
+    lines = text.splitlines()
+    expected = next(number for number, line in enumerate(lines, 1) if line.strip() == f"{key} = 'haiku'".strip())
+    assert read_table(text, NAMES).line("model") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("tool.run-specialist.model = 1\n", 1),
+        ("x = 1\n[tool]\nrun-specialist = { model = 1 }\n", 3),
+        ("x = 1\n[tool]\nrun-specialist.model = 1\n", 3),
+        ('[ "tool" . "run-specialist" ]\nx = 1\nmodel = """\nlong\n"""\n', 3),
+        ("[tool.run-specialist.model]\nx = 1\n", 1),
+        ('x = 1\n[tool.run-specialist]\n"mod\\u0065l" = 1\n', 3),
+        ("x = 1\n[tool.run-specialist]\na = [\n" + "  []\n,\n" * 200 + "]\nmodel = 1\n", 2),
+    ],
+)
+def test_a_table_can_be_written_in_any_way(text, line):
+    """Dotted keys, inline tables and quoted names are understood; behind a very long value it is the header's line."""
+    table = read_table(text, NAMES)
+    assert "model" in table.values
+    assert table.line("model") == line
+
+
+def test_a_file_without_the_table_has_none():
+    """Neither an empty file nor another value under the name is a table; the top of a file always is."""
+    assert read_table("", NAMES) is None
+    assert read_table("[tool]\nrun-specialist = 3\n", NAMES) is None
+    assert read_table("tool = 3\n", NAMES) is None
+    assert read_table("", ()).values == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("a = 1\nb = \n", 2), ("a = 1\na = 2\n", 2), ("a = 1\n\nb = [1,\n", 3), ("a = " + "[" * 9999, 1)]
+)
+def test_invalid_toml_has_a_line(text, line):
+    """The error names the line, and the reason does not repeat it."""
+    with pytest.raises(InvalidToml) as error:
+        read_table(text, NAMES)
+    assert (error.value.line, "at line" in str(error.value)) == (line, False)
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text):
+    """No text leads to another error than the expected one."""
+    try:
+        tomllib.loads(text)
+    except ValueError:
+        with pytest.raises(InvalidToml):
+            read_table(text, ())
+    else:
+        table = read_table(text, ())
+        assert all(1 <= table.line(key) <= max(len(table.lines), 1) for key in table.values)
