@@ -32,7 +32,7 @@ async def retried(script, **settings):
 
 
 async def test_p1_p2_each_wait_is_an_event_and_no_turn():
-    """Two failures cost two waits, told before they begin; turns, tokens and cost are those of the replies alone."""
+    """Two failures cost two waits, reported before they begin; turns, tokens and cost are those of the replies alone."""
     outcome, waits, provider = await retried([LOOK, BUSY, DOWN, says("mice")])
     undisturbed, _, _ = await retried([LOOK, says("mice")])
     assert [(wait.status, wait.attempt, wait.reason) for wait in waits] == [
@@ -174,8 +174,8 @@ async def test_p5_the_time_limit_ends_a_wait_and_the_run_lands(monkeypatch):
 async def test_p2_an_event_is_plain_json():
     """The event has its four fields and its name."""
     _, waits, _ = await retried([DOWN, says("mice")])
-    told = json.loads(json.dumps(waits[0].as_json()))
-    assert told == {
+    printed = json.loads(json.dumps(waits[0].as_json()))
+    assert printed == {
         "event": "retrying",
         "status": None,
         "seconds": waits[0].seconds,

@@ -25,7 +25,7 @@ def waits_in(events):
     return [event for event in events if isinstance(event, Retrying)]
 
 
-async def test_p2_waits_are_stored_as_they_are_told(desk):
+async def test_p2_waits_are_stored_as_they_are_reported(desk):
     """The store holds each wait among the events of the run."""
     first = await desk.ask(looks(1), BUSY, BUSY, ANSWER)
     stored = [event.body for event in desk.load().events if event.body["event"] == "retrying"]

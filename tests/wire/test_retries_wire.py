@@ -176,7 +176,7 @@ async def test_p4_a_connection_that_is_reset_once_is_repaired(api):
     assert (outcome.answer, waits_in(events), len(server.requests)) == ("mice", [(None, 1)], 2)
 
 
-async def test_p3_a_longer_wait_than_the_patience_is_told_at_once(api):
+async def test_p3_a_longer_wait_than_the_patience_is_an_error_at_once(api):
     """The error says how long the API wants to be left alone, and the request was sent once."""
     events, server = [], api.serve(api.limited(900))
     outcome = await api.run(server.base_url, events)
@@ -194,7 +194,7 @@ async def test_p7_without_patience_or_retries_of_the_client_a_request_is_sent_on
 
 
 async def test_an_exhausted_quota_is_not_waited_for(chat_api):
-    """The 429 that only a payment ends is told at once."""
+    """The 429 that only a payment ends is an error at once."""
     server = chat_api([chat_faults.error(429, "You exceeded your quota.", code="insufficient_quota")])
     async with openai_chat.make_client(base_url=server.base_url, api_key="test") as client:
         outcome = await outcome_of(job(openai_chat.ChatProvider("some-model", client)))
