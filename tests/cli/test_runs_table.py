@@ -58,7 +58,7 @@ def test_the_values_below_are_named():
     """Below a run, numbers have their unit, and an unknown project or cost is named."""
     cells = run_cells(run(cost_usd=None, project=None), 0, projects=True)
     assert lines_below(cells, ["RUN", "STARTED"], "Why?", 99, apart=False) == [
-        "  finder, answered, m, 1 call, cost unknown, 3.0 s, unknown: Why?"
+        "  finder, answered, m, 1 call, cost unknown, 3.0 s, project unknown: Why?"
     ]
     assert lines_below(cells, [*cells], "Why?", 99, apart=False) == ["  Why?"]
 
@@ -75,9 +75,5 @@ def test_durations_are_short(seconds, words):
 def test_the_home_folder_is_shortened(monkeypatch):
     """Only a path inside of the home folder begins with a tilde."""
     monkeypatch.setenv("HOME", "/home/me")
-    assert [short_path(path) for path in ("/home/me", "/home/me/p", "/home/mel", "/x")] == [
-        "~",
-        "~/p",
-        "/home/mel",
-        "/x",
-    ]
+    paths = ("/home/me", "/home/me/p", "/home/mel", "/x")
+    assert [short_path(path) for path in paths] == ["~", "~/p", "/home/mel", "/x"]

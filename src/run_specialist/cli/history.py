@@ -153,8 +153,8 @@ def report(
             return
         path = out or report_path(opened.url, stored.run_id)
         try:
-            # A page beside the store was written by this command, so it may be replaced.
-            write_private(path, page, overwrite=force or out is None)
+            # A page beside the store was written by this command, so it may be replaced; a link there was not.
+            write_private(path, page, overwrite=force or (out is None and not path.is_symlink()))
         except FileExistsError:
             fail(f"{path} already exists; use --force to overwrite it")
         except OSError as error:
