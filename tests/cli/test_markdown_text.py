@@ -82,6 +82,18 @@ def test_links_show_their_address():
     ]
 
 
+def test_addresses_are_short():
+    """An address that is the text of its link is shown once, and a long one that cannot be opened is cut."""
+    assert plain("<d@e.org>") == ["d@e.org"]
+    assert len("".join(plain(f"![i](data:image/png;base64,{'A' * 5_000})"))) < 210
+
+
+def test_emphasis_is_styled():
+    """Emphasis and code have a style instead of their marks."""
+    written = shown(markdown("**a** *b* ~~c~~ `d`", Screen(unicode=True, styled=True)))
+    assert written == "\x1b[1ma\x1b[0m \x1b[3mb\x1b[0m \x1b[9mc\x1b[0m \x1b[36md\x1b[0m\n"
+
+
 def test_html_is_text():
     """Generic types and tags are shown, not dropped."""
     assert plain("A List<int> and <b>x</b>.\n\n<div>\ny\n</div>") == [

@@ -43,3 +43,17 @@ def test_notes_of_a_run_are_wrapped(write, store, columns):
     assert "specialists resume" in resume
     _, piped, _ = run_on_terminal(command, columns=columns, outputs="out")
     assert all(line.startswith("run-specialist: ") for line in piped.splitlines())
+    # The width is that of standard error, also if standard output is a pipe.
+    written, _, _ = run_on_terminal(command, columns=columns, outputs="err")
+    assert "ranked search and verbatim quotes; set ANTHROPIC_API_KEY" in " ".join(
+        " ".join(screen(written, columns)).split()
+    )
+
+
+def test_notes_have_no_style_on_a_dumb_terminal(write):
+    """On a terminal that understands no escape sequences, neither the live view nor the notes use one."""
+    write("finder")
+    command = ["run-specialist", "finder", "What do owls eat?", "--model", "offline", "--store", "none"]
+    written, _, _ = run_on_terminal(command, outputs="err", TERM="dumb")
+    assert "quotes found" in " ".join(written.split())
+    assert "\x1b" not in written

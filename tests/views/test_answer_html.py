@@ -71,6 +71,7 @@ def test_only_harmless_elements_are_made(text):
         ("    x", '<pre class="text" tabindex="0"><code>x\n</code></pre>'),
         ("<b>x</b>", '<p dir="auto">&lt;b&gt;x&lt;/b&gt;</p>'),
         ("[a](file:///x)", '<p dir="auto">a <span class="address">(file:///x)</span></p>'),
+        ("![<b>](x)", '<p dir="auto">&lt;b&gt; <span class="address">(x)</span></p>'),
         ("[a](mailto:b@c.org)", '<p dir="auto">a <span class="address">(mailto:b@c.org)</span></p>'),
         ("![a](https://e.org/i.png)", '<p dir="auto">a <span class="address">(https://e.org/i.png)</span></p>'),
         (

@@ -140,7 +140,7 @@ class _MarkdownTable:
         if row is self._head:
             return Text(", ").join(row)
         named = [(head, cell) for head, cell in zip(self._head, row, strict=True) if cell]
-        return Group(*(Prefixed(Text.assemble(head.copy(), ": " if head else "", cell), "") for head, cell in named))
+        return Group(*(Text.assemble(head, ": " if head else "", cell) for head, cell in named))
 
 
 def _side(cell: SyntaxTreeNode) -> JustifyMethod:

@@ -43,11 +43,11 @@ def _show(command: str, text: str) -> int:
     """Run the pager until its user leaves it; return its exit code."""
     encoding = sys.stdout.encoding or "utf-8"
     environment = _SETTINGS | os.environ
-    # PAGER is a shell command, as for git and man.
-    process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=environment)  # noqa: S602
-    # Ctrl-C belongs to the pager, where it stops a search.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C belongs to the pager, where it stops a search. A handler, unlike SIG_IGN, is not inherited by the pager.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
+        # PAGER is a shell command, as for git and man.
+        process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=environment)  # noqa: S602
         with suppress(BrokenPipeError):
             process.communicate(f"{text}\n".encode(encoding, "backslashreplace"))
         return process.wait()

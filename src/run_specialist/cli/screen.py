@@ -3,8 +3,7 @@
 import sys
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 
 from run_specialist.cli.console import has_colours
@@ -38,25 +37,21 @@ class Screen:
 class Prefixed:
     """A renderable with a text before its first line, and another one before each further line."""
 
-    def __init__(self, content: object, first: str, rest: str | None = None, style: str = "") -> None:
+    def __init__(self, content: RenderableType, first: str, rest: str | None = None, style: str = "") -> None:
         """Put texts before the lines of `content`.
 
         rest: None = as many spaces as `first` is wide.
         style: of both texts.
         """
-        self._content, self._first, self._style = content, first, style
-        self._rest = rest
+        self._content, self._first, self._rest, self._style = content, first, rest, style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         first = Segment(self._first, console.get_style(self._style or "none"))
         rest = Segment(" " * first.cell_length if self._rest is None else self._rest, first.style)
         width = max(options.max_width - first.cell_length, _LEAST_WIDTH)
         inner = options.update(width=width, height=None)
-        lines = console.render_lines(self._content, inner, pad=False)  # type: ignore[arg-type]
+        lines = console.render_lines(self._content, inner, pad=False)
         for number, line in enumerate(lines):
             yield rest if number else first
             yield from line
             yield Segment.line()
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(_LEAST_WIDTH, options.max_width)

@@ -88,8 +88,7 @@ def without_quotes(answer: str, quotes: Iterable[tuple[str, str]]) -> str:
     rest = f"\n{answer}\n"
     for source, quote in quotes:
         line = f'\n> "{quote}" — {source}\n'
-        if quote and line in rest:
-            rest = rest.replace(line, "\n\n")
+        rest = rest.replace(line, "\n\n")
     return re.sub(r"\n{3,}", "\n\n", rest).strip("\n") if rest != f"\n{answer}\n" else answer
 
 
