@@ -115,5 +115,9 @@ def test_the_list_fits_any_terminal(project, monkeypatch, columns):
     lines = "\n".join(shown.values()).replace("\r", "").split("\n")
     head = next(line for line in lines if line.startswith("NAME"))
     assert head.split()[:4] == ["NAME", "STATUS", "CALLS", "MODEL"]
-    table = lines[lines.index(head) : next(at for at, line in enumerate(lines) if "cannot work here" in line)]
-    assert max(map(len, table)) <= columns
+    below = lines.index("", lines.index(head))
+    assert len(lines[lines.index(head) : below]) in {7, 13}, "a row for each, and below it the description if narrow"
+    # A path is never broken, so that it can be copied.
+    assert max(len(line) for line in lines[lines.index(head) :] if "/" not in line) <= columns
+    reasons = " ".join(lines[below:])
+    assert f"thoughts-analyzer, thoughts-locator cannot work here: no file under {project} matches" in reasons

@@ -7,6 +7,7 @@ import pytest
 from run_specialist.record.outcome import NO_MODEL
 from run_specialist.views.report import data, report
 from tests.views.full import full_run
+from tests.views.test_children import OWLS, RUNS, SAME, parent
 
 SHOWN = '<p class="unjudged">No model judged: this ran offline, by ranked search and verbatim quotes.</p>'
 
@@ -39,3 +40,11 @@ def test_a_run_with_a_model_says_nothing():
     """The page of a run with a model has no such line."""
     assert 'unjudged">' not in report(full_run())
     assert data(full_run())["answer"]["unjudged"] is None
+
+
+def test_a_child_without_a_model_has_the_line_too():
+    """The answer of an offline child, on the page of its parent, has the line as well; the parent's own has not."""
+    child = replace(RUNS["a"], model="offline")
+    page = report(parent(OWLS, SAME), {**RUNS, "a": child})
+    assert page.count(SHOWN) == 1
+    assert page.index(SHOWN) > page.index('id="specialists"')

@@ -1,10 +1,12 @@
 """What `specialists list` and `specialists show` print about specialists that cannot work here."""
 
+import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from run_specialist.cli.console import print_line
+from run_specialist.cli.console import is_terminal, print_line
 
 if TYPE_CHECKING:
     from run_specialist.specialist.fields import Specialist
@@ -31,8 +33,13 @@ def unavailable(files: "Sequence[SpecialistFile]", root: Path, default: str | No
 
 
 def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]) -> None:
-    """Print an empty line, and one for each reason with the specialists that cannot work here; nothing without any."""
+    """Print an empty line, and one for each reason with the specialists that cannot work here; nothing without any.
+
+    On a terminal, lines break between words.
+    """
     from run_specialist.spawning.availability import sentences  # noqa: PLC0415 - fast `--help`
 
     for line in ["", *sentences(files, reasons)] if reasons else ():
-        print_line(line)
+        columns = shutil.get_terminal_size().columns
+        wrapped = textwrap.fill(line, columns, break_on_hyphens=False, break_long_words=False)
+        print_line(wrapped if is_terminal() else line)
