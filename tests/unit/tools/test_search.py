@@ -216,7 +216,10 @@ def test_stop_words_are_dropped_only_beside_other_words():
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("caches", "cache"), ("planned", "plan"), ("running", "run"), ("stories", "story"), ("tests", "test")],
+    [
+        *(("caches", "cache"), ("planned", "plan"), ("running", "run"), ("stories", "story"), ("tests", "test")),
+        *(("retried", "retry"), ("retries", "retried")),
+    ],
 )
 def test_inflections_have_the_same_stem(one, other):
     """Plural, past and -ing forms have the same stem as the base word."""

@@ -68,11 +68,14 @@ def defined(line: str, suffix: str) -> str | None:
 
 
 def pattern(stems: list[str]) -> str:
-    """Return a regular expression for lines that define a name with any of these beginnings of words in it."""
+    """Return a regular expression for lines that define a name with any of these beginnings of words in it.
+
+    To be used without regard to case.
+    """
     either = "|".join(re.escape(stem) for stem in stems if len(stem) >= _SHORTEST_STEM)
     return (
-        rf"\b(?:{_WORDS})\s+(?:\([^)]{{0,80}}\)\s*)?[A-Za-z0-9_$.]*(?:{either})"
-        rf"|\b(?:const|let|var|val)\s+[A-Za-z0-9_$]*(?:{either}).{{0,200}}=.{{0,200}}(?:=>|\bfunction\b|\($|\{{$)"
-        rf"|\.[A-Za-z0-9_$]*(?:{either})[A-Za-z0-9_$]*\s*=\s*(?:async )?(?:function\b|\(.*=>)"
-        rf"|^\s*(?:[A-Za-z]+ ){{0,3}}[A-Za-z0-9_#$]*(?:{either})[A-Za-z0-9_$]*\(.*\{{$"
+        rf"^\s*(?:[a-z]+ ){{0,3}}[a-z0-9_#$]*(?:{either})[a-z0-9_$]*\(.*\{{$"
+        rf"|\.[a-z0-9_$]*(?:{either})[a-z0-9_$]*\s*=\s*(?:async )?(?:function\b|\(.*=>)"
+        rf"|\b(?:const|let|var|val)\s+[a-z0-9_$]*(?:{either}).{{0,200}}=.{{0,200}}(?:=>|\bfunction\b|\($|\{{$)"
+        rf"|\b(?:{_WORDS})\s+(?:\([^)]{{0,80}}\)\s*)?[a-z0-9_$.]*(?:{either})"
     )

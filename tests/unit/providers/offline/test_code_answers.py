@@ -95,3 +95,12 @@ async def test_a_small_limit_still_quotes_code(ask, root, limit):
     finished = await ask("How are payments retried?", notes=PROJECT, limit=limit)
     assert any(item.source.startswith("shop/gateway.py") for item in finished.response.evidence)
     lines_hold(root, finished)
+
+
+async def test_definitions_are_looked_up_by_their_names(ask):
+    """One call finds the definitions whose names contain a word of the question, if there is code at all."""
+    before = await ask("How is the cache removed?")
+    assert "grep" not in [call.name for call in before.calls]
+    finished = await ask("How are payments retried?", notes=PROJECT)
+    looked_up = [call.arguments for call in finished.calls if call.name == "grep"]
+    assert [(given["glob"], "retr" in given["pattern"]) for given in looked_up] == [("*.py", True)]
