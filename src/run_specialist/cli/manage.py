@@ -155,7 +155,7 @@ def show(
         file = Registry(places(_root(root), dir_, meant=root is not None)).find(name)
         settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
         trusted, trust_line = trust_status(file, file.specialist, _root(root)) if file.specialist else (None, "")
-        block = EffectiveBlock.of(file, root, dir_, preset, store, "" if trusted is not False else trust_line)
+        block = EffectiveBlock.of(file, root, dir_, preset, store)
         if json_:
             prompt = file.specialist.prompt if file.specialist else None
             values = {setting.key: setting.as_json() for setting in settings}
