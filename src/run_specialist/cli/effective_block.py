@@ -47,7 +47,7 @@ class EffectiveBlock:
         """Return the block of a file; None for a file with errors."""
         if file.specialist is None:
             return None
-        from run_specialist.api.effective import effective_of  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.preview import effective_of  # noqa: PLC0415 - fast `--help`
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
         settings = {"preset": preset} if preset else {}

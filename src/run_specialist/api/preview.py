@@ -1,4 +1,4 @@
-"""What a run of a `Runner` would get, without a model, a server or an import."""
+"""A preview of a run of a `Runner`: what it would get, without a model, a server or an import."""
 
 from dataclasses import replace
 from typing import Any
