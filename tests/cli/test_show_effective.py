@@ -108,13 +108,13 @@ def test_the_model_has_its_source_and_price(write, monkeypatch):
     ],
 )
 def test_reasons_not_to_run_come_first(write, lines, reason, offered):
-    """What a run would refuse is the first line, and the exit code is 0; the tools follow unless they are unknown."""
+    """What a run would refuse comes first, and the exit code is 0; the tools follow unless they are unknown."""
     write("finder", *lines)
     result = call("show", "finder")
     first = result.stdout.split("\nWhat a run gets:\n")[1].splitlines()[0]
     assert result.exit_code == 0
     assert first.startswith("  cannot run   ")
-    assert reason in first
+    assert any(reason in row for row in rows("finder")["cannot run"])
     assert effective("finder")["tools"]["offered"] == offered
 
 
@@ -129,7 +129,8 @@ def test_nothing_is_imported_or_started(write, notes):
         "the names of tools:owls, which are imported then and may set others",
         "the tools of the MCP servers tickets, with which get_tool_response is offered",
     ]
-    assert "not trusted: it would import tools" in found["cannot_run"][0]
+    (reason,) = found["cannot_run"]
+    assert reason.endswith("must be allowed first, once, with --trust")
     assert len(found["known_at_run_time"]) == len(rows("finder")["at run time"])
     assert sorted(path.name for path in notes.iterdir()) == [".git", "notes", "specialists", "tools.py"]
 

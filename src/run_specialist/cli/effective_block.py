@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -44,23 +44,19 @@ class EffectiveBlock:
         dir_: Path | None,
         preset: str | None,
         store: str | None,
-        refusal: str,
         defaults: "Defaults",
     ) -> Self | None:
         """Return the block of a file; None for a file with errors.
 
         defaults: those of the config files.
-        refusal: a further reason not to run; empty if there is none.
         """
         if file.specialist is None:
             return None
-        from run_specialist.api.effective import effective_of  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.preview import effective_of  # noqa: PLC0415 - fast `--help`
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
         settings = {"preset": preset} if preset else {}
         found = asyncio.run(effective_of(Runner(root=root, dir=dir_, defaults=defaults), file, settings))
-        if refusal:
-            found = replace(found, cannot_run=(*found.cannot_run, refusal))
         return cls(file, found, *_past(file, store))
 
     def as_json(self) -> dict[str, Any]:

@@ -171,7 +171,7 @@ def show(
         trusted, trust_line = trust_status(file, file.specialist, _root(root)) if file.specialist else (None, "")
         defaults = defaults_in(_root(root), meant=root is not None)
         reason = unavailable([file], _root(root), defaults.model).get(file.path, "")
-        block = EffectiveBlock.of(file, root, dir_, preset, store, "" if trusted is not False else trust_line, defaults)
+        block = EffectiveBlock.of(file, root, dir_, preset, store, defaults)
         if json_:
             prompt = file.specialist.prompt if file.specialist else None
             values = {setting.key: setting.as_json() for setting in settings}

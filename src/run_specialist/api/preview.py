@@ -1,4 +1,4 @@
-"""What a run of a `Runner` would get, without a model, a server or an import."""
+"""A preview of a run of a `Runner`: what it would get, without a model, a server or an import."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,9 @@ from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.providers.model_names import check_spelling
 from run_specialist.spawning.effective import Effective, EffectiveModel, effective
 from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
+from run_specialist.spawning.model_trust import model_claim
 from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.resolve import resolve
@@ -20,6 +22,9 @@ from run_specialist.tools.base import Tool
 
 _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "paths": None}
 """Settings under which the environment of a run connects, imports and searches nothing."""
+
+
+_NOT_ALLOWED = "what the file would import, start, load or ask must be allowed first, once, with --trust"
 
 
 async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str, Any]) -> Effective:
@@ -65,7 +70,13 @@ async def _environment(
     reasons, notes = [], []
     servers: list[str] = []
     try:
-        servers = [*wanted_by(file, settled, runner.root).servers]
+        declared = wanted_by(file, settled, runner.root)
+        servers = [*declared.servers]
+        claims = [declared.claim]
+        if settled.model and prefix_of(settled.model):
+            claims.append(model_claim(file, settled.model, runner.root))
+        if not all(Trust().is_known(claim) for claim in claims):
+            reasons.append(_NOT_ALLOWED)
     except UsageError as error:
         reasons.append(f"{file.place('python_tools')}: python_tools: {error}")
     functions = tuple(_declared(reference) for reference in settled.python_tools)
