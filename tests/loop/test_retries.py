@@ -32,7 +32,7 @@ async def retried(script, **settings):
 
 
 async def test_p1_p2_each_wait_is_an_event_and_no_turn():
-    """Two failures cost two waits, reported before they begin; turns, tokens and cost are those of the replies alone."""
+    """Two failures cost two waits, reported before they begin; turns, tokens and cost are those of the replies."""
     outcome, waits, provider = await retried([LOOK, BUSY, DOWN, says("mice")])
     undisturbed, _, _ = await retried([LOOK, says("mice")])
     assert [(wait.status, wait.attempt, wait.reason) for wait in waits] == [
