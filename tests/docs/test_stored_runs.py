@@ -64,9 +64,9 @@ def newest():
 def test_the_documented_commands_work_in_order(project):
     """The documented commands work one after the other.
 
-    They are run, runs, transcript, resume, ask more, report, tune, delete.
+    They are run, runs, transcript, resume, ask more, report, index, tune, delete.
     """
-    begin, runs, transcript, further, more, report, tuned, delete = story(STORED)
+    begin, runs, transcript, further, more, report, index, tuned, delete = story(STORED)
     (goes_on,) = re.findall(r"to resume: (.*)", call(begin).stderr)
     run_id = newest().run_id
     assert goes_on == further.replace("last", run_id)
@@ -78,6 +78,8 @@ def test_the_documented_commands_work_in_order(project):
     assert prompts.ASKS + shlex.split(more)[3] in call(transcript).stdout
     assert call(report).stdout == "run.html\n"
     assert "</html>" in (project / "run.html").read_text(encoding="utf-8")
+    assert call(index).stdout == "report-index.html\n"
+    assert (project / f"report-{run_id}.html").is_file()
     assert "1 run" in call(tuned).stdout
     call(delete)
     assert newest().run_id == run_id, "it is not older than 30 days"

@@ -10,13 +10,16 @@ import typer
 
 from run_specialist.cli.console import fail, guarded, print_json, print_line, say
 from run_specialist.cli.flags import Json, Overwrite, StoreUrl
+from run_specialist.cli.open_page import open_page
 from run_specialist.cli.private_file import write_private
+from run_specialist.cli.report_index import STDOUT, flags_problem, print_page, report_file, write_index
 from run_specialist.cli.show_runs import as_json, counted, local, print_labelled, print_rows, print_runs, size
 from run_specialist.cli.stored_run_flags import (
     ALL,
     DEFAULT_LIMIT,
     Limit,
     OlderThan,
+    ReportedRun,
     RunId,
     RunIds,
     SpecialistFilter,
@@ -92,17 +95,31 @@ def transcript(run: RunId, store: StoreUrl = None, json_: Json = False) -> None:
 
 
 def report(
-    run: RunId,
+    run: ReportedRun = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Output file; `-` for standard output.  [default: report-RUN.html]"),
     ] = None,
+    index: Annotated[
+        bool, typer.Option("--index", help="A page that lists all runs.  [default file: report-index.html]")
+    ] = False,
+    with_reports: Annotated[
+        bool, typer.Option("--with-reports", help="With --index: also write the reports that are missing.")
+    ] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     force: Overwrite = False,
     store: StoreUrl = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the data of the report as one JSON object.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the data of the page as one JSON object.")] = False,
 ) -> None:
-    """Write an HTML report of a run: budget, timeline, tokens, calls."""
+    """Write an HTML report of a run, or an index of all runs."""
+    if problem := flags_problem(run, out, index=index, with_reports=with_reports, open_=open_, json_=json_):
+        fail(problem)
     with guarded(), open_store(store) as opened:
+        if run is None:
+            listed = opened.runs()
+            path = write_index(opened, listed, out, with_reports=with_reports, overwrite=force, json_=json_)
+            _show_page(path, open_=open_)
+            return
         from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
         from run_specialist.views.page.child_runs import descendants  # noqa: PLC0415 - fast `--help`
 
@@ -110,18 +127,26 @@ def report(
         if json_:
             print_json(view.data(stored, descendants(stored, opened.load)))
             return
-        page = view.report(stored, descendants(stored, opened.load)).encode("utf-8", "replace")
-        if out == Path("-"):
-            if sys.stdout is not None:
-                sys.stdout.buffer.write(page)
-                sys.stdout.buffer.flush()
+        page = view.report(stored, descendants(stored, opened.load))
+        if out == STDOUT:
+            print_page(page)
             return
-        path = out or Path(f"report-{stored.run_id}.html")
+        path = out or Path(report_file(stored.run_id))
         try:
-            write_private(path, page, overwrite=force)
+            write_private(path, page.encode("utf-8", "replace"), overwrite=force)
         except FileExistsError:
-            fail(f"{path} already exists; use --force to overwrite it")
+            if out or not open_ or not path.is_file():
+                fail(f"{path} already exists; use --force to overwrite it")
+            say(f"{path} already exists and is opened unchanged; use --force to write it anew", dim=True)
+        _show_page(path, open_=open_)
+
+
+def _show_page(path: Path | None, *, open_: bool) -> None:
+    """Print the path of a page, if it is in a file, and open it on request."""
+    if path:
         print_line(str(path))
+        if open_:
+            open_page(path)
 
 
 def _select(
