@@ -59,7 +59,9 @@ def _copied(file: "SpecialistFile", project: Path, why: str, *, copy: bool | Non
     target = project / "specialists" / file.path.name
     told = target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target
     if copy is None and sys.stdin is not None and sys.stdin.isatty():
-        copy = typer.confirm(f"{file.name} {why}. Edit a copy, {told}?", default=True, err=True)
+        if not typer.confirm(f"{file.name} {why}. Edit a copy, {told}?", default=True, err=True):
+            fail("nothing was opened", 0)
+        copy = True
     if not copy:
         fail(f"{file.path} {why}; use --copy to edit a copy, {told}")
     try:
