@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import fields
 from typing import Any
 
 from run_specialist.record.journal import Ended, Opened, Record
 from run_specialist.store.from_rows import stored_run
 from run_specialist.store.location import Location
 from run_specialist.store.reader import INTERRUPTED, Store
-from run_specialist.store.stored import StoredRun
+from run_specialist.store.stored import Listed, StoredRun
 from run_specialist.store.to_rows import Row, rows_of
 from run_specialist.store.writer import Writer
 
@@ -41,7 +42,14 @@ class Notebook:
 def stored(records: Sequence[Record]) -> StoredRun:
     """Return the run that a store would hold after these records and the end of the process, without a database."""
     rows = rows_of(next(one.run_id for one in records if isinstance(one, Opened)), "owner", records, 1)
-    run = {"parent_id": None, "ended_at": None, "outcome": None, "standing": None, **rows.added["runs"][0]}
+    run = {
+        "parent_id": None,
+        "ended_at": None,
+        "outcome": None,
+        "standing": None,
+        "duration_s": None,
+        **rows.added["runs"][0],
+    }
     run |= {key: rows.added["runs"][-1][key] for key in ("frozen", "model")}
     run |= rows.snapshot or {}
     ends = [isinstance(record, Ended) for record in records if isinstance(record, Ended | Opened)]
@@ -53,8 +61,8 @@ def stored(records: Sequence[Record]) -> StoredRun:
         "messages": [row for part in sorted(rows.tails) for row in rows.tails[part][1]],
         "events": _of(rows.added, "events"),
     }
-    names = "run_id parent_id specialist model question status started_at ended_at tool_calls cost_usd"
-    return stored_run({name: run[name] for name in names.split()}, run, tables, ())
+    names = [field.name for field in fields(Listed)]
+    return stored_run({name: run[name] for name in names}, run, tables, ())
 
 
 def _of(added: dict[str, list[Row]], table: str) -> list[Row]:

@@ -1,5 +1,6 @@
 """The command `specialists tune`, on stores with runs in them."""
 
+import hashlib
 import json
 import os
 import pty
@@ -28,12 +29,18 @@ def store(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     monkeypatch.setenv("SPECIALIST_STORE", str(notes / "runs.db"))
     monkeypatch.setenv("TZ", "UTC")
 
-    def keep(specialist: str, *outcomes: dict[str, Any] | None, repeated: int = 0) -> None:
+    def keep(specialist: str, *outcomes: dict[str, Any] | None, repeated: int = 0, **version: Any) -> None:
+        file = notes / "specialists" / f"{specialist}.md"
+        digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else ""
+        given = {"project": os.path.realpath(notes), "digest": digest, "limits_changed": False} | version
+        mark = "".join(f"-{value}" for value in version.values())[:9]
         rows, made = [], []
         for place, told in enumerate(outcomes):
-            run = {"run_id": f"{specialist}-{place}", "specialist": specialist, "model": "m", "question": "q"}
+            run = {"run_id": f"{specialist}{mark}-{place}", "specialist": specialist, "model": "m", "question": "q"}
             run |= {"started_at": 1_790_000_000.0 + 86_400 * place, "owner": "gone", "frozen": "{}", "tool_calls": 0}
-            rows.append(run | {"status": told["status"] if told else "running", "outcome": told and json.dumps(told)})
+            rows.append(
+                run | given | {"status": told["status"] if told else "running", "outcome": told and json.dumps(told)}
+            )
             for number in range(told["tool_calls"]["used"] if told else 0):
                 call = {
                     "run_id": run["run_id"],
@@ -63,7 +70,7 @@ def call(*arguments: str, columns: int = 80, charset: str = "utf-8", **env: str)
 
 def histogram(printed: str) -> list[str]:
     """Return the lines of the histogram, including its header."""
-    return printed.split("\n\n")[1].splitlines()[1:]
+    return printed.split("\nRuns by tool calls used")[1].split("\n\n", maxsplit=1)[0].splitlines()[1:]
 
 
 def cut(**given: Any) -> dict[str, Any]:
@@ -74,49 +81,49 @@ def cut(**given: Any) -> dict[str, Any]:
 def test_s1_8_the_report_has_histogram_limits_costs_and_suggestion(store, write):
     """The report has a histogram with both limits, the limits that were reached, the costs, and the line to write."""
     path = write("finder", "tool_calls_limit: 6")
-    kept = [outcome(n, 30) for n in (3, 3, 4, 9, 9, 9, 10)]
+    kept = [outcome(n, 30) for n in (3, 3, 4, 9, 9, 9, 9, 10)]
     store("finder", *kept, cut(), cut(how="order"), outcome(2, 6, "failed"))
     result = call("finder")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "finder  10 runs, 2026-09-21 to 2026-09-30",
-        "7 answered, 2 landed, 1 failed",
-        "61 tool calls, 2 skipped",
+        (
+            "Raise the limit of tool calls from 6 to 13: 8 of 10 runs ended "
+            "by themselves with 10 tool calls or fewer, and the 2 that were cut may need more."
+        ),
+        "",
+        f"In specialists/finder.md, line {path.read_text().split('tool_calls')[0].count(chr(10)) + 1}:",
+        "",
+        "    tool_calls_limit: 13",
+        "",
+        "finder  11 runs, 2026-09-21 to 2026-10-01",
+        "8 answered, 2 landed, 1 failed",
+        "70 tool calls, 2 skipped",
         "",
         "Runs by tool calls used, ended by themselves or cut short:",
         "CALLS             ENDED                        CUT SHORT",
-        "    3                 2  █████████████▎",
-        "    4                 1  ██████▋",
+        "    3                 2  ██████████",
+        "    4                 1  █████",
         "    5",
-        "    6  limit now                                       2  █████████████▎",
+        "    6  limit now                                       2  ██████████",
         "    7",
         "    8",
-        "    9                 3  ████████████████████",
-        "   10                 1  ██████▋",
+        "    9                 4  ████████████████████",
+        "   10                 1  █████",
         "   13  suggested",
         "",
         "LIMIT REACHED  RUNS  PARTIAL  FAILED  HOW IT LANDED",
         "tool calls     2     0        0       force 1, order 1",
         "",
         "        MEDIAN RUN  ALL RUNS  MEDIAN LANDING  ALL LANDINGS",
-        "tokens  400         4,000     100             200, 5 % of all",
-        "cost    $0.50       $5.00     $0.10           $0.20, 4 % of all",
-        "",
-        (
-            "Raise the limit of tool calls from 6 to 13: nine runs of ten end by themselves with 10 tool calls or "
-            "fewer, and runs that need the most calls land at the limit of 6 before they finish."
-        ),
-        "",
-        f"In specialists/finder.md, line {path.read_text().split('tool_calls')[0].count(chr(10)) + 1}:",
-        "",
-        "    tool_calls_limit: 13",
+        "tokens  400         4,400     100             200, 5 % of all",
+        "cost    $0.50       $5.50     $0.10           $0.20, 4 % of all",
     ]
 
 
 def test_a_fitting_limit_is_kept(store, write):
     """A fitting limit is kept: there is no line to write, and only the current limit is marked."""
     write("finder", "tool_calls_limit: 12")
-    store("finder", *[outcome(8, 12)] * 6)
+    store("finder", *[outcome(8, 12)] * 10)
     told = call("finder").stdout
     assert "Keep the limit of 12 tool calls: " in told
     assert "tool_calls_limit:" not in told
@@ -126,11 +133,11 @@ def test_a_fitting_limit_is_kept(store, write):
 def test_json_is_one_object(store, write):
     """The object has the figures of the report; `limit` is the limit in the file."""
     write("finder", "tool_calls_limit: none")
-    store("finder", *[outcome(8, 12)] * 6, repeated=1)
+    store("finder", *[outcome(8, 12)] * 10, repeated=1)
     told = json.loads(call("finder", "--json").stdout)
-    assert (told["specialist"], told["runs"], told["limit"], told["limit_from"]) == ("finder", 6, None, "file")
-    assert told["bars"] == [{"first": 8, "last": 8, "ended": 6, "cut": 0}]
-    assert told["calls"] == {"run": 48, "repeated": 6, "failed": 0, "skipped": 0}
+    assert (told["specialist"], told["runs"], told["limit"], told["limit_from"]) == ("finder", 10, None, "file")
+    assert told["bars"] == [{"first": 8, "last": 8, "ended": 10, "cut": 0}]
+    assert told["calls"] == {"run": 80, "repeated": 10, "failed": 0, "skipped": 0}
     assert (told["suggestion"]["verdict"], told["suggestion"]["tool_calls_limit"]) == ("set", 10)
 
 
@@ -150,7 +157,9 @@ def test_runs_are_reported_without_a_valid_file(store, write):
         store(name, outcome(3, 8), *[cut()] * 9)
         told = json.loads(call(name, "--json").stdout)
         assert (told["limit"], told["limit_from"]) == (6, "run")
-    assert call("gone").stdout.endswith("In the front matter of its file:\n\n    tool_calls_limit: 9\n")
+    assert call("gone").stdout.startswith("Try a limit above 6 tool calls: 9 of 10 runs were cut before they showed ")
+    store("lost", *[outcome(8, 30)] * 10)
+    assert "In the front matter of its file:\n\n    tool_calls_limit: 10\n" in call("lost").stdout
     assert call(str(path), "--json").stdout == call("broken", "--json").stdout
 
 
@@ -162,7 +171,9 @@ def test_dir_and_root_select_the_file(store, notes, tmp_path):
         (folder / "finder.md").write_text(text)
     store("finder", outcome())
     assert json.loads(call("finder", "--dir", str(tmp_path / "near"), "--json").stdout)["limit"] == 7
-    assert json.loads(call("finder", "--root", str(tmp_path / "other"), "--json").stdout)["limit"] == 9
+    assert (
+        json.loads(call("finder", "--root", str(tmp_path / "other"), "--all-projects", "--json").stdout)["limit"] == 9
+    )
     refused = call("finder", "--root", str(tmp_path / "none"))
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
 
@@ -176,7 +187,7 @@ def test_a_specialist_without_runs_lists_those_with_runs(store, write, notes):
     result = call("finder")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.rstrip().endswith(
-        f"{notes / 'runs.db'} has no ended run of finder; it has runs of reader, writer"
+        f"{notes / 'runs.db'} has no ended run of finder in {notes}; it has runs of reader, writer"
     )
 
 

@@ -132,8 +132,10 @@ LISTED_RUN = {
     "ended_at": "text?",
     "tool_calls": "count",
     "cost_usd": "number?",
+    "project": "text?",
+    "duration_s": "number?",
 }
-RUNS = {"runs": [LISTED_RUN], "store": "text", "size_bytes": "count"}
+RUNS = {"runs": [LISTED_RUN], "store": "text", "size_bytes": "count", "project": "text?"}
 MESSAGES = {
     "user": {"role": {"user"}, "text": "text"},
     "assistant": {"role": {"assistant"}, "text": "text"},
@@ -210,5 +212,9 @@ PRINTED = {
             "tool_calls_limit": "count?",
             "reason": "text",
         },
+        "changed_limits": {"...": "count"},
+        "versions": [
+            {"digest": "text?", "runs": "count", "first_at": "text", "last_at": "text", "counted": "flag"},
+        ],
     },
 }

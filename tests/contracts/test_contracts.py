@@ -160,7 +160,7 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
             holds(event.told.as_json(), {"event": {event.told.event}, **tables.EVENTS[event.told.event]})
     the_same({event.event for event in told}, set(tables.EVENTS))
     the_same({event.phase for event in told if isinstance(event, events.Called)}, tables.CALL_PHASES)
-    messages = json.loads(call(f"specialists transcript last --json --store {store}"))["messages"]
+    messages = json.loads(call(f"specialists transcript last --json --store {store} --root {tmp_path}"))["messages"]
     for message in messages:
         holds(message, {"kind": {message["kind"]}, **tables.MESSAGES[message["kind"]]})
     the_same({message["kind"] for message in messages}, set(tables.MESSAGES))

@@ -62,6 +62,19 @@ async def test_a_well_formed_id_is_looked_up(file):
 
 
 @pytest.mark.parametrize("tool", ["get_run", "cancel_run"])
+async def test_a_run_of_another_project_is_not_known(file, tool, tmp_path, monkeypatch):
+    """A stored run of another project is not shown, even by its id: it may have read files that are not served here."""
+    async with serving([says("Mice.")], store=str(file)) as served:
+        run_id = (await served.call("looker", query="?")).structured_content["run_id"]
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    async with serving(store=str(file)) as served:
+        result = await served.call(tool, run_id=run_id)
+    assert result.is_error
+    assert result.content[0].text == f"no run {run_id} is known here; give the whole run_id as start_run returned it"
+
+
+@pytest.mark.parametrize("tool", ["get_run", "cancel_run"])
 async def test_the_error_for_an_unreadable_store_hides_its_location(file, tool):
     """The error for an unreadable store gives the reason and not the path."""
     async with serving(store=str(file)) as served:

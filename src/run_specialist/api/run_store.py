@@ -60,16 +60,16 @@ class RunStore:
                 task.cancel()
             return journal
 
-    async def load(self, run_id: str) -> StoredRun:
+    async def load(self, run_id: str, project: str) -> StoredRun:
         """Return a stored run.
 
-        run_id: an id, an unambiguous prefix, or `last`.
+        run_id: an id, an unambiguous prefix, or `last`: the newest run of the project.
         Raises RunNotFound, or NotResumable if runs are not stored or the working folder no longer exists.
         """
         location = self._location()
         if location is None:
             raise NotResumable("the store is `none`, so no runs are stored; set the store that contains the run")
-        return await asyncio.to_thread(_load, location.url, run_id)
+        return await asyncio.to_thread(_load, location.url, run_id, project)
 
     async def aclose(self) -> None:
         """Flush pending writes and close the store."""
@@ -102,11 +102,11 @@ class RunStore:
         return writer
 
 
-def _load(url: str, run_id: str) -> StoredRun:
+def _load(url: str, run_id: str, project: str) -> StoredRun:
     from run_specialist.store.reader import Store  # noqa: PLC0415 - a database library
 
     with Store(url) as store:
-        run = store.load(run_id)
+        run = store.load(run_id, project)
     if not Path(run.frozen["root"]).is_dir():
         raise NotResumable(f"{run.run_id}: its working folder {run.frozen['root']} no longer exists")
     return run

@@ -30,7 +30,7 @@ from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
-from run_specialist.specialist.registry import project_of
+from run_specialist.specialist.project import project_of, project_path
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.decorator import as_tools
@@ -135,13 +135,13 @@ class Runner:
     ) -> Run:
         """Return a stored run, ready to continue where it stopped.
 
-        run_id: an id, an unambiguous prefix, or `last`.
+        run_id: an id, an unambiguous prefix, or `last`: the newest run of this project.
         question: an additional question.
         force: resume even if the specialist's file has changed, or another model cannot take the whole transcript.
         limits: new totals, e.g. `tool_calls_limit=50`; None means no limit.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        run = await self._store.load(run_id)
+        run = await self._store.load(run_id, project_path(self.root))
         root = Path(run.frozen["root"])
         file, settled = begun_with(run)
         parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None

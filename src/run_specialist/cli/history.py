@@ -1,35 +1,39 @@
-"""The commands that show stored runs: `specialists runs`, `transcript` and `report`."""
+"""The commands that show stored runs: `specialists runs` and `transcript`."""
 
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from run_specialist.cli.console import fail, guarded, print_json, print_line, say
-from run_specialist.cli.flags import Json, Overwrite, StoreUrl
-from run_specialist.cli.open_page import open_page
-from run_specialist.cli.private_file import write_private
-from run_specialist.cli.report_index import STDOUT, flags_problem, print_page, report_file, write_index
-from run_specialist.cli.show_runs import as_json, counted, local, print_labelled, print_rows, print_runs, size
+from run_specialist.cli.console import fail, guarded, print_json, say
+from run_specialist.cli.flags import Json, StoreUrl
+from run_specialist.cli.runs_table import print_runs
+from run_specialist.cli.show_runs import as_json, counted, local, print_labelled, print_rows, size
 from run_specialist.cli.stored_run_flags import (
     ALL,
     DEFAULT_LIMIT,
+    AllProjects,
     Limit,
     OlderThan,
-    ReportedRun,
     RunId,
     RunIds,
+    RunsRoot,
+    Search,
     SpecialistFilter,
     StatusFilter,
+    find_run,
+    nothing_found,
     open_store,
+    project_filter,
 )
 from run_specialist.errors import StoreMissing
 
 if TYPE_CHECKING:
     from run_specialist.store.reader import Store
+    from run_specialist.store.selection import Selection
     from run_specialist.store.stored import Listed
 
 
@@ -38,46 +42,62 @@ def runs(
     specialist: SpecialistFilter = None,
     status: StatusFilter = None,
     older_than: OlderThan = None,
+    search: Search = None,
     limit: Limit = None,
+    all_projects: AllProjects = False,
+    root: RunsRoot = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Print new runs and changes of their status until Ctrl-C.")
+    ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the selected runs and all their data.")] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Select all runs.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Select all runs of the project.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without confirmation.")] = False,
     store: StoreUrl = None,
     json_: Json = False,
 ) -> None:
-    """List stored runs, newest first, or delete them."""
-    if delete and not (all_ or ids or specialist or status or older_than is not None):
-        fail("--delete needs a selection: RUN..., --specialist, --status, --older-than or --all")
-    limit = limit if limit is not None else ALL if all_ or delete or json_ else DEFAULT_LIMIT
+    """List the stored runs of this project, or delete them."""
+    filters = (ids, specialist, status, search, older_than is not None)
+    if delete and not (all_ or any(filters)):
+        fail("--delete needs a selection: RUN..., --specialist, --status, --older-than, --search or --all")
+    if delete and follow:
+        fail("--follow and --delete exclude each other")
+    if limit is None:
+        limit = ALL if all_ or delete or (json_ and not follow) else DEFAULT_LIMIT
     with guarded():
+        project = project_filter(root, all_projects=all_projects)
+        before = None if older_than is None else time.time() - older_than
+        filled = partial(_selection, specialist=specialist, status=status, before=before, words=search or "")
+        if follow:
+            _follow(store, filled, ids, project, limit, json_=json_)
         try:
             opened = open_store(store)
         except StoreMissing as missing:
             if json_:
-                print_json({"runs": [], **({"deleted": []} if delete else {}), **_location(store)})
+                print_json({"runs": [], **({"deleted": []} if delete else {}), **_location(store), "project": project})
             say(str(missing))
             return
         with opened:
-            # For deletion, a prefix must match exactly one run.
-            ids = [opened.find(one).run_id for one in ids] if delete and ids else ids
-            found = _select(opened, ids or [], specialist, status, older_than, limit)
-            more = len(found) > limit
-            found = found[:limit]
+            selection = filled(_full_ids(opened, ids or [], project, exact=delete), project)
+            found, has_more = _select(opened, selection, limit)
             if delete:
-                _delete(opened, found, named=bool(ids), yes=yes, json_=json_)
+                _delete(opened, found, project, named=bool(ids), yes=yes, json_=json_)
             elif json_:
-                print_json({"runs": [as_json(one) for one in found], **_location(opened)})
+                print_json({"runs": [as_json(one) for one in found], **_location(opened), "project": project})
+            elif not found:
+                say(nothing_found(opened, selection.project, filtered=any(filters)))
             else:
-                print_runs(found)
-                say(f"{'the newest ' if more else ''}{counted(len(found))} · {_store_size(opened)}", dim=True)
+                print_runs(found, projects=all_projects, words=selection.words)
+                say(f"{'the newest ' if has_more else ''}{counted(len(found))} · {_store_size(opened)}", dim=True)
 
 
-def transcript(run: RunId, store: StoreUrl = None, json_: Json = False) -> None:
+def transcript(
+    run: RunId, all_projects: AllProjects = False, root: RunsRoot = None, store: StoreUrl = None, json_: Json = False
+) -> None:
     """Show the messages and tool calls of a run."""
     with guarded(), open_store(store) as opened:
         from run_specialist.store.conversation import transcript_rows  # noqa: PLC0415 - fast `--help`
 
-        stored = opened.load(run)
+        stored = opened.load(find_run(opened, run, project_filter(root, all_projects=all_projects)))
         rows = transcript_rows(stored)
         if json_:
             head = {"run_id": stored.run_id, "specialist": stored.specialist, "status": stored.status}
@@ -94,102 +114,79 @@ def transcript(run: RunId, store: StoreUrl = None, json_: Json = False) -> None:
         print_rows(rows)
 
 
-def report(
-    run: ReportedRun = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Output file; `-` for standard output.  [default: report-RUN.html]"),
-    ] = None,
-    index: Annotated[
-        bool, typer.Option("--index", help="A page that lists all runs.  [default file: report-index.html]")
-    ] = False,
-    with_reports: Annotated[
-        bool, typer.Option("--with-reports", help="With --index: also write the reports that are missing.")
-    ] = False,
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    force: Overwrite = False,
-    store: StoreUrl = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the data of the page as one JSON object.")] = False,
-) -> None:
-    """Write an HTML report of a run, or an index of all runs."""
-    if problem := flags_problem(run, out, index=index, with_reports=with_reports, open_=open_, json_=json_):
-        fail(problem)
-    with guarded(), open_store(store) as opened:
-        if run is None:
-            listed = opened.runs()
-            path = write_index(opened, listed, out, with_reports=with_reports, overwrite=force, json_=json_)
-            _show_page(path, open_=open_)
-            return
-        from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
-        from run_specialist.views.page.child_runs import descendants  # noqa: PLC0415 - fast `--help`
+def _selection(ids: Sequence[str], project: str | None, **filters: Any) -> "Selection":  # noqa: ANN401 - its fields
+    """Return the selected runs; named ones may be of any project."""
+    from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
 
-        stored = opened.load(run)
-        if json_:
-            print_json(view.data(stored, descendants(stored, opened.load)))
-            return
-        page = view.report(stored, descendants(stored, opened.load))
-        if out == STDOUT:
-            print_page(page)
-            return
-        path = out or Path(report_file(stored.run_id))
-        try:
-            write_private(path, page.encode("utf-8", "replace"), overwrite=force)
-        except FileExistsError:
-            if out or not open_ or not path.is_file():
-                fail(f"{path} already exists; use --force to overwrite it")
-            say(f"{path} already exists and is opened unchanged; use --force to write it anew", dim=True)
-        _show_page(path, open_=open_)
+    return Selection(ids=ids, project=None if ids else project, **filters)
 
 
-def _show_page(path: Path | None, *, open_: bool) -> None:
-    """Print the path of a page, if it is in a file, and open it on request."""
-    if path:
-        print_line(str(path))
-        if open_:
-            open_page(path)
+def _full_ids(opened: "Store", ids: Sequence[str], project: str | None, *, exact: bool) -> list[str]:
+    """Return ids or prefixes that match runs; raises RunNotFound, which suggests similar ids.
 
-
-def _select(
-    opened: "Store",
-    ids: Sequence[str],
-    specialist: str | None,
-    status: str | None,
-    older_than: float | None,
-    limit: int,
-) -> list["Listed"]:
-    """Return the selected runs; one more than `limit` if there are more."""
+    exact: a prefix must match one run only, as for a deletion.
+    """
     from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
 
-    ids = [opened.find(one).run_id if one == LAST else one for one in ids]
-    before = None if older_than is None else time.time() - older_than
-    found = opened.runs(
-        ids=ids, specialist=specialist, status=status, before=before, limit=None if limit == ALL else limit + 1
-    )
-    for one in ids:
-        if not any(run.run_id.startswith(one) for run in found) and not opened.runs(ids=[one], limit=1):
-            # Raises RunNotFound, which suggests similar ids.
+    full = [find_run(opened, one, project) if exact or one == LAST else one for one in ids]
+    for one in full:
+        if not opened.runs(ids=[one], limit=1):
             opened.find(one)
-    return found
+    return full
 
 
-def _delete(opened: "Store", found: list["Listed"], *, named: bool, yes: bool, json_: bool) -> None:
-    """Delete runs; skip those that are running, or fail if they were named by id."""
-    doomed = [one for one in found if named or one.status != "running"]
+def _select(opened: "Store", selection: "Selection", limit: int) -> tuple[list["Listed"], bool]:
+    """Return the selected runs, and whether there are more than `limit`, without children of listed runs."""
+    from run_specialist.store.run_trees import first_trees  # noqa: PLC0415 - fast `--help`
+
+    found = opened.trees(selection, None if limit == ALL else limit + 1)
+    chosen = found if limit == ALL else first_trees(found, limit)
+    return chosen, len(chosen) < len(found)
+
+
+def _follow(
+    store: str | None,
+    filled: Callable[[Sequence[str], str | None], "Selection"],
+    ids: Sequence[str] | None,
+    project: str | None,
+    limit: int,
+    *,
+    json_: bool,
+) -> NoReturn:
+    from run_specialist.cli.follow import follow  # noqa: PLC0415 - fast `--help`
+    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
+
+    if LAST in (ids or ()):
+        fail(f"--follow needs the id of a run instead of `{LAST}`")
+    try:
+        follow(store, filled(ids or [], project), limit, json_=json_, projects=project is None)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _delete(
+    opened: "Store", found: list["Listed"], project: str | None, *, named: bool, yes: bool, json_: bool
+) -> None:
+    """Delete runs with their children; skip those that are running, or fail if they were named by id."""
+    chosen = [one for one in found if named or one.status != "running"]
+    doomed = opened.with_descendants(chosen)
     if doomed and not yes and (sys.stdin is None or not sys.stdin.isatty()):
         fail("--yes is required without a terminal; nothing was deleted")
-    if len(doomed) < len(found):
-        say(f"{counted(len(found) - len(doomed))} still running: not deleted")
+    if len(chosen) < len(found):
+        say(f"{counted(len(found) - len(chosen))} still running: not deleted")
     if not json_:
-        print_runs(doomed)
+        print_runs(doomed, projects=project is None)
     if doomed and not yes and not typer.confirm(f"Delete {counted(len(doomed))} permanently?", err=True):
         fail("nothing was deleted", 0)
     freed = opened.delete([one.run_id for one in doomed])
     if json_:
         deleted = {"runs": [as_json(one) for one in doomed], "deleted": [one.run_id for one in doomed]}
-        print_json({**deleted, **_location(opened)})
+        print_json({**deleted, **_location(opened), "project": project})
     else:
         freed_size = f", {size(freed)} freed" if freed else ""
         say(f"{counted(len(doomed))} deleted{freed_size} · {_store_size(opened)}", dim=True)
+        if not found and project is not None and not named:
+            say(nothing_found(opened, project, filtered=True))
 
 
 def _location(store: "Store | str | None") -> dict[str, Any]:

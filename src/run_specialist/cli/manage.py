@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli import history, mcp, resume, schema, tuning
+from run_specialist.cli import history, mcp, report_command, resume, schema, tuning
 from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say
 from run_specialist.cli.flags import (
     Dir,
@@ -165,7 +165,15 @@ def show(
             _print_specialist(file, settings, trust_line)
 
 
-for command in (schema.schema, history.runs, history.transcript, resume.resume, history.report, tuning.tune, mcp.mcp):
+for command in (
+    schema.schema,
+    history.runs,
+    history.transcript,
+    resume.resume,
+    report_command.report,
+    tuning.tune,
+    mcp.mcp,
+):
     app.command()(command)
 
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from run_specialist.cli.console import fail, print_json, say
 from run_specialist.cli.private_file import write_private
+from run_specialist.cli.report_file import report_name, report_path
 from run_specialist.errors import RunSpecialistError
 
 if TYPE_CHECKING:
     from run_specialist.store.reader import Store
     from run_specialist.store.stored import Listed
 
-FILE = "report-index.html"
-"""Default name of the index."""
 STDOUT = Path("-")
 _OURS = b'<meta name="generator" content="specialists report --index">'
 _HEAD = 64 * 1024
@@ -40,40 +39,39 @@ def flags_problem(
 
 
 def write_index(
-    opened: "Store", runs: Sequence["Listed"], out: Path | None, *, with_reports: bool, overwrite: bool, json_: bool
+    opened: "Store", project: str | None, out: Path | None, *, with_reports: bool, overwrite: bool, json_: bool
 ) -> Path | None:
     """Write or print the index of runs; return the path of the file, or None if the index was printed.
 
+    project: Project of the runs; None = all projects.
     out: Path of the file; None = the default name, `-` = standard output.
     with_reports: Also write the reports that do not exist in the folder of the index.
     overwrite: Replace files; an older index is always replaced.
     Raises OSError.
     """
+    from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
+
+    runs = sorted(opened.trees(Selection(project=project), None), key=lambda run: run.started_at, reverse=True)
     if json_:
-        print_json(_data(opened, runs, None))
+        print_json(_data(opened, runs, None, project))
         return None
     from run_specialist.views.run_index import run_index  # noqa: PLC0415 - fast `--help`
 
     if out == STDOUT:
-        print_page(run_index(_data(opened, runs, None)))
+        print_page(run_index(_data(opened, runs, None, project)))
         return None
-    path = out or Path(FILE)
+    path = out or report_path(opened.url, "index")
     overwrite_index = overwrite or _is_index(path)
     if path.exists() and not overwrite_index:
         fail(f"{path} already exists; use --force to overwrite it")
     if with_reports:
         _write_missing(opened, runs, path.parent, overwrite=overwrite)
-    page = run_index(_data(opened, runs, path.parent)).encode("utf-8", "replace")
+    page = run_index(_data(opened, runs, path.parent, project)).encode("utf-8", "replace")
     try:
         write_private(path, page, overwrite=overwrite_index)
     except FileExistsError:
         fail(f"{path} already exists; use --force to overwrite it")
     return path
-
-
-def report_file(run_id: str) -> str:
-    """Return the default file name of a run's report."""
-    return f"report-{run_id}.html"
 
 
 def print_page(page: str) -> None:
@@ -83,7 +81,7 @@ def print_page(page: str) -> None:
         sys.stdout.buffer.flush()
 
 
-def _data(opened: "Store", runs: Sequence["Listed"], folder: Path | None) -> Mapping[str, Any]:
+def _data(opened: "Store", runs: Sequence["Listed"], folder: Path | None, project: str | None) -> Mapping[str, Any]:
     """Return the data of the index.
 
     folder: Folder of the index, where reports are looked for; None = nothing is linked.
@@ -98,9 +96,9 @@ def _data(opened: "Store", runs: Sequence["Listed"], folder: Path | None) -> Map
         for past in opened.past(specialist)
         if past.run_id in listed
     }
-    files = {} if folder is None else {one: folder / report_file(one) for one in listed if _SAFE_ID.fullmatch(one)}
+    files = {} if folder is None else {one: folder / report_name(one) for one in listed if _SAFE_ID.fullmatch(one)}
     reports = {run_id: path.name for run_id, path in files.items() if path.is_file()}
-    return index_data(runs, outcomes, reports, shown(opened.url))
+    return index_data(runs, outcomes, reports, shown(opened.url), project)
 
 
 def _write_missing(opened: "Store", runs: Sequence["Listed"], folder: Path, *, overwrite: bool) -> None:
@@ -112,7 +110,7 @@ def _write_missing(opened: "Store", runs: Sequence["Listed"], folder: Path, *, o
     from run_specialist.views.report import report  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.run_index import MOST_RUNS  # noqa: PLC0415 - fast `--help`
 
-    paths = {run.run_id: folder / report_file(run.run_id) for run in runs[:MOST_RUNS] if _SAFE_ID.fullmatch(run.run_id)}
+    paths = {run.run_id: folder / report_name(run.run_id) for run in runs[:MOST_RUNS] if _SAFE_ID.fullmatch(run.run_id)}
     missing = {run_id: path for run_id, path in paths.items() if overwrite or not path.exists()}
     say(f"writing {len(missing):,} report{'' if len(missing) == 1 else 's'}", dim=True)
     for run_id, path in missing.items():

@@ -18,7 +18,7 @@ from run_specialist.cli.flags import (
     settings,
 )
 from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, answer
-from run_specialist.cli.stored_run_flags import RunId
+from run_specialist.cli.stored_run_flags import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
 from run_specialist.cli.trust_flag import TrustFlag
 
 
@@ -37,6 +37,8 @@ def resume(
         typer.Option("--force", help="Resume even if the file has changed, tools are missing, or the model differs."),
     ] = False,
     trust: TrustFlag = False,
+    all_projects: AllProjects = False,
+    root: RunsRoot = None,
     store: StoreUrl = None,
     on_lost: OnLostFlag = "go_on",
     json_: OutcomeJson = False,
@@ -59,7 +61,11 @@ def resume(
     output = Output.chosen(json=json_, events=events, quiet=quiet)
     with guarded():
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
+        from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
 
+        if run == LAST:
+            with open_store(store) as opened:
+                run = find_run(opened, run, project_filter(root, all_projects=all_projects))
         runner = Runner(model=model, store=store, on_lost=on_lost, trust=trust)
         outcome = answer(runner, partial(runner.resume, run, query, force=force, **given), output)
     raise typer.Exit(outcome.exit_code)

@@ -15,7 +15,7 @@ def schema(
     ] = False,
     root: ProjectRoot = None,
 ) -> None:
-    """Print the JSON Schema of the front matter, or install it for editors."""
+    """Print the JSON Schema of the front matter, or install it."""
     with guarded():
         from run_specialist.providers.models import ALIASES  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.editor_schema import json_schema  # noqa: PLC0415 - fast `--help`

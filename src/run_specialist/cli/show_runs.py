@@ -1,70 +1,24 @@
-"""Formats stored runs for the terminal: listings, transcripts, sizes and times."""
+"""Formats stored runs: as JSON, transcripts, sizes and times."""
 
 import json
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from run_specialist.budget.units import dollars
-from run_specialist.cli.console import has_colours, is_terminal, print_line, print_styled, printable
-from run_specialist.cli.table import print_table
+from run_specialist.cli.console import has_colours, print_line, print_styled, printable
 
 if TYPE_CHECKING:
     from run_specialist.store.conversation import Row
     from run_specialist.store.stored import Listed
-
-NARROW = 110
-"""On a terminal with fewer columns, the specialist and the question share a column."""
 
 
 def as_json(run: "Listed") -> dict[str, Any]:
     """Return a run as an item of `runs --json`; times in UTC."""
     ended_at = None if run.ended_at is None else _iso(run.ended_at)
     return {**asdict(run), "started_at": _iso(run.started_at), "ended_at": ended_at}
-
-
-def print_runs(found: Sequence["Listed"]) -> None:
-    """Print a table of runs, or nothing if there are none; child runs are indented below their parent.
-
-    On a narrow terminal, the question column starts with the specialist.
-    """
-    narrow = is_terminal() and shutil.get_terminal_size().columns < NARROW
-    head = ["RUN", "SPECIALIST", "STATUS", "CALLS", "COST", "STARTED", "QUESTION"]
-    rows = [
-        [
-            f"{'  ' * depth}{one.run_id}",
-            one_line(one.specialist),
-            one.status,
-            str(one.tool_calls),
-            "unknown" if one.cost_usd is None else dollars(one.cost_usd),
-            _started(one.started_at),
-            ("" if depth or one.parent_id is None else f"(of {one.parent_id}) ") + one_line(one.question),
-        ]
-        for one, depth in _as_tree(found)
-    ]
-    if narrow:
-        for row in rows:
-            row[-1] = f"{row.pop(1)}: {row[-1]}"
-        head.remove("SPECIALIST")
-    if rows:
-        print_table(head, rows)
-
-
-def _as_tree(found: Sequence["Listed"]) -> Iterator[tuple["Listed", int]]:
-    """Yield each run with its depth in the tree of listed runs; children follow their parent, oldest first."""
-    listed = {one.run_id for one in found}
-    children: dict[str | None, list[Listed]] = {}
-    for one in found:
-        children.setdefault(one.parent_id if one.parent_id in listed else None, []).append(one)
-    stack = [(one, 0) for one in reversed(children.pop(None, []))]
-    while stack:
-        one, depth = stack.pop()
-        yield one, depth
-        stack += [(child, depth + 1) for child in children.pop(one.run_id, ())]
 
 
 def print_rows(rows: Sequence["Row"]) -> None:
@@ -124,17 +78,6 @@ def local(at: float) -> str:
     at: [seconds since 1970].
     """
     return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
-
-
-def _started(at: float) -> str:
-    """Return a time in short form: date and time, or date and year if it is not in the current year."""
-    then = datetime.fromtimestamp(at).astimezone()
-    return f"{then:%d %b %H:%M}" if then.year == datetime.now().astimezone().year else f"{then:%d %b %Y}"
-
-
-def one_line(text: str) -> str:
-    """Return a text with all whitespace runs, line breaks included, as single spaces."""
-    return " ".join(text.split())
 
 
 def _iso(at: float) -> str:

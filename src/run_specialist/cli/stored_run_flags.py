@@ -2,12 +2,15 @@
 
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli.console import printable
-from run_specialist.cli.show_runs import one_line
+from run_specialist.cli.console import fail, printable
+from run_specialist.cli.runs_table import one_line, short_path
+from run_specialist.cli.show_runs import counted
+from run_specialist.errors import RunNotFound
 
 if TYPE_CHECKING:
     from run_specialist.store.reader import Store
@@ -30,6 +33,45 @@ def open_store(store: str | None) -> "Store":
     from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
 
     return Store(place(store).url)
+
+
+def project_filter(root: Path | None, *, all_projects: bool) -> str | None:
+    """Return the project whose runs a command means, as runs are stored with it; None for all projects."""
+    from run_specialist.specialist.project import project_path  # noqa: PLC0415 - fast `--help`
+
+    if root is not None and not root.is_dir():
+        fail(f"--root: {root} is not a folder")
+    return None if all_projects else project_path((root or Path.cwd()).absolute())
+
+
+def find_run(opened: "Store", run: str, project: str | None) -> str:
+    """Return the id of a run; raises RunNotFound.
+
+    run: as given: an id or a prefix of any project, or `last` for the newest of this project.
+    """
+    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
+
+    try:
+        return opened.find(run, project).run_id
+    except RunNotFound as error:
+        if run == LAST and project and opened.count_elsewhere(project):
+            raise RunNotFound(f"{error}: use --all-projects or the id of a run") from None
+        raise
+
+
+def nothing_found(opened: "Store", project: str | None, *, filtered: bool) -> str:
+    """Return the line for an empty listing.
+
+    filtered: whether there are filters other than the project.
+    """
+    from run_specialist.store.location import shown  # noqa: PLC0415 - fast `--help`
+
+    what = "no matching runs" if filtered else "no runs"
+    if project is None:
+        return f"{what} in {shown(opened.url)}"
+    elsewhere = opened.count_elsewhere(project)
+    others = f"other projects have {counted(elsewhere)}, listed by --all-projects" if elsewhere else ""
+    return "; ".join([f"{what} of {short_path(project)}", *([others] if others else [])])
 
 
 def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -57,6 +99,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _words(text: str) -> str:
+    if not text.strip():
+        raise typer.BadParameter("there are no words to search for")
+    return text
+
+
 def _status(text: str) -> str:
     if text not in STATUSES:
         raise typer.BadParameter(f"{text!r} is not a status; expected one of {', '.join(STATUSES)}")
@@ -66,7 +114,9 @@ def _status(text: str) -> str:
 RunId = Annotated[
     str,
     typer.Argument(
-        metavar="RUN", help="Id of the run, an unambiguous prefix, or `last`.", autocompletion=complete_runs
+        metavar="RUN",
+        help="Id of the run, an unambiguous prefix, or `last`: the newest of this project.",
+        autocompletion=complete_runs,
     ),
 ]
 ReportedRun = Annotated[
@@ -101,5 +151,17 @@ Limit = Annotated[
         metavar="N|none",
         parser=_count,
         help=f"Only the newest N runs.  [default: {DEFAULT_LIMIT}; with --json or --delete, none]",
+    ),
+]
+AllProjects = Annotated[
+    bool, typer.Option("--all-projects", help="Include the runs of other projects, not only of this one.")
+]
+RunsRoot = Annotated[
+    Path | None, typer.Option("--root", help="Project whose runs are meant.  [default: the project root]")
+]
+Search = Annotated[
+    str | None,
+    typer.Option(
+        "--search", metavar="WORDS", parser=_words, help="Runs with all these words in the questions or the answer."
     ),
 ]

@@ -1,5 +1,6 @@
 """Print tables and other renderables of rich, to a terminal or a pipe."""
 
+import re
 import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ _STYLES = {
     "aborted": "red",
     "running": "cyan",
 }
+HIGHLIGHT = "bold yellow"
 GAP = 2
 _MAX_WIDTH = 24
 _MAX_FIRST_WIDTH = 30
@@ -33,10 +35,11 @@ _ASCII = str.maketrans("▏▎▍▌▋▊▉█", "########")
 """Replacements for the blocks of bars, in an encoding that has none."""
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], highlight: re.Pattern[str] | None = None) -> None:
     """Print rows in columns: uncut in a pipe, cut to the width of a terminal.
 
     On a terminal that is too narrow for the last column, each of its cells gets a line below its row.
+    highlight: what to highlight in the last column, on a terminal.
     """
     from rich.text import Text  # noqa: PLC0415 - fast `--help`
 
@@ -49,15 +52,39 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     front = _table(head[:-1], [row[:-1] for row in rows], limits)
     last = max(Text(row[-1]).cell_len for row in (head, *rows))
     if _console(_UNLIMITED).measure(front).maximum + GAP + min(last, _MAX_WIDTH) <= width:
-        print_rendered(_table(head, rows, [*limits, None]), width)
+        print_rendered(_table(head, rows, [*limits, None], highlight), width)
         return
-    # Run ids are for copying, so they are not cut even if they do not fit.
-    first, *lines = _lines(front, _UNLIMITED)
+    below = [shortened(" " * GAP + row[-1], width) for row in rows]
+    print_table_with_lines(head[:-1], [row[:-1] for row in rows], below)
+
+
+def print_table_with_lines(head: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str]) -> None:
+    """Print rows in columns, each followed by a line that is printable and short enough.
+
+    The first column is for run ids, which are copied: it is not cut even if it does not fit.
+    """
+    limits = [_UNLIMITED, *(_MAX_WIDTH for _ in head[1:])]
+    shown = [[printable(cell) for cell in row] for row in rows]
+    first, *lines = _lines(_table(head, shown, limits), _UNLIMITED)
     print_styled(first)
-    for line, row in zip(lines, rows, strict=True):
-        below = Text(" " * GAP + row[-1])
-        below.truncate(width, overflow="ellipsis")
-        print_styled(f"{line}\n{below.plain}")
+    for line, after in zip(lines, below, strict=True):
+        print_styled(f"{line}\n{after}")
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text cut to a width, with an ellipsis."""
+    from rich.text import Text  # noqa: PLC0415 - fast `--help`
+
+    cut = Text(text)
+    cut.truncate(width, overflow="ellipsis")
+    return cut.plain
+
+
+def cell_width(text: str) -> int:
+    """Return the width of a text on a terminal [columns]."""
+    from rich.text import Text  # noqa: PLC0415 - fast `--help`
+
+    return Text(printable(text)).cell_len
 
 
 def print_rendered(renderable: "RenderableType", width: int | None = None) -> None:
@@ -68,10 +95,16 @@ def print_rendered(renderable: "RenderableType", width: int | None = None) -> No
     print_styled("\n".join(_lines(renderable, width or shutil.get_terminal_size().columns)))
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], limits: Sequence[int | None]) -> "Table":
+def _table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    limits: Sequence[int | None],
+    highlight: re.Pattern[str] | None = None,
+) -> "Table":
     """Return a table without borders.
 
     limits: the maximum width of each column; None = that of its cells, or less if there is no space.
+    highlight: what to highlight in the last column.
     """
     from rich.table import Table  # noqa: PLC0415 - fast `--help`
     from rich.text import Text  # noqa: PLC0415 - fast `--help`
@@ -80,7 +113,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], limits: Sequence[
     for name, limit in zip(head, limits, strict=True):
         table.add_column(Text(name), no_wrap=limit is not None, overflow="ellipsis", max_width=limit)
     for row in rows:
-        table.add_row(*(Text(cell, _STYLES.get(cell, ""), no_wrap=True) for cell in row))
+        cells = [Text(cell, _STYLES.get(cell, ""), no_wrap=True) for cell in row]
+        if highlight:
+            cells[-1].highlight_regex(highlight, HIGHLIGHT)
+        table.add_row(*cells)
     return table
 
 

@@ -2,30 +2,32 @@
 
 import shutil
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from run_specialist.budget.units import dollars
-from run_specialist.cli.console import complete_names, fail, guarded, is_terminal, print_json, print_line, printable
+from run_specialist.cli.console import complete_names, fail, guarded, is_terminal, print_json, print_line
+from run_specialist.cli.ended_runs import ended_runs
 from run_specialist.cli.flags import Dir, Json, ProjectRoot, StoreUrl
 from run_specialist.cli.show_runs import counted, local
+from run_specialist.cli.stored_run_flags import AllProjects, project_filter
 from run_specialist.cli.table import print_table
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
-    from run_specialist.store.stored import PastRun
     from run_specialist.views.advice import Suggestion
     from run_specialist.views.tune import Bill, Hit, Tuning
+    from run_specialist.views.versions import FileVersion
 
 _VERDICTS = {
     "raise": "Raise the limit of tool calls from {now} to {limit}",
     "lower": "Lower the limit of tool calls from {now} to {limit}",
     "set": "Set a limit of {limit} tool calls",
     "keep": "Keep the limit of {now} tool calls",
-    "probe": "Try a limit of {limit} tool calls instead of {now}",
+    "probe": "Try a limit above {now} tool calls",
     "prompt": "Improve the prompt before changing the limit",
     "other cause": "Fix another cause first",
     "too early": "Too few runs to suggest a limit",
@@ -40,14 +42,19 @@ def tune(
     last: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Use only the newest N runs.  [default: all]")
     ] = None,
+    all_versions: Annotated[
+        bool, typer.Option("--all-versions", help="Count the runs of earlier versions of the file, too.")
+    ] = False,
+    all_projects: AllProjects = False,
     dir_: Dir = None,
     root: ProjectRoot = None,
     json_: Json = False,
 ) -> None:
     """Suggest a limit of tool calls from past runs.
 
-    Shows how many tool calls the runs used, which limits they reached, and what they cost. With the suggested limit,
-    nine of ten runs end by themselves; runs that were cut short count as needing more calls than they used.
+    Then shows how many tool calls the runs used, which limits they reached, and what they cost. With the suggested
+    limit, nine of ten runs end by themselves; runs that were cut short count as needing more calls than they used.
+    Only runs of this project count, of the current version of the file, with the limits of the file and not of a flag.
     """
     if root is not None and not root.is_dir():
         fail(f"--root {root} is not a folder")
@@ -56,7 +63,8 @@ def tune(
 
         file = _file(name, root, dir_)
         specialist = file.name if file else name
-        tuning = tuned(specialist, _ended_runs(specialist, store)[:last], _limit(file))
+        found = ended_runs(specialist, store, project_filter(root, all_projects=all_projects))
+        tuning = tuned(specialist, found, _limit(file), file=_version(file), all_versions=all_versions, last=last)
         if json_:
             print_json(tuning.as_json())
         else:
@@ -84,30 +92,24 @@ def _limit(file: "SpecialistFile | None") -> int | Literal["none"] | None:
     return "none" if limit is None else limit
 
 
-def _ended_runs(name: str, given: str | None) -> "Sequence[PastRun]":
-    """Return the runs that have ended, the newest first.
+def _version(file: "SpecialistFile | None") -> "FileVersion | None":
+    from run_specialist.budget.budget import Kind  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - fast `--help`
+    from run_specialist.views.versions import FileVersion  # noqa: PLC0415 - fast `--help`
 
-    given: the store; None = the default one.
-    """
-    from run_specialist.store.location import NONE, place, shown  # noqa: PLC0415 - fast `--help`
-    from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
-
-    where = place(given)
-    if where.url == NONE:
-        fail("runs are not stored, so there is nothing to learn from; name a store with --store")
-    with Store(where.url) as store:
-        runs = store.past(name)
-        if not runs:
-            known = sorted({printable(run.specialist) for run in store.runs()} - {name})
-            others = f"; it has runs of {', '.join(known)}" if known else ""
-            fail(f"{shown(where.url)} has no ended run of {name}{others}")
-        return runs
+    if file is None or file.specialist is None:
+        return None
+    settings = resolve(file, {}).settings
+    return FileVersion(file.digest, {kind.value: getattr(settings, kind.key) for kind in Kind})
 
 
 def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
-    days = sorted({local(at).split()[0] for at in (tuning.first_at, tuning.last_at) if at is not None})
-    statuses = ", ".join(f"{number} {status}" for status, number in tuning.statuses.items())
-    print_line(f"{tuning.specialist}  {counted(tuning.runs)}, {' to '.join(days)}\n{statuses}")
+    _print_suggestion(tuning.suggestion, tuning.limit, file)
+    when = f", {_days(tuning.first_at, tuning.last_at)}" if tuning.runs else ""
+    print_line(f"\n{tuning.specialist}  {counted(tuning.runs)}{when}")
+    if tuning.runs:
+        print_line(_by_status(tuning.statuses))
+    _print_not_counted(tuning)
     _print_bars(tuning)
     if tuning.hits:
         print_line("")
@@ -116,7 +118,41 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     if tuning.tokens.total:
         print_line("")
         _print_bills(tuning)
-    _print_suggestion(tuning.suggestion, tuning.limit, file)
+    if len(tuning.versions) > 1:
+        print_line("")
+        _print_versions(tuning)
+
+
+def _print_not_counted(tuning: "Tuning") -> None:
+    """Print how many runs do not count, and why."""
+    parts = []
+    if changed := tuning.changed_limits:
+        parts.append(f"{counted(sum(changed.values()))} with limits set by a flag or a parent ({_by_status(changed)})")
+    if others := sum(version.runs for version in tuning.versions if not version.counted):
+        parts.append(f"{counted(others)} of other versions of its file")
+    if parts:
+        print_line(f"Not counted: {', '.join(parts)}.")
+
+
+def _print_versions(tuning: "Tuning") -> None:
+    rows = [
+        (
+            "unknown" if one.digest is None else one.digest[:8] or "no file",
+            str(one.runs),
+            _days(one.first_at, one.last_at),
+            "yes" if one.counted else "no",
+        )
+        for one in tuning.versions
+    ]
+    print_table(("VERSION", "RUNS", "STARTED", "COUNTED"), rows)
+
+
+def _days(first: float | None, last: float | None) -> str:
+    return " to ".join(sorted({local(at).split()[0] for at in (first, last) if at is not None}))
+
+
+def _by_status(statuses: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {status}" for status, number in statuses.items())
 
 
 def _print_bars(tuning: "Tuning") -> None:
@@ -176,7 +212,7 @@ def _print_suggestion(suggestion: "Suggestion", now: int | None, file: "Speciali
     limit = suggestion.tool_calls_limit
     verdict = _VERDICTS[suggestion.verdict].format(now=now, limit=limit)
     text = f"{verdict}: {suggestion.reason}."
-    print_line("\n" + (textwrap.fill(text, shutil.get_terminal_size().columns) if is_terminal() else text))
+    print_line(textwrap.fill(text, shutil.get_terminal_size().columns) if is_terminal() else text)
     if limit is not None and limit != now:
         line = file.lines.get("tool_calls_limit") if file else None
         where = f"{_near(file.path)}{f', line {line}' if line else ''}" if file else "the front matter of its file"

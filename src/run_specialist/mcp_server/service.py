@@ -18,6 +18,7 @@ from run_specialist.mcp_server.runs import Runs, SendUpdate, ServedRun, prepared
 from run_specialist.mcp_server.store_location import StoreLocation
 from run_specialist.mcp_server.stored_runs import FinishedRun, past_run
 from run_specialist.specialist.problems import shown
+from run_specialist.specialist.project import project_path
 
 _LIMITS = ("tool_calls_limit", "time_limit")
 _log = logging.getLogger(__name__)
@@ -144,5 +145,5 @@ class Service:
         return served_status(served)
 
     async def _stored(self, run_id: str) -> FinishedRun:
-        run = await asyncio.to_thread(past_run, self._runner.store, run_id)
+        run = await asyncio.to_thread(past_run, self._runner.store, run_id, project_path(self._runner.root))
         return run if run.outcome is None else replace(run, outcome=self._location.hide_in(run.outcome))

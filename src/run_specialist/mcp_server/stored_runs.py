@@ -34,10 +34,11 @@ def check_store(store: str | None) -> None:
             writer.close()
 
 
-def past_run(store: str | None, run_id: str) -> FinishedRun:
+def past_run(store: str | None, run_id: str, project: str) -> FinishedRun:
     """Return a stored run by its full id; prefixes and suggestions would reveal other runs to the client.
 
     store: the `store` argument of `Runner`.
+    project: path of the project; runs of others may have read files that the client must not see.
     Raises RunNotFound or StoreUnusable.
     """
     url = place(store).url
@@ -47,7 +48,7 @@ def past_run(store: str | None, run_id: str) -> FinishedRun:
 
     try:
         with Store(url) as opened:
-            if not any(one.run_id == run_id for one in opened.runs(ids=[run_id])):
+            if not any((one.run_id, one.project) == (run_id, project) for one in opened.runs(ids=[run_id])):
                 raise RunNotFound(f"no run {run_id} is known here; give the whole run_id as start_run returned it")
             run = opened.load(run_id)
     except StoreMissing:

@@ -17,9 +17,10 @@ from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.loop.spending.child_budget import drawn
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Stop, text_of
+from run_specialist.spawning.origin import digest, resumed
 from run_specialist.spawning.other_model import for_other_model
 from run_specialist.spawning.run_environment import RunEnvironment
-from run_specialist.spawning.spawner import LIMITS, digest, spawn
+from run_specialist.spawning.spawner import LIMITS, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.project import project_of
@@ -78,7 +79,7 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
             effort=frozen["effort"],
         ),
         warnings=tuple(dict.fromkeys([*frozen["warnings"], *environment.extra_tools.warnings, *job.context_warnings])),
-        origin={**job.origin, **original},
+        origin={**job.origin, **original, **resumed(frozen, changed, request.question)},
         resume_state=state,
         resume_note=ResumeNote(changed, request.question, tuple(remarks)),
     )

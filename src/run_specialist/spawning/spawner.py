@@ -1,13 +1,9 @@
 """Build the job of a new run from a specialist's file and a question: tools, system prompt, budget, settings."""
 
-import hashlib
 import os
 import secrets
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind
@@ -21,14 +17,13 @@ from run_specialist.providers.base import Opening, Provider
 from run_specialist.providers.choose import keys_of
 from run_specialist.record.messages import Usage, encode
 from run_specialist.redaction import credentials
-from run_specialist.safe_open import open_file
 from run_specialist.spawning.context_shares import fit_to_context
+from run_specialist.spawning.origin import origin
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.mcp_servers.servers import without_secrets
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Tool, Toolset
@@ -89,7 +84,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         warnings=(*warnings, *fitted.warnings),
         context_warnings=fitted.warnings,
         secrets=(*credentials(os.environ), *keys_of(provider), *extra_tools.secrets, *environment.secrets),
-        origin=_origin(file, given, schema, environment, [*warnings, *fitted.warnings]),
+        origin=origin(file, given, schema, environment, [*warnings, *fitted.warnings]),
     )
 
 
@@ -130,40 +125,6 @@ def _check_evidence(file: SpecialistFile, settings: Specialist, schema: AnswerSc
     if settings.evidence == "require" and schema is not None and not has_quotes(schema.schema):
         place = next((f"{file.place(key)}: " for key in ("evidence", "output_schema") if key in file.lines), "")
         raise UsageError(f"{place}evidence: {NEEDS_QUOTES}")
-
-
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal; empty if it cannot be read or does not exist."""
-    with suppress(OSError, ValueError), open_file(path, None) as file:
-        return hashlib.sha256(file.read()).hexdigest()
-    return ""
-
-
-def _origin(
-    file: SpecialistFile,
-    settings: Specialist,
-    schema: AnswerSchema | None,
-    environment: RunEnvironment,
-    warnings: Sequence[str],
-) -> Mapping[str, Any]:
-    """Return the JSON values from which the same job can be built again, even if the file has changed."""
-    replaced = {
-        "output_schema": schema and dict(schema.schema),
-        "mcp_servers": without_secrets(settings.mcp_servers),
-        "path": None,
-    }
-    stored = settings.model_copy(update=replaced)
-    return {
-        "settings": stored.model_dump(mode="json", by_alias=True),
-        "given": sorted(settings.model_fields_set),
-        "file": str(file.path),
-        # The digest of the content that was read: the file may have changed since.
-        "digest": file.digest or digest(file.path),
-        "root": str(environment.root),
-        "given_tools": [tool.name for tool in environment.tools],
-        "parents": environment.parent.names if environment.parent else (),
-        "warnings": list(warnings),
-    }
 
 
 def answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | None:

@@ -42,6 +42,14 @@ def project_root(start: Path, meant: Path | None = None) -> Path:
     return top
 
 
+def project_path(root: Path) -> str:
+    """Return the real path of the project that contains a root folder, as stored runs name it.
+
+    That is `project_root` of the folder, which the user named; a folder that no longer exists stays as it is.
+    """
+    return os.path.realpath(project_root(root, root) if os.path.isdir(root) else root)  # noqa: PTH112, raises for no folder
+
+
 def git_folder(start: Path) -> Path | None:
     """Return the nearest folder at or above `start` that contains `.git`, regardless of its owner."""
     return next((place for place in (start, *start.parents) if os.path.exists(place / ".git")), None)  # noqa: PTH110, raises for no folder

@@ -19,7 +19,9 @@ from run_specialist.store.sqlite_file import ALONE, connect
 from run_specialist.store.tables import metadata, runs
 from run_specialist.store.to_rows import RUNNING
 
-NEEDS_SPACE = "free disk space, or delete all runs with --all, which needs none if no other process uses the store"
+NEEDS_SPACE = (
+    "free disk space, or delete all runs with --all --all-projects, which needs none if no other process uses the store"
+)
 
 
 def delete_runs(url: str, ids: Sequence[str]) -> None:

@@ -11,7 +11,15 @@ from run_specialist.store.base import StoreFailure, StoreOutage
 from run_specialist.store.location import file_of, shown
 from run_specialist.store.open_session import open_session
 from run_specialist.store.owners import describe, is_alive, may_reconnect
-from run_specialist.store.statements import ADDED, Values, begin_values, end_values, snapshot_values, values
+from run_specialist.store.statements import (
+    ADDED,
+    Values,
+    answer_values,
+    begin_values,
+    end_values,
+    snapshot_values,
+    values,
+)
 from run_specialist.store.stored import StoredRun
 from run_specialist.store.to_rows import RUNNING, Rows
 
@@ -115,6 +123,11 @@ class Ledger:
                 self._sql.update_snapshot, [snapshot_values(rows.snapshot) for rows in owned_rows if rows.snapshot]
             )
             self._execute(self._sql.update_end, [end_values(rows.ending) for rows in owned_rows if rows.ending])
+            self._execute(
+                self._sql.insert_search,
+                [values("search", row) for rows in owned_rows for row in rows.added.get("search", ())],
+            )
+            self._execute(self._sql.update_answer, [answer_values(rows.ending) for rows in owned_rows if rows.ending])
             lost = [rows.run_id for rows in batch if rows.run_id not in owned]
             return {run_id: bool(self._session.read(self._sql.select_owner, (run_id,))) for run_id in lost}
 

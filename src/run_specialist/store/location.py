@@ -41,10 +41,14 @@ def place(given: str | None) -> Location:
     named = given or os.environ.get(VARIABLE)
     if named:
         return Location(_url(named), named=True)
+    return Location(f"{_SQLITE}{(default_folder() / 'runs.db').absolute()}", named=False)
+
+
+def default_folder() -> Path:
+    """Return the folder of the default store, in the user's data directory."""
     import platformdirs  # noqa: PLC0415 - 20 ms, needed only for the default
 
-    folder = platformdirs.user_data_path(FOLDER, appauthor=False)
-    return Location(f"{_SQLITE}{(folder / 'runs.db').absolute()}", named=False)
+    return platformdirs.user_data_path(FOLDER, appauthor=False)
 
 
 def _url(named: str) -> str:

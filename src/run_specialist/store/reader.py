@@ -6,43 +6,31 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Self
 
-from sqlalchemy import Connection, func, or_, select, text
+from sqlalchemy import Connection, Select, func, select, text
 
 from run_specialist.errors import RunNotFound, StoreUnusable
 from run_specialist.store.as_text import column_text
 from run_specialist.store.deleting import delete_runs
-from run_specialist.store.descendants import children
+from run_specialist.store.descendants import children, portions
 from run_specialist.store.failures import readable_errors
 from run_specialist.store.from_rows import outcome, stored_run
 from run_specialist.store.identity import NAMESPACE
 from run_specialist.store.location import file_of, shown
 from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import is_alive
+from run_specialist.store.run_trees import first_trees, newest_first
+from run_specialist.store.selection import INTERRUPTED, LISTED, NEWEST_FIRST, UNENDED, Selection
 from run_specialist.store.stored import Listed, PastRun, StoredRun
 from run_specialist.store.tables import calls, events, messages, metadata, outputs, runs, turns
 from run_specialist.store.to_rows import RUNNING
 
 LAST = "last"
 """Alias for the newest run that has no parent."""
-INTERRUPTED = "interrupted"
-"""Status of a run without an outcome whose process has died."""
 MAX_LISTED_IDS = 5
 """How many matching ids an error message lists."""
 MAX_COMPARED_IDS = 1_000
 """How many ids are searched for a similar one."""
 
-_LISTED = (
-    runs.c.run_id,
-    runs.c.parent_id,
-    runs.c.specialist,
-    runs.c.model,
-    runs.c.question,
-    runs.c.status,
-    runs.c.started_at,
-    runs.c.ended_at,
-    runs.c.tool_calls,
-    runs.c.cost_usd,
-)
 _TABLES = metadata.tables
 _PARTS = {
     "turns": select(turns).order_by(turns.c.number),
@@ -53,7 +41,6 @@ _PARTS = {
     "events": select(events).order_by(events.c.number),
 }
 """Queries for the related rows of a run, by table name."""
-_NEWEST_FIRST = (runs.c.started_at.desc(), runs.c.run_id.desc())
 
 
 class Store:
@@ -73,58 +60,70 @@ class Store:
         before: float | None = None,
         limit: int | None = None,
     ) -> list[Listed]:
-        """Return runs that match all filters, newest first.
+        """Return runs that match all filters, which are those of `Selection`, newest first.
 
-        ids: ids or id prefixes.
-        before: upper bound of the end time, or of the start time of a run that has not ended [seconds since 1970].
         limit: maximum number of runs.
         Raises RunNotFound for an empty id, which is a prefix of every id.
         """
-        if not all(prefix.strip() for prefix in ids):
-            raise RunNotFound("the run id is empty; use an id, the start of one, or `last`")
-        query = select(*_LISTED, runs.c.owner).order_by(*_NEWEST_FIRST)
-        if ids:
-            query = query.where(
-                or_(*(runs.c.run_id.startswith(column_text(prefix), autoescape=True) for prefix in ids))
-            )
-        if specialist is not None:
-            query = query.where(runs.c.specialist == column_text(specialist))
-        if before is not None:
-            query = query.where(func.coalesce(runs.c.ended_at, runs.c.started_at) < before)
-        if status in {RUNNING, INTERRUPTED}:
-            # The store has `running` for both; the owner's lock decides.
-            query = query.where(runs.c.status.in_([RUNNING, INTERRUPTED]))
-        elif status is not None:
-            query = query.where(runs.c.status == column_text(status)).limit(limit)
-        else:
-            query = query.limit(limit)
+        selection = Selection(ids, specialist, status, before)
         with self._snapshot() as connection:
-            rows = connection.execute(query).all()
-        is_dead = cache(self._is_dead)
-        listed = [Listed(**_listed(row._asdict(), is_dead)) for row in rows]
-        return [run for run in listed if status in {None, run.status}][:limit]
+            return self._matching(connection, selection, selection.flat(None if status in UNENDED else limit))[:limit]
 
-    def find(self, run_id: str) -> Listed:
+    def trees(self, selection: Selection, limit: int | None = None) -> list[Listed]:
+        """Return the selected runs, newest first.
+
+        limit: maximum number of runs without those whose parent is returned, too.
+        """
+        with self._snapshot() as connection:
+            if limit is None or selection.status in UNENDED:
+                # The database does not know these statuses, so it cannot tell whether a parent is selected.
+                return first_trees(self._matching(connection, selection, selection.flat()), limit)
+            found = self._matching(connection, selection, selection.roots(limit))
+            return self._with_children(connection, selection, found)
+
+    def with_descendants(self, found: Sequence[Listed]) -> list[Listed]:
+        """Return these runs and all their descendants, newest first."""
+        with self._snapshot() as connection:
+            return self._with_children(connection, Selection(), found)
+
+    def active_since(self, selection: Selection, time: float) -> list[Listed]:
+        """Return the selected runs that have not ended, or that began or ended since a time, oldest first.
+
+        time: [seconds since 1970].
+        """
+        with self._snapshot() as connection:
+            return self._matching(connection, selection, selection.active_since(time))[::-1]
+
+    def count_elsewhere(self, project: str) -> int:
+        """Return the number of runs of other projects, and of those whose project is unknown."""
+        with self._snapshot() as connection:
+            others = select(func.count()).where(runs.c.project.is_distinct_from(column_text(project)))
+            return int(connection.execute(others).scalar_one())
+
+    def find(self, run_id: str, project: str | None = None) -> Listed:
         """Return the run with this id or unique id prefix; `last` is the newest run that has no parent.
 
+        project: the project that `last` is limited to.
         Raises RunNotFound, which lists matching or similar ids.
         """
         if run_id == LAST:
-            newest = select(runs.c.run_id).where(runs.c.parent_id.is_(None)).order_by(*_NEWEST_FIRST).limit(1)
+            newest = Selection(project=project).flat(1).where(runs.c.parent_id.is_(None))
             with self._snapshot() as connection:
-                run_id = connection.execute(newest).scalar() or run_id
+                found = connection.execute(newest).first()
+            if found is None and project is not None:
+                elsewhere = self.count_elsewhere(project)
+                others = f"; other projects have {elsewhere:,} run{'s' * (elsewhere != 1)}" if elsewhere else ""
+                raise RunNotFound(f"{shown(self.url)} contains no runs of {project} yet{others}")
+            run_id = run_id if found is None else found.run_id
         matches = self.runs(ids=[run_id])
         for match in matches:
             if match.run_id == run_id or len(matches) == 1:
                 return match
         raise RunNotFound(self._ambiguous(run_id, matches) if matches else self._not_found(run_id))
 
-    def load(self, run_id: str) -> StoredRun:
-        """Return a run with all its stored data.
-
-        run_id: as in `find`.
-        """
-        run_id = self.find(run_id).run_id
+    def load(self, run_id: str, project: str | None = None) -> StoredRun:
+        """Return a run with all its stored data; the arguments are those of `find`."""
+        run_id = self.find(run_id, project).run_id
         try:
             with self._snapshot() as connection:
                 found = connection.execute(select(runs).where(runs.c.run_id == run_id)).one_or_none()
@@ -140,21 +139,26 @@ class Store:
             raise StoreUnusable(f"{shown(self.url)}: the data of {run_id} cannot be read: {error!r}") from None
         raise RunNotFound(self._not_found(run_id))
 
-    def past(self, specialist: str) -> list[PastRun]:
-        """Return the runs of a specialist that have an outcome, newest first."""
-        finished = (runs.c.specialist == column_text(specialist), runs.c.outcome.is_not(None))
+    def past(self, specialist: str, project: str | None = None) -> list[PastRun]:
+        """Return the runs of a specialist that have an outcome, newest first.
+
+        project: only those of this project; None = all.
+        """
+        chosen = [] if project is None else [runs.c.project == column_text(project)]
+        finished = (runs.c.specialist == column_text(specialist), runs.c.outcome.is_not(None), *chosen)
         counted = (
             select(calls.c.run_id, func.count(), func.count().filter(calls.c.repeated))
             .join(runs, runs.c.run_id == calls.c.run_id)
             .where(*finished)
             .group_by(calls.c.run_id)
         )
-        ended = select(runs.c.run_id, runs.c.started_at, runs.c.outcome).where(*finished).order_by(*_NEWEST_FIRST)
+        columns = (runs.c.run_id, runs.c.started_at, runs.c.outcome, runs.c.digest, runs.c.limits_changed)
+        ended = select(*columns).where(*finished).order_by(*NEWEST_FIRST)
         with self._snapshot() as connection:
             counts = {run_id: (made, repeated) for run_id, made, repeated in connection.execute(counted)}
             return [
-                PastRun(run_id, started_at, outcome(body) or {}, *counts.get(run_id, (0, 0)))
-                for run_id, started_at, body in connection.execute(ended).all()
+                PastRun(run_id, started_at, outcome(body) or {}, *counts.get(run_id, (0, 0)), *version)
+                for run_id, started_at, body, *version in connection.execute(ended).all()
             ]
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -197,6 +201,24 @@ class Store:
     def _is_dead(self, owner: str) -> bool:
         return not is_alive(self.url, owner)
 
+    def _matching(self, connection: Connection, selection: Selection, query: Select[Any]) -> list[Listed]:
+        """Return the runs of a query that also match the status, which for some depends on the owner's lock."""
+        is_dead = cache(self._is_dead)
+        rows = connection.execute(query).all()
+        found = (Listed(**_listed(row._asdict(), is_dead)) for row in rows)
+        return [run for run in found if selection.status in {None, run.status}]
+
+    def _with_children(self, connection: Connection, selection: Selection, found: Sequence[Listed]) -> list[Listed]:
+        """Return runs with those of their descendants that are selected, newest first."""
+        known = {one.run_id: one for one in found}
+        newest = list(found)
+        while newest:
+            below = (selection.children(part) for part in portions([one.run_id for one in newest]))
+            children = [one for query in below for one in self._matching(connection, selection, query)]
+            newest = [one for one in children if one.run_id not in known]
+            known |= {one.run_id: one for one in newest}
+        return newest_first(known.values())
+
     @contextmanager
     def _snapshot(self) -> Iterator[Connection]:
         """Give a connection in a transaction that sees one snapshot of the store."""
@@ -210,7 +232,7 @@ class Store:
 
     def _not_found(self, run_id: str) -> str:
         with self._snapshot() as connection:
-            newest = select(runs.c.run_id).order_by(*_NEWEST_FIRST).limit(MAX_COMPARED_IDS)
+            newest = select(runs.c.run_id).order_by(*NEWEST_FIRST).limit(MAX_COMPARED_IDS)
             ids = connection.execute(newest).scalars().all()
         if not ids:
             return f"{shown(self.url)} contains no runs yet"
@@ -221,5 +243,5 @@ class Store:
 
 def _listed(row: Mapping[str, Any], is_dead: Callable[[str], bool]) -> dict[str, Any]:
     """Return the fields of `Listed`; a run without an outcome is interrupted if its process has died."""
-    fields = {column.name: row[column.name] for column in _LISTED}
+    fields = {column.name: row[column.name] for column in LISTED}
     return fields | ({"status": INTERRUPTED} if row["status"] == RUNNING and is_dead(row["owner"]) else {})

@@ -15,7 +15,10 @@ class Schema(NamedTuple):
     key: Sequence[str]
     """Columns of the primary key. They are known before the insert, so that a transaction can be sent again."""
     columns: Mapping[str, str]
-    """Types by name, in order: `text`, `packed` (a text as bytes), `integer`, `float`, `flag`; nullable with `?`."""
+    """Types by name, in order; nullable with `?`.
+
+    They are `text`, `packed` (a text as bytes), `folded` (a text as bytes to search in), `integer`, `float`, `flag`.
+    """
     indexes: Mapping[str, Sequence[str]] = {}
     """Columns by the name of the index."""
 
@@ -35,12 +38,17 @@ SCHEMAS = {
             "owner": "text",
             "tool_calls": "integer",
             "cost_usd": "float?",
+            "project": "text?",
+            "digest": "text?",
+            "limits_changed": "flag?",
+            "duration_s": "float?",
             "frozen": "packed",
             "standing": "packed?",
             "outcome": "packed?",
         },
         indexes={
             "ix_runs_parent_id": ["parent_id"],
+            "runs_by_project": ["project", "started_at"],
             "runs_by_specialist": ["specialist", "started_at"],
             "runs_by_start": ["started_at"],
         },
@@ -103,8 +111,17 @@ SCHEMAS = {
         key=["run_id", "number"],
         columns={"run_id": "text", "number": "integer", "at": "float", "body": "packed"},
     ),
+    # A table of its own, because a search reads all its rows, and those of `runs` are long.
+    "search": Schema(key=["run_id"], columns={"run_id": "text", "question": "folded", "answer": "folded"}),
 }
-_SQLITE = {"text": "VARCHAR", "packed": "BLOB", "integer": "INTEGER", "float": "FLOAT", "flag": "BOOLEAN"}
+_SQLITE = {
+    "text": "VARCHAR",
+    "packed": "BLOB",
+    "folded": "BLOB",
+    "integer": "INTEGER",
+    "float": "FLOAT",
+    "flag": "BOOLEAN",
+}
 
 
 def sqlite_statements() -> list[str]:

@@ -24,11 +24,11 @@ PACKED = {
 ADDED = ("turns", "calls", "outputs", "events")
 """The tables whose rows never change."""
 
-_LATER = {"ended_at", "standing", "outcome"}
+_LATER = {"ended_at", "duration_s", "standing", "outcome"}
 """What a run has not when it begins."""
 _BEGIN = [name for name in COLUMNS["runs"] if name not in _LATER]
-_SNAPSHOT = ["standing", "tool_calls", "cost_usd"]
-_END = ["status", "ended_at", "outcome"]
+_SNAPSHOT = ["standing", "tool_calls", "cost_usd", "duration_s"]
+_END = ["status", "ended_at", "duration_s", "outcome"]
 
 
 def values(table: str, row: Row, names: list[str] | None = None) -> Values:
@@ -55,6 +55,11 @@ def end_values(row: Row) -> Values:
     return (*values("runs", row, _END), row["of_run"])
 
 
+def answer_values(row: Row) -> Values:
+    """Return the values that record the answer for searches."""
+    return (row["answer"], row["of_run"])
+
+
 def _packed(text: object) -> bytes | None:
     return None if text is None else pack(str(text))
 
@@ -72,9 +77,16 @@ class Statements:
         runs = f"{prefix}runs"
         self.insert_run = (
             f"{_insert(prefix, 'runs', _BEGIN, mark)} on conflict (run_id) do update set frozen = excluded.frozen, "
-            f"model = excluded.model where runs.owner = excluded.owner"
+            f"model = excluded.model, limits_changed = excluded.limits_changed where runs.owner = excluded.owner"
         )
         """Inserts a run; a resumed one gets its new limits and model."""
+        self.insert_search = (
+            f"{_insert(prefix, 'search', COLUMNS['search'], mark)} on conflict (run_id) do update set "
+            "question = excluded.question"
+        )
+        """Inserts the texts to search in; a resumed run gets its further question."""
+        self.update_answer = f"update {prefix}search set answer = {mark} where run_id = {mark}"  # noqa: S608
+        """Updates the answer to search in."""
         self.insert_row = {
             table: f"{_insert(prefix, table, COLUMNS[table], mark)} on conflict do nothing" for table in ADDED
         }

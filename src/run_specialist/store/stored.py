@@ -1,7 +1,7 @@
 """Frozen dataclasses of a stored run, for reports, listings and resuming."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from run_specialist.record.journal import RunSnapshot
@@ -28,6 +28,10 @@ class Listed:
     """Tool calls spent so far."""
     cost_usd: float | None
     """Cost so far; None if a price is unknown [USD]."""
+    project: str | None = field(default=None, kw_only=True)
+    """Path of the project that the run worked in; None if it is unknown."""
+    duration_s: float | None = field(default=None, kw_only=True)
+    """Time of work so far; None if it is unknown [s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,10 @@ class PastRun:
     """Number of executed tool calls."""
     repeated: int
     """Number of these calls that were answered from the record of an identical call."""
+    digest: str | None = None
+    """SHA-256 of its specialist's file; None if it is unknown, empty without a file."""
+    limits_changed: bool | None = None
+    """Whether its limits are not those of the file; None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,14 @@ class PackedText(TypeDecorator[str]):
         return None if value is None else unpack(value)
 
 
-_TYPES = {"text": String, "packed": PackedText, "integer": Integer, "float": Float, "flag": Boolean}
+_TYPES = {
+    "text": String,
+    "packed": PackedText,
+    "folded": LargeBinary,
+    "integer": Integer,
+    "float": Float,
+    "flag": Boolean,
+}
 metadata = MetaData()
 
 
@@ -35,4 +42,4 @@ def _table(name: str) -> Table:
     return Table(name, metadata, *columns, *(Index(index, *of) for index, of in schema.indexes.items()))
 
 
-runs, turns, messages, calls, outputs, events = map(_table, SCHEMAS)
+runs, turns, messages, calls, outputs, events, search = map(_table, SCHEMAS)

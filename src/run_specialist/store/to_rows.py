@@ -9,6 +9,7 @@ from run_specialist.record.events import Event
 from run_specialist.record.journal import Checkpointed, Ended, EventLogged, Opened, Received, Record, Returned
 from run_specialist.record.outcome import Outcome
 from run_specialist.store.as_text import column_text, fields_of, json_text
+from run_specialist.store.folding import folded
 
 RUNNING = "running"
 """Status of a run that has no outcome."""
@@ -65,6 +66,7 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
                 event += 1
             case Opened():
                 rows.add("runs", _run(run_id, owner, record))
+                rows.add("search", _search(run_id, record))
             case Received():
                 rows.add("turns", _turn(run_id, record))
             case Returned():
@@ -79,7 +81,9 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
                     "of_run": run_id,
                     "status": column_text(record.outcome.status),
                     "ended_at": _number(record.at, 0.0),
+                    "duration_s": _number(record.outcome.duration_s, None),
                     "outcome": json_text(_as_json(record.outcome)),
+                    "answer": folded(str(record.outcome.answer)),
                 }
     return rows
 
@@ -95,9 +99,17 @@ def _run(run_id: str, owner: str, record: Opened) -> Row:
         "owner": owner,
         "tool_calls": 0,
         "cost_usd": 0.0,
+        "project": _text(record.frozen.get("project")),
+        "digest": _text(record.frozen.get("digest")),
+        "limits_changed": bool(changed) if (changed := record.frozen.get("changed_limits")) is not None else None,
         "frozen": json_text(record.frozen),
         "parent_id": record.parent_id,
     }
+
+
+def _search(run_id: str, record: Opened) -> Row:
+    questions = [record.question, *(record.frozen.get("questions") or ())]
+    return {"run_id": run_id, "question": folded("\n".join(map(str, questions))), "answer": b""}
 
 
 def _turn(run_id: str, record: Received) -> Row:
@@ -159,6 +171,7 @@ def _checkpoint(rows: Rows, record: Checkpointed) -> None:
         "standing": json_text(record.snapshot),
         "tool_calls": _count(record.snapshot.used.get("tool_calls", 0)),
         "cost_usd": _number(record.snapshot.total.cost_usd, None),
+        "duration_s": _number(record.snapshot.used.get("time"), None),
     }
 
 
@@ -180,6 +193,10 @@ def _as_json(value: Event | Outcome) -> object:
         return value.as_json()
     except Exception:  # noqa: BLE001 - copying untrusted values may raise anything
         return value
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else column_text(value)
 
 
 def _count(value: object) -> int:

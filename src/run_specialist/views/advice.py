@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf
 from typing import Literal
 
 from run_specialist.budget.budget import Kind
@@ -11,8 +12,10 @@ from run_specialist.views.needs import CONTEXT, Need, enough_for
 
 SHARE = Fraction(9, 10)
 """Target share of runs that end by themselves; the others land."""
-FEWEST = 5
-"""Minimum number of runs for a suggestion."""
+FEWEST = 10
+"""Minimum number of runs for a suggestion: with fewer, nothing can be said about nine of ten."""
+FEWEST_UNCUT = 5
+"""Minimum number of runs that could have ended by themselves after the suggested number of calls."""
 SLACK = 5
 """One extra call is added per this number of calls, which is 20 %."""
 REPEATS = 0.2
@@ -29,7 +32,7 @@ class Suggestion:
 
     verdict: Verdict
     tool_calls_limit: int | None
-    """The suggested limit; None without a suggestion."""
+    """The suggested limit; None without a suggestion, and if the runs do not show which limit is enough."""
     reason: str
     """One sentence."""
 
@@ -43,8 +46,9 @@ def suggest(needs: Sequence[Need], now: int | None, repeated: float) -> Suggesti
     if now == 0:
         return Suggestion("keep", 0, "with a limit of 0 it answers immediately, without tool calls")
     if len(needs) < FEWEST:
-        count = "no run shows" if not needs else f"only {_runs(len(needs))} {'shows' if len(needs) == 1 else 'show'}"
-        return Suggestion("too early", None, f"{count} the number of calls needed; at least {FEWEST} runs are required")
+        count = "no run shows" if not needs else f"{_runs(len(needs))} {'shows' if len(needs) == 1 else 'show'}"
+        more = f"{FEWEST - len(needs)}{' more' if needs else ''}"
+        return Suggestion("too early", None, f"{count} the number of calls needed, and {more} are required")
     if repeated >= REPEATS:
         return Suggestion(
             "prompt",
@@ -53,7 +57,7 @@ def suggest(needs: Sequence[Need], now: int | None, repeated: float) -> Suggesti
             "the limit, e.g. explain how to search",
         )
     enough = enough_for(needs, SHARE)
-    return _unknown(needs, now) if enough is None or _is_thin(needs, enough) else _known(enough, now)
+    return _unknown(needs, now) if enough is None or _is_thin(needs, enough) else _known(needs, enough, now)
 
 
 def limit_for(enough: int) -> int:
@@ -67,26 +71,22 @@ def limit_for(enough: int) -> int:
 def _is_thin(needs: Sequence[Need], enough: int) -> bool:
     """Return whether the estimate rests on few runs, because most were cut before using so many calls."""
     cut_before = sum(not need.known and need.calls <= enough for need in needs)
-    return cut_before > len(needs) * (1 - SHARE) and sum(need.could_end_after(enough) for need in needs) < FEWEST
+    return cut_before > len(needs) * (1 - SHARE) and sum(need.could_end_after(enough) for need in needs) < FEWEST_UNCUT
 
 
-def _known(enough: int, now: int | None) -> Suggestion:
-    limit = limit_for(enough)
-    need = f"nine runs of ten end by themselves with {_calls(enough)} or fewer"
+def _known(needs: Sequence[Need], enough: int, now: int | None) -> Suggestion:
+    # No run shows what a limit above all observed ones would do.
+    observed = max(inf if need.limit is None else need.limit for need in needs)
+    limit = int(min(limit_for(enough), max(observed, enough + 1)))
+    ended = sum(need.known and need.calls <= enough for need in needs)
+    cut = sum(not need.known for need in needs)
+    others = f", and the {'one that was' if cut == 1 else f'{cut} that were'} cut may need more" if cut else ""
+    why = f"{ended} of {_runs(len(needs))} ended by themselves with {_calls(enough)} or fewer{others}"
     if now is None:
-        return Suggestion("set", limit, f"{need}; without a limit nothing stops a run that goes astray")
+        return Suggestion("set", limit, why)
     if now <= enough:
-        return Suggestion(
-            "raise", limit, f"{need}, and runs that need the most calls land at the limit of {now} before they finish"
-        )
-    if now < 2 * limit:
-        return Suggestion("keep", now, f"{need}; a limit of {now} allows this and is not much higher")
-    return Suggestion(
-        "lower",
-        limit,
-        f"{need}, far below the limit of {now}; a countdown from half of the limit would start after "
-        f"{_calls(_half(limit))} instead of {_half(now)}, and stop a run that goes astray earlier",
-    )
+        return Suggestion("raise", limit, why)
+    return Suggestion("keep", now, why) if now < 2 * limit else Suggestion("lower", limit, why)
 
 
 def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
@@ -103,10 +103,7 @@ def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
         return Suggestion("too early", None, f"{many}, and {few} of them had the current setting, {current}; run more")
     if now is None:
         return Suggestion("too early", None, f"{many}; there is no limit to raise, run more")
-    most = max(now, *(need.calls for need in needs))
-    step = _rounded(most + (most + 1) // 2)
-    base = "the limit" if most == now else f"the {_calls(most)} that one of them used"
-    return Suggestion("probe", step, f"{many}; try 1.5 times {base}, then check again after some runs")
+    return Suggestion("probe", None, f"{many}, so no run shows how many calls are enough")
 
 
 def _cause(cut_by: str | None) -> str:
@@ -122,11 +119,6 @@ def _rounded(calls: int) -> int:
     """Round up to a multiple of 5 above 20, of 10 above 100, of 50 above 500."""
     step = next((step for most, step in ((20, 1), (100, 5), (500, 10)) if calls <= most), 50)
     return -(-calls // step) * step
-
-
-def _half(limit: int) -> int:
-    """Return half of a limit, rounded up."""
-    return -(-limit // 2)
 
 
 def _calls(number: int) -> str:

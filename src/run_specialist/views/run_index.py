@@ -27,6 +27,7 @@ def index_data(
     outcomes: Mapping[str, Mapping[str, Any]],
     reports: Mapping[str, str],
     place: str,
+    project: str | None = None,
 ) -> Mapping[str, Any]:
     """Return the data of the index as JSON values.
 
@@ -34,6 +35,7 @@ def index_data(
     outcomes: Outcomes as `--json` prints them, by run id; runs without one are missing.
     reports: Names of the report files in the folder of the index, by run id.
     place: Name of the store, without a password.
+    project: Project of the runs; None = all projects.
     """
     rows = [_row(run, outcomes.get(run.run_id), reports.get(run.run_id)) for run in islice(runs, MOST_RUNS)]
     ids = {run.run_id for run in runs}
@@ -42,6 +44,7 @@ def index_data(
     costs = [run.cost_usd for run in counted]
     return {
         "store": place,
+        "project": project,
         "runs": rows,
         "omitted": len(runs) - len(rows),
         "specialists": len({run.specialist for run in runs}),

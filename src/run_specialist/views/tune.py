@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from run_specialist.store.stored import PastRun
 from run_specialist.views.advice import SHARE, Suggestion, suggest
 from run_specialist.views.needs import Need, NeedBar, bars, enough_for, reason
+from run_specialist.views.versions import FileVersion, Version, comparable
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Tuning:
 
     specialist: str
     runs: int
+    """Number of runs that count: of the current version of the file, with its limits."""
     first_at: float | None
     """Start of the oldest run [seconds since 1970]; None without runs."""
     last_at: float | None
@@ -99,18 +101,35 @@ class Tuning:
     """Tokens of the landings' requests; landings without a request are omitted."""
     landing_cost_usd: Bill
     suggestion: Suggestion
+    changed_limits: dict[str, int]
+    """Number of runs that do not count because a flag or a parent set their limits, by status."""
+    versions: tuple[Version, ...]
+    """The versions of the file that have runs, the newest run first."""
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; times as ISO 8601 in UTC."""
-        return asdict(self) | {"first_at": _iso(self.first_at), "last_at": _iso(self.last_at)}
+        versions = [_with_times(asdict(version)) for version in self.versions]
+        return _with_times(asdict(self)) | {"versions": versions}
 
 
-def tune(name: str, runs: Sequence[PastRun], current: int | Literal["none"] | None = None) -> Tuning:
+def tune(  # noqa: PLR0913 - keyword arguments, all optional
+    name: str,
+    runs: Sequence[PastRun],
+    current: int | Literal["none"] | None = None,
+    *,
+    file: FileVersion | None = None,
+    all_versions: bool = False,
+    last: int | None = None,
+) -> Tuning:
     """Return the statistics of a specialist's runs, given in any order.
 
     current: the tool-call limit in its file, `none` for no limit; None uses the limit of the newest run.
+    file: the current version; None uses that of the newest run.
+    all_versions: count the runs of all versions of the file.
+    last: count only so many of the newest runs.
     """
-    runs = sorted(runs, key=lambda run: (run.started_at, run.run_id))
+    found = comparable(sorted(runs, key=lambda run: (run.started_at, run.run_id)), file, all_versions=all_versions)
+    runs = found.runs if last is None else found.runs[-last:]
     outcomes = [run.outcome for run in runs]
     limit = None if current == "none" else current
     if current is None and outcomes:
@@ -141,6 +160,8 @@ def tune(name: str, runs: Sequence[PastRun], current: int | Literal["none"] | No
         landing_tokens=Bill.of([_tokens(landing) for landing in with_requests], tokens.total),
         landing_cost_usd=Bill.of([landing["cost_usd"] for landing in with_requests], cost.total),
         suggestion=suggest(needs, limit, _share_repeated([run for run, _ in judged])),
+        changed_limits=found.changed_limits,
+        versions=found.versions,
     )
 
 
@@ -177,6 +198,10 @@ def _tokens(spent: Mapping[str, Any]) -> int:
 def _counted(words: Iterable[str]) -> dict[str, int]:
     """Return the number of each value, most frequent first, then alphabetically."""
     return dict(sorted(Counter(words).items(), key=lambda item: (-item[1], item[0])))
+
+
+def _with_times(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"first_at": _iso(values["first_at"]), "last_at": _iso(values["last_at"])}
 
 
 def _iso(at: float | None) -> str | None:

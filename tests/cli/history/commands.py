@@ -6,6 +6,7 @@ import pty
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 from run_specialist.store.location import place
 from run_specialist.store.writer import Writer
@@ -23,9 +24,15 @@ def keep(**runs):
         finished_runs.write(writer, **runs)
 
 
-def run_of(run_id, at=NOON, **changed):
-    """Return the records of a finished run, which began at noon by default."""
-    return finished_runs.run_of(run_id, at, **changed)
+def here():
+    """Return what a run in the current folder stores about its project."""
+    return {"system": "Look.", "project": str(Path.cwd().resolve()), "root": "/gone"}
+
+
+def run_of(run_id, at=NOON, project=None, **changed):
+    """Return the records of a finished run, which began at noon by default, in the project of the current folder."""
+    frozen = here() | ({} if project is None else {"project": project})
+    return finished_runs.run_of(run_id, at, **{"frozen": frozen} | changed)
 
 
 def listed(*arguments):

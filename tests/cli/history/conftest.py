@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cli.history.commands import DAY, NOON, keep, run_of
+from tests.cli.history.commands import DAY, NOON, here, keep, run_of
 from tests.unit.store.records import begun, opened
 
 
@@ -29,6 +29,6 @@ def three(store):
     keep(
         run_a=run_of("run_a", NOON - 40 * DAY, turns=2),
         run_b=run_of("run_b", NOON - DAY, status="partial", specialist="reader", question="Why\n is it?"),
-        run_c=[replace(opened("run_c"), at=NOON), *begun("run_c")[1:]],
+        run_c=[replace(opened("run_c", frozen=here()), at=NOON), *begun("run_c")[1:]],
     )
     return store

@@ -7,10 +7,10 @@ import pytest
 
 from run_specialist.store.location import place
 from run_specialist.store.writer import Writer
-from tests.cli.history.commands import listed, on_terminal
+from tests.cli.history.commands import here, listed, on_terminal
 from tests.cli.specialists_command import call
 from tests.unit.store.finished_runs import write
-from tests.unit.store.records import begun
+from tests.unit.store.records import begun, opened
 
 
 def test_delete_removes_the_selected_runs(three):
@@ -42,7 +42,8 @@ def test_delete_asks_for_confirmation_on_a_terminal(three):
 def test_delete_keeps_running_runs(three):
     """A running run is skipped in a selection; given by its id, it is refused and nothing is deleted."""
     with closing(Writer(place(None))) as writer:
-        write(writer, alive=begun("alive"))
+        _, *rest = begun("alive")
+        write(writer, alive=[opened("alive", frozen=here()), *rest])
         refused = call("runs", "--delete", "-y", "run_a", "alive")
         assert refused.exit_code == 2
         assert "alive is still running" in refused.stderr

@@ -20,10 +20,10 @@ def test_runs_are_listed_newest_first(three):
     rows = [re.split(" {2,}", line) for line in result.stdout.splitlines()]
     assert result.exit_code == 0
     assert rows == [
-        ["RUN", "SPECIALIST", "STATUS", "CALLS", "COST", "STARTED", "QUESTION"],
-        ["run_c", "looker", "interrupted", "0", "$0.00", started(NOON), "What is known?"],
-        ["run_b", "reader", "partial", "1", "$0.25", started(NOON - DAY), "Why is it?"],
-        ["run_a", "looker", "answered", "2", "$0.50", started(NOON - 40 * DAY), "What is known?"],
+        ["RUN", "SPECIALIST", "STATUS", "MODEL", "CALLS", "COST", "DURATION", "STARTED", "QUESTION"],
+        ["run_c", "looker", "interrupted", "scripted", "0", "$0.00", started(NOON), "What is known?"],
+        ["run_b", "reader", "partial", "scripted", "1", "$0.25", "1.0 s", started(NOON - DAY), "Why is it?"],
+        ["run_a", "looker", "answered", "scripted", "2", "$0.50", "1.0 s", started(NOON - 40 * DAY), "What is known?"],
     ]
     assert re.search(rf": 3 runs · [\d.]+ kB in {three}$", result.stderr.strip())
 
@@ -50,6 +50,8 @@ def test_runs_as_json(three):
         "ended_at": "2026-11-21T12:01:00.000Z",
         "tool_calls": 1,
         "cost_usd": 0.25,
+        "project": os.path.realpath("."),
+        "duration_s": 1.0,
     }
     assert told["runs"][0]["ended_at"] is None
 
@@ -100,7 +102,10 @@ def test_an_unknown_cost_is_not_shown_as_zero(three):
 def test_a_missing_store_lists_no_runs(store):
     """A missing store is reported on stderr and not created; a run in it is not found."""
     result = call("runs", "--json")
-    assert (result.exit_code, json.loads(result.stdout)) == (0, {"runs": [], "store": store, "size_bytes": 0})
+    assert (result.exit_code, json.loads(result.stdout)) == (
+        0,
+        {"runs": [], "store": store, "size_bytes": 0, "project": os.path.realpath(".")},
+    )
     assert f"there is no store at {store} yet" in result.stderr
     result = call("runs", "--all", "--delete", "--json")
     assert (result.exit_code, json.loads(result.stdout)["deleted"]) == (0, [])
@@ -154,9 +159,9 @@ def test_an_invalid_flag_value_names_the_flag_and_accepted_values(three, argumen
 
 
 @pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
 def test_a_listing_fits_the_terminal_width(three, columns):
-    """On a narrow terminal the specialist and the question are on a separate line."""
+    """A narrow terminal shows some columns and the question below each run, and breaks no date."""
     keep(
         **{
             "20261122-112233-abcdef": run_of(
@@ -166,8 +171,10 @@ def test_a_listing_fits_the_terminal_width(three, columns):
     )
     shown, _ = on_terminal("runs", columns=columns)
     lines = ESCAPES.sub("", shown).splitlines()[:-1]
-    assert max(map(len, lines)) <= max(columns, 76)
+    assert max(map(len, lines)) <= columns
     together = [line for line in lines if line.startswith("20261122-112233-abcdef")]
     assert len(together) == 1
-    assert ("Why?" in together[0]) == (columns == 120)
-    assert any(line.startswith("  a-specialist-of-a-very-long-name: Why?") for line in lines) == (columns < 120)
+    assert ("Why?" in together[0]) == (columns == 200)
+    assert any(line.startswith("  a-specialist-of-a-very-long-name,") for line in lines) == (columns < 120)
+    assert any(line.startswith("  ") and "Why? Why?" in line for line in lines) == (columns < 200)
+    assert sum(started(NOON + 1) in line for line in lines) >= 1

@@ -70,7 +70,7 @@ def test_control_characters_are_replaced_on_a_terminal(store):
     block = {"type": "tool_use", "id": "c1", "name": evil, "input": {evil: evil}}
     said = [Message.user(evil), Message("assistant", (block,)), Message.results([ToolResult("c1", evil)])]
     keep(run_a=[opened("run_a", question=evil, specialist=evil), checkpointed(1, 0, said), *ended("run_a")])
-    for arguments in (["runs"], ["transcript", "run_a"]):
+    for arguments in (["runs", "run_a"], ["transcript", "run_a"]):
         shown, code = on_terminal(*arguments)
         assert code == 0
         assert "\ufffd[31mred\ufffd\ufffd" in shown
@@ -81,12 +81,14 @@ def test_control_characters_are_replaced_on_a_terminal(store):
 
 
 def test_a_report_is_written(three, tmp_path):
-    """The report goes to the current folder, named after the run, and its path is printed; no file is overwritten."""
+    """The report goes beside the store, named after the run, and its path is printed; a named file is kept."""
     result = call("report", "run_a")
-    assert (result.exit_code, result.stdout) == (0, "report-run_a.html\n")
-    page = (tmp_path / "here" / "report-run_a.html").read_text("utf-8")
+    assert (result.exit_code, result.stdout) == (0, f"{tmp_path}/report-run_a.html\n")
+    page = (tmp_path / "report-run_a.html").read_text("utf-8")
     assert "What is known?" in page
-    again = call("report", "run_a")
+    assert call("report", "run_a").stdout == result.stdout
+    assert call("report", "run_a", "--out", "report-run_a.html").stdout == "report-run_a.html\n"
+    again = call("report", "run_a", "--out", "report-run_a.html")
     assert (again.exit_code, again.stdout) == (2, "")
     assert "report-run_a.html already exists; use --force to overwrite it" in again.stderr
     assert call("report", "last", "--out", "report-run_a.html", "--force").stdout == "report-run_a.html\n"

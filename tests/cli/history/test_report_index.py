@@ -1,7 +1,6 @@
 """`specialists report --index` and `--open`: a page over all runs, and pages in the browser."""
 
 import json
-import os
 import re
 import shlex
 import stat
@@ -30,6 +29,11 @@ def browser(tmp_path, monkeypatch):
     return seen
 
 
+def index(*flags):
+    """Write the index into the working directory."""
+    return call("report", "--index", "--out", str(INDEX), *flags)
+
+
 def with_evidence(run_id, *verified, **changed):
     """Return the records of a run with quotes; `verified` says of each whether it was found."""
     *rest, last, told = run_of(run_id, **changed)
@@ -47,7 +51,7 @@ def rows(page):
 
 def test_the_index_lists_all_runs_newest_first(three):
     """Each run is a row; the page is private, and its path is printed."""
-    result = call("report", "--index")
+    result = index()
     assert (result.exit_code, result.stdout) == (0, f"{INDEX}\n")
     assert stat.S_IMODE(INDEX.stat().st_mode) == 0o600
     page = INDEX.read_text()
@@ -63,7 +67,7 @@ def test_a_row_has_calls_cost_time_and_verified_quotes(store):
     keep(run_a=with_evidence("run_a", True, False, None, True, turns=2, model="sonnet"))
     (row,) = json.loads(call("report", "--index", "--json").stdout)["runs"]
     assert (row["verified"], row["quotes"], row["seconds"], row["tool_calls"]) == (2, 4, 75.0, 2)
-    call("report", "--index")
+    index()
     assert [cell.rpartition(">")[2].strip() for cell in rows(INDEX.read_text())[0][4:]] == [
         "2",
         "$0.50",
@@ -77,7 +81,7 @@ def test_a_report_in_the_folder_is_linked(three):
     """The question links to the report of its run if that is in the folder of the index."""
     Path("report-run_b.html").write_text("a report")
     Path("report-run_c.html").mkdir()
-    call("report", "--index")
+    index()
     assert re.findall(r'<a href="([^#"]+)"', INDEX.read_text()) == ["report-run_b.html"]
 
 
@@ -85,24 +89,24 @@ def test_missing_reports_are_written_on_request(three):
     """`--with-reports` writes the reports that do not exist, and with `--force` all of them."""
     mine = Path("report-run_b.html")
     mine.write_text("my own file")
-    result = call("report", "--index", "--with-reports")
+    result = index("--with-reports")
     assert "writing 2 reports" in result.stderr
     assert mine.read_text() == "my own file"
     assert "<!doctype html>" in Path("report-run_a.html").read_text()
     assert len(re.findall(r'<a href="report-', INDEX.read_text())) == 3
-    assert "writing 3 reports" in call("report", "--index", "--with-reports", "--force").stderr
+    assert "writing 3 reports" in index("--with-reports", "--force").stderr
     assert "<!doctype html>" in mine.read_text()
 
 
 def test_an_older_index_is_replaced_and_other_files_are_kept(three):
     """An index may be written again; a file that is no index, or a link, needs `--force`."""
-    assert call("report", "--index").exit_code == 0
+    assert index().exit_code == 0
     keep(run_d=run_of("run_d", NOON + DAY))
-    assert call("report", "--index").exit_code == 0
+    assert index().exit_code == 0
     assert "run_d" in INDEX.read_text()
     INDEX.rename("target.html")
     INDEX.symlink_to("target.html")
-    assert "already exists" in call("report", "--index").stderr
+    assert "already exists" in index().stderr
     mine = Path("mine.html")
     mine.write_text("mine")
     refused = call("report", "--index", "--out", "mine.html", "--with-reports")
@@ -115,7 +119,7 @@ def test_an_older_index_is_replaced_and_other_files_are_kept(three):
 def test_ids_that_are_no_file_names_are_not_linked(store):
     """An id with a slash is neither looked up nor written as a file, and text of a run cannot become markup."""
     keep(**{"../up": run_of("../up", question="<img src=x> \u202e")})
-    assert call("report", "--index", "--with-reports").exit_code == 0
+    assert index("--with-reports").exit_code == 0
     page = INDEX.read_text()
     assert not list(Path("..").glob("*up.html"))
     assert "<img" not in page
@@ -135,7 +139,7 @@ def test_a_run_that_cannot_be_read_is_passed_over(three, monkeypatch):
         return load(self, run_id)
 
     monkeypatch.setattr(Store, "load", broken)
-    result = call("report", "--index", "--with-reports")
+    result = index("--with-reports")
     assert (result.exit_code, result.stdout) == (0, f"{INDEX}\n")
     assert "no report of run_b: the data of run_b cannot be read" in result.stderr
     assert sorted(path.name for path in Path().glob("report-run_*")) == ["report-run_a.html", "report-run_c.html"]
@@ -169,36 +173,32 @@ def test_flags_that_contradict_each_other_are_refused(three, flags, said):
     assert not list(Path().iterdir())
 
 
-def test_open_gives_the_browser_the_address_of_the_page(three, browser, tmp_path):
-    """The page is written, its path printed, and its encoded address opened; an existing report is opened as it is."""
+def test_open_gives_the_browser_the_address_of_the_page(three, browser, tmp_path, monkeypatch):
+    """The page is written beside the store, its path printed, and its encoded address opened."""
     folder = tmp_path / "a b&c$(d)"
     folder.mkdir()
-    os.chdir(folder)
-    result = call("report", "run_a", "--open")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "report-run_a.html\n", "")
-    assert browser.read_text() == (folder / "report-run_a.html").as_uri()
-    assert " " not in browser.read_text()
-    Path("report-run_a.html").write_text("older")
-    browser.unlink()
-    again = call("report", "run_a", "--open")
-    assert (again.exit_code, again.stdout) == (0, "report-run_a.html\n")
-    assert "is opened unchanged; use --force to write it anew" in again.stderr
-    assert browser.exists()
-    assert Path("report-run_a.html").read_text() == "older"
-    assert call("report", "run_a", "--open", "--out", "report-run_a.html").exit_code == 2
-    call("report", "--index", "--open")
+    (tmp_path / "runs.db").rename(folder / "runs.db")
+    monkeypatch.setenv("SPECIALIST_STORE", str(folder / "runs.db"))
+    for _ in range(2):
+        result = call("report", "run_a", "--open")
+        assert (result.exit_code, result.stdout, result.stderr) == (0, f"{folder / 'report-run_a.html'}\n", "")
+        assert browser.read_text() == (folder / "report-run_a.html").as_uri()
+        assert " " not in browser.read_text()
+        browser.unlink()
+    assert call("report", "--index", "--open").stdout == f"{folder / INDEX}\n"
     assert browser.read_text() == (folder / INDEX).as_uri()
+    assert 'href="report-run_a.html"' in (folder / INDEX).read_text()
 
 
-def test_open_without_a_browser_prints_the_address(three, monkeypatch):
+def test_open_without_a_browser_prints_the_address(three, tmp_path, monkeypatch):
     """If no browser can be started, one line names the address; the page is written, and the exit code is 0."""
     monkeypatch.setattr(webbrowser, "_tryorder", None)
     monkeypatch.setenv("BROWSER", "/nowhere/browser %s")
     monkeypatch.setenv("PATH", "/nowhere")
     result = call("report", "run_a", "--open")
-    assert (result.exit_code, result.stdout) == (0, "report-run_a.html\n")
+    assert (result.exit_code, result.stdout) == (0, f"{tmp_path / 'report-run_a.html'}\n")
     assert result.stderr.count("\n") == 1
-    assert f"no browser could be started; open {Path('report-run_a.html').resolve().as_uri()}" in result.stderr
+    assert f"no browser could be started; open {(tmp_path / 'report-run_a.html').as_uri()}" in result.stderr
 
 
 def test_a_browser_for_terminals_is_not_started_without_one(three, tmp_path, monkeypatch):
@@ -210,3 +210,13 @@ def test_a_browser_for_terminals_is_not_started_without_one(three, tmp_path, mon
     monkeypatch.setenv("BROWSER", str(text))
     assert "no browser could be started" in call("report", "run_a", "--open").stderr
     assert not (tmp_path / "drawn").exists()
+
+
+def test_the_index_lists_the_runs_of_this_project(three):
+    """Runs of other projects are listed with `--all-projects` only; the page names the project."""
+    keep(run_e=run_of("run_e", NOON, frozen={"system": "Look.", "project": "/elsewhere", "root": "/elsewhere"}))
+    index()
+    assert "run_e" not in INDEX.read_text()
+    assert f"of the project <code>{Path.cwd()}</code>" in INDEX.read_text()
+    index("--all-projects")
+    assert {"run_e", "run_a"} <= set(re.findall(r"run_[a-e]", INDEX.read_text()))

@@ -234,3 +234,21 @@ def test_tools_with_names_already_taken_are_refused(names, said):
     """A caller's tools with names already taken are refused before any run, as one would silently replace the other."""
     with pytest.raises(UsageError, match=said):
         Runner(tools=[type(LOOK)(name, "Look.", LOOK.function) for name in names])
+
+
+@pytest.mark.anyio
+async def test_the_last_run_is_that_of_the_project(project, tmp_path):
+    """`resume("last")` means the project of the runner's root; an id works from any project."""
+    store, other = tmp_path / "runs.db", tmp_path / "elsewhere"
+    other.mkdir()
+    async with Runner(root=other, provider=ScriptedProvider([says("there")]), store=store) as runner:
+        theirs = await runner.run(FINDER, "Where?")
+    async with Runner(root=project / "notes", provider=ScriptedProvider([says("here")]), store=store) as runner:
+        mine = await runner.run(FINDER, "What?")
+    async with Runner(root=other, provider=ScriptedProvider([]), store=store) as runner:
+        assert (await runner.resume("last", "And?")).run_id == theirs.run_id
+        assert (await runner.resume(mine.run_id, "And?")).run_id == mine.run_id
+    (tmp_path / "third").mkdir()
+    async with Runner(root=tmp_path / "third", provider=ScriptedProvider([]), store=store) as runner:
+        with pytest.raises(UsageError, match=r"contains no runs of .*third yet; other projects have 2 runs$"):
+            await runner.resume("last", "And?")

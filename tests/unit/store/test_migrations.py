@@ -1,3 +1,4 @@
+import json
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -6,12 +7,15 @@ import pytest
 from alembic import op
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine, inspect, select
+from sqlalchemy import create_engine, inspect, select, text
 
 from run_specialist.store import identity, tables, versions
 from run_specialist.store.location import file_of
 from run_specialist.store.opening import open_engine
+from run_specialist.store.packing import pack
 from run_specialist.store.postgresql import parsed
+from run_specialist.store.reader import Store
+from run_specialist.store.selection import Selection
 from tests.stores import make_first_version
 from tests.unit.store.opened import open_at_once
 
@@ -79,6 +83,27 @@ def test_a_migrated_store_keeps_its_rows(store_url, write):
     make_first_version(store_url, "one", "two")
     open_engine(store_url, write=write).dispose()
     assert run_ids(store_url) == [("one", None, "Why?"), ("two", None, "Why?")]
+
+
+def test_a_migrated_store_knows_projects_and_answers(store_url, tmp_path):
+    """Project, version and duration of older runs are read from what they stored, as far as it can be read."""
+    (tmp_path / "p" / ".git").mkdir(parents=True)
+    (tmp_path / "p" / "docs").mkdir()
+    make_first_version(store_url, "whole", "broken", "empty")
+    frozen = json.dumps({"root": f"{tmp_path}/p/docs", "digest": "abc", "pad": "x" * 5_000})
+    told = json.dumps({"answer": "At NIGHT.", "duration_s": 2.5})
+    engine = create_engine(store_url) if file_of(store_url) else looking(store_url)
+    with engine.begin() as connection:
+        change = text("update runs set frozen = :frozen, outcome = :told where run_id = :run_id")
+        connection.execute(change, {"run_id": "whole", "frozen": pack(frozen), "told": pack(told)})
+        connection.execute(change, {"run_id": "broken", "frozen": b"\1not zlib", "told": None})
+    engine.dispose()
+    with Store(store_url) as store:
+        found = {run.run_id: (run.project, run.duration_s) for run in store.runs()}
+        assert found == {"whole": (f"{tmp_path}/p", 2.5), "broken": (None, None), "empty": (None, None)}
+        assert [run.run_id for run in store.trees(Selection(words="night WHY?"))] == ["whole"]
+        assert len(store.trees(Selection(words="why"))) == 3
+        assert {run.digest for run in store.past("looker") if run.outcome} == {"abc"}
 
 
 def test_the_file_header_has_the_new_version_at_once(tmp_path):

@@ -84,29 +84,31 @@ def test_with_mostly_truncated_runs_no_limit_is_known_to_suffice():
         (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), 21, "keep", 21),
         (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), 22, "lower", 11),
         (ended(1, 2, 3, 4, 5, 6, 7, 8, 9, 20), None, "set", 11),
-        (ended(0, 0, 0, 0, 0), 30, "lower", 1),
+        (ended(*[0] * 10), 30, "lower", 1),
         # Too few runs, and a limit of 0 set on purpose.
-        (ended(1, 2, 3, 4), 30, "too early", None),
+        (ended(1, 2, 3, 4, 5, 6, 7, 8, 9), 30, "too early", None),
         ([], 30, "too early", None),
         (cut(0, 0, 0, 0, 0, limit=0), 0, "keep", 0),
-        # Truncated by the current limit: 1.5 times as much, rounded up.
-        (cut(10, 10, 10, 10, 10, limit=10), 10, "probe", 15),
-        (cut(30, 30, 30, 30, 30), 30, "probe", 45),
-        (cut(1, 1, 1, 1, 1, limit=1), 1, "probe", 2),
+        # Truncated by the current limit: a higher one is needed, but no run shows which.
+        (cut(*[10] * 10, limit=10), 10, "probe", None),
+        (cut(*[30] * 10), 30, "probe", None),
+        (cut(*[1] * 10, limit=1), 1, "probe", None),
         # The file's limit is new: the truncated runs had a lower one.
-        (cut(10, 10, 10, 10, 10, limit=10), 30, "too early", None),
-        (cut(10, 10, 10, 10, 10, limit=10), None, "too early", None),
-        (cut(9, 9, 9, 9, 9, limit=None, by="tokens"), None, "other cause", None),
-        (cut(9, 9, 9, 9, 9, by="context"), 30, "other cause", None),
-        (cut(9, 9, 9, 9, 9, by=None), 30, "other cause", None),
+        (cut(*[10] * 10, limit=10), 30, "too early", None),
+        (cut(*[10] * 10, limit=10), None, "too early", None),
+        (cut(*[9] * 10, limit=None, by="tokens"), None, "other cause", None),
+        (cut(*[9] * 10, by="context"), 30, "other cause", None),
+        (cut(*[9] * 10, by=None), 30, "other cause", None),
         # One run with a higher limit than the others is not enough evidence; five are.
-        ([*cut(10, 10, 10, 10, 10, limit=10), *ended(50, limit=100)], 10, "probe", 75),
+        ([*cut(*[10] * 10, limit=10), *ended(50, limit=100)], 10, "probe", None),
         ([*cut(10, 10, 10, 10, 10, limit=10), *ended(20, 21, 22, 23, 24, limit=30)], 10, "raise", 30),
+        # The slack does not lead above the highest limit that a run had.
+        ([*cut(10, 10, 10, 10, 10, limit=10), *ended(20, 21, 22, 23, 24, limit=26)], 10, "raise", 26),
         # Runs truncated exactly at the number that sufficed for one block it too; one run of ten blocks nothing.
-        ([*cut(50, 50, 50, 50, 50, limit=50), *ended(50, limit=100)], 10, "probe", 75),
+        ([*cut(*[50] * 10, limit=50), *ended(50, limit=100)], 10, "probe", None),
         ([*ended(*[3] * 8, limit=4), *cut(4, limit=4), *ended(9)], 8, "raise", 11),
         # Half of them were truncated by the call limit, so it may be raised.
-        ([*cut(10, 10, 10, limit=10), *cut(8, 8, 8, limit=10, by="time")], 10, "probe", 15),
+        ([*cut(*[10] * 5, limit=10), *cut(*[8] * 5, limit=10, by="time")], 10, "probe", None),
         # A single truncated run among many blocks nothing.
         ([*ended(*[4] * 19), *cut(4, by="time")], 8, "keep", 8),
     ],
@@ -120,19 +122,23 @@ def test_each_combination_of_runs_and_limit_has_its_suggestion(needs, now, verdi
 def test_the_reason_names_the_figures_of_the_suggestion():
     """The reason shown to the user names the figures behind the suggestion."""
     lower = suggest(ended(*[4] * 9, 6), 30, 0.0).reason
-    assert lower == (
-        "nine runs of ten end by themselves with 4 tool calls or fewer, far below the limit of 30; a countdown from "
-        "half of the limit would start after 3 tool calls instead of 15, and stop a run that goes astray earlier"
+    assert lower == "9 of 10 runs ended by themselves with 4 tool calls or fewer"
+    censored = suggest([*ended(*[4] * 19), *cut(4, by="time")], 8, 0.0).reason
+    assert (
+        censored
+        == "19 of 20 runs ended by themselves with 4 tool calls or fewer, and the one that was cut may need more"
     )
-    cut_short = "of 7 runs were cut before they showed the number of calls needed"
-    probe = suggest(cut(*[30] * 7), 30, 0.0).reason
-    assert probe == f"7 {cut_short}; try 1.5 times the limit, then check again after some runs"
-    other = suggest(cut(*[9] * 7, by="tokens"), 30, 0.0).reason
-    assert other == f"7 {cut_short}, 7 of them by the limit of tokens; raise total_tokens_limit first"
-    new = suggest([*cut(*[10] * 6, limit=10), *ended(3)], 30, 0.0).reason
-    assert new == f"6 {cut_short}, and only one of them had the current setting, the limit of 30; run more"
+    cut_short = "of 12 runs were cut before they showed the number of calls needed"
+    probe = suggest(cut(*[30] * 12), 30, 0.0).reason
+    assert probe == f"12 {cut_short}, so no run shows how many calls are enough"
+    other = suggest(cut(*[9] * 12, by="tokens"), 30, 0.0).reason
+    assert other == f"12 {cut_short}, 12 of them by the limit of tokens; raise total_tokens_limit first"
+    new = suggest([*cut(*[10] * 11, limit=10), *ended(3)], 30, 0.0).reason
+    assert new == f"11 {cut_short}, and only one of them had the current setting, the limit of 30; run more"
     few = suggest(ended(1), 30, 0.0).reason
-    assert few == "only 1 run shows the number of calls needed; at least 5 runs are required"
+    assert few == "1 run shows the number of calls needed, and 9 more are required"
+    none = suggest([], 30, 0.0).reason
+    assert none == "no run shows the number of calls needed, and 10 are required"
 
 
 def test_many_repeated_calls_suggest_a_prompt_change():
@@ -142,7 +148,7 @@ def test_many_repeated_calls_suggest_a_prompt_change():
     suggestion = suggest(needs, 30, 0.2)
     assert (suggestion.verdict, suggestion.tool_calls_limit) == ("prompt", None)
     assert "20 %" in suggestion.reason
-    assert tune("looker", past(*[outcome(5)] * 5, repeated=1), 5).suggestion.verdict == "prompt"
+    assert tune("looker", past(*[outcome(5)] * 10, repeated=1), 5).suggestion.verdict == "prompt"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +201,7 @@ def test_adding_a_truncated_run_never_lowers_the_estimate(needs, calls):
     assert after is None or (before is not None and after >= before)
 
 
-@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), min_size=5, max_size=40))
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), min_size=10, max_size=40))
 def test_more_calls_never_lower_the_suggested_limit(pairs):
     """If all runs ended by themselves, more calls in any run never lower the suggested limit."""
     less = suggest(ended(*(calls for calls, _ in pairs), limit=None), None, 0.0)
@@ -223,3 +229,12 @@ def test_bars_count_every_run_once(needs):
     for bar in found:
         inside = [need for need in needs if bar.first <= need.calls <= bar.last]
         assert bar.cut == sum(not need.known for need in inside)
+
+
+@given(NEEDS, LIMITS)
+def test_no_suggestion_exceeds_the_highest_observed_limit(needs, now):
+    """A suggested change never leads above the highest limit that a run had, and rests on ten runs or more."""
+    suggestion = suggest(needs, now, 0.0)
+    if suggestion.verdict in {"raise", "lower", "set"}:
+        assert suggestion.tool_calls_limit <= max(need.limit for need in needs)
+        assert len(needs) >= 10

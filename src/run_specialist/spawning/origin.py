@@ -1,0 +1,80 @@
+"""What a run stores about its origin: file, settings, project, and which limits are not those of the file."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from run_specialist.budget.budget import Kind
+from run_specialist.safe_open import open_file
+from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.mcp_servers.servers import without_secrets
+from run_specialist.specialist.project import project_path
+from run_specialist.specialist.resolve import resolve
+
+
+def origin(
+    file: SpecialistFile,
+    settings: Specialist,
+    schema: AnswerSchema | None,
+    environment: RunEnvironment,
+    warnings: Sequence[str],
+) -> Mapping[str, Any]:
+    """Return the JSON values from which the same job can be built again, even if the file has changed."""
+    replaced = {
+        "output_schema": schema and dict(schema.schema),
+        "mcp_servers": without_secrets(settings.mcp_servers),
+        "path": None,
+    }
+    stored = settings.model_copy(update=replaced)
+    return {
+        "settings": stored.model_dump(mode="json", by_alias=True),
+        "given": sorted(settings.model_fields_set),
+        "file": str(file.path),
+        # The digest of the content that was read: the file may have changed since.
+        "digest": file.digest or digest(file.path),
+        "root": str(environment.root),
+        "project": project_path(environment.root),
+        "changed_limits": _changed_limits(file, settings, is_child=environment.parent is not None),
+        "given_tools": [tool.name for tool in environment.tools],
+        "parents": environment.parent.names if environment.parent else (),
+        "warnings": list(warnings),
+    }
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal; empty if it cannot be read or does not exist."""
+    with suppress(OSError, ValueError), open_file(path, None) as file:
+        return hashlib.sha256(file.read()).hexdigest()
+    return ""
+
+
+def resumed(stored: Mapping[str, Any], changed: Sequence[Kind], question: str | None) -> Mapping[str, Any]:
+    """Return the values that a resumption changes.
+
+    stored: the values so far; runs of older versions lack some.
+    changed: the limits that the resumption sets.
+    question: a further question.
+    """
+    limits = stored.get("changed_limits")
+    is_known = limits is not None or changed
+    return {
+        "changed_limits": sorted({*(limits or ()), *(kind.key for kind in changed)}) if is_known else None,
+        "questions": [*stored.get("questions", ()), *([question] if question else [])],
+    }
+
+
+def _changed_limits(file: SpecialistFile, settings: Specialist, *, is_child: bool) -> list[str]:
+    """Return the keys of the limits that are not those of the file: by a flag, or by a parent that has less left.
+
+    The time of a child does not count: the parent's always bounds it.
+    """
+    if file.specialist is None:
+        return []
+    by_file = resolve(file, {}).settings
+    kinds = [kind for kind in Kind if not (is_child and kind is Kind.TIME)]
+    return [kind.key for kind in kinds if getattr(settings, kind.key) != getattr(by_file, kind.key)]

@@ -1,0 +1,62 @@
+"""Which past runs count for tuning: those of the current version of the file with its limits."""
+
+from dataclasses import replace
+
+from run_specialist.views.tune import tune
+from run_specialist.views.versions import FileVersion, comparable
+from tests.unit.views.past_runs import outcome, past
+
+FILE = FileVersion("new", {"tool_calls": 30, "tokens": None, "time": None})
+
+
+def runs(*outcomes, digest="new", changed=False, begin=0):
+    """Return past runs of a version."""
+    return [
+        replace(run, run_id=f"{digest}-{begin + place}", digest=digest, limits_changed=changed,
+                started_at=run.started_at + 3_600 * begin)
+        for place, run in enumerate(past(*outcomes))
+    ]  # fmt: skip
+
+
+def test_other_versions_of_the_file_are_kept_apart():
+    """Only runs of the current version count; each version is listed, that of the newest run first."""
+    old, new = runs(*[outcome(3)] * 12, digest="old"), runs(*[outcome(9)] * 10, begin=12)
+    tuning = tune("finder", [*new, *old], 30, file=FILE)
+    assert (tuning.runs, tuning.enough, tuning.calls.run) == (10, 9, 90)
+    assert [(one.digest, one.runs, one.counted) for one in tuning.versions] == [("new", 10, True), ("old", 12, False)]
+    every = tune("finder", [*new, *old], 30, file=FILE, all_versions=True)
+    assert (every.runs, [one.counted for one in every.versions]) == (22, [True, True])
+    assert tune("finder", [*new, *old], 30, file=FILE, last=4).runs == 4
+
+
+def test_an_edited_file_begins_without_runs():
+    """After an edit there are no runs yet: nothing is suggested, however many earlier versions have."""
+    tuning = tune("finder", runs(*[outcome(3)] * 50, digest="old"), 30, file=FILE)
+    assert (tuning.runs, tuning.first_at, tuning.suggestion.verdict) == (0, None, "too early")
+    assert tuning.suggestion.reason == "no run shows the number of calls needed, and 10 are required"
+
+
+def test_without_a_file_the_version_of_the_newest_run_counts():
+    """If the file is gone, the newest run decides which version counts."""
+    tuning = tune("finder", [*runs(outcome(3), digest="old"), *runs(outcome(9), digest="newer", begin=1)])
+    assert (tuning.runs, tuning.versions[0].digest, tuning.limit_from) == (1, "newer", "run")
+
+
+def test_limits_set_by_a_flag_do_not_count():
+    """Runs whose limits a flag or a parent set are counted apart by status, and change no figure."""
+    own = runs(*[outcome(9)] * 10)
+    flagged = runs(*[outcome(2, 2, "landed", landed="tool_calls")] * 3, outcome(50, 60), changed=True, begin=10)
+    tuning = tune("finder", [*own, *flagged], 30, file=FILE)
+    assert tuning.changed_limits == {"landed": 3, "answered": 1}
+    assert (tuning.runs, tuning.hits, tuning.limit) == (10, (), 30)
+    assert tuning.suggestion == tune("finder", own, 30, file=FILE).suggestion
+
+
+def test_runs_of_older_programs_are_compared_with_the_file():
+    """If it is not stored whether a flag set a limit, the limits are compared with those of the file, except time."""
+    told = runs(outcome(3), outcome(3, 4), outcome(3, tokens=9), outcome(3, time=60), changed=None)
+    found = comparable(told, FILE, all_versions=False)
+    assert [run.run_id for run in found.runs] == ["new-0", "new-3"]
+    # Of another version, nobody knows the limits of the file.
+    other = comparable(runs(outcome(3, 4), digest="old", changed=None), FILE, all_versions=True)
+    assert (len(other.runs), other.changed_limits) == (1, {})
