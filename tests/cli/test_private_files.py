@@ -46,7 +46,7 @@ def report(url, *more):
 def test_a_report_is_readable_only_by_its_owner(url, tmp_path, umask):
     """A report may contain everything the run read; its mode is 0600 with any umask."""
     said = report(url)
-    assert (said.exit_code, said.stdout) == (0, "report-run-1.html\n")
+    assert (said.exit_code, said.stdout) == (0, f"{tmp_path}/report-run-1.html\n")
     assert mode(tmp_path / "report-run-1.html") == 0o600
 
 

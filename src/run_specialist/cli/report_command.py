@@ -64,10 +64,15 @@ def report(
             return
         path = out or report_path(opened.url, stored.run_id)
         try:
-            # A page beside the store was written by this command, so it may be replaced.
-            write_private(path, page.encode("utf-8", "replace"), overwrite=force or out is None)
+            # A page beside the store was written by this command, so it may be replaced; a link there was not.
+            overwrite = force or (out is None and not path.is_symlink())
+            write_private(path, page.encode("utf-8", "replace"), overwrite=overwrite)
         except FileExistsError:
             fail(f"{path} already exists; use --force to overwrite it")
+        except OSError as error:
+            if out is not None:
+                raise
+            fail(f"{path} cannot be written: {error.strerror}; name another file with --out")
         _show_page(path, open_=open_)
 
 

@@ -87,7 +87,7 @@ def run_cells(run: "Listed", depth: int, *, projects: bool) -> dict[str, Cell]:
         "DURATION": _same(duration),
         "STARTED": _same(_started(run.started_at)),
     }
-    return cells | ({"PROJECT": _same(_project(run.project))} if projects else {})
+    return cells | ({"PROJECT": _project(run.project)} if projects else {})
 
 
 def question_of(run: "Listed", depth: int) -> str:
@@ -188,15 +188,15 @@ def _longest(head: str) -> int:
     return _LONGEST_ID if head == "RUN" else _LONGEST_CELL
 
 
-def _project(path: str | None) -> str:
+def _project(path: str | None) -> Cell:
     """Return the project of a run; on a terminal the end of a long path, which tells projects apart."""
     if path is None:
-        return "unknown"
+        return Cell("unknown", "project unknown")
     shown = short_path(one_line(path))
     if not is_terminal() or cell_width(shown) <= _LONGEST_CELL:
-        return shown
+        return _same(shown)
     name = Path(shown).name
-    return f"…/{name}" if cell_width(name) <= _LONGEST_CELL - GAP else name
+    return Cell(f"…/{name}" if cell_width(name) <= _LONGEST_CELL - GAP else name, shown)
 
 
 def _started(at: float) -> str:

@@ -75,10 +75,13 @@ def nothing_found(opened: "Store", project: str | None, *, filtered: bool) -> st
 
 
 def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Return the ids and questions of matching runs for shell completion."""
+    """Return the ids and questions of matching runs for shell completion: without a prefix, those of this project."""
+    from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
+
     try:
         with open_store(context.params.get("store")) as opened:
-            found = opened.runs(ids=[incomplete] if incomplete else (), limit=COMPLETIONS)
+            project = None if incomplete else project_filter(None, all_projects=False)
+            found = opened.trees(Selection(ids=[incomplete] if incomplete else (), project=project), COMPLETIONS)
     except Exception:  # noqa: BLE001 - shell completion must not print errors
         return []
     return [(one.run_id, printable(one_line(one.question))) for one in found]

@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -39,7 +40,8 @@ def begin(writer, run_id, **changed):
 
 def test_new_and_changed_runs_are_printed_as_json(store, tmp_path):
     """With `--json` each line is a run: the newest at the beginning, then those that begin or end, until Ctrl-C."""
-    keep(old=run_of("old", NOON - 1), new=run_of("new", NOON), other=run_of("other", project="/else"))
+    now = time.time()
+    keep(old=run_of("old", now - 90), new=run_of("new", now - 80), other=run_of("other", now, project="/else"))
     with following("--json", "--limit", "1") as process, closing(Writer(place(None))) as writer:
 
         def printed():

@@ -2,12 +2,14 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from contextlib import closing
 
 import pytest
 
+from run_specialist.cli.report_file import report_path
 from run_specialist.record.messages import Message, ToolResult
 from run_specialist.store.location import file_of, place
 from run_specialist.store.writer import Writer
@@ -98,6 +100,31 @@ def test_a_report_is_written(three, tmp_path):
     nowhere = call("report", "run_a", "--out", "no/such/folder.html")
     assert (nowhere.exit_code, nowhere.stdout) == (2, "")
     assert "no/such/folder.html" in nowhere.stderr
+
+
+def test_a_report_that_cannot_be_written_beside_the_store_names_the_flag(three, tmp_path):
+    """If the page cannot be written beside the store, the error names the path, the reason and `--out`."""
+    (tmp_path / "report-run_a.html").mkdir()
+    refused = call("report", "run_a")
+    told = f"{tmp_path}/report-run_a.html cannot be written: Is a directory; name another file with --out"
+    assert (refused.exit_code, refused.stdout, told in refused.stderr) == (2, "", True)
+
+
+def test_a_link_beside_the_store_is_not_followed(three, tmp_path):
+    """A link with the name of the page, which another user may have made, is not written through."""
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "report-run_a.html").symlink_to(tmp_path / "mine.txt")
+    refused = call("report", "run_a")
+    assert (refused.exit_code, "already exists; use --force" in refused.stderr) == (2, True)
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_the_report_of_a_server_goes_to_the_default_folder(tmp_path, monkeypatch):
+    """A database server has no folder: the page is written into that of the default store, which is private."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    path = report_path("postgresql://me@host/db", "run_a")
+    assert (path.name, path.is_relative_to(tmp_path)) == ("report-run_a.html", sys.platform == "linux")
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 def test_report_json_writes_no_file(three, tmp_path):
