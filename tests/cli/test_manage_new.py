@@ -2,11 +2,16 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.specialists_command import GOOD, call, program
+from run_specialist.specialist.loader import load_text
+from tests.cli.history.commands import on_terminal
+from tests.cli.specialists_command import GOOD, MAIN, call, program
 
 
 def test_a_new_file_passes_a_strict_check(project: Path) -> None:
@@ -67,17 +72,126 @@ def test_new_accepts_none_and_a_destination_folder(project: Path, tmp_path: Path
     assert "tool_calls_limit: none" in (tmp_path / "x" / "y" / "free.md").read_text()
 
 
-def test_new_without_a_terminal_requires_its_flags(project: Path) -> None:
-    """Without a terminal to prompt on, the error names the missing flag."""
+def test_new_without_a_terminal_writes_placeholders_that_check_reports(project: Path) -> None:
+    """Without a terminal and a description, the file has placeholders, each a problem with file and line."""
     result = call("new", "fresh")
-    assert result.exit_code == 2
-    assert "--description is required" in result.stderr
+    assert (result.exit_code, result.stdout) == (0, "specialists/fresh.md\n")
+    assert "replace the lines with TODO" in result.stderr
+    path = project / "specialists" / "fresh.md"
+    lines = path.read_text().splitlines()
+    checked = call("check", "specialists/fresh.md")
+    where = [line.split(": ")[0] for line in checked.stdout.splitlines()[:-1]]
+    described = next(number for number, line in enumerate(lines, 1) if line.startswith("description: "))
+    purpose = next(number for number, line in enumerate(lines, 1) if line.startswith("TODO"))
+    assert where == [f"specialists/fresh.md:{described}:14", f"specialists/fresh.md:{purpose}:1"]
+    assert (checked.exit_code, call("check", "--strict", "specialists/fresh.md").exit_code) == (0, 2)
+    filled = path.read_text().replace(lines[described - 1], "description: Finds notes.")
+    path.write_text(filled.replace(lines[purpose - 1], "You find notes."))
+    assert call("check", "--strict", "specialists/fresh.md").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("front", "keys"),
+    [
+        ({"description": "d", "model": "TODO"}, ["model"]),
+        ({"description": "d", "paths": "[docs, TODO]"}, ["paths"]),
+        ({"description": "d", "paths": "docs, TODO"}, ["paths"]),
+        ({"description": "TODO"}, ["description"]),
+        ({"description": "Finds lines with TODO"}, []),
+        ({"description": "TODOS are found"}, []),
+    ],
+)
+def test_check_reports_values_that_begin_with_todo(front: dict[str, str], keys: list[str]) -> None:
+    """A value that begins with the word TODO is a placeholder; the word elsewhere is not."""
+    text = "---\nname: x\n" + "".join(f"{key}: {value}\n" for key, value in front.items()) + "---\nTODO: body\n"
+    found = load_text(text, Path("x.md")).problems
+    assert [problem.key for problem in found if "placeholder" in problem.text] == keys
+
+
+def answered(project: Path, *answers: str, flags: tuple[str, ...] = ()) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Answer the questions of `new` on a terminal; return the process and the front matter of the file, or nothing."""
+    ours, theirs = os.openpty()
+    os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
+    try:
+        done = program("new", "asked", *flags, stdin=theirs)
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    path = project / "specialists" / "asked.md"
+    return done, path.read_text().split("---\n")[1] if path.exists() else ""
 
 
 def test_new_prompts_on_a_terminal(project: Path) -> None:
-    """On a terminal, `new` prompts for missing values and accepts the default limit."""
+    """On a terminal, `new` asks for each value; the default of each question is accepted by Enter."""
+    done, front = answered(project, "when asked", "", "", "", "")
+    assert (done.returncode, done.stdout) == (0, "specialists/asked.md\n")
+    assert front == "name: asked\ndescription: when asked\ntool_calls_limit: 30\n"
+
+
+def test_new_asks_for_tools_paths_and_model(project: Path) -> None:
+    """The answers become front matter; a flag replaces its question."""
+    (project / "docs").mkdir()
+    done, front = answered(project, "when asked", "12", "read, grep", "docs, src/**/*.py", flags=("--model", "haiku"))
+    assert done.returncode == 0
+    assert "Model" not in done.stderr
+    assert front == (
+        "name: asked\ndescription: when asked\ntools: read, grep\npaths: docs, src/**/*.py\nmodel: haiku\n"
+        "tool_calls_limit: 12\n"
+    )
+
+
+def test_new_asks_again_after_a_wrong_answer(project: Path) -> None:
+    """Each wrong answer has a line that says why, with a suggestion, and the same question again."""
+    (project / "docs").mkdir()
+    wrong = ["", "when asked", "twelve", "12", "raed", "read", "docz", "../x", "docs", "sonet", "gpt", "claude-x-9"]
+    done, front = answered(project, *wrong)
+    assert done.returncode == 0
+    assert done.stderr.count("When should it be used?") == 2
+    assert "must be an integer of at least 0, or none, got 'twelve'" in done.stderr.replace(
+        "got twelve", "got 'twelve'"
+    )
+    assert "not available here: raed; did you mean read?" in done.stderr
+    assert "did you mean docs?" in done.stderr
+    assert "must be folders or globs under the root" in done.stderr
+    assert "unknown model 'sonet'; did you mean sonnet?" in done.stderr
+    assert "unknown model 'gpt'; use sonnet, opus" in done.stderr
+    assert front.endswith("tools: read\npaths: docs\nmodel: claude-x-9\ntool_calls_limit: 12\n")
+
+
+def test_new_validates_the_name_before_it_asks(project: Path) -> None:
+    """A wrong name, or one that is taken, is refused before any question; a similar valid name is shown."""
     ours, theirs = os.openpty()
-    os.write(ours, b"when asked\n\n")
-    done = program("new", "asked", stdin=theirs)
-    assert (done.returncode, done.stdout.strip()) == (0, "specialists/asked.md")
-    assert "description: when asked\ntool_calls_limit: 30\n" in (project / "specialists" / "asked.md").read_text()
+    refused = program("new", "My Finder", stdin=theirs)
+    taken = program("new", "finder", stdin=theirs)
+    os.close(theirs)
+    os.close(ours)
+    assert [done.returncode for done in (refused, taken)] == [2, 2]
+    assert "for example my-finder" in refused.stderr
+    assert "already exists" in taken.stderr
+    assert "When" not in refused.stderr + taken.stderr
+
+
+def test_new_leaves_nothing_behind_at_the_end_of_the_input(project: Path) -> None:
+    """Ctrl-D at a question: one line, exit code 130, and no file."""
+    shown, code = on_terminal("new", "asked", typed=b"when asked\n12\n\x04")
+    assert code == 130
+    assert shown.endswith("specialists: interrupted\n")
+    assert [path.name for path in (project / "specialists").iterdir()] == ["finder.md"]
+
+
+def test_new_leaves_nothing_behind_when_it_is_interrupted(project: Path) -> None:
+    """Ctrl-C at a question: one line, exit code 130, and no file."""
+    ours, theirs = os.openpty()
+    os.write(ours, b"when asked\n12\n")
+    command = [sys.executable, "-W", "error", "-c", MAIN, "new", "asked"]
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asking:
+        seen = b""
+        while b"Tools" not in seen:
+            seen += asking.stderr.read1()
+        asking.send_signal(signal.SIGINT)
+        printed, told = asking.communicate(timeout=60)
+    os.close(theirs)
+    os.close(ours)
+    assert (asking.returncode, printed.strip()) == (130, b"")
+    assert told.endswith(b"specialists: interrupted\n")
+    assert [path.name for path in (project / "specialists").iterdir()] == ["finder.md"]

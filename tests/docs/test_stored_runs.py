@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import stat
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -64,9 +65,9 @@ def newest():
 def test_the_documented_commands_work_in_order(project):
     """The documented commands work one after the other.
 
-    They are run, runs, transcript, resume, ask more, report, tune, delete.
+    They are run, runs, transcript, resume, ask more, report, index, tune, delete.
     """
-    begin, runs, transcript, further, more, report, tuned, delete = story(STORED)
+    begin, runs, transcript, further, more, report, index, tuned, delete = story(STORED)
     (goes_on,) = re.findall(r"to resume: (.*)", call(begin).stderr)
     run_id = newest().run_id
     assert goes_on == further.replace("last", run_id)
@@ -78,6 +79,9 @@ def test_the_documented_commands_work_in_order(project):
     assert prompts.ASKS + shlex.split(more)[3] in call(transcript).stdout
     assert call(report).stdout == "run.html\n"
     assert "</html>" in (project / "run.html").read_text(encoding="utf-8")
+    page = Path(call(index).stdout.strip())
+    assert page.name == "report-index.html"
+    assert (page.parent / f"report-{run_id}.html").is_file()
     assert "1 run" in call(tuned).stdout
     call(delete)
     assert newest().run_id == run_id, "it is not older than 30 days"

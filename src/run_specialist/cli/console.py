@@ -117,7 +117,8 @@ def guarded() -> Iterator[None]:
     except OSError as error:
         _redirect_to_null(sys.stdout)
         fail(f"{error.strerror or error}: {error.filename or 'current folder or standard output'}")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
+        # The latter after Ctrl-C, or at the end of the input, while a question waits for its answer.
         fail("interrupted", 130)
 
 

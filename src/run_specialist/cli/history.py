@@ -1,18 +1,15 @@
-"""The commands that show stored runs: `specialists runs`, `transcript` and `report`."""
+"""The commands that show stored runs: `specialists runs` and `transcript`."""
 
 import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from run_specialist.cli.console import fail, guarded, is_terminal, print_json, print_line, say
-from run_specialist.cli.flags import Json, Overwrite, StoreUrl
-from run_specialist.cli.private_file import write_private
-from run_specialist.cli.report_file import report_path
+from run_specialist.cli.console import fail, guarded, is_terminal, print_json, say
+from run_specialist.cli.flags import Json, StoreUrl
 from run_specialist.cli.runs_table import print_runs
 from run_specialist.cli.show_runs import as_json, counted, local, print_labelled, print_rows, size
 from run_specialist.cli.stored_run_flags import (
@@ -120,48 +117,6 @@ def transcript(
         for one in stored.children:
             print_labelled(f"asked {one.run_id}  {one.specialist}  {one.status}")
         print_rows(rows)
-
-
-def report(
-    run: RunId,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Output file; `-` for standard output.  [default: report-RUN.html beside the store]"
-        ),
-    ] = None,
-    force: Overwrite = False,
-    all_projects: AllProjects = False,
-    root: RunsRoot = None,
-    store: StoreUrl = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the data of the report as one JSON object.")] = False,
-) -> None:
-    """Write an HTML report of a run: budget, timeline, tokens, calls."""
-    with guarded(), open_store(store) as opened:
-        from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
-        from run_specialist.views.page.child_runs import descendants  # noqa: PLC0415 - fast `--help`
-
-        stored = opened.load(find_run(opened, run, project_filter(root, all_projects=all_projects)))
-        if json_:
-            print_json(view.data(stored, descendants(stored, opened.load)))
-            return
-        page = view.report(stored, descendants(stored, opened.load)).encode("utf-8", "replace")
-        if out == Path("-"):
-            if sys.stdout is not None:
-                sys.stdout.buffer.write(page)
-                sys.stdout.buffer.flush()
-            return
-        path = out or report_path(opened.url, stored.run_id)
-        try:
-            # A page beside the store was written by this command, so it may be replaced; a link there was not.
-            write_private(path, page, overwrite=force or (out is None and not path.is_symlink()))
-        except FileExistsError:
-            fail(f"{path} already exists; use --force to overwrite it")
-        except OSError as error:
-            if out is not None:
-                raise
-            fail(f"{path} cannot be written: {error.strerror}; name another file with --out")
-        print_line(str(path))
 
 
 def _selection(ids: Sequence[str], project: str | None, **filters: Any) -> "Selection":  # noqa: ANN401 - its fields

@@ -1,7 +1,6 @@
 """The command `specialists`: manage specialist files and stored runs."""
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli import history, mcp, resume, show_config, tuning
+from run_specialist.cli import history, mcp, report_command, resume, schema, show_config, tuning
 from run_specialist.cli.cannot_work import BLOCKED, print_reasons, unavailable
 from run_specialist.cli.command_list import CommandList
 from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say
@@ -126,30 +125,38 @@ def new(
     force: Overwrite = False,
 ) -> None:
     """Create a specialist file from a template."""
-    if description is None and (sys.stdin is None or not sys.stdin.isatty()):
-        fail("--description is required without a terminal")
-    if description is None:
-        description = typer.prompt("When should it be used?", prompt_suffix=" ", err=True)
-        tool_calls_limit = tool_calls_limit or typer.prompt(
-            "Maximum tool calls in a run?", "30", value_proc=takes("tool_calls_limit"), prompt_suffix=" ", err=True
-        )
     with guarded():
+        from run_specialist.cli.new import create, next_step  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import SearchFolder  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.template import write_new  # noqa: PLC0415 - fast `--help`
 
-        given = {
-            "description": description,
-            "tools": tools,
-            "paths": paths,
-            "model": model,
-            "tool_calls_limit": setting(tool_calls_limit or "30"),
-        }
         project = _root(root)
         folder = SearchFolder.at(dir_, project) if dir_ else SearchFolder(project / "specialists", project)
-        values = {key: value for key, value in given.items() if value is not None}
-        path = write_new(folder.path, name, values, overwrite=force, project=folder.project)
-    print_line(str(_relative(path)))
-    say(f"next: edit the prompt in this file, then run: run-specialist {name} QUERY")
+        limit = None if tool_calls_limit is None else setting(tool_calls_limit)
+        given = {"description": description, "tools": tools, "paths": paths, "model": model, "tool_calls_limit": limit}
+        path = create(folder, name, given, project, overwrite=force)
+        print_line(str(_relative(path)))
+        say(next_step(name, _relative(path)))
+
+
+@app.command()
+def edit(
+    name: SpecialistName,
+    copy: Annotated[
+        bool | None,
+        typer.Option("--copy", help="Edit a copy in the project, if the file must not be changed.  [default: ask]"),
+    ] = None,
+    dir_: Dir = None,
+    root: ProjectRoot = None,
+) -> None:
+    """Open a specialist file in the editor, then check it."""
+    with guarded():
+        from run_specialist.cli.edit import edit_specialist  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
+
+        project = _root(root)
+        file = Registry(places(project, dir_, meant=root is not None)).find(name)
+        path = edit_specialist(file, project, copy=copy)
+    check([path], dir_, root)
 
 
 @app.command()
@@ -183,26 +190,17 @@ def show(
                 block.print()
 
 
-@app.command()
-def schema() -> None:
-    """Print the JSON Schema of the front matter, for use in editors."""
-    with guarded():
-        from run_specialist.specialist.editor_schema import json_schema  # noqa: PLC0415 - fast `--help`
-
-        print_json(json_schema())
-
-
 for command in (
+    schema.schema,
     show_config.config,
     history.runs,
     history.transcript,
     resume.resume,
-    history.report,
+    report_command.report,
     tuning.tune,
     mcp.mcp,
 ):
     app.command(cls=WordsCommand if command is resume.resume else None)(command)
-app.command()(show_config.config)
 
 
 def _root(given: Path | None) -> Path:

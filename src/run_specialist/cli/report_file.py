@@ -3,6 +3,11 @@
 from pathlib import Path
 
 
+def report_name(run_id: str) -> str:
+    """Return the file name of a run's report."""
+    return f"report-{run_id}.html"
+
+
 def report_path(url: str, run_id: str) -> Path:
     """Return the path of a page beside the store; for a server, in the folder of the default store.
 
@@ -13,4 +18,4 @@ def report_path(url: str, run_id: str) -> Path:
     file = file_of(url)
     folder = default_folder() if file is None else file.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder / f"report-{run_id}.html"
+    return folder / report_name(run_id)

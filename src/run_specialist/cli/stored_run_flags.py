@@ -122,6 +122,12 @@ RunId = Annotated[
         autocompletion=complete_runs,
     ),
 ]
+ReportedRun = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="RUN", help="Id of the run, an unambiguous prefix, or `last`.", autocompletion=complete_runs
+    ),
+]
 RunIds = Annotated[
     list[str] | None,
     typer.Argument(metavar="RUN", help="Run ids, prefixes of ids, or `last`.", autocompletion=complete_runs),

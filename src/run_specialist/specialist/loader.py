@@ -12,6 +12,7 @@ from run_specialist.specialist.checks import check_output_schema, check_tools, v
 from run_specialist.specialist.defaults import Default
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.mcp_servers.server_checks import check_servers
+from run_specialist.specialist.placeholders import check_placeholders
 from run_specialist.specialist.problems import START, Problem, Problems, shown
 from run_specialist.specialist.raw_fields import take_values
 from run_specialist.specialist.reading.frontmatter import FrontMatter, read
@@ -131,6 +132,7 @@ def _load(data: bytes | str, problems: Problems, project: Path | None = None) ->
     check_servers(given, front, problems)
     specialist = validate(given | {"name": name, "description": description}, front, problems)
     check_output_schema(given, front, problems, project)
+    check_placeholders(data, given, front, problems)
     file = SpecialistFile(
         path=problems.path,
         name=name,

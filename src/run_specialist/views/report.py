@@ -1,14 +1,12 @@
 """HTML report of one run: question, answer, evidence, budget, timeline and tokens."""
 
-import base64
-import hashlib
 from collections.abc import Mapping
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
 from run_specialist.budget import units
 from run_specialist.store.stored import StoredRun
+from run_specialist.views.html_page import HtmlPage
 from run_specialist.views.page import chart_geometry, formats
 from run_specialist.views.page.answer_section import answer, facts, status
 from run_specialist.views.page.axis import axis
@@ -23,11 +21,20 @@ from run_specialist.views.page.timeline import timeline
 
 NO_DESCENDANTS: Descendants = MappingProxyType({})
 
+
+def _answer_html(answer: Mapping[str, Any]) -> str:
+    from run_specialist.views.page.answer_html import answer_html  # noqa: PLC0415 - only the HTML report needs it
+
+    return answer_html(answer)
+
+
 _FILTERS = {
     **{name: getattr(formats, name) for name in ("clock", "counted", "lasted", "moment", "pretty", "stamp", "ticks")},
     **{name: getattr(chart_geometry, name) for name in ("path", "percent")},
     "dollars": units.dollars,
+    "answer_html": _answer_html,
 }
+_PAGE = HtmlPage("report", _FILTERS)
 
 
 def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS) -> Mapping[str, Any]:
@@ -70,34 +77,4 @@ def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS) -> str:
 
     descendants: the child runs and their child runs, by id.
     """
-    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - only the HTML report needs it
-    from markupsafe import Markup  # noqa: PLC0415 - only the HTML report needs it
-
-    from run_specialist.views.page.answer_html import answer_html  # noqa: PLC0415 - only the HTML report needs it
-
-    def finalize(value: object) -> object:
-        return formats.legible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-    page = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize
-    )
-    page.filters |= {**_FILTERS, "answer_html": answer_html}
-    style, script = _resource("report.css"), _resource("report.js")
-    parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - files of this package
-    template = page.from_string(_resource("report.html.j2"))
-    return template.render(data(run, descendants), **parts, policy=_content_security_policy(style, script))
-
-
-def _resource(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _content_security_policy(style: str, script: str) -> str:
-    """Return a policy that allows only this style and this script, and no network access."""
-    allowed = {"style-src": style, "script-src": script}
-    parts = [f"{name} 'sha256-{_digest(text)}'" for name, text in allowed.items()]
-    return "; ".join(["default-src 'none'", *parts, "base-uri 'none'", "form-action 'none'"])
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return _PAGE.render(data(run, descendants))

@@ -1,0 +1,84 @@
+"""The command `specialists report`: the page of a run, or an index of all runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from run_specialist.cli.console import fail, guarded, print_json, print_line
+from run_specialist.cli.flags import Overwrite, StoreUrl
+from run_specialist.cli.open_page import open_page
+from run_specialist.cli.private_file import write_private
+from run_specialist.cli.report_file import report_path
+from run_specialist.cli.report_index import STDOUT, flags_problem, print_page, write_index
+from run_specialist.cli.stored_run_flags import (
+    AllProjects,
+    ReportedRun,
+    RunsRoot,
+    find_run,
+    open_store,
+    project_filter,
+)
+
+
+def report(
+    run: ReportedRun = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Output file; `-` for standard output.  [default: report-RUN.html beside the store]"
+        ),
+    ] = None,
+    index: Annotated[
+        bool, typer.Option("--index", help="A page that lists all runs.  [default file: report-index.html]")
+    ] = False,
+    with_reports: Annotated[
+        bool, typer.Option("--with-reports", help="With --index: also write the reports that are missing.")
+    ] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    force: Overwrite = False,
+    all_projects: AllProjects = False,
+    root: RunsRoot = None,
+    store: StoreUrl = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the data of the page as one JSON object.")] = False,
+) -> None:
+    """Write an HTML report of a run, or an index of all runs."""
+    if problem := flags_problem(run, out, index=index, with_reports=with_reports, open_=open_, json_=json_):
+        fail(problem)
+    with guarded(), open_store(store) as opened:
+        project = project_filter(root, all_projects=all_projects)
+        if run is None:
+            path = write_index(opened, project, out, with_reports=with_reports, overwrite=force, json_=json_)
+            _show_page(path, open_=open_)
+            return
+        from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
+        from run_specialist.views.page.child_runs import descendants  # noqa: PLC0415 - fast `--help`
+
+        stored = opened.load(find_run(opened, run, project))
+        if json_:
+            print_json(view.data(stored, descendants(stored, opened.load)))
+            return
+        page = view.report(stored, descendants(stored, opened.load))
+        if out == STDOUT:
+            print_page(page)
+            return
+        path = out or report_path(opened.url, stored.run_id)
+        try:
+            # A page beside the store was written by this command, so it may be replaced; a link there was not.
+            overwrite = force or (out is None and not path.is_symlink())
+            write_private(path, page.encode("utf-8", "replace"), overwrite=overwrite)
+        except FileExistsError:
+            fail(f"{path} already exists; use --force to overwrite it")
+        except OSError as error:
+            if out is not None:
+                raise
+            fail(f"{path} cannot be written: {error.strerror}; name another file with --out")
+        _show_page(path, open_=open_)
+
+
+def _show_page(path: Path | None, *, open_: bool) -> None:
+    """Print the path of a page, if it is in a file, and open it on request."""
+    if path:
+        print_line(str(path))
+        if open_:
+            open_page(path)

@@ -1,0 +1,157 @@
+"""The index of runs: its data, and the page in a real browser."""
+
+import pytest
+
+from run_specialist.store.stored import Listed
+from run_specialist.views import run_index
+from run_specialist.views.run_index import index_data
+from tests.browser import browser
+from tests.views.test_page import CONTRASTS
+
+MOST_BYTES = 600_000
+"""Maximum size of the page over 1,000 runs with questions of 80 characters."""
+HOSTILE = "<script>window.harmed = 1</script><img src=x onerror='window.harmed=1'> {{ 7 * 7 }} \u202e"
+
+
+def listed(number, **changed):
+    """Return a run; the newest has the lowest number."""
+    values = {
+        "run_id": f"20261122-{number:06d}-5f3a9c",
+        "parent_id": None,
+        "specialist": ("codebase-analyst", "fact-checker")[number % 2],
+        "model": "sonnet",
+        "question": f"Question {number} about the way in which the limits of a run are counted and shown"[:80],
+        "status": ("answered", "landed", "failed")[number % 3],
+        "started_at": 1_795_348_800.0 - 60 * number,
+        "ended_at": 1_795_348_830.0 - 60 * number,
+        "tool_calls": number % 31,
+        "cost_usd": None if number % 7 == 6 else number / 1_000,
+    }
+    return Listed(**(values | changed))
+
+
+def page_of(*runs, outcomes=None, reports=None):
+    """Return the page of an index."""
+    return run_index.run_index(index_data(runs, outcomes or {}, reports or {}, "/home/ada/runs.db"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Provide a browser tab that all tests of this module share."""
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def show(page, tmp_path):
+    """Return a function that opens an index in the browser."""
+
+    def open_page(text, **options):
+        path = tmp_path / "report-index.html"
+        path.write_text(text, encoding="utf-8")
+        page.open(path, **options)
+        return page
+
+    return open_page
+
+
+def test_the_cost_of_a_child_is_counted_once():
+    """The sum leaves out runs whose parent is listed, because their cost is part of the parent's."""
+    parent, child = listed(1, cost_usd=0.5), listed(2, cost_usd=0.2, parent_id=listed(1).run_id)
+    orphan = listed(3, cost_usd=0.1, parent_id="gone")
+    data = index_data([parent, child, orphan], {}, {}, "here")
+    assert data["cost_usd"] == pytest.approx(0.6)
+    assert "asked by another run" in run_index.run_index(data)
+
+
+def test_odd_outcomes_do_not_break_the_index():
+    """An outcome without evidence, with other types, or without a duration gives a row from what is stored."""
+    runs = [listed(0), listed(1), listed(2, ended_at=None, question="")]
+    odd = {"evidence": ["no object", {"verified": "yes"}, {"verified": True}], "duration_s": "long"}
+    rows = index_data(runs, {runs[0].run_id: odd, runs[1].run_id: {}}, {}, "here")["runs"]
+    assert [(row["verified"], row["quotes"], row["seconds"]) for row in rows] == [
+        (1, 2, 30.0),
+        (0, 0, 30.0),
+        (0, 0, None),
+    ]
+    assert "(no question)" in page_of(*runs)
+
+
+def test_the_index_of_1000_runs_is_small():
+    """A row takes a few hundred bytes, however long its question is."""
+    runs = [listed(number) for number in range(1_000)]
+    reports = {run.run_id: f"report-{run.run_id}.html" for run in runs}
+    assert len(page_of(*runs, reports=reports).encode()) < MOST_BYTES
+    assert len(page_of(listed(1, question="long " * 100_000)).encode()) < len(page_of(listed(1)).encode()) + 200
+
+
+def test_older_runs_beyond_the_maximum_are_counted(monkeypatch):
+    """Only the newest runs have rows; the others are counted, in a sentence of the page too."""
+    monkeypatch.setattr(run_index, "MOST_RUNS", 3)
+    data = index_data([listed(number) for number in range(5)], {}, {}, "here")
+    assert (len(data["runs"]), data["omitted"]) == (3, 2)
+    text = run_index.run_index(data)
+    assert "5 runs of 2 specialists" in text
+    assert "The 2 oldest runs are not listed." in text
+
+
+def test_an_index_without_runs_says_so():
+    """No run: a sentence in place of the table."""
+    assert "No runs are stored." in page_of()
+
+
+def test_a_link_leads_only_to_a_file_in_the_same_folder():
+    """The name of a report is encoded, so that no name is a path or an address of its own."""
+    text = page_of(listed(1), reports={listed(1).run_id: 'report-"/../javascript:x.html'})
+    assert 'href="report-%22%2F..%2Fjavascript%3Ax.html"' in text
+
+
+@pytest.mark.exhaustive
+def test_hostile_text_does_nothing(show, tmp_path):
+    """Markup, templates and direction marks in a run are shown as text; nothing is requested from elsewhere."""
+    opened = show(page_of(listed(1, question=HOSTILE, specialist=HOSTILE, model=HOSTILE, status=HOSTILE)))
+    assert opened.run("window.harmed") is None
+    assert opened.requests == [(tmp_path / "report-index.html").as_uri()]
+    assert opened.complaints == []
+    assert opened.run("document.querySelector('tbody th').textContent").startswith("<script>")
+    assert opened.run("document.querySelectorAll('img, script').length") == 1
+
+
+@pytest.mark.exhaustive
+def test_columns_sort_and_rows_are_filtered(show):
+    """A click on a head sorts, a second one reverses; words and status filter, and the number of rows is shown."""
+    opened = show(page_of(*(listed(number) for number in range(50))))
+    column = "[...document.querySelectorAll('tbody tr')].map((row) => row.cells[{}].textContent)"
+    opened.run("document.querySelectorAll('thead button')[4].click()")
+    calls = opened.run(column.format(4))
+    assert calls == sorted(calls, key=int, reverse=True)
+    opened.run("document.querySelectorAll('thead button')[4].click()")
+    assert opened.run(column.format(4)) == calls[::-1]
+    assert opened.run("document.querySelectorAll('[aria-sort]').length") == 1
+    opened.run("document.querySelectorAll('thead button')[5].click()")
+    assert opened.run(column.format(5))[-7:] == ["unknown"] * 7
+    change = (
+        "(() => {{ const one = document.querySelector('{}'); one.value = '{}'; one.dispatchEvent(new Event('{}')) }})()"
+    )
+    opened.run(change.format("input", "FACT question", "input"))
+    opened.run(change.format("select", "failed", "change"))
+    shown = opened.run("[...document.querySelectorAll('tbody tr')].filter((row) => row.offsetParent).length")
+    assert shown == len([number for number in range(50) if number % 2 == 1 and number % 3 == 2])
+    assert opened.run("document.querySelector('output').textContent") == f"{shown} of 50 shown"
+
+
+@pytest.mark.exhaustive
+def test_the_index_fits_a_phone(show):
+    """At 360 pixels only the table scrolls sideways."""
+    opened = show(page_of(*(listed(number) for number in range(9))), width=360, height=740)
+    assert opened.run("document.documentElement.scrollWidth") <= 360
+    assert opened.run("document.querySelector('.scroll').scrollWidth") > 360
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dark", [False, True])
+def test_contrast_is_sufficient(show, dark):
+    """Texts have a contrast of at least 4.5 (WCAG AA), in light and dark mode."""
+    found = show(page_of(*(listed(number) for number in range(9))), dark=dark).run(CONTRASTS)
+    assert len(found) > 5
+    assert {key: ratio for key, ratio in found.items() if ratio < 4.5} == {}
