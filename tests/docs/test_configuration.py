@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from run_specialist.cli import editor
 from run_specialist.config import config_file, config_places
 from run_specialist.config.config_keys import KEYS, TABLE
 from run_specialist.loop.observing.spans import PROVIDER_VARIABLE
@@ -31,7 +32,10 @@ MEANINGS = {
     "config_places.py: VARIABLE": [config_places.VARIABLE],
     "config.py: variable": [key.variable for key in KEYS.values() if key.variable],
     "holding.py: key.variable": [key.variable for key in KEYS.values() if key.variable],
+    "editor.py: name": list(editor.VARIABLES),
     "choose.py: name": [*CREDENTIALS, MESSAGES.url, CHAT.key, CHAT.url],
+    "described.py: CHAT.url": [CHAT.url],
+    "model_names.py: CHAT.url": [CHAT.url],
     "local_servers.py: self.endpoint.url": [one.url for one in ENDPOINTS],
     "local_servers.py: self.endpoint.key": [one.key for one in ENDPOINTS],
     "model_trust.py: server.endpoint.url": [one.url for one in ENDPOINTS],

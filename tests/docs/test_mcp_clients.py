@@ -72,7 +72,7 @@ def test_a_referenced_input_is_declared():
     assert [(one["id"], one["password"]) for one in value["inputs"]] == [(name, True)]
 
 
-@pytest.mark.parametrize("words", {tuple(words) for words in commands()}, ids=" ".join)
+@pytest.mark.parametrize("words", sorted({tuple(words) for words in commands()}), ids=" ".join)
 def test_the_registered_commands_start_the_server(words, tmp_path, monkeypatch):
     """Each command, with a real folder, answers `initialize` and lists the tools of the project."""
     (tmp_path / "specialists").mkdir()

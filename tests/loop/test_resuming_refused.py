@@ -160,11 +160,11 @@ async def test_a_missing_root_is_refused(desk, tmp_path):
     desk.folder.mkdir()
     store = f"sqlite:///{tmp_path}/kept.db"
     async with desk.process(ScriptedProvider([LOOKS, ANSWER]), store=store) as runner:
-        await runner.run(desk.specialist, "What?")
+        ended = await runner.run(desk.specialist, "What?")
     shutil.rmtree(desk.folder)
     async with Runner(root=tmp_path, provider=ScriptedProvider([]), tools=desk.tools, store=store) as runner:
         with pytest.raises(NotResumable, match=f"its working folder {desk.folder} no longer exists"):
-            await runner.resume("last", "More?")
+            await runner.resume(ended.run_id, "More?")
 
 
 async def test_a_missing_custom_tool_is_refused_without_force(desk):

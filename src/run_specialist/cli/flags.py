@@ -93,8 +93,7 @@ Model = Annotated[
 RequireModel = Annotated[
     bool,
     typer.Option(
-        "--require-model/--no-require-model",
-        show_default=False,
+        "--require-model",
         callback=personal("require_model"),
         help="Refuse to answer offline, without a language model.  [env var: SPECIALIST_REQUIRE_MODEL]",
     ),

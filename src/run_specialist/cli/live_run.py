@@ -172,7 +172,7 @@ def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
         if output.json:
             print_json(outcome.as_json(), to=out)
         elif output.file.path or not output.events:
-            print_answer(outcome, raw=output.raw, alone=output.quiet, to=out)
+            print_answer(outcome, raw=output.raw, alone=output.quiet, to=out if output.file.path else None)
     if not output.quiet:
         if not (output.json or output.events) and is_terminal() and sys.stderr is not None and sys.stderr.isatty():
             print_line("", sys.stderr)

@@ -82,7 +82,12 @@ class Effective:
                 "higher_price_above_tokens": price and price.higher_above,
             },
             "limits": {
-                key: {"value": limit.value, "source": limit.origin.source, "line": limit.origin.line}
+                key: {
+                    "value": limit.value,
+                    "source": limit.origin.source,
+                    "line": limit.origin.line,
+                    "path": None if limit.origin.path is None else str(limit.origin.path),
+                }
                 for key, limit in self.limits.items()
             },
             "known_at_run_time": list(self.at_run_time),

@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from run_specialist.record.messages import Message, ToolResult
-from tests.cli.history.commands import keep
+from tests.cli.history.commands import here, keep
 from tests.screen import run_on_terminal, screen
 from tests.unit.store.records import checkpointed, ended, opened
 
@@ -26,7 +26,7 @@ def long(store):
     ]
     results = [ToolResult("c1", "".join(f"line {number}\n" for number in range(60))), ToolResult("c2", "ok")]
     said = [Message.user("What *is* it?"), Message("assistant", tuple(calls)), Message.results(results)]
-    keep(run_a=[opened("run_a"), checkpointed(1, 0, said), *ended("run_a")])
+    keep(run_a=[opened("run_a", frozen=here()), checkpointed(1, 0, said), *ended("run_a")])
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_pager_that_ends_early_is_no_failure(store, pager):
     calls = ({"type": "tool_use", "id": "c1", "name": "look", "input": {}},)
     keep(
         run_a=[
-            opened("run_a"),
+            opened("run_a", frozen=here()),
             checkpointed(1, 0, [Message.user("Q"), Message("assistant", calls), Message.results(results)]),
         ]
     )
@@ -112,7 +112,7 @@ def test_a_pager_that_ends_early_is_no_failure(store, pager):
 def test_control_characters_do_not_reach_the_pager(store, recorder, tmp_path):
     """What a pager gets has only the colors of the command."""
     evil = "\x1b[2J\x07\u202e" + "line\n" * 60
-    keep(run_a=[opened("run_a", question=evil), checkpointed(1, 0, [Message.user(evil)]), *ended("run_a")])
+    keep(run_a=[opened("run_a", question=evil, frozen=here()), checkpointed(1, 0, [Message.user(evil)]), *ended("run_a")])
     run_on_terminal(COMMAND, rows=20, PAGER=str(recorder))
     paged = (tmp_path / "paged").read_text("utf-8")
     assert "\ufffd[2J\ufffd\ufffd" in paged
