@@ -17,6 +17,7 @@ from run_specialist.providers.choose import CREDENTIALS
 from run_specialist.providers.endpoint import CHAT, MESSAGES
 from run_specialist.providers.local.local_servers import SERVERS
 from run_specialist.providers.local.model_files import CONTEXT_VARIABLE
+from run_specialist.spawning import model_rule
 from run_specialist.specialist import ownership
 from run_specialist.store import location
 from tests.docs.markdown import ROOT, blocks, table
@@ -32,6 +33,7 @@ MEANINGS = {
     "config_places.py: VARIABLE": [config_places.VARIABLE],
     "config.py: variable": [key.variable for key in KEYS.values() if key.variable],
     "holding.py: key.variable": [key.variable for key in KEYS.values() if key.variable],
+    "model_rule.py: VARIABLE": [model_rule.VARIABLE],
     "editor.py: name": list(editor.VARIABLES),
     "choose.py: name": [*CREDENTIALS, MESSAGES.url, CHAT.key, CHAT.url],
     "described.py: CHAT.url": [CHAT.url],

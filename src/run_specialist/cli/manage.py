@@ -2,39 +2,33 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli import history, mcp, report_command, resume, schema, show_config, tuning
+from run_specialist.cli import history, mcp, report_command, resume, schema, show_config, show_specialist, tuning
 from run_specialist.cli.cannot_work import BLOCKED, print_reasons, unavailable
 from run_specialist.cli.command_list import CommandList
 from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say
-from run_specialist.cli.effective_block import EffectiveBlock
 from run_specialist.cli.flags import (
     Dir,
     Json,
     Overwrite,
-    PresetName,
     ProjectRoot,
     SpecialistName,
-    StoreUrl,
     Strict,
     setting,
     takes,
 )
 from run_specialist.cli.from_config import defaults_in, registry_in
+from run_specialist.cli.printed_files import one_line, print_problems, project_folder, relative
 from run_specialist.cli.query_words import WordsCommand
 from run_specialist.cli.table import print_table
-from run_specialist.cli.trust_flag import trust_status
 from run_specialist.cli.version_flag import VersionFlag
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
-    from run_specialist.specialist.problems import Problem
-    from run_specialist.specialist.settings import Setting
 
 app = typer.Typer(
     cls=CommandList,
@@ -57,14 +51,15 @@ def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> No
     A specialist is blocked if it cannot work here; a line below the table says why.
     """
     with guarded():
-        registry = registry_in(_root(root), dir_, meant=root is not None)
+        project, meant = project_folder(root), root is not None
+        registry = registry_in(project, dir_, meant=meant)
         files = registry.files()
-        reasons = unavailable(files, _root(root), defaults_in(_root(root), meant=root is not None).model)
+        reasons = unavailable(files, project, defaults_in(project, meant=meant).model)
         if json_:
             print_json({"specialists": [file.as_json() | {"unavailable": reasons.get(file.path)} for file in files]})
             return
         if not files:
-            fail(f"no specialists in {', '.join(str(_relative(place.path)) for place in registry.places)}", 0)
+            fail(f"no specialists in {', '.join(str(relative(place.path)) for place in registry.places)}", 0)
         _print_listing(files, reasons)
 
 
@@ -88,7 +83,7 @@ def check(
             fail(f"no such file: {', '.join(missing)}")
         from run_specialist.config.config import read_config  # noqa: PLC0415 - fast `--help`
 
-        project, meant = _root(root), root is not None
+        project, meant = project_folder(root), root is not None
         config = read_config(project, meant=meant)
         dir_ = dir_ or config.get("dir")
         named = [SearchFolder.at(path, project) for path in paths or ()]
@@ -100,7 +95,7 @@ def check(
             print_json({"files": [file.as_json() for file in files]})
         else:
             for file in files:
-                _print_problems(file.problems)
+                print_problems(file.problems)
             print_line(_summary(files))
     raise typer.Exit(2 if any(file.status == "error" for file in files) else 0)
 
@@ -129,13 +124,13 @@ def new(
         from run_specialist.cli.new import create, next_step  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import SearchFolder  # noqa: PLC0415 - fast `--help`
 
-        project = _root(root)
+        project = project_folder(root)
         folder = SearchFolder.at(dir_, project) if dir_ else SearchFolder(project / "specialists", project)
         limit = None if tool_calls_limit is None else setting(tool_calls_limit)
         given = {"description": description, "tools": tools, "paths": paths, "model": model, "tool_calls_limit": limit}
         path = create(folder, name, given, project, overwrite=force)
-        print_line(str(_relative(path)))
-        say(next_step(name, _relative(path)))
+        print_line(str(relative(path)))
+        say(next_step(name, relative(path)))
 
 
 @app.command()
@@ -151,46 +146,15 @@ def edit(
     """Open a specialist file in the editor, then check it."""
     with guarded():
         from run_specialist.cli.edit import edit_specialist  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
 
-        project = _root(root)
-        file = Registry(places(project, dir_, meant=root is not None)).find(name)
+        project = project_folder(root)
+        file = registry_in(project, dir_, meant=root is not None).find(name)
         path = edit_specialist(file, project, copy=copy)
     check([path], dir_, root)
 
 
-@app.command()
-def show(
-    name: SpecialistName,
-    preset: PresetName = None,
-    dir_: Dir = None,
-    root: ProjectRoot = None,
-    store: StoreUrl = None,
-    json_: Json = False,
-) -> None:
-    """Show a specialist's settings with sources, and what a run gets."""
-    with guarded():
-        from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.settings import settings_of  # noqa: PLC0415 - fast `--help`
-
-        file = registry_in(_root(root), dir_, meant=root is not None).find(name)
-        settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
-        trusted, trust_line = trust_status(file, file.specialist, _root(root)) if file.specialist else (None, "")
-        defaults = defaults_in(_root(root), meant=root is not None)
-        reason = unavailable([file], _root(root), defaults.model).get(file.path, "")
-        block = EffectiveBlock.of(file, root, dir_, preset, store, defaults)
-        if json_:
-            prompt = file.specialist.prompt if file.specialist else None
-            values = {setting.key: setting.as_json() for setting in settings}
-            here = {"trusted": trusted, "unavailable": reason or None, "effective": block and block.as_json()}
-            print_json(file.as_json() | {"settings": values, "prompt": prompt} | here)
-        else:
-            _print_specialist(file, settings, trust_line, reason)
-            if block:
-                block.print()
-
-
 for command in (
+    show_specialist.show,
     schema.schema,
     show_config.config,
     history.runs,
@@ -203,27 +167,14 @@ for command in (
     app.command(cls=WordsCommand if command is resume.resume else None)(command)
 
 
-def _root(given: Path | None) -> Path:
-    from run_specialist.specialist.registry import project_root  # noqa: PLC0415 - fast `--help`
-
-    if given is not None and not given.is_dir():
-        fail(f"--root: {given} is not a folder")
-    return given or project_root(Path.cwd())
-
-
-def _relative(path: Path) -> Path:
-    """Return the path relative to the current folder if it is inside of it."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
     rows = [
         (
-            _one_line(file.name),
+            one_line(file.name),
             BLOCKED if file.path in reasons else file.status,
             "" if file.tool_calls_limit is None else str(file.tool_calls_limit),
-            _one_line(file.model or ""),
-            _one_line(file.description),
+            one_line(file.model or ""),
+            one_line(file.description),
         )
         for file in files
     ]
@@ -232,35 +183,7 @@ def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str
     problems = [problem for file in files for problem in file.problems if problem.level != "notice"]
     if problems:
         print_line("")
-        _print_problems(problems)
-
-
-def _print_specialist(file: "SpecialistFile", settings: Sequence["Setting"], trust_line: str, reason: str) -> None:
-    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
-
-    print_line(f"{_one_line(file.name)}  {file.status}  {_relative(file.path)}\n{_one_line(file.description)}\n")
-    if reason:
-        print_line(f"{_one_line(f'cannot work here: {reason}')}\n")
-    if settings:
-        print_table(("KEY", "FROM", "VALUE"), [(one.key, str(one.origin), one.shown) for one in settings])
-    if trust_line:
-        print_line(f"\n{_one_line(trust_line)}")
-    if file.problems:
-        print_line("")
-        _print_problems(file.problems)
-    if file.specialist:
-        print_line("\n" + shown(file.specialist.prompt, None, keep="\n\t"))
-
-
-def _print_problems(problems: Sequence["Problem"]) -> None:
-    for problem in problems:
-        print_line(str(replace(problem, path=_relative(problem.path))))
-
-
-def _one_line(text: str) -> str:
-    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
-
-    return shown(" ".join(text.split()), None)
+        print_problems(problems)
 
 
 def _summary(files: Sequence["SpecialistFile"]) -> str:

@@ -112,7 +112,9 @@ def test_a_pager_that_ends_early_is_no_failure(store, pager):
 def test_control_characters_do_not_reach_the_pager(store, recorder, tmp_path):
     """What a pager gets has only the colors of the command."""
     evil = "\x1b[2J\x07\u202e" + "line\n" * 60
-    keep(run_a=[opened("run_a", question=evil, frozen=here()), checkpointed(1, 0, [Message.user(evil)]), *ended("run_a")])
+    keep(
+        run_a=[opened("run_a", question=evil, frozen=here()), checkpointed(1, 0, [Message.user(evil)]), *ended("run_a")]
+    )
     run_on_terminal(COMMAND, rows=20, PAGER=str(recorder))
     paged = (tmp_path / "paged").read_text("utf-8")
     assert "\ufffd[2J\ufffd\ufffd" in paged

@@ -1,0 +1,38 @@
+"""How the commands print specialist files: paths, problems, texts of one line."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from run_specialist.cli.console import fail, print_line
+
+if TYPE_CHECKING:
+    from run_specialist.specialist.problems import Problem
+
+
+def project_folder(given: Path | None) -> Path:
+    """Return the folder of `--root`, else the project of the current folder; exit if there is no such folder."""
+    from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
+
+    if given is not None and not given.is_dir():
+        fail(f"--root: {given} is not a folder")
+    return given or project_root(Path.cwd())
+
+
+def relative(path: Path) -> Path:
+    """Return the path relative to the current folder if it is inside of it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def print_problems(problems: Sequence["Problem"]) -> None:
+    """Print a line for each problem, with the path relative to the current folder."""
+    for problem in problems:
+        print_line(str(replace(problem, path=relative(problem.path))))
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line, without control characters."""
+    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
+
+    return shown(" ".join(text.split()), None)
