@@ -66,7 +66,7 @@ async def _environment(
 ) -> tuple[RunEnvironment, list[str], list[str]]:
     """Return the environment of a run as it is before anything is started, reasons not to run, and notes."""
     idle = settled.model_copy(update=_NOT_STARTED)
-    environment = await runner._environment(runner.root, file, idle, model.provider, None)  # noqa: SLF001 - the same code as for a run
+    environment = await runner.environments.make(runner.root, file, idle, model.provider, None)
     reasons, notes = [], []
     servers: list[str] = []
     try:

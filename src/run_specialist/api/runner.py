@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -11,6 +10,7 @@ from run_specialist.api.model_choice import ModelChoice
 from run_specialist.api.project_files import file_of, find_project
 from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.api.query import optional_question, question_of
+from run_specialist.api.run_environments import RunEnvironments
 from run_specialist.api.run_options import ResumeOptions, RunOptions
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
@@ -23,11 +23,9 @@ from run_specialist.record.events import Listener
 from run_specialist.record.journal import OnLost
 from run_specialist.record.outcome import Outcome
 from run_specialist.redaction import passwords
-from run_specialist.spawning.extra_tools import equip
 from run_specialist.spawning.model_rule import ModelRule
-from run_specialist.spawning.paths_check import check_paths
 from run_specialist.spawning.resuming import ResumeRequest, begun_with, resume
-from run_specialist.spawning.run_environment import Parent, RunEnvironment
+from run_specialist.spawning.run_environment import Parent
 from run_specialist.spawning.spawner import spawn
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
@@ -85,9 +83,7 @@ class Runner:
         self.root, self.registry = find_project(root, dir, defaults)
         self.default_model = defaults.model
         self._strict = strict
-        self._tools = as_tools(tools)
-        self._augmenters = augmenters
-        self._trust = Trust(given=trust)
+        permissions = Trust(given=trust)
         self._clients = McpClients()
         self._providers = ProviderPool()
         self._models = ModelChoice(
@@ -95,18 +91,22 @@ class Runner:
             provider,
             self._providers,
             ModelRule.of(require_model),
-            self._trust,
+            permissions,
             self._report_loading,
             self.root,
             defaults.model,
         )
         self.working = WorkingSpecialists(self.registry, self.root, self._models)
         """Which specialists can work here."""
-        self._children = Children(self.registry, self.root, self._models, self._prepare_child, max_depth, strict=strict)
+        children = Children(self.registry, self.root, self._models, self._prepare_child, max_depth, strict=strict)
         self.store = None if store is None else str(store)
         self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
         """Redacted in every tool result, in addition to credentials in the environment."""
+        self.environments = RunEnvironments(
+            self.registry, children, permissions, self._clients, as_tools(tools), augmenters, self.secrets
+        )
+        """Makes what each run gets."""
         self.loading: Callable[[str], None] | None = None
         """Called from a thread, with a line, when the weights of a `local:` model begin to load."""
 
@@ -139,7 +139,7 @@ class Runner:
         by_program = isinstance(specialist, Specialist)
         provider = await self._models.provider(file, settled, model or self._models.model, by_program=by_program)
         try:
-            environment = await self._environment(self.root, file, settled, provider, None, by_program=by_program)
+            environment = await self.environments.make(self.root, file, settled, provider, None, by_program=by_program)
         except NothingToRead as error:
             raise await self.working.with_alternatives(error, file, question) from None
         job = spawn(file, settled, question, environment)
@@ -171,7 +171,7 @@ class Runner:
         parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
         current = load(file.path, project_of(file.path, [root]))
         provider = await self._models.provider_for_resumed(current, settled, root, run.model)
-        environment = await self._environment(root, current, settled, provider, parent, resumed=True)
+        environment = await self.environments.make(root, current, settled, provider, parent, resumed=True)
         job = resume(run, ResumeRequest(question, options, force), environment)
         return Run(job, listener, watch, journal=await self._store.claim(run), on_lost=self._store.on_lost)
 
@@ -225,39 +225,9 @@ class Runner:
         listener: Listener,
     ) -> Run:
         """Return a new child run."""
-        environment = await self._environment(parent.root, file, settings, provider, parent)
+        environment = await self.environments.make(parent.root, file, settings, provider, parent)
         job = spawn(file, settings, question, environment)
         return Run(job, listener, journal=await self._store.journal(job.run_id), on_lost=self._store.on_lost)
-
-    async def _environment(  # noqa: PLR0913 - called by `prepare`, `resume` and `_prepare_child`
-        self,
-        root: Path,
-        file: SpecialistFile,
-        settings: Specialist,
-        provider: Provider,
-        parent: Parent | None,
-        *,
-        resumed: bool = False,
-        by_program: bool = False,
-    ) -> RunEnvironment:
-        delegate, uncallable = await self._children.delegate(file, settings, root, parent, provider)
-        extra_tools = await equip(
-            file, settings, root, self._trust, self._clients, resumed=resumed, by_program=by_program
-        )
-        refused = () if parent or by_program else self.registry.refused
-        checked = await check_paths(file, settings, root)
-        extra_tools = replace(extra_tools, warnings=(*extra_tools.warnings, *uncallable, *refused, *checked.warnings))
-        return RunEnvironment(
-            root,
-            provider,
-            self._tools,
-            self._augmenters,
-            extra_tools,
-            delegate,
-            parent,
-            seconds=checked.seconds,
-            secrets=self.secrets,
-        )
 
     def _report_loading(self, line: str) -> None:
         if self.loading is not None:

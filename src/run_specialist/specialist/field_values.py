@@ -2,7 +2,8 @@
 
 from pydantic.fields import FieldInfo
 
-from run_specialist.specialist.fields import Countdown, Expected, Specialist
+from run_specialist.specialist.field_types import Expected
+from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.keys import canonical
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field

@@ -1,143 +1,39 @@
 """Typed fields of a specialist."""
 
-import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from run_specialist.budget.ladder import Style
 from run_specialist.record.messages import CallFormat
 from run_specialist.record.outcome import EvidencePolicy, OfflinePolicy
+from run_specialist.specialist.field_types import (
+    AsList,
+    Count,
+    Expected,
+    FunctionName,
+    InnerPath,
+    Limit,
+    Money,
+    Names,
+    OptionalCount,
+    OptionalNames,
+    Seconds,
+    Share,
+    Switch,
+    Time,
+    lower,
+    none_word,
+    path_not_markup,
+)
 from run_specialist.specialist.presets import Preset
-
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([smh])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """Expected value of a field."""
-
-    phrase: str
-    """Noun phrase for error messages, following "must be"."""
-    number: bool = False
-    """Whether a quoted number is read as a number, with a warning."""
-    if_number: str = ""
-    """The key that a number given here was probably meant for; empty if there is none."""
-
-    def hint(self, found: object) -> str:
-        """Return what to do about an invalid value, as the end of the error message; empty if nothing is known.
-
-        found: the value, or its text in the file.
-        """
-        is_limit = re.fullmatch(r"[0-9]+|none", str(found).strip().strip("'\""), re.IGNORECASE)
-        return f"; to limit their number use {self.if_number}" if self.if_number and is_limit else ""
-
-
-def _none_word(value: object) -> object:
-    return None if isinstance(value, str) and value.strip().lower() == "none" else value
-
-
-def _duration(value: object) -> object:
-    match = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
-    return float(match[1]) * _SECONDS[match[2]] if match else value
-
-
 def _countdown_word(value: object) -> object:
-    return {"from": None, "warn_at": None} if _none_word(value) is None else value
-
-
-def _lower(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
-
-
-def _share_or_calls(value: object) -> object:
-    if isinstance(value, float) and value > 1:
-        raise ValueError("a share is at most 1.0")
-    return value
-
-
-def _inside(folder: str) -> str:
-    if not folder.strip():
-        raise ValueError("empty")
-    if folder.startswith(("/", "~")) or ".." in folder.replace("\\", "/").split("/"):
-        raise ValueError("outside of the root")
-    return folder
-
-
-def _path_not_markup(value: object) -> object:
-    # Invalid YAML arrives as text and must not be used as a file name.
-    if isinstance(value, str) and (value.startswith(("{", "[")) or "\n" in value):
-        raise ValueError("not a path")
-    return value
-
-
-def _function(name: str) -> str:
-    if not _FUNCTION.fullmatch(name):
-        raise ValueError("not module:function")
-    return name
-
-
-def _schema(kind: str, *, none: bool = False, least: int = 0, text: bool = False) -> WithJsonSchema:
-    """Return the schema for editors: a number, or the string "none" or a duration."""
-    choices: list[dict[str, Any]] = [{"type": kind, "minimum": least}]
-    if text:
-        choices.append({"type": "string", "pattern": "^([0-9]+(\\.[0-9]+)? ?[smh]|none)$"})
-    elif none:
-        choices.append({"const": "none"})
-    return WithJsonSchema({"anyOf": choices} if len(choices) > 1 else choices[0])
-
-
-_Whole = Annotated[int, Field(strict=True, ge=0)]
-_Positive = Annotated[int, Field(strict=True, ge=1)]
-_Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-
-_OrNone = BeforeValidator(_none_word)
-Limit = Annotated[
-    _Whole | None, _OrNone, _schema("integer", none=True), Expected("an integer of at least 0, or none", number=True)
-]
-Money = Annotated[
-    _Amount | None,
-    _OrNone,
-    _schema("number", none=True),
-    Expected("an amount in USD of at least 0, or none", number=True),
-]
-Time = Annotated[
-    _Amount | None,
-    BeforeValidator(_duration),
-    _OrNone,
-    _schema("number", text=True),
-    Expected("a number of seconds, a duration like 90s, 10m or 1h, or none", number=True),
-]
-Seconds = Annotated[
-    Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)],
-    BeforeValidator(_duration),
-    _schema("number", text=True),
-    Expected("a number of seconds above 0, or a duration like 90s or 10m", number=True),
-]
-Count = Annotated[_Positive, _schema("integer", least=1), Expected("an integer of at least 1", number=True)]
-OptionalCount = Annotated[
-    _Positive | None,
-    _OrNone,
-    _schema("integer", none=True, least=1),
-    Expected("an integer of at least 1, or none", number=True),
-]
-Switch = Annotated[bool, Field(strict=True), Expected("true or false")]
-Share = Annotated[
-    Annotated[int, Field(strict=True, ge=0)] | Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] | None,
-    _OrNone,
-    AfterValidator(_share_or_calls),
-    _schema("number", none=True),
-    Expected("a share from 0.0 to 1.0, an integer number of calls left, or none"),
-]
-_AsList = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
-Names = Annotated[tuple[str, ...], _AsList, Expected("a list of names")]
-OptionalNames = Annotated[tuple[str, ...] | None, _AsList, Expected("a list of names")]
+    return {"from": None, "warn_at": None} if none_word(value) is None else value
 
 
 class Countdown(BaseModel):
@@ -148,7 +44,7 @@ class Countdown(BaseModel):
     from_: Share = Field(default=0.5, validation_alias=AliasChoices("from", "from_"), serialization_alias="from")
     """Start of the countdown: a fraction is the share spent, a whole number the calls left; none = no countdown."""
     style: Annotated[
-        Literal["remaining", "budget", "json"], BeforeValidator(_lower), Expected("remaining, budget or json")
+        Literal["remaining", "budget", "json"], BeforeValidator(lower), Expected("remaining, budget or json")
     ] = "remaining"
     """Wording of the countdown line; json adds fields to the last result, at the limit only."""
     warn_at: Share = None
@@ -171,8 +67,8 @@ class Specialist(BaseModel):
     tools: OptionalNames = None
     """Allow-list of tools; omitted = all read-only built-ins, [] = none. Globs like `mcp__server__*` are allowed."""
     paths: Annotated[
-        tuple[Annotated[str, AfterValidator(_inside)], ...] | None,
-        _AsList,
+        tuple[InnerPath, ...] | None,
+        AsList,
         Expected("folders or globs under the root"),
     ] = None
     """Folders or globs under the root that the file tools may read; omitted = all."""
@@ -180,7 +76,7 @@ class Specialist(BaseModel):
     """Tools to remove; takes precedence over `tools`."""
     model: str | None = None
     """Alias (sonnet, opus, haiku), full model id, local model such as ollama:NAME, or inherit."""
-    effort: Annotated[Effort | None, BeforeValidator(_lower), Expected("low, medium, high, xhigh or max")] = None
+    effort: Annotated[Effort | None, BeforeValidator(lower), Expected("low, medium, high, xhigh or max")] = None
     """Effort level sent to the model."""
     tool_calls_limit: Limit = 30
     """Maximum tool calls per run; 0 = answer at once, none = no limit."""
@@ -203,18 +99,18 @@ class Specialist(BaseModel):
     tool_result_limit: Count = 20_000
     """Maximum characters of one tool result; longer results are truncated with a hint on how to read the rest."""
     tool_calls: Annotated[
-        CallFormat, BeforeValidator(_lower), Expected("native or json", if_number="tool_calls_limit")
+        CallFormat, BeforeValidator(lower), Expected("native or json", if_number="tool_calls_limit")
     ] = "native"
     """How the model calls tools: native, or as JSON that the endpoint constrains, for models that call badly."""
     landing: Annotated[
-        Style, BeforeValidator(_lower), Expected("auto, force, order, schema, none, finalize or stop")
+        Style, BeforeValidator(lower), Expected("auto, force, order, schema, none, finalize or stop")
     ] = "auto"
     """How the final answer is obtained at the limit; `none` asks for text without tools."""
     landing_prompt: str | None = None
     """Text of the final instruction, in place of the default."""
-    evidence: Annotated[EvidencePolicy, BeforeValidator(_lower), Expected("off, check or require")] = "check"
+    evidence: Annotated[EvidencePolicy, BeforeValidator(lower), Expected("off, check or require")] = "check"
     """Whether quotes are looked up in what was read, and whether an answer needs one that is found there."""
-    offline: Annotated[OfflinePolicy, BeforeValidator(_lower), Expected("answer or refuse")] = "answer"
+    offline: Annotated[OfflinePolicy, BeforeValidator(lower), Expected("answer or refuse")] = "answer"
     """Whether it is answered offline where there is no model; refuse if its answer is a judgement."""
     budget_notice: Switch = True
     """Whether the system prompt states the budget."""
@@ -229,7 +125,7 @@ class Specialist(BaseModel):
     summary_limit: OptionalCount = None
     """Maximum tokens of one summary."""
     output_schema: Annotated[
-        dict[str, Any] | str | None, AfterValidator(_path_not_markup), Expected("a JSON Schema, or the path of one")
+        dict[str, Any] | str | None, AfterValidator(path_not_markup), Expected("a JSON Schema, or the path of one")
     ] = None
     """Schema of the answer: a JSON Schema, or the path of one."""
     agents: Names = ()
@@ -240,13 +136,11 @@ class Specialist(BaseModel):
         dict[str, Any] | list[Any] | None, Expected("a list or a map of servers"), Field(repr=False)
     ] = None
     """MCP servers that provide tools."""
-    python_tools: Annotated[
-        tuple[Annotated[str, AfterValidator(_function)], ...], _AsList, Expected("a list of module:function")
-    ] = ()
+    python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function")] = ()
     """Python functions of the project to use as tools."""
     preset: Annotated[
         Preset | None,
-        BeforeValidator(_lower),
+        BeforeValidator(lower),
         Expected("soft-landing, soft-warning, finalize, budget-notice or openai-loop"),
     ] = None
     """Named set of the settings above; keys in the file override it."""

@@ -21,9 +21,6 @@ async def desk(tmp_path):
     runners = []
 
     def make(*script, store=None):
-        desk = StreamingHarness(Runner(provider=ScriptedProvider(script), root=tmp_path, store=store))
-        runners.append(desk.runner)
-
         async def look(query: str) -> str:
             if query == "for ever":
                 desk.reached.set()
@@ -33,7 +30,9 @@ async def desk(tmp_path):
                     desk.released.set()
             return f"note on {query}"
 
-        desk.runner._tools = [Tool("look", "Look.", look)]
+        tools = [Tool("look", "Look.", look)]
+        desk = StreamingHarness(Runner(provider=ScriptedProvider(script), root=tmp_path, store=store, tools=tools))
+        runners.append(desk.runner)
         return desk
 
     yield make
