@@ -38,9 +38,9 @@ def test_tools_and_limits_are_those_of_a_run(write):
     )
     assert "turns_limit" in block["no limit"][0]
     assert found["tools"] == {"offered": DEFAULT, "dropped": []}
-    assert found["limits"]["tool_calls_limit"] == {"value": 12, "source": "file", "line": 4}
-    assert found["limits"]["tool_result_limit"] == {"value": 20_000, "source": "default", "line": None}
-    assert found["limits"]["turns_limit"] == {"value": None, "source": "default", "line": None}
+    assert found["limits"]["tool_calls_limit"] == {"value": 12, "source": "file", "line": 4, "path": None}
+    assert found["limits"]["tool_result_limit"] == {"value": 20_000, "source": "default", "line": None, "path": None}
+    assert found["limits"]["turns_limit"] == {"value": None, "source": "default", "line": None, "path": None}
     assert (found["cannot_run"], found["known_at_run_time"]) == ([], [])
 
 
@@ -188,7 +188,7 @@ def test_a_preset_changes_the_block(write):
     """The limits are those with the preset of the flag."""
     write("finder")
     limits = effective("finder", "--preset", "finalize")["limits"]
-    assert limits["parallel_tools_limit"] == {"value": 1, "source": "flag", "line": None}
+    assert limits["parallel_tools_limit"] == {"value": 1, "source": "flag", "line": None, "path": None}
     assert limits["summarize_at"]["value"] is None, "offline nothing is summarized"
 
 
