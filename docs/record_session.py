@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import pyte
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMAND = 'run-specialist thoughts-analyzer "What does a landing cost by force and by order?" --tool-calls-limit 6'
+COMMAND = 'run-specialist thoughts-analyzer "What happens to a run that is killed?" --tool-calls-limit 6'
 WIDTH, HEIGHT = 100, 60
 BEGIN, END = "<!-- session: recorded by docs/record_session.py -->", "<!-- /session -->"
 
