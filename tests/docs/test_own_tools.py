@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from run_specialist import NotTrusted, Runner
+from run_specialist.api.flag_names import with_flags
 from run_specialist.budget.budget import Kind
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.specialist.loader import load
@@ -56,7 +57,7 @@ async def test_the_documented_specialist_calls_the_documented_function(project):
             await runner.run("word-keeper", "What is a rung?")
     (shown,) = blocks(PAGE, "text")
     said = str(caught.value).replace(f"{project.root}/", "").replace(project.package, "app")
-    assert f"run-specialist: {said}" == " ".join(shown.split())
+    assert f"run-specialist: {with_flags(said)}" == " ".join(shown.split())
     async with Runner(provider=provider, trust=True) as runner:
         await runner.run("word-keeper", "What is a rung?")
     provider.assert_used_up()

@@ -27,7 +27,7 @@ async def test_an_untrusted_child_causes_one_warning(run_lead, files, tmp_path):
     (warning,) = outcome.warnings
     assert warning.startswith("finder could not be asked: ")
     assert "would import app" in warning
-    assert "--trust" in warning
+    assert "`trust=True`" in warning
     assert (outcome.status, outcome.tool_calls.failed) == ("answered", 2)
 
 

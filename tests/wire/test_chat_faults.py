@@ -36,7 +36,7 @@ ASK = "does OPENAI_BASE_URL point to a chat completions server?"
         (faults.json_value({"detail": "Not allowed"}, 405), "the API answered 405: Not allowed"),
         (faults.json_value([{"error": {"message": "in a list"}}], 400), "the API answered 400: in a list"),
         (faults.unauthorised(), "the API answered 401: Incorrect API key provided: sk-test.; check OPENAI_API_KEY"),
-        (faults.not_found(), "does not exist.; check --model and OPENAI_BASE_URL"),
+        (faults.not_found(), "does not exist.; check `model` and OPENAI_BASE_URL"),
         (faults.rate_limited(), "the API answered 429: Rate limit reached.; wait a little, then try again"),
         (faults.ConnectionReset(), "cannot reach http://127.0.0.1"),
     ],

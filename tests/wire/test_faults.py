@@ -58,7 +58,7 @@ def ask(messages_api, watch):
         (faults.no_json(), "the API answered 400: upstream connect error or disconnect"),
         (faults.invalid("max_tokens: too large"), "the API answered 400: max_tokens: too large"),
         (faults.unauthorised(), "the API answered 401: invalid x-api-key; check ANTHROPIC_API_KEY"),
-        (faults.not_found(), "the API answered 404: model: claude-none; check --model and ANTHROPIC_BASE_URL"),
+        (faults.not_found(), "the API answered 404: model: claude-none; check `model` and ANTHROPIC_BASE_URL"),
         (faults.rate_limited(), "the API answered 429: This request would exceed your rate limit.; wait a little"),
         (faults.overloaded(), "the API answered 529: Overloaded; the API is overloaded; try again later"),
         (faults.ConnectionReset(), "cannot reach http://127.0.0.1"),

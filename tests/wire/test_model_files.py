@@ -139,7 +139,7 @@ async def test_a_file_that_cannot_be_served_is_a_usage_error(folder, name, conte
         with pytest.raises(UsageError) as raised:
             await runner.prepare("finder", "What?")
     line = str(raised.value)
-    assert line.startswith(f"--model local:{name}: ")
+    assert line.startswith(f"`model=local:{name}`: ")
     assert words in line
     assert "\n" not in line
     assert capfd.readouterr() == ("", "")

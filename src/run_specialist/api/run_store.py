@@ -18,7 +18,7 @@ class RunStore:
     def __init__(self, store: str | None, on_lost: OnLost) -> None:
         """Set the location, without opening the store.
 
-        store: a value of `--store`; None for the default.
+        store: the argument `store` of a `Runner`; None for the default.
         on_lost: with `abort`, no run starts without its store, not even without the default one.
         Raises UsageError for another value of `on_lost`.
         """

@@ -132,7 +132,7 @@ class Runner:
         question = question_of(query, options.pop("question", None))
         listener, watch = options.pop("listener", None), options.pop("watch", None)
         if not self.root.is_dir():
-            raise UsageError(f"--root: {self.root} is not a folder")
+            raise UsageError(f"`root`: {self.root} is not a folder")
         file = file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
         overrides = {**options, **({} if model is None else {"model": model})}
         settled = resolve(file, overrides, strict=self._strict).settings

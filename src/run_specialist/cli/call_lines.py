@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from run_specialist.api.flag_names import with_flags
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind, Phase
 from run_specialist.budget.ladder import Rung
@@ -137,7 +138,7 @@ class CallLines:
             line.append(self._outcome.status, STATUSES.get(self._outcome.status, "red"))
             line.append(f" · {brief(self._outcome)}", "dim")
             if self._outcome.error:
-                line.append(f"  {one_line(self._outcome.error)}", "red")
+                line.append(f"  {one_line(with_flags(self._outcome.error))}", "red")
         return line
 
     def _numbered_line(self, number: str, text: str, style: str = "") -> Text:

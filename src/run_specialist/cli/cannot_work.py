@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from run_specialist.api.flag_names import with_flags
 from run_specialist.cli.console import is_terminal, print_line
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]
     """
     from run_specialist.spawning.availability import sentences  # noqa: PLC0415 - fast `--help`
 
-    for line in ["", *sentences(files, reasons)] if reasons else ():
+    for line in ["", *map(with_flags, sentences(files, reasons))] if reasons else ():
         columns = shutil.get_terminal_size().columns
         wrapped = textwrap.fill(line, columns, break_on_hyphens=False, break_long_words=False)
         print_line(wrapped if is_terminal() else line)

@@ -12,6 +12,7 @@ from typing import NoReturn, TextIO, cast
 
 import typer
 
+from run_specialist.api.flag_names import with_flags
 from run_specialist.errors import ProviderError, RunSpecialistError
 
 _HARMLESS = frozenset("\n\t\u200c\u200d")
@@ -110,7 +111,7 @@ def guarded() -> Iterator[None]:
     try:
         yield
     except RunSpecialistError as error:
-        fail(str(error), 3 if isinstance(error, ProviderError) else 2)
+        fail(with_flags(str(error)), 3 if isinstance(error, ProviderError) else 2)
     except BrokenPipeError:
         _redirect_to_null(sys.stdout)
         raise typer.Exit(0) from None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from run_specialist.api.flag_names import with_flags
 from run_specialist.budget.units import dollars
 from run_specialist.cli.console import is_terminal, print_line, printable
 from run_specialist.errors import RunSpecialistError, StoreMissing
@@ -78,7 +79,7 @@ class EffectiveBlock:
     def _rows(self) -> Iterator[tuple[str, str]]:
         """Yield labels and texts; those with the same label follow one another."""
         found = self.effective
-        yield from (("cannot run", reason) for reason in found.cannot_run)
+        yield from (("cannot run", with_flags(reason)) for reason in found.cannot_run)
         yield "model", _model(found.model)
         if found.offered is not None:
             yield "tools", ", ".join(found.offered)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TextIO
 
 import typer
 
+from run_specialist.api.flag_names import with_flags
 from run_specialist.api.shutdown import with_bounded_cleanup
 from run_specialist.cli.console import fail, is_terminal, print_json, print_line, say
 from run_specialist.cli.from_config import personal
@@ -179,7 +180,9 @@ def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
         _print_warnings(outcome, alone=output.raw or output.json or output.events)
     if outcome.error:
         note(
-            f"{outcome.status}: {outcome.error}{f'; to resume: {resume}' if resume else ''}", command=resume, dim=False
+            f"{outcome.status}: {with_flags(outcome.error)}{f'; to resume: {resume}' if resume else ''}",
+            command=resume,
+            dim=False,
         )
     if not output.quiet:
         _print_summary(outcome, resume, for_people=not (output.json or output.events))
@@ -188,11 +191,12 @@ def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
 
 
 def _print_warnings(outcome: "Outcome", *, alone: bool) -> None:
+    from run_specialist.loop.founded import QUOTE_NOT_FOUND  # noqa: PLC0415 - fast `--help`
     from run_specialist.record.outcome import NO_MODEL  # noqa: PLC0415 - fast `--help`
 
     for warning in without_shown(outcome.warnings, alone=alone):
         if warning not in {outcome.error, NO_MODEL}:
-            note(f"warning: {warning}")
+            note(f"warning: {warning if warning.startswith(QUOTE_NOT_FOUND) else with_flags(warning)}")
     if outcome.is_offline:
         note(
             "answered offline, without a language model: ranked search and verbatim quotes; "

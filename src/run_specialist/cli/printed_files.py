@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from run_specialist.api.flag_names import with_flags
 from run_specialist.cli.console import fail, print_line
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def relative(path: Path) -> Path:
 def print_problems(problems: Sequence["Problem"]) -> None:
     """Print a line for each problem, with the path relative to the current folder."""
     for problem in problems:
-        print_line(str(replace(problem, path=relative(problem.path))))
+        print_line(with_flags(str(replace(problem, path=relative(problem.path)))))
 
 
 def one_line(text: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from run_specialist.api.flag_names import with_flags
 from run_specialist.cli.cannot_work import unavailable
 from run_specialist.cli.console import guarded, print_json, print_line
 from run_specialist.cli.effective_block import EffectiveBlock
@@ -53,7 +54,7 @@ def _print_specialist(file: "SpecialistFile", settings: Sequence["Setting"], tru
 
     print_line(f"{one_line(file.name)}  {file.status}  {relative(file.path)}\n{one_line(file.description)}\n")
     if reason:
-        print_line(f"{one_line(f'cannot work here: {reason}')}\n")
+        print_line(f"{one_line(with_flags(f'cannot work here: {reason}'))}\n")
     if settings:
         print_table(("KEY", "FROM", "VALUE"), [(one.key, str(one.origin), one.shown) for one in settings])
     if trust_line:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mcp_types import Tool, ToolAnnotations
 
+from run_specialist.api.flag_names import with_flags
 from run_specialist.errors import UsageError
 from run_specialist.mcp_server.results import output_schema
 from run_specialist.spawning.availability import sentences
@@ -98,7 +99,7 @@ def read_catalogue(registry: Registry) -> Catalogue:
             settings = resolve(file, {}).settings
             schema = answer_schema(file, settings)
         except UsageError as error:
-            problems += str(error).splitlines()
+            problems += with_flags(str(error)).splitlines()
             continue
         name = _unique(_tool_name(file.name), offered)
         offered[name] = SpecialistTool(name, file, settings, _only_reads(file, settings, registry), schema)

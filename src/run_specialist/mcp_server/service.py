@@ -9,6 +9,7 @@ from typing import Any
 
 from mcp_types import CallToolResult, Tool
 
+from run_specialist.api.flag_names import with_flags
 from run_specialist.api.runner import Runner
 from run_specialist.errors import RunSpecialistError, UsageError
 from run_specialist.mcp_server.arguments import Arguments
@@ -97,7 +98,7 @@ class Service:
                 case _:
                     return await self._ask(name, given, caller)
         except RunSpecialistError as error:
-            return error_result(self._location.hide(str(error)))
+            return error_result(self._location.hide(with_flags(str(error))))
         except Exception as error:  # noqa: BLE001 - an error in one call must not end the others
             _log.debug("tool call failed", exc_info=True)
             return error_result(self._location.hide(f"internal error: {error!r}; please report it"))

@@ -111,7 +111,7 @@ def _messages_provider(model: str) -> Provider:
 
 def _chat_provider(model: str) -> Provider:
     if not model.strip():
-        raise UsageError(f"--model {OPENAI}: the model id is missing; add it after the colon")
+        raise UsageError(f"`model={OPENAI}`: the model id is missing; add it after the colon")
     key, url = _set(CHAT.key), _set(CHAT.url)
     check_credentials(f"{OPENAI}{model}")
     _refuse_secrets_in(CHAT)
@@ -133,7 +133,7 @@ def chat_client(model: str, endpoint: Endpoint, **options: Any) -> "AsyncOpenAI"
         return make_client(**options)
     except ImportError as error:
         raise UsageError(
-            f"--model {model} needs a package that is not installed ({error}); {adding('openai')}"
+            f"`model={model}` needs a package that is not installed ({error}); {adding('openai')}"
         ) from error
     except Exception as error:  # as above
         raise _no_connection(error, endpoint) from error
@@ -156,7 +156,7 @@ def _refuse_secrets_in(endpoint: Endpoint) -> None:
 def _no_credentials(model: str, endpoint: Endpoint) -> UsageError:
     return UsageError(
         f"no credentials for {model}: set {endpoint.key}, or set {endpoint.url} to a {endpoint.kind} server, "
-        "or use --model offline"
+        "or use `model=offline`"
     )
 
 

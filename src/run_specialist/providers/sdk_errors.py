@@ -30,8 +30,8 @@ OUT_OF_MONEY = "insufficient_quota"
 WHAT_TO_DO = {
     401: "check {key}",
     402: "check the account's billing",
-    403: "the key may not use this model; check its permissions or choose another --model",
-    404: "check --model and {url}",
+    403: "the key may not use this model; check its permissions or choose another `model`",
+    404: "check `model` and {url}",
     413: "the request is too large; lower the limits or narrow `paths`",
     429: "wait a little, then try again",
     529: "the API is overloaded; try again later",

@@ -51,7 +51,7 @@ async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) ->
         raise UsageError(f"{file.place('paths')}: paths: {error}") from error
     if not found:
         raise NothingToRead(
-            f"{file.place('paths')}: paths: {no_file(root, paths)}; set another folder with --root, or create a "
+            f"{file.place('paths')}: paths: {no_file(root, paths)}; set another folder with `root`, or create a "
             "specialist for the files there with `specialists new`"
         )
     return PathsCheck(time.monotonic() - begun)

@@ -198,7 +198,7 @@ def _changed_file(run: StoredRun, request: ResumeRequest) -> list[str]:
     if not request.force:
         raise NotResumable(
             f"{run.frozen['file']} was changed or deleted since {run.run_id} began; ask the question in a new run, or "
-            "add --force to resume with the original instructions"
+            "add `force=True` to resume with the original instructions"
         )
     return [prompts.CHANGED_FILE]
 
@@ -210,7 +210,7 @@ def _missing_tools(run: StoredRun, environment: RunEnvironment, request: ResumeR
     if missing and not request.force:
         raise NotResumable(
             f"{run.run_id} uses tools of the program that started it: {', '.join(missing)}; resume it there with "
-            "Runner(tools=...), or add --force to resume without them"
+            "Runner(tools=...), or add `force=True` to resume without them"
         )
     return [prompts.tools_gone(missing)] if missing else []
 
@@ -220,7 +220,7 @@ def _left_out(run: StoredRun, request: ResumeRequest) -> str:
     if not request.force:
         raise NotResumable(
             f"{run.run_id} contains parts, such as thinking, that only {run.model} accepts; resume it with that model, "
-            "or add --force to omit them"
+            "or add `force=True` to omit them"
         )
     return prompts.other_model(run.model)
 

@@ -80,8 +80,8 @@ class Trust:
         if not known and not self._given:
             wants = "; ".join(f"{demand.place}: would {demand.action}" for demand in claim.demands)
             raise NotTrusted(
-                f"{wants}; this is not allowed yet, or has changed since; review it, then allow it once with --trust, "
-                f"or in Python with trust=True{reason and f' ({reason})'}"
+                f"{wants}; this is not allowed yet, or has changed since; review it, then allow it once with "
+                f"`trust=True`{reason and f' ({reason})'}"
             )
         warnings = () if known or not claim.can_be_remembered else self._store(claim)
         self._allowed.add(claim.fingerprint)

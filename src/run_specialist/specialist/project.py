@@ -126,7 +126,7 @@ def _not_taken(project: Path, *, meant: bool) -> Iterator[SearchFolder]:
 
 def _advice(top: Path) -> str:
     name = shown(str(top), None)
-    return f"its files are not loaded; if you trust it, use --root {name}, or set {VARIABLE}={name}"
+    return f"its files are not loaded; if you trust it, use `root={name}`, or set {VARIABLE}={name}"
 
 
 def user_folder() -> Path:

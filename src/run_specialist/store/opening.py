@@ -26,7 +26,7 @@ def open_engine(url: str, *, write: bool = True) -> Engine:
     if url.startswith(SCHEMES):
         return open_database(url, write=write)
     if url == NONE:
-        raise StoreUnusable(f"runs are not stored (the store is `{NONE}`); choose a store with --store")
+        raise StoreUnusable(f"runs are not stored (the store is `{NONE}`); choose a store with `store`")
     raise StoreUnusable(
         f"{shown(url)} is not a valid store; use a path, sqlite:///FILE, or postgresql://USER@HOST/DATABASE"
     )

@@ -147,9 +147,9 @@ async def test_x_1_a_limit_of_0_at_the_call_site_lands_immediately():
         (FINDER, " ", {}, "the question is empty"),
         (FINDER, b"What?", {}, "query must be a string, got bytes"),
         ("owl", "What?", {}, "did you mean owls"),
-        (FINDER, "What?", {"root": "nowhere"}, "--root: .*nowhere is not a folder"),
+        (FINDER, "What?", {"root": "nowhere"}, "`root`: .*nowhere is not a folder"),
         (FINDER, "What?", {"dir": "nowhere"}, "nowhere is not a folder"),
-        (FINDER.model_copy(update={"paths": ("missing",)}), "What?", {}, "--root"),
+        (FINDER.model_copy(update={"paths": ("missing",)}), "What?", {}, "with `root`"),
     ],
 )
 async def test_an_invalid_call_is_refused_before_any_request(tmp_path, specialist, question, options, said):

@@ -56,7 +56,7 @@ def test_another_model_of_the_same_server_needs_no_trust(choose, model, mine):
 def test_another_server_needs_trust(choose, model, mine, action, tmp_path):
     """The error names the place, what would happen and the way out; trust is remembered until the model changes."""
     config, folder = choose(model, mine), tmp_path / "trusted"
-    with pytest.raises(NotTrusted, match="allow it once with --trust") as error:
+    with pytest.raises(NotTrusted, match="allow it once with `trust=True`") as error:
         check_chosen_model(config, Trust(folder=folder))
     assert f"pyproject.toml:2: model: would {action}" in str(error.value)
     assert check_chosen_model(config, Trust(given=True, folder=folder)) == ()

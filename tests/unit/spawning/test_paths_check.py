@@ -50,12 +50,12 @@ async def checked(root, paths, **settings):
     "paths", ["missing", "missing, also/missing", "notes/*.txt", "[]", "[[notes]]", "hidden", "pipe"]
 )
 async def test_paths_without_a_matching_file_name_the_remedies(root, paths):
-    """If no path matches a visible regular file, the error names the root, `--root` and `specialists new`."""
+    """If no path matches a visible regular file, the error names the root, `root` and `specialists new`."""
     (root / "hidden").mkdir()
     (root / "hidden" / "x.md").write_text("x")
     (root / ".gitignore").write_text("hidden\n")
     os.mkfifo(root / "pipe")
-    with pytest.raises(UsageError, match=rf"finder\.md:4:1: paths: .*under {root}.*--root.*specialists new"):
+    with pytest.raises(UsageError, match=rf"finder\.md:4:1: paths: .*under {root}.*`root`.*specialists new"):
         await checked(root, paths)
 
 

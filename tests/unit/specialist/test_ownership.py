@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist import Runner
+from run_specialist.api.flag_names import with_flags
 from run_specialist.cli import ask, manage
 from run_specialist.errors import SpecialistNotFound
 from run_specialist.specialist.ownership import VARIABLE, ownership_problem
@@ -99,10 +100,10 @@ def test_messages_name_the_owner_and_the_remedy(shared: Path, give: Give) -> Non
     give(shared)
     line = (
         f"{shared}/specialists:1:1: {shared} belongs to another user (uid {OTHER}); its files are not loaded; if you "
-        f"trust it, use --root {shared}, or set {VARIABLE}={shared}"
+        f"trust it, use `root={shared}`, or set {VARIABLE}={shared}"
     )
     listed = CliRunner().invoke(manage.app, ["list"]).output.splitlines()
-    assert line in listed
+    assert with_flags(line) in listed
     assert len([text for text in listed if "another user" in text]) == 2
     with pytest.raises(SpecialistNotFound) as caught:
         Registry(places(shared / "mine")).find("a")
@@ -111,7 +112,7 @@ def test_messages_name_the_owner_and_the_remedy(shared: Path, give: Give) -> Non
     (shared / "mine" / "thoughts" / "owls.md").write_text("# Owls\n\nOwls eat mice.\n")
     done = CliRunner().invoke(ask.app, ["thoughts-analyzer", "What do owls eat?", "--model", "offline"])
     assert (done.exit_code, "mice" in done.stdout) == (0, True)
-    assert f"warning: {line}" in done.stderr
+    assert f"warning: {with_flags(line)}" in done.stderr
     assert CliRunner().invoke(manage.app, ["check"]).exit_code == 2
 
 

@@ -100,7 +100,7 @@ def test_a_path_that_is_no_regular_file_is_refused(tmp_path):
     assert refusal(f"sqlite:///{tmp_path}") == f"{tmp_path} is a folder; use a file in it, e.g. {tmp_path}/runs.db"
     assert "is not a regular file" in refusal(f"sqlite:///{tmp_path}/pipe")
     assert refusal(f"sqlite:///{tmp_path}/file/runs.db") == (
-        f"{tmp_path}/file/runs.db cannot be opened: Not a directory; choose another store with --store"
+        f"{tmp_path}/file/runs.db cannot be opened: Not a directory; choose another store with `store`"
     )
     assert "cannot be opened: embedded null byte" in refusal(f"sqlite:///{tmp_path}/a\0b")
 
@@ -199,4 +199,4 @@ def test_a_missing_postgresql_driver_names_the_extra_to_install(monkeypatch):
 
 def test_reading_with_store_none_is_refused():
     """Reading with the store turned off (`none`) is refused with a message that says so."""
-    assert refusal(NONE) == "runs are not stored (the store is `none`); choose a store with --store"
+    assert refusal(NONE) == "runs are not stored (the store is `none`); choose a store with `store`"

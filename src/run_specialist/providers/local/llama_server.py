@@ -73,7 +73,7 @@ class LlamaServer:
             return str(url)
         self._process.wait()
         self._drain.join(PATIENCE)
-        raise UsageError(f"--model {self._name}: {self._reason(answer.get('error', ''))}")
+        raise UsageError(f"`model={self._name}`: {self._reason(answer.get('error', ''))}")
 
     def failure(self, patience: float = 0) -> str:
         """Return why the server has ended; empty while it runs.

@@ -70,7 +70,7 @@ async def _find(server: LocalServer, name: str, root: str) -> tuple[str, Context
         return await _llamacpp(name, root)
     if not name:
         (listed,) = await ask_all(root, server.key, [MODELS])
-        raise UsageError(f"--model {server.prefix} needs the name of a model; {_on_offer(server, root, listed)}")
+        raise UsageError(f"`model={server.prefix}` needs the name of a model; {_on_offer(server, root, listed)}")
     if server is OLLAMA:
         return name, await _ollama(name, root)
     if server is LMSTUDIO:
@@ -89,7 +89,7 @@ async def _llamacpp(name: str, root: str) -> tuple[str, ContextLength]:
         names = server_facts.loaded_names(listed.value)
         if len(names) != 1:
             raise UsageError(
-                f"--model {LLAMACPP.prefix} needs the name of a model, unless exactly one is loaded; "
+                f"`model={LLAMACPP.prefix}` needs the name of a model, unless exactly one is loaded; "
                 f"{_on_offer(LLAMACPP, root, listed)}"
             )
         name = names[0]

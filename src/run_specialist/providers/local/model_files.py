@@ -63,7 +63,7 @@ class ModelFiles:
         """
         if missing := [name for name in ("xllamacpp", "openai") if not _is_installed(name)]:
             raise UsageError(
-                f"--model {model} needs a package that is not installed (no module named {missing[0]!r}); "
+                f"`model={model}` needs a package that is not installed (no module named {missing[0]!r}); "
                 f"{adding('local')}"
             )
         shared = await in_thread(lambda: self._shared(model, report))
@@ -80,7 +80,7 @@ class ModelFiles:
         config = _config(model, path)
         with self._lock:
             if self._is_closed:
-                raise UsageError(f"--model {model}: the Runner was closed meanwhile")
+                raise UsageError(f"`model={model}`: the Runner was closed meanwhile")
             found = self._servers.get(str(path))
             if found is None or found.has_ended:
                 if found:
@@ -145,15 +145,15 @@ def _config(model: str, path: Path) -> dict[str, Any]:
     """
     try:
         if path.is_dir():
-            raise UsageError(f"--model {model}: {path} is a folder; name the GGUF file in it")
+            raise UsageError(f"`model={model}`: {path} is a folder; name the GGUF file in it")
         if not path.is_file():
-            raise UsageError(f"--model {model}: there is no file {path}")
+            raise UsageError(f"`model={model}`: there is no file {path}")
         header, size = read_header(path), _size(path)
     except NotGguf as error:
-        raise UsageError(f"--model {model}: {error}; name a file with the ending .gguf") from None
+        raise UsageError(f"`model={model}`: {error}; name a file with the ending .gguf") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise UsageError(f"--model {model}: {path} cannot be read: {reason}") from None
+        raise UsageError(f"`model={model}`: {path} cannot be read: {reason}") from None
     free = free_memory()
     given = _given_context()
     context = given or context_that_fits(header, size, free)

@@ -1,0 +1,16 @@
+"""Flags in place of the Python arguments that messages of the library name."""
+
+import re
+
+_ARGUMENT = re.compile(r"`(root|dir|model|store|trust|force)(?:=([^`]*))?`")
+"""An argument in backticks, alone or with its value."""
+
+
+def with_flags(text: str) -> str:
+    """Return a message with `--model` for `model`, `--model haiku` for `model=haiku`, `--trust` for `trust=True`."""
+    return _ARGUMENT.sub(_flag, text)
+
+
+def _flag(argument: re.Match[str]) -> str:
+    name, value = argument.groups()
+    return f"--{name}" if value in {None, "True"} else f"--{name} {value}"
