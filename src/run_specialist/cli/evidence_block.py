@@ -16,6 +16,11 @@ _PROSE = re.compile(r"\.(md|markdown|txt|rst|adoc)\b", re.IGNORECASE)
 _NEW_LINE = re.compile(r"\n(?=[ \t]*([-*+#>|]|[0-9]+[.)] |$)|[ \t]{4})", re.MULTILINE)
 """Line breaks of prose that are more than wrapping: lists, headings, tables, code and blank lines."""
 
+_OPENINGS = (":", "{", "(", "[")
+"""Ends of a line of code that the next lines are indented below."""
+_STEP = 4
+"""Usual indentation of a block [columns]."""
+
 
 def evidence_block(evidence: Sequence[Evidence], screen: Screen, *, marked: bool = True) -> Iterator[RenderableType]:
     """Yield a heading, and each quote with its source, a mark, and words if it was not found.
@@ -47,13 +52,21 @@ def _piece(one: Evidence, screen: Screen, *, marked: bool) -> RenderableType:
     }[one.verified]
     source = Text(printable(" ".join(one.source.split())) or "no source given", "cyan", overflow="fold")
     line = Text.assemble(source, "  " if words else "", (words, color))
-    quote = _text(_unwrapped(one.quote) if _PROSE.search(one.source) else one.quote)
+    quote = _text(_unwrapped(one.quote) if _PROSE.search(one.source) else _dedented(one.quote))
     return Group(Prefixed(line, f"{mark} ", style=color), Prefixed(quote, "    "))
 
 
 def _unwrapped(quote: str) -> str:
     """Return prose without the line breaks of its file, so that it can be wrapped again."""
     return _NEW_LINE.sub("\0", quote).replace("\n", " ").replace("\0", "\n")
+
+
+def _dedented(code: str) -> str:
+    """Return code without the indentation that its first line, which a quote begins with, has lost."""
+    first, *further = code.split("\n")
+    least = min((len(line) - len(line.lstrip()) for line in further if line.strip()), default=0)
+    lost = max(least - (_STEP if first.rstrip().endswith(_OPENINGS) else 0), 0)
+    return "\n".join([first, *(line[lost:] for line in further)])
 
 
 def _text(text: str) -> Text:

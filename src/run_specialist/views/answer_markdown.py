@@ -89,6 +89,9 @@ def without_quotes(answer: str, quotes: Iterable[tuple[str, str]]) -> str:
     for source, quote in quotes:
         line = f'\n> "{quote}" — {source}\n'
         rest = rest.replace(line, "\n\n")
+        # Code keeps the indentation of its first line there, which evidence does not have.
+        code = rf"\n`?{re.escape(source)}`?\n(`{{3,}})\w*\n[ \t]*{re.escape(quote)}\n\1\n"
+        rest = re.sub(code, "\n\n", rest)
     return re.sub(r"\n{3,}", "\n\n", rest).strip("\n") if rest != f"\n{answer}\n" else answer
 
 

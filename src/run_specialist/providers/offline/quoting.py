@@ -34,7 +34,7 @@ class Quote:
         if self.is_code:
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", self.text)), default=0))
             source = self.source if "`" in self.path else f"`{self.source}`"
-            return f"\n{source}\n{fence}{PurePosixPath(self.path).suffix[1:]}\n{self.text}\n{fence}"
+            return f"{source}\n{fence}{PurePosixPath(self.path).suffix[1:]}\n{self.text}\n{fence}"
         return f'> "{self.text}" — {self.source}'
 
 
