@@ -13,6 +13,7 @@ from typing import NoReturn, TextIO, cast
 import typer
 
 from run_specialist.api.flag_names import with_flags
+from run_specialist.cli.wrapping import stderr_width, wrapped
 from run_specialist.errors import ProviderError, RunSpecialistError
 
 _HARMLESS = frozenset("\n\t\u200c\u200d")
@@ -82,12 +83,16 @@ def _is_harmless(character: str) -> bool:
     return character.isprintable() or character in _HARMLESS or unicodedata.category(character) == "Zs"
 
 
-def say(text: str, *, dim: bool = False) -> None:
-    """Print a message to standard error, if it is open.
+def say(text: str, *, dim: bool = False, command: str | None = None) -> None:
+    """Print a message to standard error, if it is open; a terminal gets it wrapped at words.
 
     dim: print it dimmed on a terminal.
+    command: a part of the text that is not wrapped, so that it can be copied.
     """
     line = labelled(text)
+    if is_terminal(sys.stderr):
+        width, whole = stderr_width(), printable(command or "")
+        line = "\n".join(part for one in line.split("\n") for part in wrapped(one, width, whole))
     try:
         typer.echo(typer.style(line, dim=True) if dim and has_colours(sys.stderr) else line, err=True)
     except OSError:
