@@ -96,7 +96,7 @@ async def test_a_file_that_is_cut_off_is_refused_with_the_reason_of_llama(model,
     """The reason comes from the log of llama.cpp, of which nothing reaches the terminal."""
     cut_off("smol.gguf", "cut.gguf")
     async with Runner(model="local:cut.gguf") as runner:
-        with pytest.raises(UsageError, match=r"local:cut.gguf: .*not within the file bounds, model is corrupted"):
+        with pytest.raises(UsageError, match=r"local:cut\.gguf`: .*not within the file bounds, model is corrupted"):
             await runner.prepare("finder", "What?")
     assert capfd.readouterr() == ("", "")
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -143,6 +144,8 @@ def as_program() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        # Another Ctrl-C while the program exits must not change the exit code, nor wait for what is left.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
         sys.exit(130)
     except BrokenPipeError:
         _redirect_to_null(sys.stdout)
