@@ -136,3 +136,13 @@ def test_a_failed_summary_does_not_end_the_run():
     played = checked(Script((LONG, LONG), DUTIFUL, {Kind.TOOL_CALLS: 9}, summarize_at=500, summaries=(Line("bug"),)))
     assert played.end.status == "answered"
     assert any("could not be summarized" in warning for warning in played.end.warnings)
+
+
+@pytest.mark.parametrize("text", ['{"n": 1}', '{"n": 1'])
+def test_a_cut_off_object_that_is_no_input_of_respond_is_text(text):
+    """A reply to a landing by schema that was cut off, and holds none of the fields of `respond`, is kept as text."""
+    wishes = (ScriptedCall("do"),)
+    lines = (Line(wishes=wishes), Line(Stop.TRUNCATED, text, more_room_helps=False))
+    limits = {Kind.TOOL_CALLS: 6, Kind.TURNS: 2}
+    played = checked(Script(lines, limits=limits, forced_choice=False, takes_schema=True, schema_first=True))
+    assert played.end.answer.strip()

@@ -43,10 +43,15 @@ class SchemaReplies:
             return None
         is_cut = reply.stop is Stop.TRUNCATED
         arguments = _decoded(_FENCE.sub("", reply.text), is_cut=is_cut)
-        if not isinstance(arguments, dict) or not (is_cut or "answer" in arguments):
+        if not isinstance(arguments, dict) or not self._is_input(arguments, is_cut=is_cut):
             return None
         given = restored(arguments, self._respond.input_schema)
         return Response.parse(given if isinstance(given, dict) else {}, None if is_cut else self._answer_schema)
+
+    def _is_input(self, arguments: Mapping[str, Any], *, is_cut: bool) -> bool:
+        """Return whether an object is the input of `respond`: it has an answer, or was cut off before it."""
+        known = self._respond.input_schema.get("properties", {}) if self._respond else {}
+        return "answer" in arguments or (is_cut and (not arguments or not known.keys().isdisjoint(arguments)))
 
 
 class SchemaStream:
