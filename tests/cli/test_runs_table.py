@@ -1,7 +1,7 @@
 """The table of runs: which columns a width has space for, and what is below them; pure functions."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from run_specialist.cli.runs_table import (
@@ -12,6 +12,7 @@ from run_specialist.cli.runs_table import (
     run_cells,
     short_path,
 )
+from run_specialist.cli.table import cell_width
 from run_specialist.store.stored import Listed
 
 WIDTHS = {"RUN": 26, "SPECIALIST": 17, "STATUS": 11, "MODEL": 24, "CALLS": 5, "COST": 7, "DURATION": 8, "STARTED": 12}
@@ -44,12 +45,13 @@ def test_a_narrow_terminal_has_fewer_columns(width, columns):
 
 
 @given(st.text(max_size=60), st.text(max_size=40), st.text(max_size=99), st.integers(38, 200), st.integers(0, 2))
+@example("0" * 10, "0" * 13 + "\U0001122c", "", 38, 0)  # a sign without a width of its own
 def test_lines_below_fit_and_break_no_date(specialist, model, question, width, depth):
     """No line below a run is wider than the terminal, and short values such as the date stay in one piece."""
     cells = run_cells(run(specialist=specialist, model=model), depth, projects=True)
     columns = fitting({head: WIDTHS.get(head, 24) for head in cells}, width)
     lines = lines_below(cells, columns, question, width, apart=needs_own_line(cells, columns, width))
-    assert all(len(line) <= width for line in lines)
+    assert all(cell_width(line) <= width for line in lines)
     if "STARTED" not in columns:
         assert sum(cells["STARTED"].text in line for line in lines) == 1
 

@@ -52,9 +52,11 @@ def follow(store: str | None, selection: "Selection", limit: int, *, json_: bool
     printer = _Printer(selection.words, json_=json_, projects=projects)
     since = time.time() - LOOK_BACK
     with _wait_for_store(store) as opened:
+        # Runs that are not among the newest ones are not printed before they change. They are asked for first:
+        # a run that begins in between is printed, now or at the next look.
+        earlier = opened.active_since(selection, since)
         printer.print(opened.trees(selection, limit)[::-1])
-        # Runs that are not among the newest ones are not printed before they change.
-        printer.skip(opened.active_since(selection, since))
+        printer.skip(earlier)
         while True:
             time.sleep(PAUSE)
             printer.print(opened.active_since(selection, since))

@@ -7,15 +7,18 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
 
+from run_specialist.cli.follow import follow
 from run_specialist.store.location import place
+from run_specialist.store.selection import Selection
 from run_specialist.store.writer import Writer
 from tests.cli.history.commands import NOON, here, keep, run_of
 from tests.cli.specialists_command import MAIN, call
+from tests.cli.test_runs_table import run as listed_run
 from tests.unit.store.finished_runs import write
 from tests.unit.store.records import begun, ended, opened
 
@@ -56,6 +59,30 @@ def test_new_and_changed_runs_are_printed_as_json(store, tmp_path):
         process.send_signal(signal.SIGINT)
         assert process.communicate() == ("", "")
         assert process.returncode == 130
+
+
+def test_a_run_that_begins_during_the_first_look_is_printed(monkeypatch, capsys):
+    """A run that begins after the newest ones were read is printed at the next look."""
+    begun_runs = []
+
+    class Store:
+        looks = 0
+
+        def active_since(self, selection, since):
+            self.looks += 1
+            if self.looks > 2:
+                raise KeyboardInterrupt
+            return [*begun_runs]
+
+        def trees(self, selection, limit):
+            begun_runs.append(listed_run(run_id="fresh"))
+            return []
+
+    monkeypatch.setattr("run_specialist.cli.follow.PAUSE", 0)
+    monkeypatch.setattr("run_specialist.cli.follow.open_store", lambda store: nullcontext(Store()))
+    with pytest.raises(KeyboardInterrupt):
+        follow(None, Selection(), 5, json_=True, projects=False)
+    assert json.loads(capsys.readouterr().out)["run_id"] == "fresh"
 
 
 def test_rows_are_printed_in_a_pipe_with_children_below_their_parent(store):
