@@ -187,6 +187,20 @@ def test_the_folder_of_specialists(write, call, project_file, notes):
     assert manage("show", "asker", "--dir", "notes").exit_code == 2
 
 
+def test_show_finds_delegates_in_the_folder_of_the_config_file(write, project_file, notes):
+    """What a run gets is computed with `dir`, too: a specialist there can be delegated to."""
+    (notes / "team").mkdir()
+    write("helper").rename(notes / "team" / "helper.md")
+    write("boss", "agents: [helper]")
+
+    def offered():
+        return json.loads(manage("show", "boss", "--json").stdout)["effective"]["tools"]["offered"]
+
+    assert "delegate" not in offered()
+    project_file("dir = 'team'")
+    assert "delegate" in offered()
+
+
 def test_the_store_and_its_loss(write, call, user_file, notes, monkeypatch, tmp_path):
     """Every command uses the store of the user's file, and the environment overrides it."""
     write("finder")
@@ -303,7 +317,7 @@ def test_without_a_table_nothing_is_parsed(write, notes):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = done.stdout.split()
     assert "run_specialist.config.config" in modules
-    assert not {"tomllib", "platformdirs", "run_specialist.config.model_choice"} & set(modules)
+    assert not {"tomllib", "platformdirs", "run_specialist.config.project_model"} & set(modules)
 
 
 def test_completion_ignores_a_broken_file(user_file, capsys):

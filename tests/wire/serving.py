@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from mcp import Client
 
 from run_specialist.api.runner import Runner
@@ -104,6 +105,20 @@ def write_specialist(root: Path, name: str, *lines: str, file: str = "") -> Path
     path = root / "specialists" / f"{file or name}.md"
     path.write_text("\n".join(["---", f"name: {name}", f"description: Is {name}", *lines, "---", "You look.", ""]))
     return path
+
+
+def owl_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create a project with a note about owls, a specialist for it and its own store; change into it, return it."""
+    root = tmp_path / "project"
+    for folder in (".git", "specialists", "notes"):
+        (root / folder).mkdir(parents=True)
+    (root / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
+    write_specialist(root, "finder", "tool_calls_limit: 4", "paths: [notes]")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("SPECIALIST_STORE", f"sqlite:///{tmp_path}/runs.db")
+    monkeypatch.chdir(root)
+    return root
 
 
 class Program:

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 from tests.wire.looker_script import listed
-from tests.wire.serving import PATIENCE, Program, command, serving, write_specialist
+from tests.wire.serving import PATIENCE, Program, command, owl_project, serving, write_specialist
 
 pytestmark = pytest.mark.anyio
 
@@ -30,16 +30,7 @@ Connect = Callable[[], AbstractAsyncContextManager[Client]]
 @pytest.fixture
 def place(tmp_path, monkeypatch) -> Path:
     """Create a project with a note and a specialist for it, without `thoughts/`, and change into it."""
-    root = tmp_path / "project"
-    for folder in (".git", "specialists", "notes"):
-        (root / folder).mkdir(parents=True)
-    (root / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
-    write_specialist(root, "finder", "tool_calls_limit: 4", "paths: [notes]")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setenv("SPECIALIST_STORE", f"sqlite:///{tmp_path}/runs.db")
-    monkeypatch.chdir(root)
-    return root
+    return owl_project(tmp_path, monkeypatch)
 
 
 @pytest.fixture(params=["stdio", "http"])

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 from run_specialist.store.reader import Store
-from tests.wire.serving import MAIN, PATIENCE, ProgressLog, command, write_specialist
+from tests.wire.serving import MAIN, PATIENCE, ProgressLog, command, owl_project
 from tests.wire.simulator import Gate, MessagesSimulator
 from tests.wire.simulator.replies import answers, calls, says
 from tests.wire.stdio_client import HELLO, READY, answer_to, asks, client_of, ended, send
@@ -39,16 +39,7 @@ files._FileTools.search = printing
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch) -> Path:
     """Create a project with notes, a specialist for them and its own store, and change into it."""
-    root = tmp_path / "project"
-    for folder in (".git", "specialists", "notes"):
-        (root / folder).mkdir(parents=True)
-    (root / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
-    write_specialist(root, "finder", "tool_calls_limit: 4", "paths: [notes]")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setenv("SPECIALIST_STORE", f"sqlite:///{tmp_path}/runs.db")
-    monkeypatch.chdir(root)
-    return root
+    return owl_project(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Values of config files for options that were not given."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: 
     warnings = config.ignored
     chosen = config.values.get("model")
     if not model and chosen is not None and chosen.scope == "project":
-        from run_specialist.config.model_choice import check_chosen_model  # noqa: PLC0415 - loads the providers
+        from run_specialist.config.project_model import check_chosen_model  # noqa: PLC0415 - loads the providers
         from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - as above
 
         warnings += check_chosen_model(config, Trust(given=trust))
@@ -62,14 +63,17 @@ def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: 
     return config
 
 
-def defaults_in(project: Path, *, meant: bool) -> "Defaults":
-    """Return the settings and the model of a project's config files; `meant` as for `registry_in`."""
-    from run_specialist.config.config import read_config  # noqa: PLC0415 - fast `--help`
+@dataclass(frozen=True)
+class ConfiguredProject:
+    """The specialists of a project, and what its config files say about them."""
 
-    return read_config(project, meant=meant).defaults
+    registry: "Registry"
+    dir: Path | None
+    """The folder of `--dir`, else that of the config files."""
+    defaults: "Defaults"
 
 
-def registry_in(project: Path, dir_: Path | None, *, meant: bool) -> "Registry":
+def configured_project(project: Path, dir_: Path | None, *, meant: bool) -> ConfiguredProject:
     """Return the specialists of a project, with the folder and the settings of its config files.
 
     dir_: the folder of `--dir`.
@@ -79,4 +83,12 @@ def registry_in(project: Path, dir_: Path | None, *, meant: bool) -> "Registry":
     from run_specialist.specialist.registry import Registry, places  # noqa: PLC0415 - fast `--help`
 
     config = read_config(project, meant=meant)
-    return Registry(places(project, dir_ or config.get("dir"), meant=meant), defaults=config.defaults.settings)
+    folder, defaults = dir_ or config.get("dir"), config.defaults
+    return ConfiguredProject(
+        Registry(places(project, folder, meant=meant), defaults=defaults.settings), folder, defaults
+    )
+
+
+def registry_in(project: Path, dir_: Path | None, *, meant: bool) -> "Registry":
+    """Return the specialists alone; the arguments are those of `configured_project`."""
+    return configured_project(project, dir_, meant=meant).registry

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli import history, mcp, report_command, resume, schema, show_config, show_specialist, tuning
+from run_specialist.cli import (
+    history,
+    mcp,
+    report_command,
+    resume,
+    schema_command,
+    show_config,
+    show_specialist,
+    tuning,
+)
 from run_specialist.cli.cannot_work import BLOCKED, print_reasons, unavailable
 from run_specialist.cli.command_list import CommandList
 from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say
@@ -21,7 +30,7 @@ from run_specialist.cli.flags import (
     setting,
     takes,
 )
-from run_specialist.cli.from_config import defaults_in, registry_in
+from run_specialist.cli.from_config import configured_project, registry_in
 from run_specialist.cli.printed_files import one_line, print_problems, project_folder, relative
 from run_specialist.cli.query_words import WordsCommand
 from run_specialist.cli.table import print_table
@@ -52,9 +61,10 @@ def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> No
     """
     with guarded():
         project, meant = project_folder(root), root is not None
-        registry = registry_in(project, dir_, meant=meant)
+        configured = configured_project(project, dir_, meant=meant)
+        registry = configured.registry
         files = registry.files()
-        reasons = unavailable(files, project, defaults_in(project, meant=meant).model)
+        reasons = unavailable(files, project, configured.defaults.model)
         if json_:
             print_json({"specialists": [file.as_json() | {"unavailable": reasons.get(file.path)} for file in files]})
             return
@@ -155,7 +165,7 @@ def edit(
 
 for command in (
     show_specialist.show,
-    schema.schema,
+    schema_command.schema,
     show_config.config,
     history.runs,
     history.transcript,

@@ -11,7 +11,7 @@ def note(text: str, *, command: str | None = None, dim: bool = True) -> None:
 
     command: a part of the text that is not wrapped on a terminal, so that it can be copied.
     """
-    say(text, dim=dim and is_terminal(sys.stderr), command=command)
+    say(text, dim=dim, command=command)
 
 
 def without_shown(warnings: Iterable[str], *, alone: bool) -> Iterator[str]:

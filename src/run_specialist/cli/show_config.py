@@ -46,7 +46,7 @@ def config(root: ProjectRoot = None, json_: Json = False) -> None:
 
 def _trust(read: "Config") -> tuple[bool | None, str]:
     """Return whether the model of the project may be used, and a line about it; `(None, "")` if it needs no trust."""
-    from run_specialist.config.model_choice import model_claim  # noqa: PLC0415 - fast `--help`
+    from run_specialist.config.project_model import model_claim  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
 
     claim = model_claim(read)

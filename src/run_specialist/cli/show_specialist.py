@@ -8,7 +8,7 @@ from run_specialist.cli.cannot_work import unavailable
 from run_specialist.cli.console import guarded, print_json, print_line
 from run_specialist.cli.effective_block import EffectiveBlock
 from run_specialist.cli.flags import Dir, Json, PresetName, ProjectRoot, SpecialistName, StoreUrl
-from run_specialist.cli.from_config import defaults_in, registry_in
+from run_specialist.cli.from_config import configured_project
 from run_specialist.cli.printed_files import one_line, print_problems, project_folder, relative
 from run_specialist.cli.table import print_table
 from run_specialist.cli.trust_flag import trust_status
@@ -32,12 +32,12 @@ def show(
         from run_specialist.specialist.settings import settings_of  # noqa: PLC0415 - fast `--help`
 
         project, meant = project_folder(root), root is not None
-        file = registry_in(project, dir_, meant=meant).find(name)
+        configured = configured_project(project, dir_, meant=meant)
+        file = configured.registry.find(name)
         settings = settings_of(resolve(file, {"preset": preset})) if file.specialist else []
         trusted, trust_line = trust_status(file, file.specialist, project) if file.specialist else (None, "")
-        defaults = defaults_in(project, meant=meant)
-        reason = unavailable([file], project, defaults.model).get(file.path, "")
-        block = EffectiveBlock.of(file, root, dir_, preset, store, defaults)
+        reason = unavailable([file], project, configured.defaults.model).get(file.path, "")
+        block = EffectiveBlock.of(file, root, configured.dir, preset, store, configured.defaults)
         if json_:
             prompt = file.specialist.prompt if file.specialist else None
             values = {setting.key: setting.as_json() for setting in settings}

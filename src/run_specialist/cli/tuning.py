@@ -20,8 +20,8 @@ from run_specialist.cli.table import print_table
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.views.advice import Suggestion
+    from run_specialist.views.file_versions import FileVersion
     from run_specialist.views.tune import Bill, Hit, Tuning
-    from run_specialist.views.versions import FileVersion
 
 _VERDICTS = {
     "raise": "Raise the limit of tool calls from {now} to {limit}",
@@ -96,7 +96,7 @@ def _limit(file: "SpecialistFile | None") -> int | Literal["none"] | None:
 def _version(file: "SpecialistFile | None") -> "FileVersion | None":
     from run_specialist.budget.budget import Kind  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - fast `--help`
-    from run_specialist.views.versions import FileVersion  # noqa: PLC0415 - fast `--help`
+    from run_specialist.views.file_versions import FileVersion  # noqa: PLC0415 - fast `--help`
 
     if file is None or file.specialist is None:
         return None

@@ -9,17 +9,16 @@ _INDENT = "  "
 _USUAL_WIDTH = 80
 
 
-def wrapped(text: str, width: int, command: str = "", used: int = 0) -> list[str]:
+def wrapped(text: str, width: int, command: str = "") -> list[str]:
     """Return a text as lines that break only between words; further lines are indented.
 
     width: [columns]; a longer word, or a longer command, is a line of its own.
     command: a part of the text that counts as one word.
-    used: columns of the first line before the text.
     """
     from rich.cells import cell_len  # noqa: PLC0415 - only a terminal needs it
 
     before, found, after = text.partition(command) if command else (text, "", "")
-    lines, free = [""], width - used
+    lines, free = [""], width
     for word in (*before.split(), *filter(None, [found]), *after.split()):
         longer = f"{lines[-1]} {word}" if lines[-1].strip() else lines[-1] + word
         if lines[-1].strip() and cell_len(longer) > free:

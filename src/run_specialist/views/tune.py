@@ -9,8 +9,8 @@ from typing import Any, Literal, Self
 
 from run_specialist.store.stored import PastRun
 from run_specialist.views.advice import SHARE, Suggestion, suggest
+from run_specialist.views.file_versions import FileVersion, Version, comparable
 from run_specialist.views.needs import Need, NeedBar, bars, enough_for, reason
-from run_specialist.views.versions import FileVersion, Version, comparable
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,32 +3,11 @@
 import pytest
 
 from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import Evidence, LandingReport, Outcome, ToolCalls
+from run_specialist.record.outcome import Evidence, LandingReport
 from run_specialist.tools.delegate_tool import has_failed, outcome_text
+from tests.unit.record.outcomes import outcome
 
 pytestmark = pytest.mark.anyio
-
-
-def outcome(**fields):
-    """Return an outcome."""
-    values = {
-        "run_id": "run-1",
-        "specialist": "owls",
-        "model": "haiku",
-        "status": "landed",
-        "answer": "So.",
-        "evidence": (),
-        "gaps": (),
-        "output": None,
-        "tool_calls": ToolCalls(3, 9, 0, 0),
-        "limits": {},
-        "landing": None,
-        "usage": Usage(),
-        "cost_usd": None,
-        "duration_s": 1.0,
-        "warnings": (),
-    }
-    return Outcome(**(values | fields))
 
 
 def test_the_result_names_the_limit_that_ended_the_work():

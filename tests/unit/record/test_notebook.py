@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from run_specialist.record.messages import Usage
 from run_specialist.record.notebook import harmless
-from run_specialist.record.outcome import Evidence, Outcome, ToolCalls
+from run_specialist.record.outcome import Evidence
+from tests.unit.record.outcomes import outcome
 
 PIECES = [
     "<img src=x>",
@@ -35,32 +35,10 @@ def unsafe(markdown):
     return kinds & {"html_block", "html_inline", "image"}
 
 
-def outcome(**fields):
-    """Return an outcome."""
-    values = {
-        "run_id": "r",
-        "specialist": "owls",
-        "model": "haiku",
-        "status": "landed",
-        "answer": "**Mice**",
-        "evidence": (),
-        "gaps": (),
-        "output": None,
-        "tool_calls": ToolCalls(3, 9, 0, 0),
-        "limits": {},
-        "landing": None,
-        "usage": Usage(),
-        "cost_usd": None,
-        "duration_s": 1.0,
-        "warnings": (),
-    }
-    return Outcome(**(values | fields))
-
-
 def test_an_outcome_shows_answer_quotes_gaps_and_warnings():
     """The Markdown has the answer as it is, each quote with its mark and place, the gaps and a line about the run."""
     quotes = (Evidence("a.md:3", "Owls eat\nmice.", True), Evidence("b.md", "Bats.", False), Evidence("c", "X", None))
-    text = outcome(evidence=quotes, gaps=("toads",), warnings=("slow",))._repr_markdown_()
+    text = outcome(answer="**Mice**", evidence=quotes, gaps=("toads",), warnings=("slow",))._repr_markdown_()
     assert text.startswith(
         "**Mice**\n\n✓ `a.md:3`\n\n> Owls eat\n> mice.\n\n✗ not found in what was read: `b.md`\n\n> Bats."
     )

@@ -72,7 +72,7 @@ def _netloc(host: str, port: int | None) -> str:
     if _is_address(host):
         address = ipaddress.ip_address(host)
         if address.is_unspecified:
-            # A server is told to listen on all interfaces with this address; a client cannot connect to it everywhere.
+            # This address tells a server to listen on all interfaces; a client cannot connect to it everywhere.
             address = ipaddress.ip_address("127.0.0.1" if address.version == 4 else "::1")  # noqa: PLR2004
         host = str(address) if address.version == 4 else f"[{address}]"  # noqa: PLR2004
     if port is not None and not 0 < port <= _LARGEST_PORT:

@@ -3,7 +3,7 @@
 import pytest
 
 from run_specialist.config.config import read_config
-from run_specialist.config.model_choice import check_chosen_model, model_claim
+from run_specialist.config.project_model import check_chosen_model, model_claim
 from run_specialist.errors import NotTrusted
 from run_specialist.spawning.trust import Trust
 
