@@ -13,7 +13,10 @@ LOOP = "for attempt in range(3):\n            try:\n                return 1"
     [
         (LOOP, "for attempt in range(3):\n    try:\n        return 1"),
         ("first = 1\n    second = 2", "first = 1\nsecond = 2"),
-        ("if (a) {\n      b()\n\n  }", "if (a) {\n      b()\n\n  }"),
+        ("if (a) {\n      b()\n\n  }", "if (a) {\n    b()\n\n}"),
+        ("for a in b:\n        try:\n            c()\n    raise d", "for a in b:\n    try:\n        c()\nraise d"),
+        ("def a():\n    b()\n    c()", "def a():\n    b()\n    c()"),
+        ("if a\n    b()\n  end", "if a\n  b()\nend"),
         ("one line", "one line"),
         ("a\n\n    b\n  c", "a\n\n  b\nc"),
     ],

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -19,7 +20,7 @@ _NEW_LINE = re.compile(r"\n(?=[ \t]*([-*+#>|]|[0-9]+[.)] |$)|[ \t]{4})", re.MULT
 _OPENINGS = (":", "{", "(", "[")
 """Ends of a line of code that the next lines are indented below."""
 _STEP = 4
-"""Usual indentation of a block [columns]."""
+"""Indentation of a block in code that does not show its own [columns]."""
 
 
 def evidence_block(evidence: Sequence[Evidence], screen: Screen, *, marked: bool = True) -> Iterator[RenderableType]:
@@ -64,8 +65,13 @@ def _unwrapped(quote: str) -> str:
 def _dedented(code: str) -> str:
     """Return code without the indentation that its first line, which a quote begins with, has lost."""
     first, *further = code.split("\n")
-    least = min((len(line) - len(line.lstrip()) for line in further if line.strip()), default=0)
-    lost = max(least - (_STEP if first.rstrip().endswith(_OPENINGS) else 0), 0)
+    indented = [len(line) - len(line.lstrip()) for line in further if line.strip()]
+    if not indented:
+        return code
+    levels = sorted(set(indented))
+    step = min((upper - lower for lower, upper in pairwise(levels)), default=_STEP)
+    of_first = indented[0] - (step if first.rstrip().endswith(_OPENINGS) else 0)
+    lost = max(min(of_first, levels[0]), 0)
     return "\n".join([first, *(line[lost:] for line in further)])
 
 
