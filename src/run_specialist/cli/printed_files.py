@@ -1,12 +1,14 @@
 """How the commands print specialist files: paths, problems, texts of one line."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from run_specialist.api.flag_names import with_flags
-from run_specialist.cli.console import fail, print_line
+from run_specialist.cli.console import fail, is_terminal, print_line, printable
+from run_specialist.cli.wrapping import wrapped
 
 if TYPE_CHECKING:
     from run_specialist.specialist.problems import Problem
@@ -27,9 +29,11 @@ def relative(path: Path) -> Path:
 
 
 def print_problems(problems: Sequence["Problem"]) -> None:
-    """Print a line for each problem, with the path relative to the current folder."""
+    """Print a line for each problem, with the path relative to the current folder; wrapped on a terminal."""
     for problem in problems:
-        print_line(with_flags(str(replace(problem, path=relative(problem.path)))))
+        line = with_flags(str(replace(problem, path=relative(problem.path))))
+        lines = wrapped(printable(line), shutil.get_terminal_size().columns) if is_terminal() else [line]
+        print_line("\n".join(lines))
 
 
 def one_line(text: str) -> str:
