@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -173,6 +174,11 @@ def test_strict_can_be_set_and_unset(write, call, project_file):
     assert call("finder", *QUESTION, "--model", "offline").exit_code == 2
     assert call("finder", *QUESTION, "--model", "offline", "--no-strict").exit_code == 0
     assert (manage("check").exit_code, manage("check", "--no-strict").exit_code) == (2, 0)
+
+
+def test_config_shows_numbers_as_in_a_file():
+    """A default such as the patience is shown as a file would have it."""
+    assert re.search(r"^patience +120 +default$", manage("config").stdout, re.MULTILINE)
 
 
 def test_the_folder_of_specialists(write, call, project_file, notes):

@@ -41,6 +41,8 @@ class Holding:
         """The value as written in a file; `-` if there is none."""
         if self.value is None:
             return "none" if self.key.endswith("_limit") else "-"
+        if isinstance(self.value, float):
+            return f"{self.value:.15g}"
         return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
 
     def as_json(self) -> dict[str, object]:
