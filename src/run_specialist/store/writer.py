@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from run_specialist.errors import StoreUnusable
+from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.record.journal import Journal, Opened
 from run_specialist.store.as_text import column_text
 from run_specialist.store.backoff import Backoff
@@ -207,8 +207,9 @@ class Writer:
                 if ledger is None or self._failure is not None:
                     raise StoreUnusable(self._failure or CLOSED)  # noqa: TRY301 - raised in the waiting thread
                 answer.set_result(question(ledger))
-            except BaseException as error:  # noqa: BLE001 - as above
-                answer.set_exception(error)
+            except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
+                is_clear = isinstance(error, UsageError)
+                answer.set_exception(error if is_clear else StoreUnusable(f"{self._name}: {error!r}"))
 
     def _write(self, ledger: "Ledger | None", records: Records) -> None:
         """Write the records of several runs in one transaction; if a row fails, use one transaction per run."""
