@@ -86,7 +86,7 @@ def test_every_outcome_comes_back_equal(value):
     ],
 )
 def test_outcomes_of_older_versions_can_be_read(status, error, exit_code):
-    """Outcomes without error and exit code get them from the status and the last warning; unknown fields are left out."""
+    """Outcomes without error and exit code get them from status and warnings; unknown fields are ignored."""
     older = {**simple("run-1", status).as_json(), "warnings": ["first", "why"], "unheard_of": 1}
     del older["children"]
     found = outcome_of(json.loads(json.dumps(older)))
