@@ -5,13 +5,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-from run_specialist.api.children import Children
 from run_specialist.api.ended_run import EndedRun
 from run_specialist.api.model_choice import ModelChoice
 from run_specialist.api.project_files import find_project
 from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.api.query import optional_question
-from run_specialist.api.run_environments import RunEnvironments
 from run_specialist.api.run_maker import RunMaker, Watchers
 from run_specialist.api.run_options import ResumeOptions, RunOptions
 from run_specialist.api.run_store import RunStore
@@ -82,37 +80,21 @@ class Runner:
         permissions = Trust(given=trust)
         self._clients = McpClients()
         self._providers = ProviderPool()
+        rule = ModelRule.of(require_model)
         self._models = ModelChoice(
-            model,
-            provider,
-            self._providers,
-            ModelRule.of(require_model),
-            permissions,
-            self._report_loading,
-            self.root,
-            defaults.model,
+            model, provider, self._providers, rule, permissions, self._report_loading, self.root, defaults.model
         )
         self.working = WorkingSpecialists(self.registry, self.root, self._models)
         """Which specialists can work here."""
-        children = Children(
-            self.registry,
-            self.root,
-            self._models,
-            lambda *child: self._maker.child(*child),  # noqa: PLW0108 - it is made later, of the children
-            max_depth,
-            strict=strict,
-        )
         self.store = None if store is None else str(store)
         self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
         """Redacted in every tool result, in addition to credentials in the environment."""
-        self.environments = RunEnvironments(
-            self.registry, children, permissions, self._clients, as_tools(tools), augmenters, self.secrets
+        self._maker = RunMaker(self.root, self.registry, self._models, self.working, self._store, strict=strict)
+        self.environments = self._maker.equip(
+            max_depth, permissions, self._clients, as_tools(tools), augmenters, self.secrets
         )
         """Makes what each run gets."""
-        self._maker = RunMaker(
-            self.root, self.registry, self._models, self.working, self.environments, self._store, strict=strict
-        )
         self.loading: Callable[[str], None] | None = None
         """Called from a thread, with a line, when the weights of a `local:` model begin to load."""
 
@@ -179,9 +161,13 @@ class Runner:
 
         A run that has ended is returned with its stored outcome; nothing is sent.
         run_id: 1 to 100 letters, digits, `.`, `_` and `-`.
+        specialist: a name, the path of a file, or a `Specialist`; the same content in each call with this id.
+        query: the question, the same in each call; `question` is another name of this argument.
+        model: an alias, a full id or `offline`; None for the model of the `Runner`.
         force: resume even if the specialist's file or the settings have changed since the run began.
         retry: statuses of ended runs to resume: any of `failed`, `aborted`, `partial`.
-        The other arguments are those of `prepare`, and must be the same in every call with this id.
+        listener, watch: called with the events of the run, and with the pieces of its replies while they stream.
+        options: keys of the file to override, the same in each call.
         Raises AtWork if somebody is at work on the run, UsageError that names what differs from the stored run,
         NotResumable with the reason, before any request is sent to a model.
         """
