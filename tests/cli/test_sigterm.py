@@ -46,7 +46,7 @@ def terminated(process, gate):
 
 
 def test_sigterm_ends_after_the_turn_and_no_reply_is_paid_for_twice(store, api, write, program):
-    """Exit code 130 and one line; the reply under way and the results of its calls are stored, and the bill is exact."""
+    """Exit code 130 and one line; the reply under way and its results are stored, and the bill is exact."""
     gate = Gate()
     write("finder", "tools: grep")
     simulator = api([LOOK, held(gate, "winter", "owls"), answers("some")])
