@@ -1,17 +1,16 @@
 """The command `specialists batches`: list batches, show one, or delete it."""
 
 import sys
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.budget.units import dollars
-from run_specialist.cli.batch_table import batch_json, cost_words, print_batches
-from run_specialist.cli.console import fail, guarded, print_json, print_line, say
+from run_specialist.cli.batch_table import batch_json, print_batches
+from run_specialist.cli.batch_view import show_batch
+from run_specialist.cli.console import fail, guarded, print_json, say
 from run_specialist.cli.flags import Json, StoreUrl
-from run_specialist.cli.runs_table import duration_words, one_line, short_path
-from run_specialist.cli.show_runs import counted, local, print_labelled
+from run_specialist.cli.runs_table import short_path
+from run_specialist.cli.show_runs import counted
 from run_specialist.cli.stored_run_flags import (
     ALL,
     DEFAULT_LIMIT,
@@ -26,10 +25,6 @@ from run_specialist.errors import StoreMissing
 if TYPE_CHECKING:
     from run_specialist.store.batch_reader import StoredBatches
     from run_specialist.store.batches import Batch
-    from run_specialist.store.stored_batch import Tally
-
-FIRST_FAILURES = 10
-"""How many failed items are shown."""
 
 
 def batches(
@@ -68,7 +63,7 @@ def batches(
             if delete:
                 _delete(opened, found, yes=yes, json_=json_)
             else:
-                _show(opened, found, json_=json_)
+                show_batch(opened, found, json_=json_)
 
 
 def _list(opened: "StoredBatches", project: str | None, limit: int | None, *, json_: bool) -> None:
@@ -87,57 +82,6 @@ def _list(opened: "StoredBatches", project: str | None, limit: int | None, *, js
         print_batches(listed, tallies, projects=project is None)
         more = "the newest " if len(found) > len(listed) else ""
         say(f"{more}{_counted(len(listed), 'batch', 'batches')} in {shown(opened.url)}", dim=True)
-
-
-def _show(opened: "StoredBatches", batch: "Batch", *, json_: bool) -> None:
-    """Print one batch: counts, cost, reasons of failures, and the first failed items."""
-    from run_specialist.views.batch_failures import failures, reason_of  # noqa: PLC0415 - fast `--help`
-
-    tally = opened.tally(batch.batch_id)
-    reasons = failures(opened.items(batch.batch_id, failures=True))
-    if json_:
-        values = [
-            {"reason": one.reason, "count": one.count, "numbers": one.numbers, "example": one.example}
-            for one in reasons
-        ]
-        print_json({**batch_json(batch, tally), "failures": values})
-        return
-    print_labelled(f"{batch.batch_id}  {batch.specialist}  {batch.state}  {local(batch.created_at)}")
-    for label, text in _facts(batch, tally).items():
-        if text:
-            print_labelled(f"{label:10}", text)
-    if reasons:
-        print_line("")
-        print_labelled("failures by reason")
-        wide = len(f"{reasons[0].count:,}")
-        for one in reasons:
-            print_line(f"  {one.count:{wide},}  {one.reason}{f', e.g. {one.example}' if one.example else ''}")
-        print_line("")
-        print_labelled("first failed items")
-        for item in islice(opened.items(batch.batch_id, failures=True), FIRST_FAILURES):
-            print_line(f"  {item.number}  {item.run_id}  {item.status}  {one_line(item.question)}")
-            print_line(f"     {reason_of(item)[1]}")
-    say(f"`specialists report {batch.batch_id}` writes a page of all items", dim=True)
-
-
-def _facts(batch: "Batch", tally: "Tally") -> dict[str, str]:
-    by_status = ", ".join(f"{count:,} {status}" for status, count in tally.counts.items())
-    limit = "" if batch.cost_limit is None else f", limit {dollars(batch.cost_limit)}"
-    earlier = f"; {tally.earlier:,} of earlier calls" if tally.earlier else ""
-    time = ""
-    if tally.started_at is not None and tally.ended_at is not None:
-        lasted = duration_words(max(tally.ended_at - tally.started_at, 0))
-        time = f"{lasted}; all runs together {duration_words(tally.worked_s)}"
-    return {
-        "question": one_line(batch.question),
-        "reason": one_line(batch.reason or ""),
-        "project": short_path(batch.project or ""),
-        "model": batch.model or "",
-        "items": f"{tally.items:,}{f': {by_status}' if by_status else ''}{earlier}",
-        "calls": f"{tally.tool_calls:,}",
-        "cost": f"{cost_words(tally)}{limit}",
-        "time": time,
-    }
 
 
 def _delete(opened: "StoredBatches", batch: "Batch", *, yes: bool, json_: bool) -> None:

@@ -151,7 +151,9 @@ RunId = Annotated[
 ReportedRun = Annotated[
     str | None,
     typer.Argument(
-        metavar="RUN", help="Id of the run, an unambiguous prefix, or `last`.", autocompletion=complete_runs
+        metavar="RUN",
+        help="Id of the run or the batch, an unambiguous prefix, or `last`: the newest run.",
+        autocompletion=complete_runs,
     ),
 ]
 RunIds = Annotated[
