@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Retrying,
         Started,
         Summarized,
+        Waiting,
         Warned,
     )
     from run_specialist.record.outcome import Child, Evidence, Outcome
@@ -92,6 +93,7 @@ __all__ = [
     "Tool",
     "ToolError",
     "UsageError",
+    "Waiting",
     "Warned",
     "delegate_tool",
     "run",
