@@ -53,6 +53,7 @@ NAMES = [
     "Tool",
     "ToolError",
     "UsageError",
+    "Waiting",
     "Warned",
     "delegate_tool",
     "run",

@@ -84,7 +84,7 @@ class AnthropicConversation:
         self._watch = watch
         self._sent = EncodedMessages()
         self._entrance = Entrance(provider, MESSAGES)
-        self._cached_tokens = 0
+        self._cached_tokens = self._answered = 0
         tools = [tool.definition for tool in opening.tools]
         # Without any tools there is only one request, so no later one would read from the cache.
         self._has_tools = bool(tools)
@@ -103,7 +103,8 @@ class AnthropicConversation:
         # Before the body is built, so that waiting requests use no memory.
         await pace().begin()
         size = self._size(request)
-        turn = self._entrance.turn(request, _cost(size - self._read_from_cache(request, size)))
+        # What is read from the cache counts against no rate limit.
+        turn = self._entrance.turn(request, _cost(max(size - self._cached_tokens, 0) if self._reads(request) else size))
         try:
             async with turn:
                 block = await self._exchange(request, turn)
@@ -113,8 +114,9 @@ class AnthropicConversation:
         # Many network failures are not SDK errors: an invalid body, an incomplete stream, a connection reset.
         except Exception as error:
             raise self._failure(error, request) from error
-        self._cached_tokens = size
         usage = reply.usage
+        self._answered = len(request.messages)
+        self._cached_tokens = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
         if usage.total_tokens:
             turn.settle(_cost(usage.input_tokens + usage.cache_creation_input_tokens, usage.output_tokens))
         return self._lessons.taken(request, reply)
@@ -139,10 +141,9 @@ class AnthropicConversation:
         self._sent.take(request.messages, lambda message: message.encoded)
         return tokens_in([self._front, *self._sent.pieces])
 
-    def _read_from_cache(self, request: Request, size: int) -> int:
-        """Return how much of a request is probably read from the cache, which counts against no rate limit [tokens]."""
-        is_read = self._marker and request.choice is Choice.AUTO and size >= self._cached_tokens
-        return self._cached_tokens if is_read else 0
+    def _reads(self, request: Request) -> bool:
+        """Return whether a request probably reads from the cache what the previous one has read or written."""
+        return bool(self._marker) and request.choice is Choice.AUTO and len(request.messages) > self._answered
 
     def _body(self, request: Request) -> bytes:
         messages = request.messages

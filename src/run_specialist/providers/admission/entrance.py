@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from run_specialist.providers.admission.gate import Gate
 from run_specialist.providers.admission.policy import MINUTE, OVERLOADED, Refusal
+from run_specialist.providers.admission.rate_headers import quotas
 from run_specialist.providers.admission.turn import Turn
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Queueing, Request
@@ -79,7 +80,8 @@ class Entrance:
         # A quota that only a payment restores is no matter of waiting, unless the API says for how long.
         if not fault.may_pass and (fault.wait or 0) <= MINUTE:
             return None
-        return Refusal(fault.status, fault.wait, fault.reason)
+        response = getattr(error, "response", None)
+        return Refusal(fault.status, fault.wait, fault.reason, () if response is None else quotas(response.headers))
 
 
 def tokens_in(pieces: Sequence[bytes]) -> int:

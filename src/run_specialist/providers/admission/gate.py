@@ -17,7 +17,8 @@ from run_specialist.providers.admission.windows import Cost
 _IN_ORDER = Obstacle(Cause.ORDER, "other requests come first")
 
 
-async def _sleep(future: asyncio.Future[None], seconds: float) -> None:
+async def sleep_unless_woken(future: asyncio.Future[None], seconds: float) -> None:
+    """Sleep until a future is done, but at most so many seconds."""
     await asyncio.wait([future], timeout=seconds)
 
 
@@ -46,7 +47,7 @@ class Gate:
     """The state of a gate, and the requests that wait at it; safe to use from several event loops."""
 
     clock = staticmethod(time.monotonic)
-    sleep = staticmethod(_sleep)
+    sleep = staticmethod(sleep_unless_woken)
 
     def __init__(self) -> None:
         self.state = GateState()

@@ -70,6 +70,8 @@ class Refusal:
     """How long the API requests to wait [s]; may be infinite, None = it does not say."""
     reason: str
     """In one line, without secrets."""
+    quotas: tuple[Quota, ...] = ()
+    """The rate limits that its headers report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +147,13 @@ class GateState:
 
     def begin(self, now: float, model: str, cost: Cost) -> tuple["GateState", Begun]:
         """Return the state after a request has begun, and the request."""
-        use = self._use(model).with_begun(now, cost)
-        begun = Begun(self.number + 1, now, model, cost, use.begun, self.needs_probe)
+        number = self.number + 1
+        use = self._use(model).with_begun(now, number, cost)
+        begun = Begun(number, now, model, cost, use.begun, self.needs_probe)
         state = replace(
             self,
             under_way=self.under_way + 1,
-            number=begun.number,
+            number=number,
             probed_at=now if self.needs_probe else self.probed_at,
             uses=self._with(use),
         )
@@ -162,13 +165,15 @@ class GateState:
         quotas: the rate limits that the headers report.
         """
         state = replace(self, needs_probe=False, probed_at=None) if begun.is_probe and self.needs_probe else self
-        if not quotas:
-            return state
-        return replace(state, uses=self._with(self._use(begun.model).reported(now, begun.number, begun.mark, quotas)))
+        use = self._use(begun.model).without(begun.number)
+        if quotas:
+            use = use.reported(now, begun.number, begun.mark, quotas)
+        return replace(state, uses=self._with(use))
 
     def refused(self, now: float, begun: Begun, refusal: Refusal) -> "GateState":
         """Return the state after the API refused a request that is still under way."""
-        state = self._halved(now, begun)
+        use = self._use(begun.model).without(begun.number).reported(now, begun.number, begun.mark, refusal.quotas)
+        state = replace(self._halved(now, begun), uses=self._with(use))
         wait = min(refusal.wait or 0, LONGEST_CLOSING)
         if wait <= 0 or (wait <= MINUTE and refusal.status != TOO_MANY):
             return state
@@ -192,7 +197,12 @@ class GateState:
         """Return the state after a request has ended, in any way."""
         # A probe that was neither accepted nor refused says nothing; the next one may begin at once.
         is_void = begun.is_probe and not was_refused and self.needs_probe and self.probed_at == begun.at
-        return replace(self, under_way=max(self.under_way - 1, 0), probed_at=None if is_void else self.probed_at)
+        return replace(
+            self,
+            under_way=max(self.under_way - 1, 0),
+            probed_at=None if is_void else self.probed_at,
+            uses=self._with(self._use(begun.model).without(begun.number)),
+        )
 
     def settled(self, now: float, begun: Begun, used: Cost) -> "GateState":
         """Return the state after the usage of a request is known."""

@@ -9,6 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+ARRIVAL = 2.0
+"""Within this time requests may reach the API in another order than that in which they began [s]."""
+MOST_SENT = 32
+"""So many of these requests are remembered."""
 LONGEST_RESET = 60.0
 """A request waits at most this long for a window, because a header may be wrong [s]."""
 
@@ -68,9 +72,26 @@ class Window:
         return replace(self, remaining=full, resets_at=now + LONGEST_RESET)
 
     def lacks(self, cost: Cost) -> bool:
-        """Return whether a request would be refused; one that is larger than the limit only needs a full window."""
-        needed: float = max(getattr(cost, self.kind), 1)
-        return self.remaining < (needed if self.limit is None else min(needed, self.limit))
+        """Return whether a request would be refused."""
+        return self.remaining < max(self.need(cost), 1)
+
+    def need(self, cost: Cost) -> float:
+        """Return what a request takes from this window.
+
+        An estimate above the limit must be wrong, since no such request would ever be accepted: then the longest
+        possible reply is not counted in advance.
+        """
+        needed: float = getattr(cost, self.kind)
+        return needed if self.limit is None or needed <= self.limit else min(cost.input_tokens, self.limit)
+
+
+class Sent(NamedTuple):
+    """A request that the API may not have seen yet."""
+
+    number: int
+    at: float
+    """When it began [s]."""
+    cost: Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +102,25 @@ class ModelUse:
     begun: Cost = NOTHING
     """Sum of all requests that have begun."""
     windows: tuple[Window, ...] = ()
+    sent: tuple[Sent, ...] = ()
+    """Requests of the last seconds without a reply, at most `MOST_SENT`."""
 
     def obstacle(self, now: float, cost: Cost) -> Window | None:
         """Return the window that a request has to wait for the longest; None if it may begin."""
         lacking = [window for one in self.windows if (window := one.at(now)).lacks(cost)]
         return max(lacking, key=lambda window: window.resets_at, default=None)
 
-    def with_begun(self, now: float, cost: Cost) -> "ModelUse":
+    def with_begun(self, now: float, number: int, cost: Cost) -> "ModelUse":
         """Return the use after one more request has begun."""
-        return replace(self, begun=self.begun.plus(cost), windows=self._reduced(now, cost, self.windows))
+        recent = (each for each in self.sent[-MOST_SENT:] if now - each.at < ARRIVAL)
+        sent = (*recent, Sent(number, now, cost))
+        windows = (window.at(now) for window in self.windows)
+        reduced = tuple(replace(one, remaining=one.remaining - one.need(cost)) for one in windows)
+        return replace(self, begun=self.begun.plus(cost), windows=reduced, sent=sent)
+
+    def without(self, number: int) -> "ModelUse":
+        """Return the use after a request was answered or has ended."""
+        return replace(self, sent=tuple(each for each in self.sent if each.number != number))
 
     def reported(self, now: float, number: int, mark: Cost, quotas: Iterable[Quota]) -> "ModelUse":
         """Return the use after the headers of a reply.
@@ -97,12 +128,15 @@ class ModelUse:
         number: of the request. mark: the sum of `begun` with this request, before all later ones.
         """
         known = {window.kind: window for window in self.windows}
-        later = self.begun.minus(mark)
+        others = self.begun.minus(mark)
+        for each in self.sent:
+            if each.number < number:
+                others = others.plus(each.cost)
         for quota in quotas:
             before = known.get(quota.kind)
             # A reply that took long may be older than what is known.
             if before is None or before.number <= number or now >= before.resets_at:
-                left = quota.remaining - max(getattr(later, quota.kind), 0)
+                left = quota.remaining - max(getattr(others, quota.kind), 0)
                 resets_at = now + min(max(quota.seconds, 0), LONGEST_RESET)
                 known[quota.kind] = Window(quota.kind, quota.limit, left, resets_at, number)
         return replace(self, windows=tuple(known.values()))
@@ -112,12 +146,10 @@ class ModelUse:
 
         Windows that its reply, or that of a later request, has reported contain it already.
         """
-        excess = used.minus(estimated)
-        older = self._reduced(now, excess, [window for window in self.windows if window.number < number])
-        newer = tuple(window for window in self.windows if window.number >= number)
-        return replace(self, begun=self.begun.plus(excess), windows=(*older, *newer))
-
-    @staticmethod
-    def _reduced(now: float, cost: Cost, windows: Iterable[Window]) -> tuple[Window, ...]:
-        current = (window.at(now) for window in windows)
-        return tuple(replace(one, remaining=one.remaining - getattr(cost, one.kind)) for one in current)
+        windows = tuple(
+            replace(one, remaining=one.remaining + one.need(estimated) - getattr(used, one.kind))
+            if one.number < number
+            else one
+            for one in (window.at(now) for window in self.windows)
+        )
+        return replace(self, begun=self.begun.plus(used).minus(estimated), windows=windows)
