@@ -15,7 +15,7 @@ TURNS = 4
 START = datetime(2026, 11, 23, tzinfo=UTC)
 
 Rule = Callable[["LimitedApi", int], Mapping[str, str] | None]
-"""Returns the headers of a reply to a request with so many tokens; None to refuse it."""
+"""Returns the headers of a reply to a request with so many tokens; `refused` among them, or None, refuses it."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class LimitedApi:
                 body = await reader.readexactly(int(size[1]) if size else 0)
                 request = json.loads(body)
                 # Chat completions count the longest possible reply in advance.
-                tokens = len(body) // 4 + request.get("max_completion_tokens", 0)
+                tokens = len(body) // 5 + request.get("max_completion_tokens", 0)
                 status, headers, reply = await self._answer(request, tokens, is_chat=b"/chat/" in head)
                 lines = {"content-type": "application/json", "content-length": str(len(reply)), **headers}
                 told = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
@@ -61,11 +61,11 @@ class LimitedApi:
         self.at_once += 1
         try:
             headers = self.rule(self, tokens)
-            if headers is None:
+            if headers is None or "refused" in headers:
                 self.refused.append(self.accepted)
                 error = {"type": "error", "error": {"type": "rate_limit_error", "message": "Too many requests."}}
                 after = {} if self.wait is None else {"retry-after": f"{self.wait:g}"}
-                return self.status, after, json.dumps(error).encode()
+                return self.status, {**after, **(headers or {})}, json.dumps(error).encode()
             self.accepted += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
             await asyncio.sleep(self.seconds)
@@ -94,20 +94,17 @@ class PerWindow:
         if (window := int(now // self._seconds)) != self._window:
             self._window, self._used = window, 0
         cost = 1 if self._kind == "requests" else tokens
-        if self._used + cost > self._limit:
-            return None
-        self._used += cost
+        refused = {"refused": "yes"} if self._used + cost > self._limit else {}
+        self._used += 0 if refused else cost
         left, resets_at = self._limit - self._used, (window + 1) * self._seconds
         if self._is_chat:
             told = {"limit": self._limit, "remaining": left, "reset": f"{(resets_at - now) * 1000:.0f}ms"}
-            return {f"x-ratelimit-{name}-{self._kind}": str(value) for name, value in told.items()}
+            return refused | {f"x-ratelimit-{name}-{self._kind}": str(value) for name, value in told.items()}
         # The headers of dates have whole seconds.
         date = (START + timedelta(seconds=int(now))).strftime("%a, %d %b %Y %H:%M:%S GMT")
         told = {"limit": self._limit, "remaining": left, "reset": _iso(int(now) + resets_at - now)}
-        return {
-            "date": date,
-            **{f"anthropic-ratelimit-{self._kind}-{name}": str(value) for name, value in told.items()},
-        }
+        headers = {f"anthropic-ratelimit-{self._kind}-{name}": str(value) for name, value in told.items()}
+        return refused | headers | {"date": date}
 
 
 def _iso(seconds: float) -> str:

@@ -100,7 +100,7 @@ class ModelUse:
 
     model: str
     begun: Cost = NOTHING
-    """Sum of all requests that have begun."""
+    """Sum of all requests that have begun, as estimated."""
     windows: tuple[Window, ...] = ()
     sent: tuple[Sent, ...] = ()
     """Requests of the last seconds without a reply, at most `MOST_SENT`."""
@@ -152,4 +152,4 @@ class ModelUse:
             else one
             for one in (window.at(now) for window in self.windows)
         )
-        return replace(self, begun=self.begun.plus(used).minus(estimated), windows=windows)
+        return replace(self, windows=windows)

@@ -42,7 +42,7 @@ def test_r4_the_usage_settles_an_estimate():
     one = use(Quota("tokens", 1000, 1000, 20)).with_begun(1.0, 2, Cost(1, 900, 900, 0))
     settled = one.settled(2.0, 2, Cost(1, 900, 900, 0), Cost(1, 150, 100, 50))
     assert (left(one), left(settled)) == (100, 850)
-    counted = one.reported(2.0, 2, one.begun, [Quota("tokens", 1000, 700, 20)])
+    counted = one.without(1).reported(2.0, 2, one.begun, [Quota("tokens", 1000, 700, 20)])
     assert left(counted.settled(3.0, 2, Cost(1, 900, 900, 0), Cost(1, 150, 100, 50))) == 700
 
 
