@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Retrying,
         Started,
         Summarized,
+        Waiting,
         Warned,
     )
     from run_specialist.record.outcome import Child, Evidence, Outcome
@@ -96,6 +97,7 @@ __all__ = [
     "Tool",
     "ToolError",
     "UsageError",
+    "Waiting",
     "Warned",
     "delegate_tool",
     "run",

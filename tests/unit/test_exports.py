@@ -55,6 +55,7 @@ NAMES = [
     "Tool",
     "ToolError",
     "UsageError",
+    "Waiting",
     "Warned",
     "delegate_tool",
     "run",

@@ -42,7 +42,7 @@ class ModelChoice:
         """
         self.model = model
         self._default = default
-        self._provider = provider
+        self._provider = None if provider is None else pool.limited(provider)
         self._trust = trust
         self._rule = rule
         self._report = report

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from run_specialist.providers.admission.ceiling import ceiling
 from run_specialist.providers.base import Provider
 from run_specialist.providers.choose import make_provider
 from run_specialist.providers.knowledge import Informed, Knowledge
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
 class ProviderPool:
     """Creates providers on demand; runs with the same model in the same event loop share a connection pool."""
 
-    def __init__(self) -> None:
+    def __init__(self, requests_at_once: int | None = None) -> None:
+        """Create an empty pool.
+
+        requests_at_once: as in `Runner`.
+        Raises UsageError if it, or the environment variable in its place, is no number of at least 1.
+        """
+        self._requests_at_once = ceiling(requests_at_once)
         self._files: ModelFiles | None = None
         self._lock = threading.Lock()
         """Two event loops share the servers of files."""
@@ -61,6 +68,12 @@ class ProviderPool:
                 max_output_tokens=told.max_output_tokens,
             )
             provider.knowledge = known
+        return self.limited(provider)
+
+    def limited(self, provider: Provider) -> Provider:
+        """Return a provider that has as many requests at once as this pool allows."""
+        if isinstance(provider, Informed) and self._requests_at_once is not None:
+            provider.requests_at_once = self._requests_at_once
         return provider
 
     async def aclose(self) -> None:

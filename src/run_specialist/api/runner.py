@@ -54,6 +54,7 @@ class Runner:
         secrets: Sequence[str] = (),
         require_model: bool | None = None,
         defaults: Defaults = NO_DEFAULTS,
+        requests_at_once: int | None = None,
     ) -> None:
         """Configure a runner; files and connections are opened on first use.
 
@@ -74,12 +75,13 @@ class Runner:
         require_model: refuse to answer offline, without a language model; None = as SPECIALIST_REQUIRE_MODEL says.
         defaults: settings and a model for specialists whose files do not contain them; the commands pass those of the
             config files, which the Python API does not read.
+        requests_at_once: requests under way to one endpoint and key at most; None = SPECIALIST_REQUESTS_AT_ONCE.
         """
         self.root, self.registry = find_project(root, dir, defaults)
         self.default_model = defaults.model
         permissions = Trust(given=trust)
         self._clients = McpClients()
-        self._providers = ProviderPool()
+        self._providers = ProviderPool(requests_at_once)
         rule = ModelRule.of(require_model)
         self._models = ModelChoice(
             model, provider, self._providers, rule, permissions, self._report_loading, self.root, defaults.model

@@ -15,6 +15,7 @@ from run_specialist.cli.flags import (
     OnLostFlag,
     PatienceTime,
     PresetName,
+    RequestsAtOnce,
     RequireModel,
     SpecialistName,
     StoreUrl,
@@ -57,6 +58,7 @@ def run(
     evidence: EvidenceFlag = None,
     tool_calls: ToolCallFormat = None,
     preset: PresetName = None,
+    requests_at_once: RequestsAtOnce = None,
     store: StoreUrl = None,
     on_lost: OnLostFlag = "go_on",
     json_: OutcomeJson = False,
@@ -101,6 +103,7 @@ def run(
             trust=trust,
             require_model=require_model or None,
             defaults=config.defaults,
+            requests_at_once=requests_at_once,
         )
         outcome = answer(runner, partial(runner.prepare, name, question, **given), shown)
     raise typer.Exit(outcome.exit_code)

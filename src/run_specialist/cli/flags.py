@@ -157,6 +157,16 @@ OnLostFlag = Annotated[
         help="If the store fails: go-on without storing, or abort before the next request.  [default: go-on]",
     ),
 ]
+RequestsAtOnce = Annotated[
+    int | None,
+    typer.Option(
+        "--requests-at-once",
+        metavar="N",
+        min=1,
+        callback=personal("requests_at_once"),
+        help="Maximum number of requests at once to an API.  [env var: SPECIALIST_REQUESTS_AT_ONCE]",
+    ),
+]
 PresetName = Annotated[
     str | None,
     _one_of(

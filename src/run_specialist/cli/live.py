@@ -31,6 +31,7 @@ from run_specialist.record.events import (
     Resumed,
     Retrying,
     Started,
+    Waiting,
 )
 
 ANSWER_LINES = 6
@@ -41,20 +42,23 @@ PARSED_CHARACTERS = 100_000
 
 @dataclass(frozen=True)
 class _Wait:
-    """A wait before a retry."""
+    """A wait before a request, or before its retry."""
 
-    event: Retrying
-    until: float
-    """Its end, by the monotonic clock [s]."""
+    event: Retrying | Waiting
+    until: float | None
+    """Its end, by the monotonic clock [s]; None if it is not known."""
     name: str
     """Prefix with the name of the child run that waits; empty for the run itself."""
 
     @property
     def text(self) -> str:
         """The time left first, which even a narrow terminal shows."""
-        left = math.ceil(self.until - time.monotonic())
-        when = f"in {left} s" if left > 0 else "now"
-        return f"{self.name}retry {self.event.attempt} {when} · {one_line(self.event.reason)}"
+        left = 0 if self.until is None else math.ceil(self.until - time.monotonic())
+        if isinstance(self.event, Retrying):
+            what = f"retry {self.event.attempt} {f'in {left} s' if left > 0 else 'now'}"
+        else:
+            what = f"waiting {left} s" if left > 0 else "waiting"
+        return f"{self.name}{what} · {one_line(self.event.reason)}"
 
 
 class LiveView:
@@ -99,6 +103,8 @@ class LiveView:
             case Retrying():
                 self._doing, self._reply = "thinking", PartialReply()
                 self._wait_for(event)
+            case Waiting() if event.phase == "started":
+                self._wait_for(event)
             case Called() if event.phase == "started":
                 self._doing = call_text(event)
             case ChildTold():
@@ -138,11 +144,13 @@ class LiveView:
                 self._doing = f"{printable(child.specialist)}: {call_text(child.told)}"
             case Retrying():
                 self._wait_for(child.told, f"{printable(child.specialist)}: ")
+            case Waiting() if child.told.phase == "started":
+                self._wait_for(child.told, f"{printable(child.specialist)}: ")
             case _:
                 pass
 
-    def _wait_for(self, event: Retrying, name: str = "") -> None:
-        self._wait = _Wait(event, time.monotonic() + event.seconds, name)
+    def _wait_for(self, event: Retrying | Waiting, name: str = "") -> None:
+        self._wait = _Wait(event, None if event.seconds is None else time.monotonic() + event.seconds, name)
 
     def _show_resumed(self, event: Resumed) -> None:
         self._call_lines.calls = int(event.used.get(Kind.TOOL_CALLS, 0))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli.console import fail, guarded, say
-from run_specialist.cli.flags import Dir, Model, OnLostFlag, RequireModel, StoreUrl
+from run_specialist.cli.flags import Dir, Model, OnLostFlag, RequestsAtOnce, RequireModel, StoreUrl
 from run_specialist.cli.from_config import config_for_run
 from run_specialist.store.location import place
 
@@ -73,6 +73,7 @@ def mcp(
     root: ServedRoot = None,
     model: Model = None,
     require_model: RequireModel = False,
+    requests_at_once: RequestsAtOnce = None,
     store: StoreUrl = None,
     on_lost: OnLostFlag = "go_on",
     trust: TrustAll = False,
@@ -111,6 +112,7 @@ def mcp(
             trust=trust,
             secrets=[sent] if sent else [],
             defaults=config.defaults,
+            requests_at_once=requests_at_once,
         )
         code = _serve(runner, settings)
     raise typer.Exit(code)

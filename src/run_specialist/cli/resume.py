@@ -10,6 +10,7 @@ from run_specialist.cli.flags import (
     CostLimit,
     OnLostFlag,
     PatienceTime,
+    RequestsAtOnce,
     RequireModel,
     StoreUrl,
     TimeLimit,
@@ -36,6 +37,7 @@ def resume(
     time_limit: TimeLimit = None,
     patience: PatienceTime = None,
     tool_chars_limit: ToolCharsLimit = None,
+    requests_at_once: RequestsAtOnce = None,
     model: Annotated[str | None, typer.Option(help="Another model.  [default: the model of the run]")] = None,
     require_model: RequireModel = False,
     force: Annotated[
@@ -76,6 +78,13 @@ def resume(
         if run == LAST:
             with open_store(store) as opened:
                 run = find_run(opened, run, project_filter(root, all_projects=all_projects))
-        runner = Runner(model=model, store=store, on_lost=on_lost, trust=trust, require_model=require_model or None)
+        runner = Runner(
+            model=model,
+            store=store,
+            on_lost=on_lost,
+            trust=trust,
+            require_model=require_model or None,
+            requests_at_once=requests_at_once,
+        )
         outcome = answer(runner, partial(runner.resume, run, question, force=force, **given), shown)
     raise typer.Exit(outcome.exit_code)

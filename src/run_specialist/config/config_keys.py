@@ -6,7 +6,7 @@ from typing import Literal
 
 from run_specialist.redaction.secret_names import ends_like_a_name
 
-Kind = Literal["setting", "model", "folder", "store", "on_lost", "switch"]
+Kind = Literal["setting", "model", "folder", "store", "on_lost", "switch", "count"]
 TABLE = ("tool", "run-specialist")
 """Table of the keys in pyproject.toml; the user's file has them at the top."""
 
@@ -50,6 +50,7 @@ KEYS = {
         Key("require_model", "switch", personal=True, variable="SPECIALIST_REQUIRE_MODEL"),
         Key("store", "store", personal=True, variable="SPECIALIST_STORE"),
         Key("on_lost", "on_lost", personal=True),
+        Key("requests_at_once", "count", personal=True, variable="SPECIALIST_REQUESTS_AT_ONCE"),
     )
 }
 """All keys, by name."""

@@ -89,6 +89,12 @@ def _switch(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
     return given
 
 
+def _count(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise ValueError(f"must be an integer of at least 1, got {_got(given)}")
+    return given
+
+
 def _text(given: object, what: str) -> str:
     if not isinstance(given, str) or not given.strip():
         raise ValueError(f"must be {what}, got {_got(given)}")
@@ -106,4 +112,5 @@ _CHECKS: dict[Kind, Callable[[Key, object, Path, Scope], object]] = {
     "store": _store,
     "on_lost": _on_lost,
     "switch": _switch,
+    "count": _count,
 }

@@ -84,4 +84,4 @@ def _default(key: Key) -> object:
         return choose_model(None, None)
     if key.kind == "store":
         return _plain(key, place(None).url)
-    return {"folder": None, "switch": False, "on_lost": "go-on"}[key.kind]
+    return {"folder": None, "switch": False, "on_lost": "go-on", "count": None}[key.kind]

@@ -49,7 +49,7 @@ class Exchange:
         self._account = account
         self._observers = observers
         self._stop = stop
-        self._retries = Retries(job.patience, self._retrying, stop)
+        self._retries = Retries(job.patience, self._retrying, observers.notify, stop)
         self._partial_reply = PartialReply()
         self._schema_replies = SchemaReplies(job.opening.tools.get(RESPOND), job.answer_schema)
         self._schema_stream: SchemaStream | None = None

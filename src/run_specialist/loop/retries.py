@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from run_specialist.errors import ProviderError, Unavailable
 from run_specialist.loop.stop_signal import StopRequested, StopSignal
-from run_specialist.providers.base import Conversation, Request
-from run_specialist.record.events import Retrying
+from run_specialist.providers.base import Conversation, Queueing, Request
+from run_specialist.record.events import Retrying, Waiting
 from run_specialist.record.messages import Reply
 
 FIRST_WAIT = 0.5
@@ -37,15 +37,23 @@ class Retries:
     clock = staticmethod(time.monotonic)
     sleep = staticmethod(asyncio.sleep)
 
-    def __init__(self, patience: float | None, notify: Callable[[Retrying], None], stop: StopSignal) -> None:
+    def __init__(
+        self,
+        patience: float | None,
+        notify: Callable[[Retrying], None],
+        waiting: Callable[[Waiting], None],
+        stop: StopSignal,
+    ) -> None:
         """Configure the retries of a run.
 
         patience: how long one request is retried, from its first failure [s]; 0 = never, None = without a limit.
         notify: called before each wait.
+        waiting: called when a request waits because the endpoint takes no more.
         stop: once requested, no request is sent again.
         """
-        self._patience = patience
+        self._patience = math.inf if patience is None else patience
         self._notify = notify
+        self._waiting = waiting
         self._stop = stop
         self.was_stopped = False
         """True once a request was given up because the run is to stop; none is sent any more."""
@@ -61,19 +69,22 @@ class Retries:
         begun = self.clock()
         attempt = repeated = 0
         failed_at = begun
+        time_limit = math.inf if seconds is None else begun + seconds
         while True:
+            left = failed_at + self._patience - self.clock() if attempt else self._patience
+            queueing = Queueing(self._waiting, left, time_limit)
             try:
-                return await conversation.ask(replace(request, retries=attempt) if attempt else request)
+                return await conversation.ask(replace(request, retries=attempt, queueing=queueing))
             except Unavailable as error:
                 self._raise_if_stopping()
                 now = self.clock()
-                failed_at = failed_at if attempt else now
-                left = math.inf if self._patience is None else failed_at + self._patience - now
+                if not attempt:
+                    failed_at = now if queueing.closed_since is None else queueing.closed_since
+                left = failed_at + self._patience - now
                 repeated += error.may_have_run
                 if left <= 0 or repeated > MOST_REPEATED:
                     raise _gave_up(error, attempt, now - failed_at) from error
-                time_left = math.inf if seconds is None else begun + seconds - now
-                wait = _wait(error, attempt, left, time_left)
+                wait = _wait(error, attempt, left, time_limit - now)
                 attempt += 1
                 self._notify(Retrying(error.status, round(wait, 3), attempt, error.reason))
             await self._pause(wait)

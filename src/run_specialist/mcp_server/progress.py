@@ -6,7 +6,17 @@ from typing import Any
 
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
-from run_specialist.record.events import BudgetSpent, Called, ChildTold, Event, Finished, Landed, Retrying, Started
+from run_specialist.record.events import (
+    BudgetSpent,
+    Called,
+    ChildTold,
+    Event,
+    Finished,
+    Landed,
+    Retrying,
+    Started,
+    Waiting,
+)
 
 SHOWN = 60
 """Maximum length of a tool call's argument in a message [characters]."""
@@ -64,6 +74,8 @@ class Progress:
                 return f"the limit of {event.reason.label} is reached: landing, it must answer now"
             case Retrying():
                 return f"{event.reason} · retry {event.attempt} in {event.seconds:.1f} s"
+            case Waiting() if event.phase == "started":
+                return f"waiting{'' if event.seconds is None else f' {event.seconds:.0f} s'} · {event.reason}"
             case Finished():
                 return f"{event.outcome.status} after {units.amount(Kind.TOOL_CALLS, event.outcome.tool_calls.used)}"
             case ChildTold():

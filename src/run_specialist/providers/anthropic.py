@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.providers import anthropic_refusals, prices
+from run_specialist.providers.admission.entrance import Entrance, tokens_in
+from run_specialist.providers.admission.turn import Turn
+from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import MESSAGES
@@ -80,6 +83,8 @@ class AnthropicConversation:
         self._lessons = Lessons(provider, opening)
         self._watch = watch
         self._sent = EncodedMessages()
+        self._entrance = Entrance(provider, MESSAGES)
+        self._cached_tokens = self._answered = 0
         tools = [tool.definition for tool in opening.tools]
         # Without any tools there is only one request, so no later one would read from the cache.
         self._has_tools = bool(tools)
@@ -97,13 +102,23 @@ class AnthropicConversation:
         """Send the transcript and return the reply, as `Conversation.ask` describes."""
         # Before the body is built, so that waiting requests use no memory.
         await pace().begin()
+        size = self._size(request)
+        # What is read from the cache counts against no rate limit.
+        turn = self._entrance.turn(request, _cost(max(size - self._cached_tokens, 0) if self._reads(request) else size))
         try:
-            reply = read_reply(await self._exchange(request), self._sent.ids)
+            async with turn:
+                block = await self._exchange(request, turn)
+            reply = read_reply(block, self._sent.ids)
         except ProviderError as error:
             raise final(error, self._provider.client) from None
         # Many network failures are not SDK errors: an invalid body, an incomplete stream, a connection reset.
         except Exception as error:
             raise self._failure(error, request) from error
+        usage = reply.usage
+        self._answered = len(request.messages)
+        self._cached_tokens = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+        if usage.total_tokens:
+            turn.settle(_cost(usage.input_tokens + usage.cache_creation_input_tokens, usage.output_tokens))
         return self._lessons.taken(request, reply)
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
@@ -120,6 +135,15 @@ class AnthropicConversation:
                 return knowledge.refused(Choice.SCHEMA, line)
             case _:
                 return failed
+
+    def _size(self, request: Request) -> int:
+        """Return the estimated size of a request [tokens]."""
+        self._sent.take(request.messages, lambda message: message.encoded)
+        return tokens_in([self._front, *self._sent.pieces])
+
+    def _reads(self, request: Request) -> bool:
+        """Return whether a request probably reads from the cache what the previous one has read or written."""
+        return bool(self._marker) and request.choice is Choice.AUTO and len(request.messages) > self._answered
 
     def _body(self, request: Request) -> bytes:
         messages = request.messages
@@ -154,22 +178,28 @@ class AnthropicConversation:
         encoded[-1] += b"]}"
         return b",".join(encoded)
 
-    async def _exchange(self, request: Request) -> Block:
+    async def _exchange(self, request: Request, turn: Turn) -> Block:
         try:
-            return await self._send(request)
+            return await self._send(request, turn)
         except Exception as error:
             # A schema does without the tool choice beside it.
             about_choice = _is_refusal(error) and anthropic_refusals.is_about_choice(str(error))
             if request.choice is not Choice.SCHEMA or not about_choice or not self._provider.capabilities.none_choice:
                 raise
             self._provider.knowledge.refused(Choice.NONE, str(error))
-            return await self._send(request)
+            return await self._send(request, turn)
 
-    async def _send(self, request: Request) -> Block:
+    async def _send(self, request: Request, turn: Turn) -> Block:
         client, body = self._provider.client, self._body(request)
         if self._watch is None:
-            return await send(client, PATH, body, MESSAGES, request.retries)
-        return await stream(client, PATH, body, MESSAGES, partial(StreamedMessage, self._watch), request.retries)
+            return await send(client, PATH, body, MESSAGES, turn.accepted, request.retries)
+        begin = partial(StreamedMessage, self._watch)
+        return await stream(client, PATH, body, MESSAGES, turn.accepted, begin, request.retries)
+
+
+def _cost(input_tokens: float, output_tokens: float = 0) -> Cost:
+    """Return the cost of a request; the API counts its output while it is written, whatever `max_tokens` is."""
+    return Cost(1, input_tokens + output_tokens, input_tokens, output_tokens)
 
 
 def _format(schema: Mapping[str, Any]) -> Block:

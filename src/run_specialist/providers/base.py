@@ -1,10 +1,12 @@
 """The interface of a provider: it opens conversations, each of which returns one reply per request."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from run_specialist.record.events import Waiting
 from run_specialist.record.messages import CallFormat, Message, Reply, Usage
 from run_specialist.tools.base import Toolset
 
@@ -73,6 +75,25 @@ Watch = Callable[[Delta], None]
 """Called with each piece of a streaming reply."""
 
 
+@dataclass(slots=True)
+class Queueing:
+    """How a request waits while its endpoint takes no more."""
+
+    notify: Callable[[Waiting], None] = lambda _: None
+    """Called when a wait has taken a second, and when it ends."""
+    patience: float = math.inf
+    """How long it may wait while the endpoint would refuse it [s]."""
+    time_limit: float = math.inf
+    """Until when it may wait then, by the monotonic clock [s]."""
+    closed_since: float | None = None
+    """Since when it would be refused; None if it would not."""
+
+    @property
+    def ends_at(self) -> float:
+        """Until when it waits although it would be refused [s]."""
+        return min(math.inf if self.closed_since is None else self.closed_since + self.patience, self.time_limit)
+
+
 @dataclass(frozen=True)
 class Request:
     """One request of a run, without the `Opening` that all of them share."""
@@ -90,6 +111,8 @@ class Request:
     """The name of the schema, which chat completions require."""
     retries: int = 0
     """How often the request was sent before."""
+    queueing: Queueing | None = field(default=None, compare=False)
+    """How the request waits for its turn; None = silently, as long as it takes."""
 
 
 class Conversation(Protocol):

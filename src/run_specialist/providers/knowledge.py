@@ -78,6 +78,8 @@ class Informed:
     def __init__(self, capabilities: Capabilities) -> None:
         self.knowledge = Knowledge(capabilities)
         """May be replaced by that of another provider of the same endpoint."""
+        self.requests_at_once: int | None = None
+        """How many requests may be under way at the endpoint while one of this provider waits or is; None = any."""
 
     @property
     def address(self) -> tuple[str, str]:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.providers import openai_refusals, prices
+from run_specialist.providers.admission.entrance import Entrance, tokens_in
+from run_specialist.providers.admission.turn import Turn
+from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import CHAT, OPENAI_URL, Endpoint
 from run_specialist.providers.json_reader import EncodedMessages
@@ -131,6 +134,7 @@ class ChatConversation:
         self._watch = watch
         self._streamed: StreamedCompletion | None = None
         self._sent = EncodedMessages()
+        self._entrance = Entrance(provider, provider.endpoint)
         self._has_tools = bool(opening.tools.names)
         front: dict[str, Any] = {"model": provider.id}
         if self._has_tools:
@@ -154,20 +158,25 @@ class ChatConversation:
         self._streamed = None
         # Before the body is built, so that waiting requests use no memory.
         await pace().begin()
+        self._sent.take(request.messages, encoded)
+        turn = self._entrance.turn(request, _cost(tokens_in([self._front, self._system, *self._sent.pieces]), limit))
         try:
-            try:
-                completion = await self._exchange(request, limit)
-            except APIStatusError as error:
-                new_limit = self._provider.learn(openai_refusals.text_of_error(error), limit)
-                if new_limit is None:
-                    raise
-                completion = await self._exchange(request, new_limit)
+            async with turn:
+                try:
+                    completion = await self._exchange(request, limit, turn)
+                except APIStatusError as error:
+                    new_limit = self._provider.learn(openai_refusals.text_of_error(error), limit)
+                    if new_limit is None:
+                        raise
+                    completion = await self._exchange(request, new_limit, turn)
             reply = read_reply(completion, self._sent.ids, self._provider.endpoint)
         except ProviderError as error:
             raise final(error, self._provider.client) from None
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.
         except Exception as error:
             raise self._failure(error, request) from error
+        if reply.usage.total_tokens:
+            turn.settle(_cost(reply.usage.total_tokens - reply.usage.output_tokens, reply.usage.output_tokens))
         return self._lessons.taken(request, reply)
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
@@ -195,12 +204,12 @@ class ChatConversation:
         """Return whether a request with this choice does not leave the model its tools."""
         return self._has_tools and choice in {Choice.RESPOND, Choice.NONE}
 
-    async def _exchange(self, request: Request, max_tokens: int) -> Block:
+    async def _exchange(self, request: Request, max_tokens: int, turn: Turn) -> Block:
         client, body = self._provider.client, self._body(request, max_tokens)
         if self._watch is None:
-            return await send(client, PATH, body, self._provider.endpoint, request.retries)
+            return await send(client, PATH, body, self._provider.endpoint, turn.accepted, request.retries)
         begin = partial(self._begin, self._watch)
-        return await stream(client, PATH, body, self._provider.endpoint, begin, request.retries)
+        return await stream(client, PATH, body, self._provider.endpoint, turn.accepted, begin, request.retries)
 
     def _begin(self, watch: Watch) -> StreamedCompletion:
         self._streamed = StreamedCompletion(watch)
@@ -220,6 +229,10 @@ class ChatConversation:
         self._sent.take(request.messages, encoded)
         joined = b",".join(piece for piece in (self._system, *self._sent.pieces) if piece)
         return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', joined, b"]}"))
+
+
+def _cost(input_tokens: float, output_tokens: float) -> Cost:
+    return Cost(1, input_tokens + output_tokens, input_tokens, output_tokens)
 
 
 def _format(name: str, schema: Mapping[str, Any]) -> Block:

@@ -4,7 +4,7 @@ import math
 import os
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ WHAT_TO_DO = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Fault:
+class Fault:
     """The description of an error."""
 
     reason: str
@@ -55,6 +55,21 @@ def failure(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | Asyn
 
     client: the client that sent the request; with `max_retries=0` no error is `Unavailable`.
     """
+    fault = fault_of(error, endpoint, client)
+    reason, advice = fault.reason, fault.advice
+    if fault.may_pass and client.max_retries:
+        may_have_run = fault.may_have_run
+        return Unavailable(
+            reason, advice, kind=fault.kind, status=fault.status, wait=fault.wait, may_have_run=may_have_run
+        )
+    return ProviderError(f"{reason}; {advice}" if advice else reason, kind=fault.kind, retry_after=fault.wait)
+
+
+def fault_of(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | AsyncOpenAI") -> Fault:
+    """Return the description of a failed request, in lines without secrets.
+
+    client: as for `failure`.
+    """
     credentials = (client.api_key, getattr(client, "auth_token", None))
     keys = [key for key in credentials if key and len(key) >= SHORTEST_KEY]
 
@@ -66,13 +81,7 @@ def failure(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | Asyn
 
     base_url = client.base_url.copy_with(userinfo=b"", query=None, fragment=None)
     fault = _describe(error, endpoint, base_url, masked)
-    reason, advice = tidy(masked(fault.reason)), tidy(masked(fault.advice))
-    if fault.may_pass and client.max_retries:
-        may_have_run = fault.may_have_run
-        return Unavailable(
-            reason, advice, kind=fault.kind, status=fault.status, wait=fault.wait, may_have_run=may_have_run
-        )
-    return ProviderError(f"{reason}; {advice}" if advice else reason, kind=fault.kind, retry_after=fault.wait)
+    return replace(fault, reason=tidy(masked(fault.reason)), advice=tidy(masked(fault.advice)))
 
 
 def final(error: ProviderError, client: "AsyncAnthropic | AsyncOpenAI") -> ProviderError:
@@ -88,7 +97,7 @@ def tidy(text: str) -> str:
 
 def _describe(  # noqa: PLR0911 - one for each kind of error
     error: Exception, endpoint: Endpoint, base_url: object, masked: Callable[[str], str]
-) -> _Fault:
+) -> Fault:
     """Return the description of an error.
 
     base_url: without parts that may contain secrets.
@@ -104,21 +113,21 @@ def _describe(  # noqa: PLR0911 - one for each kind of error
     match error:
         case _ if isinstance(last := causes[-1], ProviderError):
             # Raised while reading the body; the SDK wraps it as a connection error.
-            return _Fault(str(last), kind=last.kind)
+            return Fault(str(last), kind=last.kind)
         case _ if unreadable := [cause.message for cause in causes if isinstance(cause, aiohttp.ClientResponseError)]:
             # `str(error)` contains the URL with its query, which may contain secrets.
             what = masked(unreadable[0].partition("\n")[0].rstrip(":"))[:200]
             reason = f"the answer from {base_url} cannot be parsed ({what})"
-            return _Fault(reason, endpoint.wrong_server, may_pass=True, may_have_run=True)
+            return Fault(reason, endpoint.wrong_server, may_pass=True, may_have_run=True)
         case sdk.APIStatusError():
             return _status_fault(error, endpoint, masked)
         case _ if isinstance(causes[-1], ValueError) and "header" in str(causes[-1]):
             # Only the header with the key can be invalid.
-            return _Fault("the request cannot be sent", f"check {endpoint.key} for invalid characters", "credentials")
+            return Fault("the request cannot be sent", f"check {endpoint.key} for invalid characters", "credentials")
         # One of the SDKs reports every failed connection as a timeout.
         case sdk.APITimeoutError() | httpx2.TimeoutException() if was_slow or not broke:
             reason, is_sent = f"timeout: no answer from {base_url}", not _could_not_connect(causes)
-            return _Fault(reason, "try again, or check the server", "connection", may_pass=True, may_have_run=is_sent)
+            return Fault(reason, "try again, or check the server", "connection", may_pass=True, may_have_run=is_sent)
         case _ if any(isinstance(cause, aiohttp.ClientPayloadError) for cause in causes):
             return _closed_fault(base_url)
         case sdk.APIConnectionError() | httpx2.ConnectError():
@@ -129,20 +138,20 @@ def _describe(  # noqa: PLR0911 - one for each kind of error
             return _closed_fault(base_url)
         case _:
             what = masked((str(error) or type(error).__name__).splitlines()[0])[:200]
-            return _Fault(f"the answer from {base_url} cannot be parsed ({what})", endpoint.wrong_server)
+            return Fault(f"the answer from {base_url} cannot be parsed ({what})", endpoint.wrong_server)
 
 
-def _closed_fault(base_url: object) -> _Fault:
+def _closed_fault(base_url: object) -> Fault:
     reason = f"the connection to {base_url} was closed in the middle of a reply"
-    return _Fault(reason, "try again", "connection", may_pass=True, may_have_run=True)
+    return Fault(reason, "try again", "connection", may_pass=True, may_have_run=True)
 
 
-def _connection_fault(causes: list[BaseException], endpoint: Endpoint, base_url: object) -> _Fault:
+def _connection_fault(causes: list[BaseException], endpoint: Endpoint, base_url: object) -> Fault:
     """Describe a connection that failed before the reply began."""
     import httpx2  # noqa: PLC0415 - as above
 
     text = _system_error(causes[-1]) or str(causes[0].__cause__ or "")
-    return _Fault(
+    return Fault(
         f"cannot reach {base_url}" + (f" ({text})" if text else ""),
         f"check the network, or {endpoint.url}",
         "connection",
@@ -179,7 +188,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _status_fault(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) -> _Fault:  # noqa: ANN401 - APIStatusError of either SDK
+def _status_fault(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) -> Fault:  # noqa: ANN401 - APIStatusError of either SDK
     status, body, headers = error.status_code, error.body, error.response.headers
     message, what = message_in(body) or masked(" ".join(str(body or error).split()))[:200], str(status)
     kind, wait = kind_of(status, body), requested_wait(headers)
@@ -194,12 +203,12 @@ def _status_fault(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) 
     if wait and wait >= SHORTEST_WAIT:
         advice = f"try again in {wait:.0f} seconds, as the API requests" if math.isfinite(wait) else "try again later"
     advice = advice.format(key=endpoint.key, url=endpoint.url)
-    return _Fault(f"the API answered {what}: {message}", advice, kind, may_pass, status=status, wait=wait)
+    return Fault(f"the API answered {what}: {message}", advice, kind, may_pass, status=status, wait=wait)
 
 
-def _stream_fault(error: Any) -> _Fault:  # noqa: ANN401 - APIError of either SDK
+def _stream_fault(error: Any) -> Fault:  # noqa: ANN401 - APIError of either SDK
     """Describe an error in the middle of a stream that the SDK raises without a status."""
     status = passing_status(error.body)
     reason = f"the server ended its reply with an error: {message_in(error.body) or error}"
     kind = kind_of(None, error.body)
-    return _Fault(reason, "try again later", kind, may_pass=status is not None, status=status)
+    return Fault(reason, "try again later", kind, may_pass=status is not None, status=status)

@@ -1,6 +1,6 @@
 """Send one request through an SDK's client, streamed or not; the SDKs of both APIs have the same interface."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -12,6 +12,9 @@ from run_specialist.record.messages import Block
 _HEADERS = {"Content-Type": "application/json"}
 _RETRIES = "x-stainless-retry-count"
 """The header in which the SDKs count the retries of a request."""
+
+Accepted = Callable[[Mapping[str, str]], None]
+"""Called with the headers of a response that is no error, as soon as they have arrived."""
 
 
 def connection(sdk: Any, *, direct: bool = False) -> dict[str, Any]:  # noqa: ANN401 - either SDK
@@ -45,9 +48,17 @@ class StreamedReply(Protocol):
         ...
 
 
-async def send(client: Any, path: str, body: bytes, endpoint: Endpoint, retries: int = 0) -> Block:  # noqa: ANN401 - of either SDK
+async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
+    client: Any,  # noqa: ANN401 - of either SDK
+    path: str,
+    body: bytes,
+    endpoint: Endpoint,
+    accepted: Accepted,
+    retries: int = 0,
+) -> Block:
     """Send a request once and return the JSON object of the response.
 
+    accepted: called with the headers of a response that is no error.
     retries: how often it was sent before.
     Raises ProviderError if the response is not a JSON object, and any error of the SDK.
     """
@@ -55,6 +66,7 @@ async def send(client: Any, path: str, body: bytes, endpoint: Endpoint, retries:
 
     options = _options(client, retries)
     response = await client.post(_url(client, path), cast_to=httpx2.Response, content=body, options=options)
+    accepted(response.headers)
     return read_object(response.headers.get("content-type", ""), response.content, endpoint)
 
 
@@ -74,13 +86,14 @@ async def stream(  # noqa: PLR0913, PLR0917 - as `send`, and who reads the strea
     path: str,
     body: bytes,
     endpoint: Endpoint,
+    accepted: Accepted,
     begin: Callable[[], StreamedReply],
     retries: int = 0,
 ) -> Block:
     """Send a request once and return the reply assembled from the stream; a plain JSON response is accepted too.
 
     begin: creates the assembler at the start of the stream.
-    retries: as in `send`.
+    accepted, retries: as in `send`.
     Raises the same errors as `send`.
     """
     stream_class = import_module(endpoint.sdk).AsyncStream[object]
@@ -89,6 +102,7 @@ async def stream(  # noqa: PLR0913, PLR0917 - as `send`, and who reads the strea
         _url(client, path), cast_to=object, content=body, options=options, stream=True, stream_cls=stream_class
     )
     async with stream:
+        accepted(stream.response.headers)
         kind = stream.response.headers.get("content-type", "")
         if not kind.lower().startswith("text/event-stream"):
             return read_object(kind, await stream.response.aread(), endpoint)

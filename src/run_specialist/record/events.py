@@ -81,6 +81,24 @@ class Retrying(Event):
     """The failure in one line."""
 
 
+WaitPhase = Literal["started", "finished"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting(Event):
+    """A request is not sent yet, because the endpoint takes no more at the moment; reported after a second.
+
+    The wait ends with a second event, or with the run.
+    """
+
+    event = "waiting"
+    phase: WaitPhase
+    seconds: float | None
+    """How long the wait takes, None if that is not known; for a finished one how long it took [s]."""
+    reason: str
+    """What the request waits for, in one line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replied(Event):
     """A reply has arrived."""

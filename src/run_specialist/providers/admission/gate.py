@@ -1,0 +1,158 @@
+"""The gate in front of one endpoint and key: requests of all runs and event loops of a process begin here, in order.
+
+A request holds its place only while it is sent and answered, never while a run waits for tools or for other runs.
+"""
+
+import asyncio
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from typing import Protocol
+
+from run_specialist.providers.admission.policy import LONGEST_CLOSING, Begun, Cause, GateState, Obstacle, Refusal
+from run_specialist.providers.admission.rate_headers import quotas
+from run_specialist.providers.admission.windows import Cost
+
+_IN_ORDER = Obstacle(Cause.ORDER, "other requests come first")
+
+
+async def sleep_unless_woken(future: asyncio.Future[None], seconds: float) -> None:
+    """Sleep until a future is done, but at most so many seconds."""
+    await asyncio.wait([future], timeout=seconds)
+
+
+class WaitingRequest(Protocol):
+    """A request as its gate sees it."""
+
+    model: str
+    cost: Cost
+    """As estimated."""
+    ceiling: int | None
+    """How many requests may be under way while this one waits or is; None = any number."""
+    begun: Begun | None
+    """Set by the gate once the request has begun."""
+
+    @property
+    def is_lost(self) -> bool:
+        """True if its event loop was closed."""
+        ...
+
+    def wake(self) -> None:
+        """Let the request look whether it may begin; called from any thread."""
+        ...
+
+
+class Gate:
+    """The state of a gate, and the requests that wait at it; safe to use from several event loops."""
+
+    clock = staticmethod(time.monotonic)
+    sleep = staticmethod(sleep_unless_woken)
+
+    def __init__(self) -> None:
+        self.state = GateState()
+        """Replaced at each change; other threads may read it."""
+        self._lock = threading.Lock()
+        self._under_way: set[WaitingRequest] = set()
+        self._waiting: OrderedDict[WaitingRequest, None] = OrderedDict()
+        self._ceilings: Counter[int] = Counter()
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is under way, nothing waits, and nothing is remembered that still holds."""
+        state, now = self.state, self.clock()
+        remembers = now < state.closed_until or (state.most is not None and now < state.quiet_since + LONGEST_CLOSING)
+        return not (self._under_way or self._waiting or remembers)
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait."""
+        return len(self._waiting)
+
+    def enter(self, turn: WaitingRequest) -> Obstacle | None:
+        """Begin a request if it may; else let it wait, and return for what."""
+        with self._lock:
+            if turn not in self._waiting:
+                if turn.ceiling is not None:
+                    self._ceilings[turn.ceiling] += 1
+                if self._waiting:
+                    self._waiting[turn] = None
+            first = next(iter(self._waiting), turn)
+            ceiling = min(self._ceilings) if self._ceilings else None
+            now = self.clock()
+            obstacle = self.state.obstacle(now, turn.model, turn.cost, ceiling)
+            if obstacle is None and first is not turn:
+                obstacle = _IN_ORDER
+            if obstacle is None:
+                self.state, turn.begun = self.state.begin(now, turn.model, turn.cost)
+                self._under_way.add(turn)
+            else:
+                self._waiting.setdefault(turn)
+            return obstacle
+
+    def leave_queue(self, turn: WaitingRequest) -> None:
+        """Take a request out of the queue, whether it has begun or was given up, and let the next one look."""
+        with self._lock:
+            self._waiting.pop(turn, None)
+            if turn.begun is None:
+                self._forget_ceiling(turn)
+            self._wake_first()
+
+    def accepted(self, turn: WaitingRequest, headers: Mapping[str, str]) -> None:
+        """Take note that the API replies to a request, and of what its headers report."""
+        read = quotas(headers)
+        with self._lock:
+            before = self.state
+            if turn.begun is not None:
+                self.state = before.accepted(self.clock(), turn.begun, read)
+            if self.state is not before:
+                self._wake_first()
+
+    def end(self, turn: WaitingRequest, refusal: Refusal | None = None) -> None:
+        """Take note that a request has ended.
+
+        refusal: None unless the API refused it because there are too many.
+        """
+        with self._lock:
+            if turn.begun is None or turn not in self._under_way:
+                return
+            self._under_way.discard(turn)
+            self._forget_ceiling(turn)
+            before = self.state
+            if refusal is not None:
+                self.state = before.refused(self.clock(), turn.begun, refusal)
+            self.state = self.state.ended(turn.begun, was_refused=refusal is not None)
+            if self.state.closed_until > before.closed_until:
+                # Each request may have less patience than that.
+                self._wake_all()
+            else:
+                self._wake_first()
+
+    def settle(self, turn: WaitingRequest, used: Cost) -> None:
+        """Replace the estimated cost of a request by what it used."""
+        with self._lock:
+            if turn.begun is not None:
+                self.state = self.state.settled(self.clock(), turn.begun, used)
+
+    def sweep(self) -> None:
+        """End the requests of event loops that were closed without ending them."""
+        for turn in [turn for turn in tuple(self._under_way) if turn.is_lost]:
+            self.end(turn)
+        for turn in [turn for turn in tuple(self._waiting) if turn.is_lost]:
+            self.leave_queue(turn)
+
+    def _forget_ceiling(self, turn: WaitingRequest) -> None:
+        if turn.ceiling is not None:
+            self._ceilings[turn.ceiling] -= 1
+            if self._ceilings[turn.ceiling] <= 0:
+                del self._ceilings[turn.ceiling]
+
+    def _wake_first(self) -> None:
+        for turn in self._waiting:
+            turn.wake()
+            if not turn.is_lost:
+                break
+
+    def _wake_all(self) -> None:
+        for turn in self._waiting:
+            turn.wake()

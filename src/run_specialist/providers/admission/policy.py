@@ -1,0 +1,218 @@
+"""Decide when a request to an endpoint may begin: pure values, and transitions on time, replies and refusals.
+
+Times are seconds of any one clock. Inspired by the adaptive connections of inspect-ai, which start with 20 requests,
+shrink less and grow faster: https://inspect.aisi.org.uk/models-concurrency.html
+"""
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from run_specialist.providers.admission.windows import Cost, ModelUse, Quota
+
+OVERLOADED = frozenset({429, 503, 529})
+"""Statuses that say that there are too many requests."""
+TOO_MANY = 429
+"""The one that speaks of the key, not of the load of the server."""
+MINUTE = 60.0
+"""After so long without a refusal one more request is allowed; a longer `retry-after` closes the gate [s]."""
+GENEROUS = 20
+"""The first refusal halves at least this number, since a few requests at a time are hardly what the API minds."""
+LONGEST_CLOSING = 3600.0
+"""A closed gate is tried again after so long, whatever the API has requested [s]."""
+PROBE_SPACING = 10.0
+"""Time between two requests that try whether the API accepts any again [s]."""
+
+
+class Cause(StrEnum):
+    """Why a request has to wait."""
+
+    CLOSED = "closed"
+    """The API has requested that nothing is sent before a certain time."""
+    PROBE = "probe"
+    """After such a time another request is tried first."""
+    AT_ONCE = "at_once"
+    """Enough requests are under way."""
+    QUOTA = "quota"
+    """A rate limit is used up, by the API's own account."""
+    ORDER = "order"
+    """Other requests have waited for longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What a request has to wait for."""
+
+    cause: Cause
+    reason: str
+    """For the user, in one line."""
+    until: float | None = None
+    """When to look again; None = when another request ends [s]."""
+
+    @property
+    def is_refusal(self) -> bool:
+        """True if the request would be refused, so that waiting takes the patience of its run."""
+        return self.cause in {Cause.CLOSED, Cause.PROBE}
+
+    def seconds(self, now: float) -> float | None:
+        """Return how long the wait is [s]; None if that depends on other requests."""
+        if self.until is None or self.cause not in {Cause.CLOSED, Cause.QUOTA}:
+            return None
+        return round(max(self.until - now, 0), 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A reply that refuses a request because there are too many."""
+
+    status: int
+    wait: float | None
+    """How long the API requests to wait [s]; may be infinite, None = it does not say."""
+    reason: str
+    """In one line, without secrets."""
+    quotas: tuple[Quota, ...] = ()
+    """The rate limits that its headers report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """One request that is under way."""
+
+    number: int
+    """Number of the request, from 1."""
+    at: float
+    """When it began [s]."""
+    model: str
+    cost: Cost
+    """As estimated."""
+    mark: Cost
+    """The sum of all requests to its model up to this one."""
+    is_probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GateState:
+    """The state of the gate of one endpoint and key."""
+
+    under_way: int = 0
+    number: int = 0
+    """How many requests have begun."""
+    most: int | None = None
+    """How many may be under way since `quiet_since`, plus one for each minute after that; None = no limit."""
+    cut_at: float = 0.0
+    """When `most` was halved for the last time [s]."""
+    quiet_since: float = 0.0
+    """Time of the last refusal [s]."""
+    closed_until: float = 0.0
+    needs_probe: bool = False
+    """Whether one request at a time is sent, because none was accepted since the gate was closed."""
+    probed_at: float | None = None
+    """When the newest of these began [s]; None = the next one may begin."""
+    refusal: Refusal | None = None
+    """The newest refusal that closed the gate."""
+    uses: tuple[ModelUse, ...] = ()
+
+    def limit(self, now: float) -> int | None:
+        """Return how many requests may be under way; None = any number."""
+        if self.most is None:
+            return None
+        return self.most + max(int((now - self.quiet_since) // MINUTE), 0)
+
+    def obstacle(self, now: float, model: str, cost: Cost, ceiling: int | None = None) -> Obstacle | None:
+        """Return what a request has to wait for; None if it may begin.
+
+        ceiling: how many requests may be under way at most, at least 1; None = any number.
+        """
+        reason = self.refusal.reason if self.refusal else ""
+        if now < self.closed_until:
+            return Obstacle(Cause.CLOSED, reason, self.closed_until)
+        if self.needs_probe and self.probed_at is not None and now < self.probed_at + PROBE_SPACING:
+            return Obstacle(Cause.PROBE, reason, self.probed_at + PROBE_SPACING)
+        if (most := self.limit(now)) is not None or ceiling is not None:
+            at_once = int(min(math.inf if most is None else most, math.inf if ceiling is None else ceiling))
+            if self.under_way >= at_once:
+                return self._full(now, at_once, is_adaptive=most == at_once)
+        window = self._use(model).obstacle(now, cost)
+        if window is None:
+            return None
+        kind = window.kind.replace("_", " ")
+        return Obstacle(Cause.QUOTA, f"the API's limit of {kind} per minute is used up", window.resets_at)
+
+    def _full(self, now: float, at_once: int, *, is_adaptive: bool) -> Obstacle:
+        requests = f"{at_once} request{'s' * (at_once > 1)} at once"
+        if not is_adaptive:
+            return Obstacle(Cause.AT_ONCE, f"requests_at_once allows {requests}")
+        grows_at = now + MINUTE - (now - self.quiet_since) % MINUTE
+        return Obstacle(Cause.AT_ONCE, f"{requests}, because the API refused more", grows_at)
+
+    def begin(self, now: float, model: str, cost: Cost) -> tuple["GateState", Begun]:
+        """Return the state after a request has begun, and the request."""
+        number = self.number + 1
+        use = self._use(model).with_begun(now, number, cost)
+        begun = Begun(number, now, model, cost, use.begun, self.needs_probe)
+        state = replace(
+            self,
+            under_way=self.under_way + 1,
+            number=number,
+            probed_at=now if self.needs_probe else self.probed_at,
+            uses=self._with(use),
+        )
+        return state, begun
+
+    def accepted(self, now: float, begun: Begun, quotas: tuple[Quota, ...] = ()) -> "GateState":
+        """Return the state after the API began to reply to a request.
+
+        quotas: the rate limits that the headers report.
+        """
+        state = replace(self, needs_probe=False, probed_at=None) if begun.is_probe and self.needs_probe else self
+        use = self._use(begun.model).without(begun.number)
+        if quotas:
+            use = use.reported(now, begun.number, begun.mark, quotas)
+        return replace(state, uses=self._with(use))
+
+    def refused(self, now: float, begun: Begun, refusal: Refusal) -> "GateState":
+        """Return the state after the API refused a request that is still under way."""
+        use = self._use(begun.model).without(begun.number).reported(now, begun.number, begun.mark, refusal.quotas)
+        state = replace(self._halved(now, begun), uses=self._with(use))
+        wait = min(refusal.wait or 0, LONGEST_CLOSING)
+        if wait <= 0 or (wait <= MINUTE and refusal.status != TOO_MANY):
+            return state
+        return replace(
+            state,
+            closed_until=max(self.closed_until, now + wait),
+            needs_probe=self.needs_probe or wait > MINUTE,
+            refusal=refusal,
+        )
+
+    def _halved(self, now: float, begun: Begun) -> "GateState":
+        """Return the state with half the limit, unless the request began before it was halved for the last time."""
+        before = self.limit(now)
+        if before is None:
+            before = max(self.under_way, GENEROUS)
+        elif begun.at <= self.cut_at:
+            return replace(self, most=before, quiet_since=now)
+        return replace(self, most=max(before // 2, 1), cut_at=now, quiet_since=now)
+
+    def ended(self, begun: Begun, *, was_refused: bool = False) -> "GateState":
+        """Return the state after a request has ended, in any way."""
+        # A probe that was neither accepted nor refused says nothing; the next one may begin at once.
+        is_void = begun.is_probe and not was_refused and self.needs_probe and self.probed_at == begun.at
+        return replace(
+            self,
+            under_way=max(self.under_way - 1, 0),
+            probed_at=None if is_void else self.probed_at,
+            uses=self._with(self._use(begun.model).without(begun.number)),
+        )
+
+    def settled(self, now: float, begun: Begun, used: Cost) -> "GateState":
+        """Return the state after the usage of a request is known."""
+        use = self._use(begun.model)
+        if not use.windows:
+            return self
+        return replace(self, uses=self._with(use.settled(now, begun.number, begun.cost, used)))
+
+    def _use(self, model: str) -> ModelUse:
+        return next((use for use in self.uses if use.model == model), ModelUse(model))
+
+    def _with(self, use: ModelUse) -> tuple[ModelUse, ...]:
+        return (*(other for other in self.uses if other.model != use.model), use)

@@ -1,0 +1,93 @@
+"""Read the headers of a reply that report rate limits; servers lie in them, and what makes no sense is ignored."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from run_specialist.providers.admission.windows import Quota
+
+_MARK = b"ratelimit-"
+_KINDS = "requests|tokens|input-tokens|output-tokens"
+_WHAT = "limit|remaining|reset"
+_NAME = re.compile(
+    rf"(?:anthropic-ratelimit-(?P<kind>{_KINDS})-(?P<what>{_WHAT})"
+    rf"|x-ratelimit-(?P<what2>{_WHAT})-(?P<kind2>{_KINDS}))",
+    re.ASCII,
+)
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
+_DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ms|us|µs|ns|s|m|h|d))+", re.ASCII)
+_PART = re.compile(r"([0-9.]+)([a-zµ]+)")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_EPOCH = 1e9
+"""Larger numbers are a time since 1970 [s]."""
+_LONGEST = 64
+"""Longer values are ignored [characters]."""
+
+
+def quotas(headers: Mapping[str, str]) -> tuple[Quota, ...]:
+    """Return the rate limits in the headers of a reply; empty if it reports none."""
+    found: dict[str, dict[str, str]] = {}
+    for name, value in _rate_limits(headers):
+        if match := _NAME.fullmatch(name):
+            kind, what = match["kind"] or match["kind2"], match["what"] or match["what2"]
+            found.setdefault(kind.replace("-", "_"), {})[what] = value.strip()
+    if not found:
+        return ()
+    date = headers.get("date", "")
+    read = (_quota(kind, values, date) for kind, values in found.items())
+    return tuple(quota for quota in read if quota is not None)
+
+
+def _rate_limits(headers: Any) -> Iterable[tuple[str, str]]:  # noqa: ANN401 - a mapping, or the headers of httpx2
+    """Yield the headers whose names look like rate limits, in lower case.
+
+    The raw list of the HTTP library is 10 times faster than its mapping, and most servers report no limits.
+    """
+    raw = getattr(headers, "raw", None)
+    if raw is None:
+        raw = [
+            (name.encode("utf-8", "replace"), str(value).encode("utf-8", "replace")) for name, value in headers.items()
+        ]
+    for name, value in raw:
+        if len(value) <= _LONGEST and _MARK in (lower := name.lower()):
+            yield lower.decode("ascii", "replace"), value.decode("utf-8", "replace")
+
+
+def _quota(kind: str, values: Mapping[str, str], date: str) -> Quota | None:
+    remaining, seconds = _number(values.get("remaining", "")), _seconds(values.get("reset", ""), date)
+    if remaining is None or seconds is None:
+        return None
+    limit = _number(values.get("limit", ""))
+    # A limit of 0 would hold every request, and is rather unknown.
+    return Quota(kind, limit or None, remaining, seconds)
+
+
+def _number(text: str) -> float | None:
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _seconds(text: str, date: str) -> float | None:
+    """Return the time until a limit is reset [s]; None if it is unreadable."""
+    if (number := _number(text)) is not None:
+        if number < _EPOCH:
+            return number
+        return max((number / 1000 if number >= _EPOCH * 1000 else number) - _now(date).timestamp(), 0.0)
+    if _DURATION.fullmatch(text):
+        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text) if _NUMBER.fullmatch(number))
+    try:
+        then = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    return max((then - _now(date)).total_seconds(), 0.0)
+
+
+def _now(date: str) -> datetime:
+    """Return the time, by the clock of the server if it tells it."""
+    try:
+        now = parsedate_to_datetime(date)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return datetime.now(UTC)
+    return now if now.tzinfo else now.replace(tzinfo=UTC)

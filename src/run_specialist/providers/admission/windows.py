@@ -1,0 +1,155 @@
+"""What an API has left of its rate limits, by its own account; pure values.
+
+A window is one limit, e.g. of input tokens per minute. The headers of a reply say what is left of it and when it is
+full again. Requests that began later are subtracted as estimated, and corrected once their usage is known.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+ARRIVAL = 2.0
+"""Within this time requests may reach the API in another order than that in which they began [s]."""
+MOST_SENT = 32
+"""So many of these requests are remembered."""
+LONGEST_RESET = 60.0
+"""A request waits at most this long for a window, because a header may be wrong [s]."""
+
+
+class Cost(NamedTuple):
+    """What one request, or several, take from each kind of limit; estimated before the reply, exact after it."""
+
+    requests: float = 1
+    tokens: float = 0
+    """Tokens that count against a limit of input and output together."""
+    input_tokens: float = 0
+    output_tokens: float = 0
+    """Only as far as the API counts them before they are written."""
+
+    def plus(self, other: "Cost") -> "Cost":
+        """Return the sum."""
+        return Cost(*map(float.__add__, map(float, self), map(float, other)))
+
+    def minus(self, other: "Cost") -> "Cost":
+        """Return the difference."""
+        return Cost(*map(float.__sub__, map(float, self), map(float, other)))
+
+
+NOTHING = Cost(0, 0, 0, 0)
+
+
+class Quota(NamedTuple):
+    """One rate limit as the headers of a reply report it."""
+
+    kind: str
+    """A field of `Cost`."""
+    limit: float | None
+    """What a full window has; None = not reported."""
+    remaining: float
+    seconds: float
+    """Until it is full again [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is left of one rate limit, as far as known."""
+
+    kind: str
+    limit: float | None
+    remaining: float
+    """Below 0 if more began than was left."""
+    resets_at: float
+    """When it is full again [s]."""
+    number: int
+    """Number of the request whose reply reported it."""
+
+    def at(self, now: float) -> "Window":
+        """Return the window at a time: full after its reset, until a reply reports otherwise."""
+        if now < self.resets_at:
+            return self
+        full = math.inf if self.limit is None else self.limit
+        return replace(self, remaining=full, resets_at=now + LONGEST_RESET)
+
+    def lacks(self, cost: Cost) -> bool:
+        """Return whether a request would be refused."""
+        return self.remaining < max(self.need(cost), 1)
+
+    def need(self, cost: Cost) -> float:
+        """Return what a request takes from this window.
+
+        An estimate above the limit must be wrong, since no such request would ever be accepted: then the longest
+        possible reply is not counted in advance.
+        """
+        needed: float = getattr(cost, self.kind)
+        return needed if self.limit is None or needed <= self.limit else min(cost.input_tokens, self.limit)
+
+
+class Sent(NamedTuple):
+    """A request that the API may not have seen yet."""
+
+    number: int
+    at: float
+    """When it began [s]."""
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """The rate limits of one model; vendors count each model, or class of models, for itself."""
+
+    model: str
+    begun: Cost = NOTHING
+    """Sum of all requests that have begun, as estimated."""
+    windows: tuple[Window, ...] = ()
+    sent: tuple[Sent, ...] = ()
+    """Requests of the last seconds without a reply, at most `MOST_SENT`."""
+
+    def obstacle(self, now: float, cost: Cost) -> Window | None:
+        """Return the window that a request has to wait for the longest; None if it may begin."""
+        lacking = [window for one in self.windows if (window := one.at(now)).lacks(cost)]
+        return max(lacking, key=lambda window: window.resets_at, default=None)
+
+    def with_begun(self, now: float, number: int, cost: Cost) -> "ModelUse":
+        """Return the use after one more request has begun."""
+        recent = (each for each in self.sent[-MOST_SENT:] if now - each.at < ARRIVAL)
+        sent = (*recent, Sent(number, now, cost))
+        windows = (window.at(now) for window in self.windows)
+        reduced = tuple(replace(one, remaining=one.remaining - one.need(cost)) for one in windows)
+        return replace(self, begun=self.begun.plus(cost), windows=reduced, sent=sent)
+
+    def without(self, number: int) -> "ModelUse":
+        """Return the use after a request was answered or has ended."""
+        return replace(self, sent=tuple(each for each in self.sent if each.number != number))
+
+    def reported(self, now: float, number: int, mark: Cost, quotas: Iterable[Quota]) -> "ModelUse":
+        """Return the use after the headers of a reply.
+
+        number: of the request. mark: the sum of `begun` with this request, before all later ones.
+        """
+        known = {window.kind: window for window in self.windows}
+        others = self.begun.minus(mark)
+        for each in self.sent:
+            if each.number < number:
+                others = others.plus(each.cost)
+        for quota in quotas:
+            before = known.get(quota.kind)
+            # A reply that took long may be older than what is known.
+            if before is None or before.number <= number or now >= before.resets_at:
+                left = quota.remaining - max(getattr(others, quota.kind), 0)
+                resets_at = now + min(max(quota.seconds, 0), LONGEST_RESET)
+                known[quota.kind] = Window(quota.kind, quota.limit, left, resets_at, number)
+        return replace(self, windows=tuple(known.values()))
+
+    def settled(self, now: float, number: int, estimated: Cost, used: Cost) -> "ModelUse":
+        """Return the use after the usage of a request is known.
+
+        Windows that its reply, or that of a later request, has reported contain it already.
+        """
+        windows = tuple(
+            replace(one, remaining=one.remaining + one.need(estimated) - getattr(used, one.kind))
+            if one.number < number
+            else one
+            for one in (window.at(now) for window in self.windows)
+        )
+        return replace(self, windows=windows)

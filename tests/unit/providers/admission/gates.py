@@ -1,0 +1,62 @@
+"""Turns at a gate, for tests."""
+
+import asyncio
+
+from run_specialist.providers.admission.gate import Gate
+from run_specialist.providers.admission.policy import Refusal
+from run_specialist.providers.admission.turn import Turn
+from run_specialist.providers.admission.windows import Cost
+from run_specialist.providers.base import Queueing
+
+
+class Refused(Exception):
+    """An error that refuses a request."""
+
+    def __init__(self, status=429, wait=None):
+        super().__init__(status)
+        self.refusal = Refusal(status, wait, f"the API answered {status}")
+
+
+def turn(gate, ceiling=None, queueing=None, model="m", cost=None):
+    """Return the turn of a request."""
+    blame = lambda error: getattr(error, "refusal", None)  # noqa: E731 - shorter
+    return Turn(gate, model, cost or Cost(), ceiling, queueing or Queueing(), blame)
+
+
+async def refuse(gate, **refusal):
+    """Let one request be refused."""
+    one = turn(gate)
+    await one.__aenter__()
+    await one.__aexit__(None, Refused(**refusal), None)
+
+
+async def settle(gate, waiting):
+    """Return once so many requests wait at a gate, and have nothing else to do."""
+    while gate.waiting != waiting:  # noqa: ASYNC110 - a gate has no event for it
+        await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class ManualTime:
+    """A clock that a test sets; sleeping requests look at it when the test says so."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1000.0
+        self._sleepers = []
+        monkeypatch.setattr(Gate, "clock", staticmethod(lambda: self.now))
+        monkeypatch.setattr(Gate, "sleep", staticmethod(self._sleep))
+
+    async def _sleep(self, future, seconds):
+        over = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self.now + seconds, over))
+        await asyncio.wait([future, over], return_when=asyncio.FIRST_COMPLETED)
+
+    async def advance(self, seconds):
+        """Let time pass, and all requests act on it."""
+        self.now += seconds
+        for _ in range(20):
+            for until, over in self._sleepers:
+                if until <= self.now and not over.done() and not over.get_loop().is_closed():
+                    over.set_result(None)
+            await asyncio.sleep(0)

@@ -1,0 +1,157 @@
+"""Both model APIs on loopback behind a rate limit, which counts what it refuses."""
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+TURNS = 4
+"""Requests of each run: it looks something up in all but the last one."""
+START = datetime(2026, 11, 23, tzinfo=UTC)
+
+Rule = Callable[["LimitedApi", int], Mapping[str, str] | None]
+"""Returns the headers of a reply to a request with so many tokens; `refused` among them, or None, refuses it."""
+
+
+@dataclass
+class LimitedApi:
+    """Answers every run in the same way, as far as its rule allows."""
+
+    rule: Rule
+    wait: float | None = None
+    """The `retry-after` of a refusal [s]."""
+    status: int = 429
+    seconds: float = 0.01
+    """How long a reply takes [s]."""
+    url: str = ""
+    at_once: int = 0
+    most_at_once: int = 0
+    accepted: int = 0
+    refused: list[int] = field(default_factory=list)
+    """For each refused request how many had been accepted before."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer requests on one connection until it ends."""
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                size = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+                body = await reader.readexactly(int(size[1]) if size else 0)
+                request = json.loads(body)
+                # Chat completions count the longest possible reply in advance.
+                tokens = len(body) // 5 + request.get("max_completion_tokens", 0)
+                status, headers, reply = await self._answer(request, tokens, is_chat=b"/chat/" in head)
+                lines = {"content-type": "application/json", "content-length": str(len(reply)), **headers}
+                told = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+                writer.write(f"HTTP/1.1 {status} Said\r\n{told}\r\n".encode() + reply)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(
+        self, request: dict[str, Any], tokens: int, *, is_chat: bool
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        self.at_once += 1
+        try:
+            headers = self.rule(self, tokens)
+            if headers is None or "refused" in headers:
+                self.refused.append(self.accepted)
+                error = {"type": "error", "error": {"type": "rate_limit_error", "message": "Too many requests."}}
+                after = {} if self.wait is None else {"retry-after": f"{self.wait:g}"}
+                return self.status, {**after, **(headers or {})}, json.dumps(error).encode()
+            self.accepted += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            await asyncio.sleep(self.seconds)
+            turn = sum(message["role"] == "assistant" for message in request["messages"])
+            return 200, headers, json.dumps((_chat if is_chat else _message)(turn, self.accepted)).encode()
+        finally:
+            self.at_once -= 1
+
+
+def at_most(most: int) -> Rule:
+    """Accept so many requests at once."""
+    return lambda api, _: {} if api.at_once <= most else None
+
+
+class PerWindow:
+    """Accepts so many tokens, or requests, in each window of time, and reports what is left in the vendor's headers."""
+
+    def __init__(self, limit: int, seconds: float, clock: Callable[[], float], *, kind: str, is_chat: bool) -> None:
+        self._limit, self._seconds, self._clock = limit, seconds, clock
+        self._kind, self._is_chat = kind, is_chat
+        self._window, self._used = 0, 0
+
+    def __call__(self, api: LimitedApi, tokens: int) -> Mapping[str, str] | None:
+        """Count a request."""
+        now = self._clock()
+        if (window := int(now // self._seconds)) != self._window:
+            self._window, self._used = window, 0
+        cost = 1 if self._kind == "requests" else tokens
+        refused = {"refused": "yes"} if self._used + cost > self._limit else {}
+        self._used += 0 if refused else cost
+        left, resets_at = self._limit - self._used, (window + 1) * self._seconds
+        if self._is_chat:
+            told = {"limit": self._limit, "remaining": left, "reset": f"{(resets_at - now) * 1000:.0f}ms"}
+            return refused | {f"x-ratelimit-{name}-{self._kind}": str(value) for name, value in told.items()}
+        # The headers of dates have whole seconds.
+        date = (START + timedelta(seconds=int(now))).strftime("%a, %d %b %Y %H:%M:%S GMT")
+        told = {"limit": self._limit, "remaining": left, "reset": _iso(int(now) + resets_at - now)}
+        headers = {f"anthropic-ratelimit-{self._kind}-{name}": str(value) for name, value in told.items()}
+        return refused | headers | {"date": date}
+
+
+def _iso(seconds: float) -> str:
+    return (START + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def _message(turn: int, number: int) -> dict[str, Any]:
+    name, arguments = ("look", {"query": "a"}) if turn < TURNS - 1 else ("respond", {"answer": "mice"})
+    call = {"type": "tool_use", "id": f"call_{number}", "name": name, "input": {**arguments}}
+    usage = {"input_tokens": 100, "output_tokens": 10}
+    said = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "claude-haiku-4-5"}
+    return {**said, "content": [call], "stop_reason": "tool_use", "usage": usage}
+
+
+def _chat(turn: int, number: int) -> dict[str, Any]:
+    (call,) = _message(turn, number)["content"]
+    function = {"name": call["name"], "arguments": json.dumps(call["input"])}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": call["id"], "type": "function", "function": function}],
+    }
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+    return {"id": f"c{number}", "object": "chat.completion", "model": "some-model", "created": 1, "usage": usage,
+            "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}  # fmt: skip
+
+
+@contextmanager
+def limited(rule: Rule, **options: Any) -> Iterator[LimitedApi]:
+    """Run a server in a thread."""
+    api, ready = LimitedApi(rule, **options), threading.Event()
+    stop: list[Callable[[], object]] = []
+
+    async def serve() -> None:
+        over, loop = asyncio.Event(), asyncio.get_running_loop()
+        stop.append(lambda: loop.call_soon_threadsafe(over.set))
+        server = await asyncio.start_server(api.serve, "127.0.0.1", 0, limit=2**22, backlog=4096)
+        api.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        ready.set()
+        await over.wait()
+        server.close()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    ready.wait()
+    try:
+        yield api
+    finally:
+        stop[0]()
+        thread.join()
