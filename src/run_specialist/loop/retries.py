@@ -72,7 +72,7 @@ class Retries:
         time_limit = math.inf if seconds is None else begun + seconds
         while True:
             left = failed_at + self._patience - self.clock() if attempt else self._patience
-            queueing = Queueing(self._waiting, left, time_limit)
+            queueing = Queueing(self._waiting, left, time_limit, stopping=self._stop)
             try:
                 return await conversation.ask(replace(request, retries=attempt, queueing=queueing))
             except Unavailable as error:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -75,6 +76,19 @@ Watch = Callable[[Delta], None]
 """Called with each piece of a streaming reply."""
 
 
+class Stopping(Protocol):
+    """Whether the run of a request is to stop."""
+
+    @property
+    def is_requested(self) -> bool:
+        """True once the run is to send no further request."""
+        ...
+
+    def notifying(self, listener: Callable[[], object]) -> AbstractContextManager[None]:
+        """Call a function once when the run is to stop, as long as the block lasts; at once if it already is."""
+        ...
+
+
 @dataclass(slots=True)
 class Queueing:
     """How a request waits while its endpoint takes no more."""
@@ -87,6 +101,8 @@ class Queueing:
     """Until when it may wait then, by the monotonic clock [s]."""
     closed_since: float | None = None
     """Since when it would be refused; None if it would not."""
+    stopping: Stopping | None = None
+    """Ends the wait; None if only a cancellation does."""
 
     @property
     def ends_at(self) -> float:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Self
 
 from run_specialist.errors import Unavailable
@@ -52,12 +52,14 @@ class Turn:
     async def __aenter__(self) -> Self:
         """Wait until the request may begin.
 
-        Raises Unavailable if the gate is closed for longer than the request may wait.
+        Raises Unavailable if the gate is closed for longer than the request may wait, or its run is to stop.
         """
         try:
             obstacle = self._gate.enter(self)
             if obstacle is not None:
-                await self._wait(obstacle)
+                stopping = self._queueing.stopping
+                with nullcontext() if stopping is None else stopping.notifying(self.wake):
+                    await self._wait(obstacle)
         except BaseException:
             self._gate.end(self)
             raise
@@ -102,6 +104,8 @@ class Turn:
         try:
             while obstacle is not None:
                 now = gate.clock()
+                if queueing.stopping is not None and queueing.stopping.is_requested:
+                    raise Unavailable("the request waited to begin when its run was to stop")
                 self._check_patience(obstacle, now)
                 if reason is None and now - since >= NOTICE_AFTER:
                     reason = obstacle.reason
