@@ -1,9 +1,9 @@
 """`Runner`: runs specialists and reuses connections, tool servers and the store between runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from run_specialist.api.children import Children
 from run_specialist.api.model_choice import ModelChoice
@@ -29,6 +29,7 @@ from run_specialist.spawning.run_environment import Parent
 from run_specialist.spawning.spawner import spawn
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
+from run_specialist.specialist.call_settings import Settings
 from run_specialist.specialist.defaults import NO_DEFAULTS, Defaults
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
@@ -37,6 +38,10 @@ from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.decorator import as_tools
 from run_specialist.tools.mcp.clients import McpClients
+
+if TYPE_CHECKING:
+    from run_specialist.batch.batch import Batch
+    from run_specialist.batch.item import Input
 
 
 class Runner:
@@ -214,6 +219,33 @@ class Runner:
         options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
         """
         return Stream(lambda: self.prepare(specialist, query, model=model, **options))
+
+    def map(
+        self,
+        specialist: str | Path | Specialist,
+        items: "Iterable[Input]",
+        *,
+        question: str | None = None,
+        at_once: int = 8,
+        **settings: Unpack[Settings],
+    ) -> "Batch":
+        """Ask about each of many items; iterate over the batch with `async for`.
+
+        items: questions, or fields by name for `question`; they are read one by one.
+        question: a template such as `What does {path} say?`; a text item is its field `item`.
+        at_once: maximum number of items under way.
+        settings: keys of the file to override in every run.
+        """
+        from run_specialist.batch.batch import Batch  # noqa: PLC0415 - only batches need it
+        from run_specialist.batch.item import Item, keyed  # noqa: PLC0415 - as above
+        from run_specialist.batch.question import Template, asked  # noqa: PLC0415 - as above
+
+        template = None if question is None else Template(question)
+
+        async def begin(item: Item) -> Run:
+            return await self.prepare(specialist, item.question, **settings)
+
+        return Batch(keyed(asked(items, template)), begin, at_once=at_once)
 
     async def _prepare_child(  # noqa: PLR0913, PLR0917 - called in one place
         self,
