@@ -100,13 +100,13 @@ def _wait(error: Unavailable, attempt: int, left: float, time_left: float) -> fl
 
 def _too_long(error: Unavailable, requested: float, what: str, left: float) -> ProviderError:
     if math.isinf(requested):
-        return ProviderError(f"{error.reason}; try again later, because the API requests a wait without an end")
+        return error.as_final(f"{error.reason}; try again later, because the API requests a wait without an end")
     allowed = f"longer than {what} allows ({math.floor(max(left, 0))} seconds)"
-    return ProviderError(f"{error.reason}; try again in {requested:.0f} seconds, as the API requests, {allowed}")
+    return error.as_final(f"{error.reason}; try again in {requested:.0f} seconds, as the API requests, {allowed}")
 
 
 def _gave_up(error: Unavailable, retries: int, seconds: float) -> ProviderError:
     if not retries:
-        return ProviderError(str(error))
+        return error.as_final()
     times = "once" if retries == 1 else f"{retries} times"
-    return ProviderError(f"{error} (retried {times} in {seconds:.0f} s)")
+    return error.as_final(f"{error} (retried {times} in {seconds:.0f} s)")

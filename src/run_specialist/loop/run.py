@@ -133,14 +133,14 @@ class Run:
         except ContextExceeded as error:
             ending = Ending.context_overflow(str(error))
         except ProviderError as error:
-            ending = Ending.failed(str(error), Exit.PROVIDER)
+            ending = Ending.provider_failed(error)
         except StoreLost as error:
             ending = Ending.store_lost(str(error))
         except asyncio.CancelledError as error:
             ending, cancelled = Ending.aborted(), error
         except Exception as error:  # noqa: BLE001 - a bug here must not cost what was gathered
             _log.debug("the run broke off", exc_info=True)
-            ending = Ending.failed(f"internal error: {error!r}; please report it", Exit.NO_ANSWER)
+            ending = Ending.failed(f"internal error: {error!r}; please report it", Exit.NO_ANSWER, "internal")
         self._task = None
         outcome = await self._conclude(ending)
         # The cancellation by `abort` ends here; one from outside is raised again.
