@@ -11,6 +11,7 @@ from run_specialist.api.query import question_of
 from run_specialist.api.run_environments import RunEnvironments
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.working_specialists import WorkingSpecialists
+from run_specialist.batch.item_run import Lend
 from run_specialist.errors import NothingToRead, UsageError
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
@@ -19,6 +20,7 @@ from run_specialist.record.events import Listener
 from run_specialist.record.journal import Journal
 from run_specialist.spawning.begun_with import begun_with
 from run_specialist.spawning.resume_place import ResumePlace, place_of
+from run_specialist.spawning.granted import granted, own_cost_left
 from run_specialist.spawning.resuming import ResumeRequest, resume
 from run_specialist.spawning.run_environment import Parent
 from run_specialist.spawning.spawner import spawn
@@ -58,6 +60,8 @@ class Asked:
     by_program: bool
     """Whether the specialist is one of this program, which needs no trust."""
     watchers: Watchers
+    lend: Lend | None = None
+    """Returns a share of a cost limit that the run has in common with others; None = no such limit."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class RunMaker:
             environment = await self.environments.make(self.root, file, settings, provider, None, by_program=by_program)
         except NothingToRead as error:
             raise await self.working.with_alternatives(error, file, asked.question) from None
-        return spawn(file, settings, asked.question, environment)
+        return await _lent(spawn(file, settings, asked.question, environment), asked.lend)
 
     async def resume(
         self, run: StoredRun, request: ResumeRequest, watchers: Watchers, asked: Asked | None = None
@@ -131,7 +135,7 @@ class RunMaker:
         environment = await self.environments.make(
             root, current, settled, provider, parent, resumed=True, by_program=by_program
         )
-        job = resume(run, request, environment)
+        job = await _lent(resume(run, request, environment), asked.lend if asked else None)
         job = replace(job, warnings=(*job.warnings, *place.warnings(run)))
         return self._run(job, watchers, await self.store.claim(run))
 
@@ -151,3 +155,8 @@ class RunMaker:
 
     def _run(self, job: Job, watchers: Watchers, journal: Journal | None) -> Run:
         return Run(job, watchers.listener, watchers.watch, journal=journal, on_lost=self.store.on_lost)
+
+
+async def _lent(job: Job, lend: Lend | None) -> Job:
+    share = None if lend is None else await lend(own_cost_left(job))
+    return job if share is None else granted(job, share)

@@ -53,6 +53,10 @@ class ItemRun(Protocol):
 class ItemRuns(Protocol):
     """The runs of all items, each with an id that follows from its item."""
 
+    async def check(self) -> None:
+        """Raise UsageError if no run could begin whatever the item."""
+        ...
+
     async def take_up(self, item: Item, run_id: str, lend: Lend) -> ItemRun:
         """Return the run of an item, ready to be started: begun, resumed, or with its earlier outcome.
 
