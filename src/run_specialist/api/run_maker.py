@@ -12,6 +12,7 @@ from run_specialist.api.query import question_of
 from run_specialist.api.run_environments import RunEnvironments
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.working_specialists import WorkingSpecialists
+from run_specialist.batch.item_run import Lend
 from run_specialist.errors import NothingToRead, UsageError
 from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.job import Job
@@ -20,6 +21,7 @@ from run_specialist.providers.base import Provider, Watch
 from run_specialist.record.events import Listener
 from run_specialist.record.journal import Journal
 from run_specialist.spawning.begun_with import begun_with
+from run_specialist.spawning.granted import granted, own_cost_left
 from run_specialist.spawning.resume_place import ResumePlace, place_of
 from run_specialist.spawning.resuming import ResumeRequest, resume
 from run_specialist.spawning.run_environment import Parent
@@ -66,6 +68,8 @@ class Asked:
     by_program: bool
     """Whether the specialist is one of this program, which needs no trust."""
     watchers: Watchers
+    lend: Lend | None = None
+    """Returns a share of a cost limit that the run has in common with others; None = no such limit."""
 
 
 class RunMaker:
@@ -130,15 +134,19 @@ class RunMaker:
         journal = await self.store.begin(job.opened())
         return journal if isinstance(journal, KnownRun) else self._run(job, asked.watchers, journal)
 
+    async def provider(self, asked: Asked) -> Provider:
+        """Return the provider of a new run; raises UsageError if it needs a language model and there is none."""
+        model = asked.model or self.models.model
+        return await self.models.provider(asked.file, asked.settings, model, by_program=asked.by_program)
+
     async def _job(self, asked: Asked) -> Job:
         file, settings, by_program = asked.file, asked.settings, asked.by_program
-        model = asked.model or self.models.model
-        provider = await self.models.provider(file, settings, model, by_program=by_program)
+        provider = await self.provider(asked)
         try:
             environment = await self.environments.make(self.root, file, settings, provider, None, by_program=by_program)
         except NothingToRead as error:
             raise await self.working.with_alternatives(error, file, asked.question) from None
-        return spawn(file, settings, asked.question, environment)
+        return await _lent(spawn(file, settings, asked.question, environment), asked.lend)
 
     async def resume(
         self, run: StoredRun, request: ResumeRequest, watchers: Watchers, asked: Asked | None = None
@@ -159,7 +167,7 @@ class RunMaker:
         environment = await self.environments.make(
             root, current, settled, provider, parent, resumed=True, by_program=by_program
         )
-        job = resume(run, request, environment)
+        job = await _lent(resume(run, request, environment), asked.lend if asked else None)
         job = replace(job, warnings=(*job.warnings, *place.warnings(run)))
         return self._run(job, watchers, await self.store.claim(run))
 
@@ -179,3 +187,8 @@ class RunMaker:
 
     def _run(self, job: Job, watchers: Watchers, journal: Journal | None) -> Run:
         return Run(job, watchers.listener, watchers.watch, journal=journal, on_lost=self.store.on_lost)
+
+
+async def _lent(job: Job, lend: Lend | None) -> Job:
+    share = None if lend is None else await lend(own_cost_left(job))
+    return job if share is None else granted(job, share)

@@ -1,20 +1,20 @@
 """`Runner`: runs specialists and reuses connections, tool servers and the store between runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from run_specialist.api.batch_maker import BatchMaker
 from run_specialist.api.ended_run import EndedRun
 from run_specialist.api.model_choice import ModelChoice
 from run_specialist.api.project_files import find_project
 from run_specialist.api.provider_pool import ProviderPool
-from run_specialist.api.query import optional_question
-from run_specialist.api.run_maker import RunMaker, Watchers
-from run_specialist.api.run_options import ResumeOptions, RunOptions
+from run_specialist.api.run_maker import RunMaker
+from run_specialist.api.run_options import MapOptions, ResumeOptions, RunOptions
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
-from run_specialist.api.taking_up import begin, take_up
+from run_specialist.api.taking_up import begin, resume, take_up
 from run_specialist.api.working_specialists import WorkingSpecialists
 from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.run import Run
@@ -23,15 +23,17 @@ from run_specialist.record.journal import OnLost
 from run_specialist.record.outcome import Outcome
 from run_specialist.redaction import passwords
 from run_specialist.spawning.model_rule import ModelRule
-from run_specialist.spawning.resuming import ResumeRequest
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
 from run_specialist.specialist.defaults import NO_DEFAULTS, Defaults
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.project import project_path
 from run_specialist.tools.base import Tool
 from run_specialist.tools.decorator import as_tools
 from run_specialist.tools.mcp.clients import McpClients
+
+if TYPE_CHECKING:
+    from run_specialist.batch.batch import Batch
+    from run_specialist.batch.item import Given, Input
 
 
 class Runner:
@@ -97,6 +99,7 @@ class Runner:
             max_depth, permissions, self._clients, as_tools(tools), augmenters, self.secrets
         )
         """Makes what each run gets."""
+        self._batches = BatchMaker(self._maker)
         self.loading: Callable[[str], None] | None = None
         """Called from a thread, with a line, when the weights of a `local:` model begin to load."""
 
@@ -142,11 +145,7 @@ class Runner:
         options: new totals of limits, e.g. `tool_calls_limit=50`; None means no limit.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        limits: dict[str, Any] = {**options}
-        question = optional_question(query, limits.pop("question", None))
-        watchers = Watchers.taken_from(limits)
-        run = await self._store.load(run_id, project_path(self.root))
-        return await self._maker.resume(run, ResumeRequest(question, limits, force), watchers)
+        return await resume(self._maker, run_id, query, options, force=force)
 
     async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
         self,
@@ -216,6 +215,22 @@ class Runner:
         """
         return Stream(lambda: self.prepare(specialist, query, model=model, **options))
 
+    def map(
+        self,
+        specialist: str | Path | Specialist,
+        items: "Iterable[Input | Given]",
+        question: str | None = None,
+        **options: Unpack[MapOptions],
+    ) -> "Batch":
+        """Ask about each of many items, a few at a time; iterate over the returned batch with `async for`.
+
+        items: questions, or fields by name for `question`; read one by one, but twice if they have a length.
+        question: a template such as `What does {path} say?`; a text item is its field `item`.
+        options: `at_once`, `cost_limit` of all items together, and the others of `MapOptions`.
+        Raises UsageError; nothing is sent before the iteration.
+        """
+        return self._batches.make(specialist, items, question, options)
+
     def _report_loading(self, line: str) -> None:
         if self.loading is not None:
             self.loading(line)
@@ -227,6 +242,7 @@ class Runner:
             parts.push_async_callback(self._store.aclose)
             parts.push_async_callback(self._providers.aclose)
             parts.push_async_callback(self._clients.aclose)
+            parts.push_async_callback(self._batches.aclose)
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ import typer
 from run_specialist.cli import (
     batches_command,
     history,
+    map_command,
     mcp,
     report_command,
     resume,
@@ -177,6 +178,7 @@ for command in (
     mcp.mcp,
 ):
     app.command(cls=WordsCommand if command is resume.resume else None)(command)
+app.command("map")(map_command.map_)
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
