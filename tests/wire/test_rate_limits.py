@@ -93,7 +93,7 @@ async def test_r3_a_ceiling_keeps_everything_from_being_refused(real_time):
 
 async def test_r2_without_refusals_nobody_waits(real_time):
     """Fifty runs are all under way at once at an API that takes them."""
-    with limited(at_most(1000), seconds=0.3) as api:
+    with limited(at_most(1000), together=RUNS) as api:
         events = []
         outcomes = await crowd(api, events=events)
     assert (answered(outcomes), api.refused) == (RUNS, [])

@@ -138,9 +138,9 @@ class GateState(NamedTuple):
         return Obstacle(Cause.QUOTA, f"the API's limit of {kind} per minute is used up", window.resets_at)
 
     def _full(self, now: float, at_once: int, *, is_adaptive: bool) -> Obstacle:
-        requests = f"{at_once} request{'s' * (at_once > 1)} at once"
+        requests = f"at most {at_once} request{'s' * (at_once > 1)} at once"
         if not is_adaptive:
-            return Obstacle(Cause.AT_ONCE, f"requests_at_once allows {requests}")
+            return Obstacle(Cause.AT_ONCE, f"{requests} (requests_at_once)")
         grows_at = now + MINUTE - (now - self.quiet_since) % MINUTE
         return Obstacle(Cause.AT_ONCE, f"{requests}, because the API refused more", grows_at)
 
