@@ -24,6 +24,7 @@ from run_specialist.record.events import (
     Retrying,
     Started,
     Summarized,
+    Waiting,
 )
 from run_specialist.record.messages import Usage
 from tests.loop_jobs import Clock
@@ -104,6 +105,26 @@ def test_p6_the_text_of_a_broken_attempt_disappears(clock, view):
     shown.grow(live.Delta("Anew"))
     assert "thinking" in drawn(shown)[0]
     assert drawn(shown)[2] == "Anew"
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_r7_a_wait_for_the_api_shows_the_time_left_and_the_reason(clock, view, width):
+    """The seconds count down if they are known; the end of the wait, or a piece of the reply, removes the line."""
+    shown = view(width)
+    for event in (START, Requested(1, "auto"), Waiting("started", 59.2, "the API answered 429: not\x1b[2J now")):
+        shown(event)
+    assert "waiting 60 s · the API answered" in drawn(shown, width)[0]
+    assert "\x1b" not in drawn(shown, width)[0]
+    clock.now += 58
+    assert "waiting 2 s · " in drawn(shown, width)[0]
+    clock.now += 5
+    assert "waiting · the API" in drawn(shown, width)[0]
+    shown(Waiting("finished", 63.0, "the API answered 429: not now"))
+    assert "thinking" in drawn(shown, width)[0]
+    shown(ChildTold("run-2", "second", Waiting("started", None, "4 requests at once")))
+    assert "second: waiting · 4 requests at once" in drawn(shown, 80)[0]
+    shown(ChildTold("run-2", "second", Waiting("finished", 3.0, "4 requests at once")))
+    assert "waiting" not in drawn(shown, 80)[0]
 
 
 def test_p2_a_wait_of_a_child_has_its_name(clock, view):

@@ -28,10 +28,13 @@ class LimitedApi:
     status: int = 429
     seconds: float = 0.01
     """How long a reply takes [s]."""
+    together: int = 0
+    """No request is answered before so many have been accepted."""
     url: str = ""
     at_once: int = 0
     most_at_once: int = 0
     accepted: int = 0
+    _all_here: asyncio.Event = field(default_factory=asyncio.Event)
     refused: list[int] = field(default_factory=list)
     """For each refused request how many had been accepted before."""
 
@@ -68,6 +71,9 @@ class LimitedApi:
                 return self.status, {**after, **(headers or {})}, json.dumps(error).encode()
             self.accepted += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
+            if self.accepted >= self.together:
+                self._all_here.set()
+            await self._all_here.wait()
             await asyncio.sleep(self.seconds)
             turn = sum(message["role"] == "assistant" for message in request["messages"])
             return 200, headers, json.dumps((_chat if is_chat else _message)(turn, self.accepted)).encode()

@@ -55,6 +55,7 @@ class Gate:
         self._lock = threading.Lock()
         self._under_way: set[WaitingRequest] = set()
         self._waiting: OrderedDict[WaitingRequest, None] = OrderedDict()
+        self._models: Counter[str] = Counter()
         self._ceilings: Counter[int] = Counter()
 
     @property
@@ -76,24 +77,36 @@ class Gate:
                 if turn.ceiling is not None:
                     self._ceilings[turn.ceiling] += 1
                 if self._waiting:
-                    self._waiting[turn] = None
-            first = next(iter(self._waiting), turn)
+                    self._queue(turn)
             ceiling = min(self._ceilings) if self._ceilings else None
             now = self.clock()
             obstacle = self.state.obstacle(now, turn.model, turn.cost, ceiling)
-            if obstacle is None and first is not turn:
+            if obstacle is None and not self._is_next(turn, now):
                 obstacle = _IN_ORDER
             if obstacle is None:
                 self.state, turn.begun = self.state.begin(now, turn.model, turn.cost)
                 self._under_way.add(turn)
+                self._unqueue(turn)
             else:
-                self._waiting.setdefault(turn)
+                self._queue(turn)
             return obstacle
+
+    def _queue(self, turn: WaitingRequest) -> None:
+        if turn not in self._waiting:
+            self._waiting[turn] = None
+            self._models[turn.model] += 1
+
+    def _unqueue(self, turn: WaitingRequest) -> None:
+        if turn in self._waiting:
+            del self._waiting[turn]
+            self._models[turn.model] -= 1
+            if not self._models[turn.model]:
+                del self._models[turn.model]
 
     def leave_queue(self, turn: WaitingRequest) -> None:
         """Take a request out of the queue, whether it has begun or was given up, and let the next one look."""
         with self._lock:
-            self._waiting.pop(turn, None)
+            self._unqueue(turn)
             if turn.begun is None:
                 self._forget_ceiling(turn)
             self._wake_first()
@@ -147,11 +160,30 @@ class Gate:
             if self._ceilings[turn.ceiling] <= 0:
                 del self._ceilings[turn.ceiling]
 
-    def _wake_first(self) -> None:
-        for turn in self._waiting:
-            turn.wake()
-            if not turn.is_lost:
+    def _is_next(self, turn: WaitingRequest, now: float) -> bool:
+        """Return whether all requests that came before wait only for the rate limits of another model."""
+        held: set[str] = set()
+        for other in self._waiting:
+            if other is turn:
                 break
+            if other.model in held:
+                continue
+            obstacle = None if other.model == turn.model else self.state.obstacle(now, other.model, other.cost)
+            if obstacle is None or obstacle.cause is not Cause.QUOTA:
+                return False
+            held.add(other.model)
+        return True
+
+    def _wake_first(self) -> None:
+        """Let the first request of each model look whether it may begin."""
+        woken: set[str] = set()
+        for turn in self._waiting:
+            if turn.model not in woken:
+                turn.wake()
+                if not turn.is_lost:
+                    woken.add(turn.model)
+                    if len(woken) == len(self._models):
+                        break
 
     def _wake_all(self) -> None:
         for turn in self._waiting:

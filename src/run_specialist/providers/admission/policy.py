@@ -5,8 +5,9 @@ shrink less and grow faster: https://inspect.aisi.org.uk/models-concurrency.html
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from run_specialist.providers.admission.windows import Cost, ModelUse, Quota
 
@@ -74,8 +75,7 @@ class Refusal:
     """The rate limits that its headers report."""
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(NamedTuple):
     """One request that is under way."""
 
     number: int
@@ -90,8 +90,7 @@ class Begun:
     is_probe: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GateState:
+class GateState(NamedTuple):
     """The state of the gate of one endpoint and key."""
 
     under_way: int = 0
@@ -139,9 +138,9 @@ class GateState:
         return Obstacle(Cause.QUOTA, f"the API's limit of {kind} per minute is used up", window.resets_at)
 
     def _full(self, now: float, at_once: int, *, is_adaptive: bool) -> Obstacle:
-        requests = f"{at_once} request{'s' * (at_once > 1)} at once"
+        requests = f"at most {at_once} request{'s' * (at_once > 1)} at once"
         if not is_adaptive:
-            return Obstacle(Cause.AT_ONCE, f"requests_at_once allows {requests}")
+            return Obstacle(Cause.AT_ONCE, f"{requests} (requests_at_once)")
         grows_at = now + MINUTE - (now - self.quiet_since) % MINUTE
         return Obstacle(Cause.AT_ONCE, f"{requests}, because the API refused more", grows_at)
 
@@ -150,8 +149,7 @@ class GateState:
         number = self.number + 1
         use = self._use(model).with_begun(now, number, cost)
         begun = Begun(number, now, model, cost, use.begun, self.needs_probe)
-        state = replace(
-            self,
+        state = self._replace(
             under_way=self.under_way + 1,
             number=number,
             probed_at=now if self.needs_probe else self.probed_at,
@@ -164,21 +162,20 @@ class GateState:
 
         quotas: the rate limits that the headers report.
         """
-        state = replace(self, needs_probe=False, probed_at=None) if begun.is_probe and self.needs_probe else self
+        state = self._replace(needs_probe=False, probed_at=None) if begun.is_probe and self.needs_probe else self
         use = self._use(begun.model).without(begun.number)
         if quotas:
             use = use.reported(now, begun.number, begun.mark, quotas)
-        return replace(state, uses=self._with(use))
+        return state._replace(uses=self._with(use))
 
     def refused(self, now: float, begun: Begun, refusal: Refusal) -> "GateState":
         """Return the state after the API refused a request that is still under way."""
         use = self._use(begun.model).without(begun.number).reported(now, begun.number, begun.mark, refusal.quotas)
-        state = replace(self._halved(now, begun), uses=self._with(use))
+        state = self._halved(now, begun)._replace(uses=self._with(use))
         wait = min(refusal.wait or 0, LONGEST_CLOSING)
         if wait <= 0 or (wait <= MINUTE and refusal.status != TOO_MANY):
             return state
-        return replace(
-            state,
+        return state._replace(
             closed_until=max(self.closed_until, now + wait),
             needs_probe=self.needs_probe or wait > MINUTE,
             refusal=refusal,
@@ -190,15 +187,14 @@ class GateState:
         if before is None:
             before = max(self.under_way, GENEROUS)
         elif begun.at <= self.cut_at:
-            return replace(self, most=before, quiet_since=now)
-        return replace(self, most=max(before // 2, 1), cut_at=now, quiet_since=now)
+            return self._replace(most=before, quiet_since=now)
+        return self._replace(most=max(before // 2, 1), cut_at=now, quiet_since=now)
 
     def ended(self, begun: Begun, *, was_refused: bool = False) -> "GateState":
         """Return the state after a request has ended, in any way."""
         # A probe that was neither accepted nor refused says nothing; the next one may begin at once.
         is_void = begun.is_probe and not was_refused and self.needs_probe and self.probed_at == begun.at
-        return replace(
-            self,
+        return self._replace(
             under_way=max(self.under_way - 1, 0),
             probed_at=None if is_void else self.probed_at,
             uses=self._with(self._use(begun.model).without(begun.number)),
@@ -209,7 +205,7 @@ class GateState:
         use = self._use(begun.model)
         if not use.windows:
             return self
-        return replace(self, uses=self._with(use.settled(now, begun.number, begun.cost, used)))
+        return self._replace(uses=self._with(use.settled(now, begun.number, begun.cost, used)))
 
     def _use(self, model: str) -> ModelUse:
         return next((use for use in self.uses if use.model == model), ModelUse(model))

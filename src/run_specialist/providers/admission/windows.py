@@ -6,7 +6,6 @@ full again. Requests that began later are subtracted as estimated, and corrected
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 ARRIVAL = 2.0
@@ -29,11 +28,13 @@ class Cost(NamedTuple):
 
     def plus(self, other: "Cost") -> "Cost":
         """Return the sum."""
-        return Cost(*map(float.__add__, map(float, self), map(float, other)))
+        requests, tokens, input_tokens, output_tokens = self
+        return Cost(requests + other[0], tokens + other[1], input_tokens + other[2], output_tokens + other[3])
 
     def minus(self, other: "Cost") -> "Cost":
         """Return the difference."""
-        return Cost(*map(float.__sub__, map(float, self), map(float, other)))
+        requests, tokens, input_tokens, output_tokens = self
+        return Cost(requests - other[0], tokens - other[1], input_tokens - other[2], output_tokens - other[3])
 
 
 NOTHING = Cost(0, 0, 0, 0)
@@ -51,8 +52,7 @@ class Quota(NamedTuple):
     """Until it is full again [s]."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """What is left of one rate limit, as far as known."""
 
     kind: str
@@ -69,7 +69,7 @@ class Window:
         if now < self.resets_at:
             return self
         full = math.inf if self.limit is None else self.limit
-        return replace(self, remaining=full, resets_at=now + LONGEST_RESET)
+        return self._replace(remaining=full, resets_at=now + LONGEST_RESET)
 
     def lacks(self, cost: Cost) -> bool:
         """Return whether a request would be refused."""
@@ -94,8 +94,7 @@ class Sent(NamedTuple):
     cost: Cost
 
 
-@dataclass(frozen=True, slots=True)
-class ModelUse:
+class ModelUse(NamedTuple):
     """The rate limits of one model; vendors count each model, or class of models, for itself."""
 
     model: str
@@ -115,12 +114,12 @@ class ModelUse:
         recent = (each for each in self.sent[-MOST_SENT:] if now - each.at < ARRIVAL)
         sent = (*recent, Sent(number, now, cost))
         windows = (window.at(now) for window in self.windows)
-        reduced = tuple(replace(one, remaining=one.remaining - one.need(cost)) for one in windows)
-        return replace(self, begun=self.begun.plus(cost), windows=reduced, sent=sent)
+        reduced = tuple(one._replace(remaining=one.remaining - one.need(cost)) for one in windows)
+        return self._replace(begun=self.begun.plus(cost), windows=reduced, sent=sent)
 
     def without(self, number: int) -> "ModelUse":
         """Return the use after a request was answered or has ended."""
-        return replace(self, sent=tuple(each for each in self.sent if each.number != number))
+        return self._replace(sent=tuple(each for each in self.sent if each.number != number))
 
     def reported(self, now: float, number: int, mark: Cost, quotas: Iterable[Quota]) -> "ModelUse":
         """Return the use after the headers of a reply.
@@ -139,17 +138,19 @@ class ModelUse:
                 left = quota.remaining - max(getattr(others, quota.kind), 0)
                 resets_at = now + min(max(quota.seconds, 0), LONGEST_RESET)
                 known[quota.kind] = Window(quota.kind, quota.limit, left, resets_at, number)
-        return replace(self, windows=tuple(known.values()))
+        return self._replace(windows=tuple(known.values()))
 
     def settled(self, now: float, number: int, estimated: Cost, used: Cost) -> "ModelUse":
         """Return the use after the usage of a request is known.
 
         Windows that its reply, or that of a later request, has reported contain it already.
         """
+        if all(window.number >= number for window in self.windows):
+            return self
         windows = tuple(
-            replace(one, remaining=one.remaining + one.need(estimated) - getattr(used, one.kind))
+            one._replace(remaining=one.remaining + one.need(estimated) - getattr(used, one.kind))
             if one.number < number
             else one
             for one in (window.at(now) for window in self.windows)
         )
-        return replace(self, windows=windows)
+        return self._replace(windows=windows)
