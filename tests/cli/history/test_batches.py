@@ -123,6 +123,8 @@ def test_lines_fit_the_terminal(batch, columns):
         # A path is one word.
         assert max(len(line) for line in text.splitlines() if "/" not in line) <= columns
         assert "b1f00d" in text
+        if columns < 80 and len(arguments) > 1:
+            assert "\nitems     9: 1 answered, 1 landed, 1\n          partial, 2 failed, 1\n" in text
 
 
 def test_without_batches_a_line_says_so(store):
@@ -226,7 +228,9 @@ def test_the_reports_of_the_runs_are_written_on_request(batch, tmp_path):
     page = tmp_path / "out" / "page.html"
     page.parent.mkdir()
     keep(**{"b1f00d-n": run_of("b1f00d-n", NOON)})
-    call("report", "b1f00d", "--out", str(page), "--with-reports")
+    result = call("report", "b1f00d", "--out", str(page), "--with-reports")
+    assert "writing 7 reports" in result.stderr
+    assert "no report of" not in result.stderr
     folder = page.parent / "report-b1f00d"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert sorted(file.name for file in folder.iterdir()) == [f"report-b1f00d-{name}.html" for name in "afilnpx"]
