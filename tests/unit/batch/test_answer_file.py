@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from run_specialist.batch import answer_part
 from run_specialist.batch.answer_cells import cells_of, unguarded_cell
 from run_specialist.batch.answers import AnswerFile
 from run_specialist.errors import UsageError
@@ -183,6 +184,23 @@ def test_two_calls_cannot_write_one_file(tmp_path):
             AnswerFile(path)
         answers.write(done(2))
     assert numbers(path) == [1, 2]
+
+
+def test_a_file_that_another_process_has_just_renamed_is_not_used(tmp_path, monkeypatch):
+    """Between the opening of the file beside and its lock, the other call may have ended."""
+    path = tmp_path / "a.jsonl"
+    real, renamed = answer_part._lock, []
+
+    def lock(descriptor):
+        if not renamed:
+            (tmp_path / "a.jsonl.part").replace(tmp_path / "elsewhere")
+            renamed.append(True)
+        real(descriptor)
+
+    monkeypatch.setattr(answer_part, "_lock", lock)
+    write(path, [done(1)])
+    assert numbers(path) == [1]
+    assert (tmp_path / "elsewhere").read_bytes() == b""
 
 
 @pytest.mark.parametrize("name", NAMES)
