@@ -1,64 +1,55 @@
 """The command `specialists map NAME ITEMS`."""
 
-import asyncio
-import json
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli.console import guarded, say
-from run_specialist.cli.flags import Dir, FilesRoot, Model, RequireModel, SpecialistName, StoreUrl
+from run_specialist.cli.console import fail, guarded
+from run_specialist.cli.flags import SpecialistName
 from run_specialist.cli.from_config import config_for_run
-from run_specialist.cli.trust_flag import TrustFlag
+from run_specialist.cli.map_options import (
+    AnswerOptions,
+    BatchOptions,
+    EachRunOptions,
+    ItemOptions,
+    MoneyOptions,
+    ProjectOptions,
+)
+from run_specialist.cli.option_groups import grouped
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
-    from run_specialist.batch.batch import Batch
+
+Items = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ITEMS",
+        show_default=False,
+        help="File with the items: JSON lines, CSV with a header, or one text per line; `-` stands for standard input.",
+    ),
+]
 
 
-def map_(
+@grouped
+def map_(  # noqa: D417 - typer's context and the groups of options speak for themselves
+    context: typer.Context,
     name: SpecialistName,
-    items: Annotated[str, typer.Argument(metavar="ITEMS", help="File with one item per line: JSON Lines or text.")],
-    question: Annotated[
-        str | None, typer.Option(help="Question about each item, with its fields in braces.", metavar="TEXT")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="File for the answers, a JSON object per line.  [default: stdout]")
-    ] = None,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Maximum number of items under way.")] = 8,
-    dir_: Dir = None,
-    root: FilesRoot = None,
-    model: Model = None,
-    require_model: RequireModel = False,
-    store: StoreUrl = None,
-    trust: TrustFlag = False,
+    items: Items = None,
+    *,
+    each_item: ItemOptions,
+    answers: AnswerOptions,
+    money: MoneyOptions,
+    batch: BatchOptions,
+    each_run: EachRunOptions,
+    project: ProjectOptions,
 ) -> None:
-    """Ask a specialist about each of many items."""
-    with guarded():
-        config = config_for_run(root, model, trust=trust, quiet=False)
-        from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
-        from run_specialist.batch.reading import read_items  # noqa: PLC0415 - fast `--help`
+    """Ask a specialist a question about each of many items.
 
-        runner = Runner(
-            root=root,
-            dir=dir_ or config.get("dir"),
-            model=model,
-            store=store,
-            trust=trust,
-            require_model=require_model or None,
-            defaults=config.defaults,
-        )
-        asyncio.run(_answer(runner, runner.map(name, read_items(items), question=question, at_once=at_once), out))
+    The same command again goes on where it stopped: what has an answer is not asked again, and a changed item is a new
+    one. Ctrl-C finishes the turns under way, a second Ctrl-C stops at once; both lose nothing that was paid.
 
-
-async def _answer(runner: "Runner", batch: "Batch", out: Path | None) -> None:
-    file = None if out is None else out.open("w", encoding="utf-8")
-    async with runner:
-        async for done in batch:
-            line = json.dumps(done.as_row(), ensure_ascii=False)
-            if file is None:
-                typer.echo(line)
-            else:
-                print(line, file=file, flush=True)
-                say(f"{done.number} {done.state}")
+    Exit codes: 0 each item has an answer, 2 wrong flag or file, 3 ended by the model's endpoint, 4 an item has no
+    answer, 130 interrupted.
+    """
+    raise typer.Exit(0)

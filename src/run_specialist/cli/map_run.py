@@ -1,0 +1,120 @@
+"""Work through a batch for `specialists map`: write rows, show the progress, print events, stop on signals."""
+
+import asyncio
+import sys
+from contextlib import nullcontext, redirect_stdout
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from run_specialist.api.shutdown import with_bounded_cleanup
+from run_specialist.cli.console import is_terminal, print_json, say
+from run_specialist.cli.map_counts import ended_line
+from run_specialist.cli.map_lines import ItemLines
+from run_specialist.cli.map_progress import Progress
+from run_specialist.cli.map_signals import Interrupts
+
+if TYPE_CHECKING:
+    from run_specialist.api.runner import Runner
+    from run_specialist.batch.batch import Batch
+    from run_specialist.batch.done import Done
+    from run_specialist.batch.events import BatchEvent
+    from run_specialist.cli.map_live import MapView
+    from run_specialist.record.events import Event
+
+
+class Rows(Protocol):
+    """Where the rows of the answers go."""
+
+    def write(self, done: "Done") -> None:
+        """Write the row of an item; raises OSError."""
+        ...
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the command shows while it works."""
+
+    events: bool
+    quiet: bool
+    live: bool
+    """Whether there may be a live view."""
+    answers: bool
+    """Whether the view shows the beginning of each answer."""
+
+
+class Worker:
+    """Works through a batch, once."""
+
+    def __init__(self, batch: "Batch", rows: Rows | None, shown: Shown) -> None:
+        self.batch = batch
+        self.progress = Progress()
+        self.interrupts = Interrupts(batch, self._notify)
+        self._rows = rows
+        self._shown = shown
+        self._out: TextIO | None = sys.stdout
+        self._view = self._live_view() if shown.live else None
+        self._lines = None if shown.quiet or self._view else ItemLines(batch, self.progress, say)
+        self._error: OSError | None = None
+        """The error that ended the output."""
+
+    def work(self, runner: "Runner") -> None:
+        """Work until the batch ends, then close the runner.
+
+        Raises OSError if the rows or the events cannot be written; the runs are stopped and stored before.
+        """
+        self.batch.listen(self._hear_batch)
+        self.batch.listen_runs(self._hear_run)
+
+        async def once() -> None:
+            async with runner:
+                self.interrupts.handle()
+                async for done in self.batch:
+                    self._end(done)
+
+        # Prints of tools and their modules must not mix with the rows or the events.
+        with self._view.live if self._view else nullcontext(), redirect_stdout(sys.stderr):
+            asyncio.run(with_bounded_cleanup(once()))
+        if self._error:
+            raise self._error
+
+    def _live_view(self) -> "MapView":
+        from run_specialist.cli.map_live import MapView  # noqa: PLC0415 - only a terminal needs it
+
+        return MapView(self.batch, self.progress, answers=self._shown.answers)
+
+    def _end(self, done: "Done") -> None:
+        self.progress.end(done)
+        if self._rows is not None and self._error is None:
+            self._guarded(lambda rows=self._rows: rows.write(done))
+        if self._view:
+            self._view.end(done)
+        if self._lines:
+            self._lines.end(done)
+
+    def _hear_run(self, number: int, event: "Event") -> None:
+        self.progress.hear(number, event)
+        if self._shown.events:
+            self._print({"item": number, **event.as_json()})
+
+    def _hear_batch(self, event: "BatchEvent") -> None:
+        self.progress.hear_batch(event)
+        if self._shown.events:
+            self._print(event.as_json())
+
+    def _notify(self, line: str) -> None:
+        if self._view:
+            self._view.notice = line
+        elif not self._shown.quiet:
+            say(line)
+
+    def _print(self, value: object) -> None:
+        if self._error is None and self._out is not None:
+            self._guarded(lambda: print_json(value, None, self._out))
+
+    def _guarded(self, write) -> None:
+        """Write; if that fails, stop the batch, whose runs stay stored."""
+        try:
+            write()
+        except OSError as error:
+            self._error = error
+            self.batch.stop(now=True)
