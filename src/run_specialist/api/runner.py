@@ -41,7 +41,7 @@ from run_specialist.tools.mcp.clients import McpClients
 
 if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch
-    from run_specialist.batch.item import Input
+    from run_specialist.batch.item import Given, Input
 
 
 class Runner:
@@ -223,7 +223,7 @@ class Runner:
     def map(
         self,
         specialist: str | Path | Specialist,
-        items: "Iterable[Input]",
+        items: "Iterable[Input | Given]",
         *,
         question: str | None = None,
         at_once: int = 8,
