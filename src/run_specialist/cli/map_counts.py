@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from run_specialist.api.flag_names import with_flags
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
 from run_specialist.cli.map_units import duration, label
@@ -47,5 +48,5 @@ def ended_line(done: "Done") -> str:
             parts.append(units.dollars(outcome.cost_usd))
         parts.append(duration(outcome.duration_s))
     if done.error:
-        parts[1] = f"{done.state}: {' '.join(done.error.split())}"
+        parts[1] = f"{done.state}: {' '.join(with_flags(done.error).split())}"
     return " · ".join(parts)

@@ -51,16 +51,15 @@ class MapView:
         """Print a line about an item that has no complete answer, or about each item, above the view."""
         if done.is_earlier or (done.state in COMPLETE and not self._answers):
             return
-        width = self.console.width
-        style = STATUSES.get(done.state, "red")
-        self._print(Text(ended_line(done), style), width)
+        line = Text(ended_line(done), STATUSES.get(done.state, "red"))
+        self.console.print(self._cut(line) if done.state in COMPLETE else line)
         answer = "" if done.outcome is None else one_line(done.outcome.answer)
         if self._answers and answer:
-            self._print(Text(f"    {answer}", "dim"), width)
+            self.console.print(self._cut(Text(f"    {answer}", "dim")))
 
-    def _print(self, line: Text, width: int) -> None:
-        line.truncate(width, overflow="ellipsis")
-        self.console.print(line, no_wrap=True, overflow="ellipsis")
+    def _cut(self, line: Text) -> Text:
+        line.truncate(self.console.width, overflow="ellipsis")
+        return line
 
     def render(self) -> RenderableType:
         """Return the lines; each fits the width of the terminal, all of them fit its height."""

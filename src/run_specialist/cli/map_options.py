@@ -28,7 +28,9 @@ from run_specialist.cli.flags import (
     settings,
     takes,
 )
+from run_specialist.cli.console import fail
 from run_specialist.cli.from_config import personal
+from run_specialist.cli.output_file import STDOUT
 from run_specialist.cli.trust_flag import TrustFlag
 
 CONFIRM_ABOVE = 1.0
@@ -168,8 +170,7 @@ class AnswerOptions:
             "--out",
             "-o",
             metavar="FILE",
-            help="Write a row per item to FILE: JSON lines, or CSV if its name ends in .csv or .tsv; `-` for standard "
-            "output.",
+            help="Write a row per item to FILE: JSON lines, or CSV if its name ends in .csv; `-` for standard output.",
         ),
     ] = None
     ordered: Annotated[bool, typer.Option("--ordered", help="Write the rows in the order of the items.")] = False
@@ -191,6 +192,13 @@ class AnswerOptions:
             help="Print only rows, JSON and errors.",
         ),
     ] = False
+
+    def check(self) -> None:
+        """Exit if options exclude each other."""
+        if self.json_ and self.events:
+            fail("--json and --events cannot be combined; the last event of --events contains the counts")
+        if self.out == STDOUT and (self.json_ or self.events):
+            fail("--out - writes rows to standard output; it cannot be combined with --json or --events")
 
 
 @dataclass(frozen=True)

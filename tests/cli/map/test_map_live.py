@@ -134,7 +134,7 @@ def printed(view, *items, width=80):
     view.console = Console(file=paper, width=width, highlight=False)
     for one in items:
         view.end(one)
-    return paper.getvalue().splitlines()
+    return [line.rstrip() for line in paper.getvalue().splitlines()]
 
 
 ENDS = (
@@ -193,7 +193,7 @@ def test_a_resize_leaves_no_traces(clock, widths, late):
             console.width = width
             show()
             assert sum("items · 2 under way" in line for line in terminal.lines) == 1
-            assert sum("38  docs/limits-38" in line for line in terminal.lines) == 1
+            assert sum("  38  docs/l" in line for line in terminal.lines) == 1
             assert max(map(len, terminal.lines)) <= width
     terminal.write(ordinary(paper.getvalue()))
     assert " ".join(" ".join(terminal.lines).split()).startswith("2 docs/2.md · failed: the API")
