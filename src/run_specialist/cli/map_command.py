@@ -68,3 +68,21 @@ def map_(  # noqa: D417 - typer's context and the groups of options speak for th
         runner = _runner(each_run, project, config)
         template = None if each_item.question is None else Template(each_item.question)
         checked = check(source(items, each_item, runner, name), template)
+        made = runner.map(
+            name,
+            checked,
+            question=each_item.question,
+            at_once=batch.at_once,
+            cost_limit=money.cost_limit,
+            batch=batch.batch,
+            retry=RETRIED[batch.retry],
+            pause_limit=batch.pause_limit,
+            **each_run.settings,
+        )
+        call = MapCall(name, runner, checked, template, made, SameCall(given_words(context)))
+        if batch.dry_run:
+            show_dry_run(call, answers, money, batch)
+            return
+        confirm(call, money, batch)
+        code = call.answer(answers, reduce)
+    raise typer.Exit(code)

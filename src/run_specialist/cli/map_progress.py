@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from run_specialist.cli.running_total import RunningTotal
 from run_specialist.record.events import Called, ChildTold, Event, Requested, Retrying
 
 if TYPE_CHECKING:
+    from run_specialist.batch.batch_events import BatchEvent
     from run_specialist.batch.done import Done
     from run_specialist.batch.item import Item
 
@@ -59,9 +60,16 @@ class Progress:
         """Note that an item begins."""
         self.under_way[item.number] = UnderWay(item.number, label(item.input, item.question))
 
-    def hear_batch(self, event: Event) -> None:
-        """Note an event of the batch."""
+    def hear_batch(self, event: "BatchEvent", items: Iterable["Item"] = ()) -> None:
+        """Note an event of the batch.
+
+        items: those under way.
+        """
         match event.event:
+            case "item_started":
+                for item in items:
+                    if item.number not in self.under_way:
+                        self.begin(item)
             case "batch_paused":
                 self._paused_at = self._paused_at or self.clock()
             case "batch_resumed" | "batch_ended" if self._paused_at is not None:

@@ -2,16 +2,17 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from run_specialist.api.shutdown import with_bounded_cleanup
-from run_specialist.cli.console import is_terminal, print_json, say
-from run_specialist.cli.map_counts import ended_line
+from run_specialist.cli.console import print_json, say
 from run_specialist.cli.map_lines import ItemLines
 from run_specialist.cli.map_progress import Progress
 from run_specialist.cli.map_signals import Interrupts
+from run_specialist.errors import UsageError
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
@@ -26,7 +27,7 @@ class Rows(Protocol):
     """Where the rows of the answers go."""
 
     def write(self, done: "Done") -> None:
-        """Write the row of an item; raises OSError."""
+        """Write the row of an item; raises OSError or UsageError."""
         ...
 
 
@@ -54,13 +55,13 @@ class Worker:
         self._out: TextIO | None = sys.stdout
         self._view = self._live_view() if shown.live else None
         self._lines = None if shown.quiet or self._view else ItemLines(batch, self.progress, say)
-        self._error: OSError | None = None
+        self._error: OSError | UsageError | None = None
         """The error that ended the output."""
 
     def work(self, runner: "Runner") -> None:
         """Work until the batch ends, then close the runner.
 
-        Raises OSError if the rows or the events cannot be written; the runs are stopped and stored before.
+        Raises OSError or UsageError if rows or events cannot be written; the runs are stopped and stored before.
         """
         self.batch.listen(self._hear_batch)
         self.batch.listen_runs(self._hear_run)
@@ -84,8 +85,8 @@ class Worker:
 
     def _end(self, done: "Done") -> None:
         self.progress.end(done)
-        if self._rows is not None and self._error is None:
-            self._guarded(lambda rows=self._rows: rows.write(done))
+        if (rows := self._rows) is not None and self._error is None:
+            self._guarded(lambda: rows.write(done))
         if self._view:
             self._view.end(done)
         if self._lines:
@@ -97,7 +98,9 @@ class Worker:
             self._print({"item": number, **event.as_json()})
 
     def _hear_batch(self, event: "BatchEvent") -> None:
-        self.progress.hear_batch(event)
+        self.progress.hear_batch(event, self.batch.under_way)
+        if event.event == "batch_paused" and not self._view:
+            self._notify(f"paused: {self.batch.problem}")
         if self._shown.events:
             self._print(event.as_json())
 
@@ -111,10 +114,10 @@ class Worker:
         if self._error is None and self._out is not None:
             self._guarded(lambda: print_json(value, None, self._out))
 
-    def _guarded(self, write) -> None:
+    def _guarded(self, write: Callable[[], None]) -> None:
         """Write; if that fails, stop the batch, whose runs stay stored."""
         try:
             write()
-        except OSError as error:
+        except (OSError, UsageError) as error:
             self._error = error
             self.batch.stop(now=True)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
 
 _OTHERS = "Other options"
+_WORDS = "run_specialist.words"
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -67,8 +68,18 @@ def _below(heading: str, annotation: Any) -> Any:  # noqa: ANN401 - a type form
     return Annotated[type_, option, *others]
 
 
-class GroupedHelp(TyperCommand):
+def given_words(context: "Context") -> tuple[str, ...]:
+    """Return the arguments of a `GroupedCommand` as they were given."""
+    return tuple(context.meta.get(_WORDS, ()))
+
+
+class GroupedCommand(TyperCommand):
     """A command whose help text lists its options by groups, in the order of the groups' first options."""
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """Parse the arguments, and keep them as they were given."""
+        ctx.meta[_WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """Write the arguments, then each group of options, then those without a group."""

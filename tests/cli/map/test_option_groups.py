@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from run_specialist.cli.option_groups import GroupedHelp, grouped
+from run_specialist.cli.option_groups import GroupedCommand, grouped
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def paint(
 def app():
     """Return an app with one command."""
     app = typer.Typer(rich_markup_mode=None)
-    app.command(cls=GroupedHelp)(grouped(paint))
+    app.command(cls=GroupedCommand)(grouped(paint))
     return app
 
 
