@@ -10,6 +10,7 @@
     │   ├── RunNotFound         no stored run matches the id, or several do
     │   ├── NotTrusted          the file would start or import something that is not allowed yet
     │   └── NotResumable        the run cannot be resumed; the message gives the reason
+    │       └── AtWork          somebody is at work on the run, in this process or another
     ├── ProviderError           the model request failed or the reply was invalid (exit code 3)
     │   ├── Unavailable         the endpoint cannot answer now; the same request may succeed later
     │   ├── ChoiceRefused       the endpoint rejects how a landing constrains the reply; the next rung follows
@@ -20,6 +21,22 @@
 
 A spent budget is an outcome, not an exception.
 """
+
+import math
+from typing import Literal
+
+ProviderErrorKind = Literal[
+    "rate_limited",
+    "overloaded",
+    "quota",
+    "credentials",
+    "model_missing",
+    "connection",
+    "server_error",
+    "invalid_request",
+    "context_exceeded",
+]
+"""What kind of failure a ProviderError is, so that a program can decide whether to wait, to retry or to stop."""
 
 
 class RunSpecialistError(Exception):
@@ -62,29 +79,60 @@ class NotResumable(UsageError):
     """The run cannot be resumed as requested."""
 
 
+class AtWork(NotResumable):
+    """Somebody is at work on the run with this id, in this process or another; only one may be."""
+
+
 class ProviderError(RunSpecialistError):
     """The model request failed, or the reply could not be parsed."""
+
+    default_kind: ProviderErrorKind = "server_error"
+
+    def __init__(
+        self, message: str, *, kind: ProviderErrorKind | None = None, retry_after: float | None = None
+    ) -> None:
+        """Describe the failure in one line.
+
+        kind: None for the `default_kind` of the class.
+        retry_after: the wait that the server requests [s]; None if it requests none.
+        """
+        super().__init__(message)
+        self.kind: ProviderErrorKind = kind or self.default_kind
+        # An infinite number is not valid in JSON, and no wait that a program could plan.
+        self.retry_after = None if retry_after is None or math.isinf(retry_after) else retry_after
+
+    def as_final(self, message: str | None = None) -> "ProviderError":
+        """Return the failure as an error that is not retried.
+
+        message: another text; None keeps the text.
+        """
+        return ProviderError(str(self) if message is None else message, kind=self.kind, retry_after=self.retry_after)
 
 
 class Unavailable(ProviderError):
     """The endpoint cannot answer now: it is busy, broken or unreachable; the same request may succeed later."""
 
-    def __init__(
+    default_kind = "connection"
+
+    def __init__(  # noqa: PLR0913 - keyword arguments, all optional
         self,
         reason: str,
         advice: str = "",
         *,
+        kind: ProviderErrorKind | None = None,
         status: int | None = None,
         wait: float | None = None,
         may_have_run: bool = False,
     ) -> None:
         """Describe the failure in one line, `reason; advice`.
 
+        kind: None for `connection`, or `server_error` if there is a status.
         status: the HTTP status; None if the connection failed.
         wait: the wait that the server requests [s]; infinite for a malicious one, None if it requests none.
         may_have_run: the server may have worked on the request, and may bill each repetition.
         """
-        super().__init__(f"{reason}; {advice}" if advice else reason)
+        kind = kind or (None if status is None else "server_error")
+        super().__init__(f"{reason}; {advice}" if advice else reason, kind=kind, retry_after=wait)
         self.reason = reason
         self.advice = advice
         self.status = status
@@ -94,6 +142,8 @@ class Unavailable(ProviderError):
 
 class ChoiceRefused(ProviderError):
     """The endpoint refused a request because of how it constrains the reply."""
+
+    default_kind = "invalid_request"
 
 
 class ForcingRefused(ChoiceRefused):
@@ -106,6 +156,8 @@ class SchemaRefused(ChoiceRefused):
 
 class ContextExceeded(ProviderError):
     """The transcript exceeds the model's context window."""
+
+    default_kind = "context_exceeded"
 
 
 class ToolError(RunSpecialistError):

@@ -14,6 +14,20 @@ HOW = {"force", "order", "schema", "none", "finalize", "salvage"}
 STOPS = {"answered", "wants_tools", "paused", "truncated", "refused"}
 CHOICES = {"auto", "none", "respond", "schema"}
 
+ERROR_KINDS = {
+    "rate_limited",
+    "overloaded",
+    "quota",
+    "credentials",
+    "model_missing",
+    "connection",
+    "server_error",
+    "invalid_request",
+    "context_exceeded",
+    "store_lost",
+    "internal",
+}
+
 USAGE = {
     "input_tokens": "count",
     "cache_read_input_tokens": "count",
@@ -51,6 +65,8 @@ OUTCOME = {
     "duration_s": "number",
     "warnings": ["text"],
     "children": [CHILD],
+    "error_kind": (ERROR_KINDS, None),
+    "retry_after": "number?",
 }
 
 EVENTS = {

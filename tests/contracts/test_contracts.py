@@ -13,12 +13,12 @@ from run_specialist.api.runner import Runner
 from run_specialist.budget.budget import Kind, Phase
 from run_specialist.budget.ladder import Rung
 from run_specialist.cli import ask, manage
-from run_specialist.errors import ProviderError, Unavailable
+from run_specialist.errors import ContextExceeded, ProviderError, Unavailable
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record import events
 from run_specialist.record.messages import Stop
-from run_specialist.record.outcome import Exit, Outcome, Status
+from run_specialist.record.outcome import ErrorKind, Exit, Outcome, Status
 from run_specialist.views.advice import Verdict
 from tests.contracts import tables
 from tests.contracts.shapes import Shape, faults
@@ -71,6 +71,7 @@ def test_exit_codes_and_statuses_equal_the_tables():
     """Exit codes, statuses, kinds, phases, rungs, stops, choices and verdicts equal those of the tables."""
     the_same({code.name: int(code) for code in Exit}, tables.EXIT_CODES)
     the_same(set(get_args(Status)), tables.STATUSES)
+    the_same(set(get_args(ErrorKind)), tables.ERROR_KINDS)
     the_same({kind.value for kind in Kind}, tables.KINDS)
     the_same({phase.value for phase in Phase}, tables.BUDGET_PHASES)
     the_same(set(get_args(events.CallPhase)), tables.CALL_PHASES)
@@ -111,24 +112,28 @@ def aborted(runner: Runner) -> Any:
     return go()
 
 
+GONE = ProviderError("gone", kind="quota", retry_after=3.5)
 ENDINGS = {
-    "answered": ([ANSWER], {}, "answered", 0),
-    "landed": ([calls(("look", {})), ANSWER], {"tool_calls_limit": 1}, "landed", 0),
-    "partial": ([calls(("look", {}))], {"tool_calls_limit": 1, "landing": "stop"}, "partial", 0),
-    "provider": ([calls(("look", {})), ProviderError("gone")], {}, "failed", 3),
-    "empty": ([says(""), says("")], {}, "failed", 4),
-    "refused": ([says("", Stop.REFUSED)], {}, "failed", 4),
-    "aborted": ([calls(("look", {}))], None, "aborted", 130),
+    "answered": ([ANSWER], {}, "answered", 0, None),
+    "landed": ([calls(("look", {})), ANSWER], {"tool_calls_limit": 1}, "landed", 0, None),
+    "partial": ([calls(("look", {}))], {"tool_calls_limit": 1, "landing": "stop"}, "partial", 0, None),
+    "provider": ([calls(("look", {})), GONE], {}, "failed", 3, "quota"),
+    "context": ([calls(("look", {})), *[ContextExceeded("too long")] * 3], {}, "partial", 0, "context_exceeded"),
+    "defect": ([calls(("look", {})), RuntimeError("a bug")], {}, "failed", 4, "internal"),
+    "empty": ([says(""), says("")], {}, "failed", 4, None),
+    "refused": ([says("", Stop.REFUSED)], {}, "failed", 4, None),
+    "aborted": ([calls(("look", {}))], None, "aborted", 130, None),
 }
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("script", "settings", "status", "code"), ENDINGS.values(), ids=ENDINGS)
-async def test_the_outcome_has_the_same_shape_for_every_ending(tmp_path, script, settings, status, code):
-    """The outcome has the same keys and types for every ending, and its exit code matches the status."""
+@pytest.mark.parametrize(("script", "settings", "status", "code", "kind"), ENDINGS.values(), ids=ENDINGS)
+async def test_the_outcome_has_the_same_shape_for_every_ending(tmp_path, script, settings, status, code, kind):
+    """The outcome has the same keys and types for every ending; its exit code and kind of failure match the status."""
     async with Runner(root=tmp_path, provider=ScriptedProvider(script), tools=[LOOK]) as runner:
         outcome = await (aborted(runner) if settings is None else runner.run(FINDER, "What?", **settings))
-    the_same((outcome.status, int(outcome.exit_code)), (status, code))
+    the_same((outcome.status, int(outcome.exit_code), outcome.error_kind), (status, code, kind))
+    the_same(outcome.retry_after, 3.5 if kind == "quota" else None)
     holds(outcome.as_json(), tables.OUTCOME)
 
 

@@ -6,6 +6,7 @@ import shlex
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -18,7 +19,7 @@ from run_specialist.cli.summary import FLAGS
 from run_specialist.loop.compaction.summarizer import SHARE_OF_TARGET, SUMMARY_LIMIT
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.record import events
-from run_specialist.record.outcome import Exit, Outcome
+from run_specialist.record.outcome import ErrorKind, Exit, Outcome
 from run_specialist.spawning.spawner import LIMITS
 from run_specialist.specialist.editor_schema import json_schema
 from run_specialist.specialist.fields import Specialist
@@ -113,6 +114,11 @@ def test_every_field_of_the_outcome_is_documented():
     """The table of the outcome has exactly the fields that `--json` prints."""
     told = [name for row in table(COMMAND_LINE, "### The outcome") for name in named(row[0])]
     assert told == [field.name for field in fields(Outcome) if field.name not in ("error", "exit_code")]
+
+
+def test_every_kind_of_failure_is_documented():
+    """The table of the kinds of failure has each value of `error_kind`, in the order of the code."""
+    assert [row[0].strip("`") for row in table(COMMAND_LINE, "### Kinds of failure")] == [*get_args(ErrorKind)]
 
 
 def test_exit_codes_are_documented():

@@ -80,6 +80,7 @@ async def test_a_run_that_needs_its_store_ends_before_its_next_request(at):
     outcome, asked = await ended(SCRIPT, Losing(at, LOST), "abort")
     assert (outcome.status, outcome.exit_code, asked) == ("aborted", 4, at - 1)
     assert outcome.error == f"{LOST}; the run was stopped before its next request"
+    assert outcome.error_kind == "store_lost"
     assert outcome.warnings == (outcome.error,)
     assert ("note on '1'" in outcome.answer) is (at > 1)
 
@@ -97,6 +98,7 @@ async def test_a_run_taken_over_by_another_process_sends_no_more_requests(on_los
     outcome, asked = await ended(SCRIPT, Losing(2 if on_lost == "abort" else 1, TakenOver(why)), on_lost)
     assert (outcome.status, outcome.exit_code, asked) == ("aborted", 4, 1)
     assert outcome.error == f"{why}; the run was stopped before its next request"
+    assert outcome.error_kind == "store_lost"
 
 
 async def test_a_takeover_detected_at_the_end_keeps_the_answer():

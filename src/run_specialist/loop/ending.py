@@ -7,6 +7,7 @@ from typing import Self
 from run_specialist.budget import units
 from run_specialist.budget.budget import Budget, Kind, Limit
 from run_specialist.budget.ladder import LadderPosition, Rung
+from run_specialist.errors import ProviderError
 from run_specialist.loop import evidence, founded
 from run_specialist.loop.job import Job
 from run_specialist.loop.spending.account import Account, rounded
@@ -15,6 +16,7 @@ from run_specialist.prompts import TRUNCATED
 from run_specialist.record.outcome import (
     NO_MODEL,
     OFFLINE,
+    ErrorKind,
     Evidence,
     Exit,
     LandingReport,
@@ -44,6 +46,10 @@ class Ending:
     exit_code: Exit = Exit.OK
     by_reply: bool = False
     """True if a reply ended the run; a landing counts it as one of its requests."""
+    error_kind: ErrorKind | None = None
+    """The kind of failure; None if the run ended at a limit, by a reply or by an abort."""
+    retry_after: float | None = None
+    """The wait that the server requests [s]."""
 
     @classmethod
     def answered(cls, response: Response, *, at_limit: bool) -> Self:
@@ -54,12 +60,12 @@ class Ending:
         return cls("landed" if at_limit else "answered", response)
 
     @classmethod
-    def cut(cls, response: Response, error: str) -> Self:
+    def cut(cls, response: Response, error: str, kind: ErrorKind | None = None) -> Self:
         """Return the ending of a run whose answer was cut off; the part that arrived is kept."""
         if not response.answer.strip():
-            return cls.salvaged(error)
+            return cls.salvaged(error, kind)
         marked = response.model_copy(update={"answer": f"{response.answer.rstrip()}\n{TRUNCATED}"})
-        return cls("partial", marked, error)
+        return cls("partial", marked, error, error_kind=kind)
 
     @classmethod
     def schema_mismatch(cls, response: Response) -> Self:
@@ -73,14 +79,14 @@ class Ending:
         return cls("partial", response, founded.NOT_FOUNDED.format(founded.count(checked)))
 
     @classmethod
-    def salvaged(cls, error: str) -> Self:
+    def salvaged(cls, error: str, kind: ErrorKind | None = None) -> Self:
         """Return the ending of a run without an answer; one is built from the results so far."""
-        return cls("partial", None, error)
+        return cls("partial", None, error, error_kind=kind)
 
     @classmethod
     def context_overflow(cls, error: str) -> Self:
         """Return the ending of a run whose context is full; without any results it counts as a provider error."""
-        return cls("partial", None, f"{error}; {CONTEXT_FULL}", Exit.PROVIDER)
+        return cls("partial", None, f"{error}; {CONTEXT_FULL}", Exit.PROVIDER, error_kind="context_exceeded")
 
     @classmethod
     def spent(cls, limit: Limit) -> Self:
@@ -89,9 +95,14 @@ class Ending:
         return cls.salvaged(NO_ANSWER.format(amount, limit.kind.key))
 
     @classmethod
-    def failed(cls, error: str, exit_code: Exit) -> Self:
+    def failed(cls, error: str, exit_code: Exit, kind: ErrorKind | None = None) -> Self:
         """Return the ending of a run that failed."""
-        return cls("failed", None, error, exit_code)
+        return cls("failed", None, error, exit_code, error_kind=kind)
+
+    @classmethod
+    def provider_failed(cls, error: ProviderError) -> Self:
+        """Return the ending of a run whose request failed for good."""
+        return replace(cls.failed(str(error), Exit.PROVIDER, error.kind), retry_after=error.retry_after)
 
     @classmethod
     def aborted(cls) -> Self:
@@ -101,7 +112,7 @@ class Ending:
     @classmethod
     def store_lost(cls, error: str) -> Self:
         """Return the ending of a run that was stopped because it can no longer be stored."""
-        return cls("aborted", None, error, Exit.NO_ANSWER)
+        return cls("aborted", None, error, Exit.NO_ANSWER, error_kind="store_lost")
 
     def with_kept(self, kept: Response | None) -> Self:
         """Return the ending with an answer that went back to the model, if the model came to an end without another."""
@@ -175,6 +186,8 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
         children=tuple(parts.account.children),
         error=ending.error,
         exit_code=exit_code,
+        error_kind=ending.error_kind,
+        retry_after=ending.retry_after,
     )
 
 

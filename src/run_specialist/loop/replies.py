@@ -166,9 +166,11 @@ class Replies:
         response = Response.among(reply.calls) or self._exchange.response
         if response is not None or not reply.calls:
             answer = response or Response(answer=reply.text)
-            return Ending.cut(answer, ANSWER_CUT if reply.more_room_helps else CONTEXT_FULL)
+            if reply.more_room_helps:
+                return Ending.cut(answer, ANSWER_CUT)
+            return Ending.cut(answer, CONTEXT_FULL, "context_exceeded")
         if not reply.more_room_helps:
-            return Ending.salvaged(CONTEXT_FULL)
+            return Ending.salvaged(CONTEXT_FULL, "context_exceeded")
         refused = [self._dispatcher.refuse(call, prompts.CALL_CUT_OFF.format(tool=call.name)) for call in reply.calls]
         self._exchange.enter(reply, refused)
         self._landing.was_ignored()

@@ -7,6 +7,7 @@ from run_specialist.errors import ProviderError, Unavailable
 from run_specialist.providers import white_space
 from run_specialist.providers.base import Delta, Watch
 from run_specialist.providers.endpoint import MESSAGES
+from run_specialist.providers.error_bodies import kind_of
 from run_specialist.providers.json_reader import count, read_arguments, unique_id
 from run_specialist.providers.white_space import WhiteSpace
 from run_specialist.record.messages import Block, Reply, Stop, Usage
@@ -32,7 +33,8 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
     Raises ProviderError if the object is not a message.
     """
     if message.get("type") == "error":
-        raise ProviderError(f"the server answered with an error: {message.get('error')}; try again later")
+        line = f"the server answered with an error: {message.get('error')}; try again later"
+        raise ProviderError(line, kind=kind_of(None, message))
     content = message.get("content")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]

@@ -56,14 +56,14 @@ class JsonCalls:
     async def ask(self, request: Request) -> Reply:
         """Send the transcript and return the reply, as `Conversation.ask` describes."""
         if not (self._has_replied or self._provider.capabilities.schema):
-            raise ProviderError(UNCONSTRAINED)
+            raise ProviderError(UNCONSTRAINED, kind="invalid_request")
         self._stream = CallStream(self._watch) if self._watch else None
         try:
             reply = await self._conversation.ask(self._plain(request))
         except SchemaRefused as error:
             if self._has_replied:
                 raise
-            raise ProviderError(f"{UNCONSTRAINED} ({error})") from error
+            raise error.as_final(f"{UNCONSTRAINED} ({error})") from error
         self._has_replied = True
         return self._read(reply, constrained=request.choice is not Choice.NONE)
 

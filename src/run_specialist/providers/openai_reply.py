@@ -6,9 +6,10 @@ from typing import Any
 from run_specialist.errors import ProviderError
 from run_specialist.providers import white_space
 from run_specialist.providers.endpoint import CHAT, Endpoint
+from run_specialist.providers.error_bodies import kind_of, message_in
 from run_specialist.providers.json_reader import count, read_arguments, unique_id
 from run_specialist.providers.openai_messages import FIELDS, PART
-from run_specialist.providers.sdk_errors import message_in, tidy
+from run_specialist.providers.sdk_errors import tidy
 from run_specialist.record.messages import Block, Reply, Stop, Usage, encode
 
 STOPS = {
@@ -40,7 +41,8 @@ def read_reply(completion: Block, taken: Collection[str], endpoint: Endpoint = C
     Raises ProviderError if the object is not a completion.
     """
     if error := completion.get("error"):
-        raise ProviderError(tidy(f"the server answered with an error: {message_in(error) or error}; try again later"))
+        line = f"the server answered with an error: {message_in(error) or error}; try again later"
+        raise ProviderError(tidy(line), kind=kind_of(None, completion))
     match completion.get("choices"):
         case [{"message": dict(message), **rest}, *_]:
             pass

@@ -2,15 +2,15 @@
 
 import math
 import os
-import re
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.errors import ProviderError, Unavailable
+from run_specialist.errors import ProviderError, ProviderErrorKind, Unavailable
 from run_specialist.providers.endpoint import Endpoint
+from run_specialist.providers.error_bodies import kind_of, message_in, names_in, passing_status
 from run_specialist.providers.retry_headers import is_retryable, requested_wait
 from run_specialist.redaction import MASK, redact
 
@@ -24,8 +24,6 @@ SHORTEST_KEY = 8
 """Shorter keys are not masked: they are placeholders, which may occur in plain text [characters]."""
 SHORTEST_WAIT = 1.0
 """Shorter waits that a server requests are not worth a mention in an error [s]."""
-OUT_OF_MONEY = "insufficient_quota"
-"""Error code of a 429 that only a payment ends."""
 
 WHAT_TO_DO = {
     401: "check {key}",
@@ -38,24 +36,13 @@ WHAT_TO_DO = {
 }
 
 
-STATUSES = {
-    "overloaded_error": 529,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "timeout_error": 504,
-    "api_error": 500,
-    "server_error": 500,
-    "internal_server_error": 500,
-}
-"""HTTP status of each kind of error that may pass, for errors in the middle of a stream."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Fault:
     """The description of an error."""
 
     reason: str
     advice: str = ""
+    kind: ProviderErrorKind = "server_error"
     may_pass: bool = False
     """Whether the same request may succeed later."""
     may_have_run: bool = False
@@ -81,13 +68,16 @@ def failure(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | Asyn
     fault = _describe(error, endpoint, base_url, masked)
     reason, advice = tidy(masked(fault.reason)), tidy(masked(fault.advice))
     if fault.may_pass and client.max_retries:
-        return Unavailable(reason, advice, status=fault.status, wait=fault.wait, may_have_run=fault.may_have_run)
-    return ProviderError(f"{reason}; {advice}" if advice else reason)
+        may_have_run = fault.may_have_run
+        return Unavailable(
+            reason, advice, kind=fault.kind, status=fault.status, wait=fault.wait, may_have_run=may_have_run
+        )
+    return ProviderError(f"{reason}; {advice}" if advice else reason, kind=fault.kind, retry_after=fault.wait)
 
 
 def final(error: ProviderError, client: "AsyncAnthropic | AsyncOpenAI") -> ProviderError:
     """Return an error that was raised while a reply was read; never `Unavailable` if the client does not retry."""
-    return ProviderError(str(error)) if isinstance(error, Unavailable) and not client.max_retries else error
+    return error.as_final() if isinstance(error, Unavailable) and not client.max_retries else error
 
 
 def tidy(text: str) -> str:
@@ -111,12 +101,10 @@ def _describe(  # noqa: PLR0911 - one for each kind of error
     causes = [*_causes(error)]
     broke = any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes)
     was_slow = any(isinstance(cause, TimeoutError) for cause in causes)
-    reason = f"the connection to {base_url} was closed in the middle of a reply"
-    closed = _Fault(reason, "try again", may_pass=True, may_have_run=True)
     match error:
-        case _ if isinstance(causes[-1], ProviderError):
+        case _ if isinstance(last := causes[-1], ProviderError):
             # Raised while reading the body; the SDK wraps it as a connection error.
-            return _Fault(str(causes[-1]))
+            return _Fault(str(last), kind=last.kind)
         case _ if unreadable := [cause.message for cause in causes if isinstance(cause, aiohttp.ClientResponseError)]:
             # `str(error)` contains the URL with its query, which may contain secrets.
             what = masked(unreadable[0].partition("\n")[0].rstrip(":"))[:200]
@@ -126,28 +114,41 @@ def _describe(  # noqa: PLR0911 - one for each kind of error
             return _status_fault(error, endpoint, masked)
         case _ if isinstance(causes[-1], ValueError) and "header" in str(causes[-1]):
             # Only the header with the key can be invalid.
-            return _Fault("the request cannot be sent", f"check {endpoint.key} for invalid characters")
+            return _Fault("the request cannot be sent", f"check {endpoint.key} for invalid characters", "credentials")
         # One of the SDKs reports every failed connection as a timeout.
         case sdk.APITimeoutError() | httpx2.TimeoutException() if was_slow or not broke:
             reason, is_sent = f"timeout: no answer from {base_url}", not _could_not_connect(causes)
-            return _Fault(reason, "try again, or check the server", may_pass=True, may_have_run=is_sent)
+            return _Fault(reason, "try again, or check the server", "connection", may_pass=True, may_have_run=is_sent)
         case _ if any(isinstance(cause, aiohttp.ClientPayloadError) for cause in causes):
-            return closed
+            return _closed_fault(base_url)
         case sdk.APIConnectionError() | httpx2.ConnectError():
-            text = _system_error(causes[-1]) or str(error.__cause__ or "")
-            return _Fault(
-                f"cannot reach {base_url}" + (f" ({text})" if text else ""),
-                f"check the network, or {endpoint.url}",
-                may_pass=not any(isinstance(cause, httpx2.UnsupportedProtocol) for cause in causes),
-                may_have_run=not _could_not_connect(causes),
-            )
+            return _connection_fault(causes, endpoint, base_url)
         case sdk.APIError():
             return _stream_fault(error)
         case httpx2.HTTPError():
-            return closed
+            return _closed_fault(base_url)
         case _:
             what = masked((str(error) or type(error).__name__).splitlines()[0])[:200]
             return _Fault(f"the answer from {base_url} cannot be parsed ({what})", endpoint.wrong_server)
+
+
+def _closed_fault(base_url: object) -> _Fault:
+    reason = f"the connection to {base_url} was closed in the middle of a reply"
+    return _Fault(reason, "try again", "connection", may_pass=True, may_have_run=True)
+
+
+def _connection_fault(causes: list[BaseException], endpoint: Endpoint, base_url: object) -> _Fault:
+    """Describe a connection that failed before the reply began."""
+    import httpx2  # noqa: PLC0415 - as above
+
+    text = _system_error(causes[-1]) or str(causes[0].__cause__ or "")
+    return _Fault(
+        f"cannot reach {base_url}" + (f" ({text})" if text else ""),
+        f"check the network, or {endpoint.url}",
+        "connection",
+        may_pass=not any(isinstance(cause, httpx2.UnsupportedProtocol) for cause in causes),
+        may_have_run=not _could_not_connect(causes),
+    )
 
 
 def _could_not_connect(causes: list[BaseException]) -> bool:
@@ -181,54 +182,24 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 def _status_fault(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) -> _Fault:  # noqa: ANN401 - APIStatusError of either SDK
     status, body, headers = error.status_code, error.body, error.response.headers
     message, what = message_in(body) or masked(" ".join(str(body or error).split()))[:200], str(status)
-    wait, may_pass = requested_wait(headers), is_retryable(status, headers) and OUT_OF_MONEY not in _kinds(body)
+    kind, wait = kind_of(status, body), requested_wait(headers)
+    may_pass = is_retryable(status, headers) and kind != "quota"
     if status < 400:  # noqa: PLR2004
         # An error in the middle of a stream has the status of the stream, 200.
-        what = next((kind.replace("_", " ") for kind in _kinds(body)), what)
-        status, wait = _status_of(body), None
+        what = next((name.replace("_", " ") for name in names_in(body)), what)
+        status, wait = passing_status(body), None
         may_pass = status is not None
     advice = WHAT_TO_DO.get(status or 0, "" if status and 400 <= status < 500 else "try again later")  # noqa: PLR2004
+    advice = WHAT_TO_DO[402] if kind == "quota" else advice
     if wait and wait >= SHORTEST_WAIT:
         advice = f"try again in {wait:.0f} seconds, as the API requests" if math.isfinite(wait) else "try again later"
     advice = advice.format(key=endpoint.key, url=endpoint.url)
-    return _Fault(f"the API answered {what}: {message}", advice, may_pass, status=status, wait=wait)
+    return _Fault(f"the API answered {what}: {message}", advice, kind, may_pass, status=status, wait=wait)
 
 
 def _stream_fault(error: Any) -> _Fault:  # noqa: ANN401 - APIError of either SDK
     """Describe an error in the middle of a stream that the SDK raises without a status."""
-    status = _status_of(error.body)
+    status = passing_status(error.body)
     reason = f"the server ended its reply with an error: {message_in(error.body) or error}"
-    return _Fault(reason, "try again later", may_pass=status is not None, status=status)
-
-
-def _status_of(body: object) -> int | None:
-    """Return the status of an error in the middle of a stream; None unless it may pass."""
-    for kind in _kinds(body):
-        status = STATUSES.get(kind) or (int(kind) if re.fullmatch("[1-5][0-9][0-9]", kind, re.ASCII) else None)
-        if status and is_retryable(status, {}) and OUT_OF_MONEY not in _kinds(body):
-            return status
-    return None
-
-
-def _kinds(body: object) -> list[str]:
-    """Return type and code of an error, from its body."""
-    match body:
-        case {"error": dict(inner)}:
-            return _kinds(inner)
-        case dict():
-            return [str(body[key]) for key in ("type", "code") if isinstance(body.get(key), str | int)]
-        case _:
-            return []
-
-
-def message_in(body: object) -> str:
-    """Return the message in an error's body, in any of the usual shapes; empty if there is none."""
-    match body:
-        case {"error": dict(inner)}:
-            return message_in(inner)
-        case {"message": str(message)} | {"error": str(message)} | {"detail": str(message)}:
-            return message
-        case [first, *_]:
-            return message_in(first)
-        case _:
-            return ""
+    kind = kind_of(None, error.body)
+    return _Fault(reason, "try again later", kind, may_pass=status is not None, status=status)

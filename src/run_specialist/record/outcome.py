@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, Literal
 
+from run_specialist.errors import ProviderErrorKind
 from run_specialist.record.messages import Usage
 from run_specialist.record.notebook import harmless
 
@@ -15,6 +16,8 @@ NO_MODEL = "no model judged: this ran offline, by ranked search and verbatim quo
 Status = Literal["answered", "landed", "partial", "failed", "aborted"]
 """Answered before a limit; answered at a limit; salvaged or cut answer; no answer; interrupted."""
 
+ErrorKind = Literal[ProviderErrorKind, "store_lost", "internal"]
+"""What kind of failure ended a run: of the model's endpoint, of the store, or a defect of this program."""
 
 EvidencePolicy = Literal["off", "check", "require"]
 """Whether quotes are looked up in the results of the run, and whether an answer needs a quote that is found."""
@@ -124,6 +127,10 @@ class Outcome:
     error: str | None = None
     """Why there is no complete answer, in one line."""
     exit_code: Exit = Exit.OK
+    error_kind: ErrorKind | None = None
+    """The kind of the failure that ended the run; None if none did, as when a limit or the model's reply ended it."""
+    retry_after: float | None = None
+    """The wait that the server requested with its last failure [s]; None if it requested none."""
 
     @property
     def is_offline(self) -> bool:

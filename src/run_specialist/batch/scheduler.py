@@ -1,0 +1,101 @@
+"""Begins the items of a batch while there is room and the endpoint answers, until none is left."""
+
+import asyncio
+import math
+
+from run_specialist.batch.batch_state import STOPPED, BatchState, Working
+from run_specialist.batch.done import Done
+from run_specialist.batch.item import Item
+from run_specialist.batch.item_work import ItemWork
+
+
+class Scheduler:
+    """Works on the items of one batch; `drive` runs as a task of its own."""
+
+    def __init__(self, state: BatchState) -> None:
+        self._state = state
+        self._work = ItemWork(state)
+        self._was_paused = False
+        self.is_open = False
+        """Whether items may have begun."""
+        self.error: Exception | None = None
+        """What the iterator of the items, or the check before the first one, has raised."""
+
+    async def drive(self) -> None:
+        """Begin items until there is none, or the batch ends early; then wait for those under way."""
+        state = self._state
+        try:
+            await self._open()
+            while (item := await self._next()) is not None:
+                working = Working(item, is_probe=state.breaker.begin())
+                state.under_way[asyncio.create_task(self._work.work(working))] = working
+        except Exception as error:  # noqa: BLE001 - raised once the items under way have ended
+            self.error = error
+        while state.under_way:
+            await state.changes.wait()
+        try:
+            if self.error is None and state.inputs.total is not None:
+                await self._pass_on_earlier()
+            await state.record.set_state("ended", state.ended_because)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.error = self.error or error
+        state.ended.put_nowait(None)
+
+    def stop(self, *, now: bool) -> None:
+        """Begin no more items, and abort those under way."""
+        state = self._state
+        state.end(STOPPED)
+        state.stops_now = state.stops_now or now
+        for task, working in state.under_way.items():
+            if working.run is not None:
+                working.run.abort(after_turn=not state.stops_now)
+            elif state.stops_now:
+                task.cancel()
+
+    async def _open(self) -> None:
+        """Check what all items need, and store the items; nothing has been sent yet."""
+        state = self._state
+        await state.runs.check()
+        # Without a total the items can be read only once, and are stored when they begin.
+        spent = await state.record.open(() if state.inputs.total is None else state.inputs.read())
+        if state.grants is not None:
+            state.grants.spent += spent
+        self.is_open = True
+
+    async def _next(self) -> Item | None:
+        """Wait until an item may begin, and return it; None if none is left, or the batch ends early."""
+        state = self._state
+        is_sized = state.inputs.total is not None
+        while state.ended_because is None:
+            pause = state.breaker.wait(state.clock())
+            await self._record_end_of_pause()
+            if pause or not state.has_room:
+                await state.changes.wait(pause if state.has_room else math.inf)
+                continue
+            item = state.inputs.next(probe=state.breaker.pause is not None, is_idle=not state.under_way)
+            if item is not None:
+                if not is_sized:
+                    await state.record.add(item)
+                return item
+            if not state.under_way:
+                return None
+            await state.changes.wait()
+        return None
+
+    async def _record_end_of_pause(self) -> None:
+        is_paused = self._state.breaker.pause is not None
+        if self._was_paused and not is_paused:
+            await self._state.record.set_state("open")
+        self._was_paused = is_paused
+
+    async def _pass_on_earlier(self) -> None:
+        """After an early end, pass on the items left that an earlier call has brought to their end."""
+        state = self._state
+        while not state.stops_now and (item := state.inputs.next(is_idle=True)) is not None:
+            outcome = await state.runs.ended(state.run_id(item))
+            if outcome is None:
+                state.inputs.drop()
+            else:
+                state.pass_on(Done(item, outcome.run_id, outcome, outcome.error, is_earlier=True))
+            while not state.has_room and not state.stops_now:
+                await state.changes.wait()

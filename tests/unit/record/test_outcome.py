@@ -1,0 +1,26 @@
+"""Outcomes as JSON, written by this version and by earlier ones."""
+
+import json
+
+from pydantic import TypeAdapter
+
+from run_specialist.record.events import Finished
+from run_specialist.record.outcome import Outcome
+from tests.unit.record.outcomes import outcome
+
+
+def test_the_kind_of_failure_and_the_wait_survive_storing():
+    """Kind and wait are in the JSON of the outcome and of the event `finished`, and are read back from it."""
+    failed = outcome(status="failed", error="the API answered 429", error_kind="rate_limited", retry_after=7.5)
+    stored = json.loads(json.dumps(Finished(failed).as_json()["outcome"]))
+    assert (stored["error_kind"], stored["retry_after"]) == ("rate_limited", 7.5)
+    again = TypeAdapter(Outcome).validate_python(stored)
+    assert (again.error_kind, again.retry_after) == ("rate_limited", 7.5)
+
+
+def test_an_outcome_of_an_earlier_version_has_no_kind_of_failure():
+    """An outcome that was stored without these fields is read with None in both."""
+    stored = outcome(status="failed").as_json()
+    del stored["error_kind"], stored["retry_after"]
+    again = TypeAdapter(Outcome).validate_python(stored)
+    assert (again.status, again.error_kind, again.retry_after) == ("failed", None, None)
