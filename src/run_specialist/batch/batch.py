@@ -166,6 +166,11 @@ class Batch:
         return state.tally.counts(under_way=len(state.under_way), not_run=not_run, total=state.inputs.total)
 
     @property
+    def under_way(self) -> tuple[Item, ...]:
+        """The items that are worked on, the one that began last at the end."""
+        return tuple(working.item for working in self._state.under_way.values())
+
+    @property
     def cost_usd(self) -> float:
         """Known cost of all items that have ended, with what they cost in earlier calls [USD]."""
         return self._state.cost_usd

@@ -1,13 +1,12 @@
 """The command `specialists map NAME ITEMS`."""
 
-import sys
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from run_specialist.cli.console import fail, guarded, is_terminal, print_json, say
+from run_specialist.cli.console import guarded, say
 from run_specialist.cli.flags import SpecialistName
 from run_specialist.cli.from_config import config_for_run
 from run_specialist.cli.map_options import (
@@ -20,7 +19,6 @@ from run_specialist.cli.map_options import (
     ProjectOptions,
 )
 from run_specialist.cli.option_groups import given_words, grouped
-from run_specialist.cli.output_file import STDOUT
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
@@ -38,7 +36,7 @@ Items = Annotated[
 
 
 @grouped
-def map_(  # noqa: D417 - typer's context and the groups of options speak for themselves
+def map_(
     context: typer.Context,
     name: SpecialistName,
     items: Items = None,
@@ -61,28 +59,48 @@ def map_(  # noqa: D417 - typer's context and the groups of options speak for th
     answers.check()
     with guarded():
         config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=answers.quiet)
-        from run_specialist.batch.checking import check  # noqa: PLC0415 - fast `--help`
-        from run_specialist.batch.question import Template  # noqa: PLC0415 - as above
-        from run_specialist.cli.map_items import source  # noqa: PLC0415 - as above
+        from run_specialist.cli.map_confirm import confirm  # noqa: PLC0415 - fast `--help`
+        from run_specialist.cli.map_planning import Asked, planned  # noqa: PLC0415 - as above
+        from run_specialist.cli.map_reduce import Reducer  # noqa: PLC0415 - as above
+        from run_specialist.cli.map_summary import SameCall  # noqa: PLC0415 - as above
+        from run_specialist.cli.map_work import Work  # noqa: PLC0415 - as above
 
-        runner = _runner(each_run, project, config)
-        template = None if each_item.question is None else Template(each_item.question)
-        checked = check(source(items, each_item, runner, name), template)
-        made = runner.map(
-            name,
-            checked,
-            question=each_item.question,
-            at_once=batch.at_once,
-            cost_limit=money.cost_limit,
-            batch=batch.batch,
-            retry=RETRIED[batch.retry],
-            pause_limit=batch.pause_limit,
-            **each_run.settings,
-        )
-        call = MapCall(name, runner, checked, template, made, SameCall(given_words(context)))
+        make_runner = partial(_runner, each_run, project, config)
+        runner = make_runner(project.root)
+        asked = Asked.of(items, each_item, runner, name)
+        reducer = None if answers.reduce is None else Reducer(runner.registry.find(answers.reduce), make_runner)
+        plan = planned(asked, runner, each_run.settings, _bounds(money, batch), RETRIED[batch.retry])
         if batch.dry_run:
-            show_dry_run(call, answers, money, batch)
+            plan.show(json=answers.json_)
             return
-        confirm(call, money, batch)
-        code = call.answer(answers, reduce)
+        if not answers.quiet:
+            say(str(plan))
+        confirm(plan, money)
+        code = Work(plan, runner, answers, SameCall(given_words(context)), reducer).work()
     raise typer.Exit(code)
+
+
+def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config", root: Path | None) -> "Runner":
+    """Return a runner for the specialists of the project.
+
+    root: the folder that the file tools can read.
+    """
+    from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
+
+    return Runner(
+        root=root,
+        dir=project.dir_ or config.get("dir"),
+        model=each_run.model,
+        strict=bool(config.get("strict") if project.strict is None else project.strict),
+        store=project.store,
+        on_lost=project.on_lost,
+        trust=project.trust,
+        require_model=each_run.require_model or None,
+        defaults=config.defaults,
+    )
+
+
+def _bounds(money: MoneyOptions, batch: BatchOptions) -> dict[str, Any]:
+    """Return what bounds the batch, as arguments of `Runner.map`."""
+    given = {"cost_limit": money.limit, "batch": batch.batch, "pause_limit": batch.pause_limit}
+    return {"at_once": batch.at_once, **{name: value for name, value in given.items() if value is not None}}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from run_specialist.batch.source import Source
 
 
-def source(items: str | None, each: ItemOptions, runner: "Runner", name: str) -> "Source":
+def source_of_items(items: str | None, each: ItemOptions, runner: "Runner", name: str) -> "Source":
     """Return where the items come from; exit if it is not clear.
 
     Raises UsageError if they cannot be read.
@@ -19,9 +19,9 @@ def source(items: str | None, each: ItemOptions, runner: "Runner", name: str) ->
     from run_specialist.batch.file_items import files_source  # noqa: PLC0415 - fast `--help`
     from run_specialist.batch.reading import STDIN, source_of  # noqa: PLC0415 - as above
 
-    if items is not None and each.files is not None:
-        fail("ITEMS and --files cannot be combined; use one of them")
     if each.files is not None:
+        if items is not None:
+            fail("ITEMS and --files cannot be combined; use one of them, and quotes around the glob")
         if each.format_ is not None:
             fail("--format is about ITEMS; it cannot be combined with --files")
         specialist = runner.registry.find(name).specialist

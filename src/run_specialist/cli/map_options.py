@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from run_specialist.cli.console import fail
 from run_specialist.cli.flags import (
     Dir,
     EvidenceFlag,
@@ -26,9 +27,7 @@ from run_specialist.cli.flags import (
     TurnsLimit,
     setting,
     settings,
-    takes,
 )
-from run_specialist.cli.console import fail
 from run_specialist.cli.from_config import personal
 from run_specialist.cli.output_file import STDOUT
 from run_specialist.cli.trust_flag import TrustFlag
@@ -128,11 +127,13 @@ class BatchOptions:
     ] = None
     batch: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Continue this batch.  [default: the batch of the same specialist, question, "
-        "settings and ITEMS]"),
+        typer.Option(
+            metavar="ID",
+            help="Continue this batch.  [default: the batch of the same specialist, question, settings and ITEMS]",
+        ),
     ] = None
     pause_limit: Annotated[
-        float | None,
+        Any,
         typer.Option(
             metavar="TIME",
             parser=_duration,
@@ -159,6 +160,11 @@ class MoneyOptions:
     ] = None
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 
+    @property
+    def limit(self) -> float | None:
+        """The cost limit of all items together; None = no limit [USD]."""
+        return None if self.cost_limit == float("inf") else self.cost_limit
+
 
 @dataclass(frozen=True)
 class AnswerOptions:
@@ -180,7 +186,8 @@ class AnswerOptions:
     ] = None
     json_: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False
     events: Annotated[
-        bool, typer.Option("--events", help="Print each event as one line of JSON, those of the runs with their `item`.")
+        bool,
+        typer.Option("--events", help="Print each event as one line of JSON, those of the runs with their `item`."),
     ] = False
     quiet: Annotated[
         bool,

@@ -1,42 +1,51 @@
 """What a call of `specialists map` is going to do: its items, those with an outcome, and what the others may cost."""
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.budget.units import dollars
+from run_specialist.cli.console import print_json, print_line
 from run_specialist.cli.map_progress import TELLING
-from run_specialist.cli.map_units import counted, duration, spread
+from run_specialist.cli.map_units import counted, duration, label, spread
 
 if TYPE_CHECKING:
+    from run_specialist.batch.batch import Batch
     from run_specialist.batch.forecast import Forecast, Typical
+    from run_specialist.batch.item import Item
+    from run_specialist.cli.map_planning import Asked
+
+
+SHOWN = 3
+"""How many questions a dry run shows."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The items of a call and their forecast."""
+    """A batch that has not begun, and its forecast."""
 
-    batch_id: str
-    items: int | None
-    """None if the items can be read only once."""
+    batch: "Batch"
+    asked: "Asked"
     earlier: int
     """Items with an outcome of an earlier call that is not asked for again."""
     forecast: "Forecast"
     """Of the items without an outcome."""
     at_once: int
-    cost_limit: float | None
     spent: float
     """Cost of the earlier runs of the batch [USD]."""
 
     @property
     def rest(self) -> int | None:
         """How many items are going to be asked about."""
-        return None if self.items is None else self.items - self.earlier
+        return None if self.asked.count is None else self.asked.count - self.earlier
 
     @property
     def most(self) -> float | None:
         """What the rest may cost at most, within the limit; None while it is unknown [USD]."""
-        left = None if self.cost_limit is None else max(self.cost_limit - self.spent, 0.0)
+        limit = self.batch.cost_limit
+        left = None if limit is None else max(limit - self.spent, 0.0)
         high = self.forecast.total_cost_high
         if high is None or left is None:
             return high if left is None else left
@@ -49,11 +58,12 @@ class Plan:
         """Return the plan in JSON values."""
         forecast = self.forecast
         return {
-            "batch": self.batch_id,
-            "items": self.items,
+            "batch": self.batch.id,
+            "items": self.asked.count,
             "earlier": self.earlier,
             "at_once": self.at_once,
-            "cost_limit": self.cost_limit,
+            "cost_limit": self.batch.cost_limit,
+            "first": [{"number": one.number, "input": one.input, "question": one.question} for one in self._first()],
             "forecast": {
                 "runs": forecast.runs,
                 "tool_calls": _figures(forecast.calls),
@@ -65,13 +75,28 @@ class Plan:
             },
         }
 
+    def show(self, *, json: bool) -> None:
+        """Print the plan with the first questions."""
+        if json:
+            print_json(self.as_json())
+            return
+        print_line(str(self))
+        for one in self._first():
+            print_line(f"\n{one.number}  {label(one.input)}")
+            print_line(textwrap.indent(one.question, "    "))
+        print_line(f"\nbatch {self.batch.id}; nothing was sent")
+
+    def _first(self) -> list["Item"]:
+        return [*islice(self.asked.items(), SHOWN)]
+
     def _parts(self) -> Iterator[str]:
-        if self.items is None:
+        items = self.asked.count
+        if items is None:
             yield "items as they come"
         elif self.earlier:
-            yield f"{counted(self.items)}, {self.earlier:,} of them with an outcome already"
+            yield f"{counted(items)}, {self.earlier:,} of them with an outcome already"
         else:
-            yield counted(self.items)
+            yield counted(items)
         if self.rest == 0:
             yield "nothing to ask"
             return
@@ -90,7 +115,8 @@ class Plan:
         forecast = self.forecast
         low, high = forecast.total_cost_low, forecast.total_cost_high
         if low is not None and high:
-            limit = f", at most {dollars(self.cost_limit)}" if self.cost_limit is not None else ""
+            most = self.batch.cost_limit
+            limit = "" if most is None else f", at most {dollars(most)}"
             yield f"about {spread(low, high)}{limit}"
         if (seconds := forecast.total_seconds(self.at_once)) is not None:
             yield f"{duration(seconds)} at {self.at_once} at once"

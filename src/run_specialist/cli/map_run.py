@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
     from run_specialist.batch.batch import Batch
     from run_specialist.batch.done import Done
-    from run_specialist.batch.events import BatchEvent
+    from run_specialist.batch.batch_events import BatchEvent
     from run_specialist.cli.map_live import MapView
     from run_specialist.record.events import Event
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Rows(Protocol):
     """Where the rows of the answers go."""
 
-    def write(self, done: "Done") -> None:
+    def write(self, done: "Done") -> object:
         """Write the row of an item; raises OSError or UsageError."""
         ...
 
@@ -36,9 +36,10 @@ class Shown:
     """What the command shows while it works."""
 
     events: bool
-    quiet: bool
     live: bool
-    """Whether there may be a live view."""
+    """Whether there is a live view."""
+    lines: bool
+    """Whether there are lines about items instead."""
     answers: bool
     """Whether the view shows the beginning of each answer."""
 
@@ -46,7 +47,11 @@ class Shown:
 class Worker:
     """Works through a batch, once."""
 
-    def __init__(self, batch: "Batch", rows: Rows | None, shown: Shown) -> None:
+    def __init__(self, batch: "Batch", rows: Sequence[Rows], shown: Shown) -> None:
+        """Prepare the work.
+
+        rows: where each item that has ended is written.
+        """
         self.batch = batch
         self.progress = Progress()
         self.interrupts = Interrupts(batch, self._notify)
@@ -54,7 +59,7 @@ class Worker:
         self._shown = shown
         self._out: TextIO | None = sys.stdout
         self._view = self._live_view() if shown.live else None
-        self._lines = None if shown.quiet or self._view else ItemLines(batch, self.progress, say)
+        self._lines = ItemLines(batch, self.progress, say) if shown.lines else None
         self._error: OSError | UsageError | None = None
         """The error that ended the output."""
 
@@ -85,12 +90,16 @@ class Worker:
 
     def _end(self, done: "Done") -> None:
         self.progress.end(done)
-        if (rows := self._rows) is not None and self._error is None:
-            self._guarded(lambda: rows.write(done))
+        if self._error is None:
+            self._guarded(lambda: self._write(done))
         if self._view:
             self._view.end(done)
         if self._lines:
             self._lines.end(done)
+
+    def _write(self, done: "Done") -> None:
+        for rows in self._rows:
+            rows.write(done)
 
     def _hear_run(self, number: int, event: "Event") -> None:
         self.progress.hear(number, event)
@@ -107,7 +116,7 @@ class Worker:
     def _notify(self, line: str) -> None:
         if self._view:
             self._view.notice = line
-        elif not self._shown.quiet:
+        elif self._lines:
             say(line)
 
     def _print(self, value: object) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from typer._click import Context, HelpFormatter
 
 _OTHERS = "Other options"
@@ -21,14 +22,15 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     command: its parameters are dataclasses, whose fields are annotated as options, or options themselves. The first
         line of a dataclass's docstring, without its period, is the heading of its options.
     """
-    groups: dict[str, type] = {}
+    groups: "dict[str, type[DataclassInstance]]" = {}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
-        if not dataclasses.is_dataclass(parameter.annotation):
+        group = parameter.annotation
+        if isinstance(group, type) and dataclasses.is_dataclass(group):
+            groups[parameter.name] = group
+            parameters += _options(group)
+        else:
             parameters.append(parameter)
-            continue
-        groups[parameter.name] = parameter.annotation
-        parameters += _options(parameter.annotation)
 
     def flat(**given: Any) -> None:  # noqa: ANN401 - the values of any options
         filled = {
@@ -43,7 +45,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     return flat
 
 
-def _options(group: type) -> list[inspect.Parameter]:
+def _options(group: "type[DataclassInstance]") -> list[inspect.Parameter]:
     """Return the fields of a dataclass as parameters of a command, all by keyword."""
     heading = (group.__doc__ or "").splitlines()[0].rstrip(".")
     hints = get_type_hints(group, include_extras=True)

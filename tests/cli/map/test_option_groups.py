@@ -36,7 +36,7 @@ def paint(
     context: typer.Context, name: Annotated[str, typer.Argument(help="Its name.")], colours: Colours, flight: Flight
 ) -> None:
     """Paint an owl."""
-    print(context.info_name, name, colours, flight)
+    typer.echo(f"{context.info_name} {name} {colours} {flight}")
 
 
 @pytest.fixture
@@ -50,11 +50,11 @@ def app():
 def test_the_fields_are_options_and_come_back_as_dataclasses(app):
     """Options that are given fill the dataclasses, the others keep their defaults."""
     result = CliRunner().invoke(app, ["Otus", "-w", "grey", "--at-night"])
-    assert result.stdout.split(" ", 1)[1] == (
-        "Otus Colours(back='brown', wings='grey') Flight(at_night=True)\n"
-    )
-    assert CliRunner().invoke(app, ["Otus"]).stdout.endswith(
-        "Otus Colours(back='brown', wings=None) Flight(at_night=False)\n"
+    assert result.stdout.split(" ", 1)[1] == ("Otus Colours(back='brown', wings='grey') Flight(at_night=True)\n")
+    assert (
+        CliRunner()
+        .invoke(app, ["Otus"])
+        .stdout.endswith("Otus Colours(back='brown', wings=None) Flight(at_night=False)\n")
     )
 
 
