@@ -19,8 +19,8 @@ from run_specialist.providers.base import Provider, Watch
 from run_specialist.record.events import Listener
 from run_specialist.record.journal import Journal
 from run_specialist.spawning.begun_with import begun_with
-from run_specialist.spawning.resume_place import ResumePlace, place_of
 from run_specialist.spawning.granted import granted, own_cost_left
+from run_specialist.spawning.resume_place import ResumePlace, place_of
 from run_specialist.spawning.resuming import ResumeRequest, resume
 from run_specialist.spawning.run_environment import Parent
 from run_specialist.spawning.spawner import spawn
@@ -106,10 +106,14 @@ class RunMaker:
         journal = await self.store.begin(job.opened())
         return journal if isinstance(journal, KnownRun) else self._run(job, asked.watchers, journal)
 
+    async def provider(self, asked: Asked) -> Provider:
+        """Return the provider of a new run; raises UsageError if it needs a language model and there is none."""
+        model = asked.model or self.models.model
+        return await self.models.provider(asked.file, asked.settings, model, by_program=asked.by_program)
+
     async def _job(self, asked: Asked) -> Job:
         file, settings, by_program = asked.file, asked.settings, asked.by_program
-        model = asked.model or self.models.model
-        provider = await self.models.provider(file, settings, model, by_program=by_program)
+        provider = await self.provider(asked)
         try:
             environment = await self.environments.make(self.root, file, settings, provider, None, by_program=by_program)
         except NothingToRead as error:

@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from run_specialist.api.ended_run import EndedRun
 from run_specialist.api.batch_maker import BatchMaker
+from run_specialist.api.ended_run import EndedRun
 from run_specialist.api.project_files import find_project
 from run_specialist.api.query import optional_question
 from run_specialist.api.run_maker import Watchers
@@ -14,7 +14,7 @@ from run_specialist.api.run_options import MapOptions, ResumeOptions, RunOptions
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
 from run_specialist.api.taking_up import begin, take_up
-from run_specialist.api.wiring import Given, wire
+from run_specialist.api.wiring import AskedModel, Given, wire
 from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Provider
@@ -82,19 +82,9 @@ class Runner:
         self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
         """Redacted in every tool result, in addition to credentials in the environment."""
+        asked = AskedModel(model, defaults.model, provider, require_model)
         given = Given(
-            self.root,
-            self.registry,
-            model,
-            defaults.model,
-            provider,
-            require_model,
-            trust,
-            max_depth,
-            strict,
-            as_tools(tools),
-            augmenters,
-            self.secrets,
+            self.root, self.registry, asked, trust, max_depth, strict, as_tools(tools), augmenters, self.secrets
         )
         parts = wire(given, self._store, self._report_loading)
         self._clients, self._providers, self._models = parts.clients, parts.providers, parts.models
@@ -210,7 +200,12 @@ class Runner:
     ) -> Stream:
         """Return a `Stream` of the run's events, whose `outcome` is set at the end.
 
-        The arguments are those of `run`.
+        specialist: a name, the path of a file, or a `Specialist`.
+        query: the question; `question` is another name of this argument.
+        model: an alias, a full id or `offline`; None for the model of the `Runner`.
+        listener: called with each event of the run, in order.
+        watch: called with the pieces of a reply while it streams.
+        options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
         """
         return Stream(lambda: self.prepare(specialist, query, model=model, **options))
 

@@ -21,15 +21,23 @@ from run_specialist.tools.mcp.clients import McpClients
 
 
 @dataclass(frozen=True)
+class AskedModel:
+    """The arguments of a `Runner` that choose the model; see there."""
+
+    model: str | None
+    default: str | None
+    """The model of a config file, after that of the environment."""
+    provider: Provider | None
+    require: bool | None
+
+
+@dataclass(frozen=True)
 class Given:
     """The arguments of a `Runner`, as its parts need them."""
 
     root: Path
     registry: Registry
-    model: str | None
-    default_model: str | None
-    provider: Provider | None
-    require_model: bool | None
+    asked: AskedModel
     trust: bool
     max_depth: int
     strict: bool
@@ -57,15 +65,17 @@ def wire(given: Given, store: RunStore, report_loading: Callable[[str], None]) -
     """
     root, registry, strict = given.root, given.registry, given.strict
     trust, clients, providers = Trust(given=given.trust), McpClients(), ProviderPool()
-    rule = ModelRule.of(given.require_model)
-    models = ModelChoice(
-        given.model, given.provider, providers, rule, trust, report_loading, root, given.default_model
-    )
+    asked, rule = given.asked, ModelRule.of(given.asked.require)
+    models = ModelChoice(asked.model, asked.provider, providers, rule, trust, report_loading, root, asked.default)
     working = WorkingSpecialists(registry, root, models)
-    # The maker is made later, of the children.
-    children = Children(registry, root, models, lambda *child: maker.child(*child), given.max_depth, strict=strict)
-    environments = RunEnvironments(
-        registry, children, trust, clients, given.tools, given.augmenters, given.secrets
+    children = Children(
+        registry,
+        root,
+        models,
+        lambda *child: maker.child(*child),  # noqa: PLW0108 - it is made later, of the children
+        given.max_depth,
+        strict=strict,
     )
+    environments = RunEnvironments(registry, children, trust, clients, given.tools, given.augmenters, given.secrets)
     maker = RunMaker(root, registry, models, working, environments, store, strict=strict)
     return Wiring(clients, providers, models, working, environments, maker)

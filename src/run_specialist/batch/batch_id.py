@@ -3,8 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from run_specialist.errors import UsageError
 
@@ -14,21 +13,20 @@ _DIGITS = 8
 _ID = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST}}}")
 
 
-def batch_id(project: str, specialist: str, given: Mapping[str, Any], question: str | None, source: str) -> str:
+def batch_id(project: str, specialist: Sequence[str | None], question: str | None, source: str) -> str:
     """Return `b` and 8 hexadecimal digits that change with what the batch asks, but not with its items.
 
-    specialist: name and digest.
-    given: the settings and the model of the call.
+    specialist: its name, the digest of its file, its settings and the model.
     question: template of the questions; None = each item is its question.
     source: where the items are from.
     """
-    parts = json.dumps([project, specialist, given, question, source], sort_keys=True, default=str)
+    parts = json.dumps([project, specialist, question, source])
     return f"b{hashlib.sha256(parts.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGITS]}"
 
 
 def checked_id(given: str) -> str:
     """Return an id that was given from outside; raises UsageError for one that cannot name a batch."""
-    if not isinstance(given, str) or not _ID.fullmatch(given):
+    if not _ID.fullmatch(given):
         raise UsageError(
             f"batch: {given!r} cannot be the id of a batch; use 1 to {LONGEST} letters, digits, `.`, `_` and `-`"
         )

@@ -90,7 +90,7 @@ class Breaker:
         if self.pause is None:
             self._failed.clear()
 
-    def failed(  # noqa: PLR0913, PLR0917 - what is known of the failure
+    def failed(  # noqa: PLR0913 - what is known of the failure
         self, run_id: str, kind: str, reason: str, retry_after: float | None, now: float, *, is_probe: bool = False
     ) -> bool:
         """Register an item that the endpoint failed; return whether the batch is paused or ends.
