@@ -67,10 +67,15 @@ def _sniff(sample: Sequence[str]) -> str:
 
 
 def _widths(sample: Sequence[str], delimiter: str) -> list[int]:
+    """Return the number of columns of each row; empty if the quotes do not fit to the delimiter."""
+    widths: list[int] = []
     try:
-        return [len(row) for row in csv.reader(sample, delimiter=delimiter) if any(row)]
-    except csv.Error:
-        return []
+        # `extend` keeps what it has when the reader raises an error.
+        widths.extend(len(row) for row in csv.reader(sample, delimiter=delimiter, strict=True) if any(row))
+    except csv.Error as error:
+        # A quoted value may go on after the sample.
+        return widths if "end of data" in str(error) else []
+    return widths
 
 
 def _rows(lines: Lines, name: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:

@@ -39,7 +39,8 @@ def json_array_items(lines: Lines, name: str) -> Iterator[Given]:
     if text[position : position + 1] != "[":
         raise UsageError(f"{name} is not a JSON array; give the format `jsonl` if it has one value per line")
     position, line = _skip(text, position + 1, line)
-    while text[position : position + 1] != "]":
+    is_last = text[position : position + 1] == "]"
+    while not is_last:
         where = f"{name}:{line}"
         try:
             value, end = _DECODER.raw_decode(text, position)
@@ -47,10 +48,11 @@ def json_array_items(lines: Lines, name: str) -> Iterator[Given]:
             raise UsageError(f"{where} is not valid JSON: {_reason(error, with_column=False)}") from None
         yield Given(value, where)
         position, line = _skip(text, end, line + text.count("\n", position, end))
-        if text[position : position + 1] == ",":
-            position, line = _skip(text, position + 1, line)
-        elif text[position : position + 1] != "]":
+        is_last = text[position : position + 1] == "]"
+        if not is_last and text[position : position + 1] != ",":
             raise UsageError(f"{name}:{line} is not valid JSON: `,` or `]` is missing after an item")
+        if not is_last:
+            position, line = _skip(text, position + 1, line)
     if text[position + 1 :].strip():
         raise UsageError(f"{name}:{line} is not valid JSON: there is more text after the array")
 
