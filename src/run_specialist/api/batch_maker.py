@@ -20,7 +20,7 @@ from run_specialist.specialist.project import project_path
 
 if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch
-    from run_specialist.batch.item import Input, Item
+    from run_specialist.batch.item import Given, Input, Item
     from run_specialist.batch.item_run import Lend
     from run_specialist.batch.question import Template
     from run_specialist.store import batches
@@ -74,7 +74,7 @@ class BatchMaker:
     def make(
         self,
         specialist: str | Path | Specialist,
-        items: "Iterable[Input]",
+        items: "Iterable[Input | Given]",
         question: str | None,
         options: Mapping[str, Any],
     ) -> "Batch":
@@ -132,12 +132,12 @@ def _is_unfinished(outcome: Outcome) -> bool:
     return outcome.status == "aborted" or (outcome.status == "failed" and outcome.error_kind in ENDPOINT)
 
 
-def _total(items: "Iterable[Input]") -> int | None:
+def _total(items: "Iterable[Input | Given]") -> int | None:
     """Return how many items there are; None for an iterator, which can be read only once."""
     return len(items) if isinstance(items, Sized) and not hasattr(items, "__next__") else None
 
 
-def _items(items: "Iterable[Input]", template: "Template | None") -> "Iterator[Item]":
+def _items(items: "Iterable[Input | Given]", template: "Template | None") -> "Iterator[Item]":
     from run_specialist.batch.item import keyed  # noqa: PLC0415 - as above
     from run_specialist.batch.question import asked  # noqa: PLC0415 - as above
 

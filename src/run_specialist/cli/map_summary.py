@@ -61,7 +61,9 @@ class Ended:
     specialist: str
     call: SameCall
     out: Path | None
-    """The file of the answers."""
+    """The file of the answers; None = they are not in a file of this call."""
+    is_written: bool
+    """Whether the answers were written to somewhere."""
     is_stored: bool
 
     def lines(self) -> Iterator[tuple[str, str | None]]:
@@ -106,7 +108,7 @@ class Ended:
     def _answers(self) -> Iterator[tuple[str, str | None]]:
         if self.out is not None:
             yield f"answers: {self.out}", None
-        elif self.is_stored:
+        elif self.is_stored and not self.is_written:
             yield "the answers are stored; the same command with --out FILE writes them and asks nothing again", None
 
     def _next(self) -> Iterator[tuple[str, str | None]]:

@@ -69,9 +69,13 @@ class Work:
         if self._file is not None:
             items = Path(self._plan.asked.source.name)
             return AnswerFile(self._file, ordered=answers.ordered, items=items if items.is_file() else None)
-        if answers.out is None and (is_terminal() or not self._is_for_people):
+        if not self._writes_rows:
             return nullcontext()
         return AnswerStream(sys.stdout, ordered=answers.ordered)
+
+    @property
+    def _writes_rows(self) -> bool:
+        return self._answers.out is not None or (self._is_for_people and not is_terminal())
 
     @property
     def _file(self) -> Path | None:
@@ -98,7 +102,15 @@ class Work:
 
     def _show(self, progress: "Progress", code: int, reduced: "Outcome | None") -> None:
         """Print the summary: for people if there is something to say, for programs as JSON."""
-        ended = Ended(self._batch, progress, self._plan.asked.name, self._call, self._file, self._is_stored)
+        ended = Ended(
+            self._batch,
+            progress,
+            self._plan.asked.name,
+            self._call,
+            self._file,
+            is_written=self._writes_rows,
+            is_stored=self._is_stored,
+        )
         if self._answers.json_:
             print_json(ended.as_json(reduced))
         elif self._answers.events and reduced is not None:

@@ -58,7 +58,13 @@ def test_failures_do_not_fill_a_log(total):
 
 def ended(batch, progress=None, **options):
     """Return the lines at the end."""
-    given = {"specialist": "finder", "call": SameCall(CALL), "out": Path("answers.jsonl"), "is_stored": True} | options
+    given = {
+        "specialist": "finder",
+        "call": SameCall(CALL),
+        "out": Path("answers.jsonl"),
+        "is_written": True,
+        "is_stored": True,
+    } | options
     return [line for line, _ in Ended(batch, progress or Progress(Clock()), **given).lines()]
 
 
