@@ -20,7 +20,9 @@ class LookedAt:
     paused: Pause | None = None
     ended_because: str | None = None
     cost_usd: float = 0.0
+    problem: str | None = None
     id: str = "b3f9c2d1e"
+    under_way: tuple[Item, ...] = ()
     stops: list[bool] = field(default_factory=list)
 
     def stop(self, *, now: bool = False) -> None:

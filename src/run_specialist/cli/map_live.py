@@ -86,7 +86,8 @@ class MapView:
         return text.append("  ").append("━" * filled, "green").append("━" * (size - filled), "bright_black")
 
     def _figures(self, width: int) -> Iterator[Text]:
-        yield _row(fitting(by_state(self._batch.counts), width - 2), "", width)
+        if counts := fitting(by_state(self._batch.counts), width - 2):
+            yield _row(counts, "", width)
         yield _row(fitting(self._money_and_time(), width - 2), "dim", width)
         pause = self._batch.paused
         if pause is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from run_specialist.api.flag_names import with_flags
 from run_specialist.budget.units import dollars
 from run_specialist.cli.map_counts import by_state
 from run_specialist.cli.map_progress import Progress
@@ -14,16 +15,6 @@ from run_specialist.cli.map_units import counted, duration
 if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch
     from run_specialist.record.outcome import Outcome
-
-_VALUED = ("--retry", "--batch")
-_BECAUSE = {
-    "cost_limit": "the cost limit of {limit} leaves nothing for another item",
-    "stopped": "interrupted",
-    "pause_limit": "the endpoint refused requests for longer than --pause-limit",
-    "credentials": "the endpoint refused the credentials",
-    "model_missing": "the endpoint does not have the model",
-}
-"""Why a batch ended before all its items were asked about."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +90,13 @@ class Ended:
     def reason(self) -> str | None:
         """Why not all items were asked about; None if they were."""
         because = self.batch.ended_because
-        if because is None or not (self.batch.counts.not_run or self.batch.counts.aborted):
+        if because in {None, "stopped"} or not self.batch.counts.not_run:
             return None
         limit = self.batch.cost_limit
-        text = _BECAUSE.get(because, because.replace("_", " "))
-        return f"ended early: {text.format(limit='' if limit is None else dollars(limit))}"
+        if because == "cost_limit" and limit is not None:
+            return f"ended early: the cost limit of {dollars(limit)} leaves too little for another item"
+        problem = self.batch.problem
+        return f"ended early: {with_flags(problem) if problem else str(because).replace('_', ' ')}"
 
     def _answers(self) -> Iterator[tuple[str, str | None]]:
         if self.out is not None:

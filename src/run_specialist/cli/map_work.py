@@ -1,16 +1,18 @@
 """Work through a planned batch for `specialists map`, write its answers, and say what came of it."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from run_specialist.cli.console import is_terminal, print_json, say
+from run_specialist.cli.console import is_terminal, print_json, print_line, printable, say
 from run_specialist.cli.map_options import AnswerOptions
 from run_specialist.cli.map_plan import Plan
 from run_specialist.cli.map_run import Shown, Worker
 from run_specialist.cli.map_summary import Ended, SameCall
 from run_specialist.cli.output_file import STDOUT
+from run_specialist.cli.wrapping import stderr_width, wrapped
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from run_specialist.cli.map_progress import Progress
     from run_specialist.cli.map_reduce import Answers, Reducer
     from run_specialist.record.outcome import Outcome
+
+INDENT = "  "
 
 
 class Work:
@@ -117,5 +121,21 @@ class Work:
             print_json({"event": "reduced", "outcome": reduced.as_json()}, None)
         if self._answers.quiet and not code:
             return
-        for line, command in ended.lines():
+        _print_block([*ended.lines()])
+
+
+def _print_block(lines: Sequence[tuple[str, str | None]]) -> None:
+    """Print lines to standard error: on a terminal as one message, else each as a message of its own.
+
+    lines: each with the command in it that is not wrapped, if any.
+    """
+    (first, command), *others = lines
+    say(first, command=command)
+    if not is_terminal(sys.stderr):
+        for line, command in others:
             say(line, command=command)
+        return
+    width = stderr_width() - len(INDENT)
+    for line, command in others:
+        for part in wrapped(printable(line), width, printable(command or "")):
+            print_line(INDENT + part, sys.stderr)

@@ -97,7 +97,7 @@ def test_the_end_names_the_commands_that_go_on():
     assert lines[0] == (
         "112 items for finder: 1 answered, 3 failed (2 rate limited, 1 usage), 1 interrupted, 107 not run"
     )
-    assert lines[2] == "ended early: the cost limit of $5.00 leaves nothing for another item"
+    assert lines[2] == "ended early: the cost limit of $5.00 leaves too little for another item"
     assert f"to go on: {SAME}" in lines
     assert f"to retry the failed: {SAME} --retry failed" in lines
 
