@@ -49,10 +49,10 @@ class Runs:
                 "cost_limit, or set total_tokens_limit instead"
             )
 
-    async def take_up(self, item: "Item", run_id: str, lend: "Lend") -> Run | EndedRun:
+    async def take_up(self, item: "Item", run_id: str, lend: "Lend", *, is_new: bool) -> Run | EndedRun:
         """Return the run of an item: begun, resumed, or with its earlier outcome."""
         asked = replace(self.asked, question=item.question, lend=lend if self.has_cost_limit else None)
-        run = await take_up(self.maker, asked, run_id, retry=[*self.retry])
+        run = await take_up(self.maker, asked, run_id, retry=[*self.retry], is_new=is_new)
         if isinstance(run, EndedRun) and _is_unfinished(run.ended):
             return await take_up(self.maker, asked, run_id, retry=[run.ended.status])
         return run

@@ -1,10 +1,11 @@
 """Makes the runs of a `Runner`: new ones, resumed ones, and those of children."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from run_specialist.api.children import Children
 from run_specialist.api.model_choice import ModelChoice
 from run_specialist.api.project_files import file_of
 from run_specialist.api.query import question_of
@@ -13,6 +14,7 @@ from run_specialist.api.run_store import RunStore
 from run_specialist.api.working_specialists import WorkingSpecialists
 from run_specialist.batch.item_run import Lend
 from run_specialist.errors import NothingToRead, UsageError
+from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Provider, Watch
@@ -24,6 +26,7 @@ from run_specialist.spawning.resume_place import ResumePlace, place_of
 from run_specialist.spawning.resuming import ResumeRequest, resume
 from run_specialist.spawning.run_environment import Parent
 from run_specialist.spawning.spawner import spawn
+from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.project import project_of
@@ -31,6 +34,11 @@ from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.resolve import resolve
 from run_specialist.store.known_run import KnownRun
 from run_specialist.store.stored import StoredRun
+from run_specialist.tools.base import Tool
+from run_specialist.tools.mcp.clients import McpClients
+
+Equipment = tuple[Trust, McpClients, Sequence[Tool], Sequence[Augmenter], Sequence[str]]
+"""What the runs of a runner have in common, beside its files and models."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +72,37 @@ class Asked:
     """Returns a share of a cost limit that the run has in common with others; None = no such limit."""
 
 
-@dataclass(frozen=True)
 class RunMaker:
     """Makes the runs of one `Runner`."""
 
-    root: Path
-    registry: Registry
-    models: ModelChoice
-    working: WorkingSpecialists
-    environments: RunEnvironments
-    store: RunStore
-    strict: bool
+    def __init__(  # noqa: PLR0913 - made in one place
+        self,
+        root: Path,
+        registry: Registry,
+        models: ModelChoice,
+        working: WorkingSpecialists,
+        store: RunStore,
+        *,
+        strict: bool,
+    ) -> None:
+        """Take the parts of a runner; `equip` must follow before the first run."""
+        self.root = root
+        self.registry = registry
+        self.models = models
+        self.working = working
+        self.store = store
+        self.strict = strict
+        self.environments: RunEnvironments
+
+    def equip(self, max_depth: int, *parts: *Equipment) -> RunEnvironments:
+        """Set and return what makes the environment of each run, children included.
+
+        max_depth: levels of specialists below a run.
+        parts: the last fields of `RunEnvironments`.
+        """
+        children = Children(self.registry, self.root, self.models, self.child, max_depth, strict=self.strict)
+        self.environments = RunEnvironments(self.registry, children, *parts)
+        return self.environments
 
     def asked(
         self, specialist: str | Path | Specialist, query: str | None, model: str | None, options: Mapping[str, Any]

@@ -57,6 +57,8 @@ class BatchState:
     """Known cost of the runs of all items that have ended, that of earlier calls included [USD]."""
     ended: asyncio.Queue[Done | None] = field(default_factory=asyncio.Queue)
     """The items that have ended, for the caller; None after the last one."""
+    begun: set[str] | None = None
+    """The runs that are stored, by id; None = not known."""
     ended_because: str | None = None
     """Why no more items begin; None while they do, and if all have begun."""
     stops_now: bool = False
@@ -75,6 +77,22 @@ class BatchState:
     def run_id(self, item: Item) -> str:
         """Return the id of the run of an item."""
         return f"{self.batch_id}-{item.key}"
+
+    def is_new(self, run_id: str) -> bool:
+        """Return whether no run with this id was stored when the batch was opened, nor begun since."""
+        return self.begun is not None and run_id not in self.begun
+
+    def take_back(self, item: Item, *, may_fail: bool) -> bool:
+        """Take an item back whose run the endpoint failed; return False if it was tried often enough."""
+        if self.begun is not None:
+            self.begun.add(self.run_id(item))
+        return self.inputs.put_back(item, may_fail=may_fail)
+
+    def put_last(self, item: Item) -> bool:
+        """Take an item back that somebody else works on; return False if that was so at the end, too."""
+        if self.begun is not None:
+            self.begun.add(self.run_id(item))
+        return self.inputs.put_last(item)
 
     def end(self, reason: str) -> None:
         """Begin no more items; the first reason counts."""

@@ -57,9 +57,10 @@ class ItemRuns(Protocol):
         """Raise UsageError if no run could begin whatever the item."""
         ...
 
-    async def take_up(self, item: Item, run_id: str, lend: Lend) -> ItemRun:
+    async def take_up(self, item: Item, run_id: str, lend: Lend, *, is_new: bool) -> ItemRun:
         """Return the run of an item, ready to be started: begun, resumed, or with its earlier outcome.
 
+        is_new: no run with this id was stored a moment ago.
         Raises AtWork if somebody works on it, NotAffordable, or another RunSpecialistError.
         """
         ...

@@ -50,9 +50,10 @@ class ItemWork:
         item, state = working.item, self._state
         run_id = state.run_id(item)
         try:
-            run = working.run = await state.runs.take_up(item, run_id, partial(self._lend, working))
+            lend = partial(self._lend, working)
+            run = working.run = await state.runs.take_up(item, run_id, lend, is_new=state.is_new(run_id))
         except AtWork as error:
-            return None if state.inputs.put_last(item) else Done(item, run_id, None, str(error), "at work elsewhere")
+            return None if state.put_last(item) else Done(item, run_id, None, str(error), "at work elsewhere")
         except NotAffordable:
             state.inputs.drop()
             return None
@@ -112,9 +113,9 @@ class ItemWork:
             return done
         error = outcome.error or str(kind)
         if await self._is_paused_by(working, str(kind), error, outcome.retry_after):
-            state.inputs.put_back(item, may_fail=False)
+            state.take_back(item, may_fail=False)
             return None
-        if state.inputs.put_back(item, may_fail=kind in MAY_BE_THE_ITEM | ENDING):
+        if state.take_back(item, may_fail=kind in MAY_BE_THE_ITEM | ENDING):
             return None
         await state.record.mark_failed(item, None)
         return done
@@ -123,7 +124,7 @@ class ItemWork:
         """Return the end of an item for which no run could begin, or take it back if none can for any item."""
         state, item = self._state, working.item
         if await self._is_paused_by(working, USAGE, error, None):
-            state.inputs.put_back(item, may_fail=False)
+            state.take_back(item, may_fail=False)
             return None
         await state.record.mark_failed(item, error)
         return Done(item, state.run_id(item), error=error, without_run="failed")

@@ -57,9 +57,11 @@ class Scheduler:
         state = self._state
         await state.runs.check()
         # Without a total the items can be read only once, and are stored when they begin.
-        spent = await state.record.open(() if state.inputs.total is None else state.inputs.read())
-        if state.grants is not None:
-            state.grants.spent += spent
+        is_sized = state.inputs.total is not None
+        begun = await state.record.open(state.inputs.read() if is_sized else ())
+        if state.grants is not None and begun is not None:
+            state.grants.spent += math.fsum(begun.values())
+        state.begun = set(begun) if is_sized and begun is not None else None
         self.is_open = True
 
     async def _next(self) -> Item | None:
@@ -92,7 +94,8 @@ class Scheduler:
         """After an early end, pass on the items left that an earlier call has brought to their end."""
         state = self._state
         while not state.stops_now and (item := state.inputs.next(is_idle=True)) is not None:
-            outcome = await state.runs.ended(state.run_id(item))
+            run_id = state.run_id(item)
+            outcome = None if state.is_new(run_id) else await state.runs.ended(run_id)
             if outcome is None:
                 state.inputs.drop()
             else:

@@ -1,7 +1,7 @@
 """Writes a batch and its items to the store."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -40,14 +40,14 @@ class StoredRecord:
         self._batch_id = ""
         self._writer: batches.BatchWriter | None = None
 
-    async def open(self, items: Iterable[Item]) -> float:
-        """Write the batch and these items; return what their stored runs have cost [USD].
+    async def open(self, items: Iterable[Item]) -> Mapping[str, float] | None:
+        """Write the batch and these items; return their stored runs by id with what they have cost [USD].
 
-        Raises StoreUnusable.
+        None = nothing is stored. Raises StoreUnusable.
         """
         url = await self._url()
         if url is None:
-            return 0.0
+            return None
         from run_specialist.store.batches import BatchWriter  # noqa: PLC0415 - only for stored batches
 
         batch = self._batch()
@@ -58,7 +58,7 @@ class StoredRecord:
         remaining = iter(items)
         while portion := [self._row(item) for item in islice(remaining, PORTION)]:
             await asyncio.to_thread(writer.add, self._batch_id, portion)
-        return await asyncio.to_thread(writer.cost, self._batch_id)
+        return await asyncio.to_thread(writer.begun, self._batch_id)
 
     async def add(self, item: Item) -> None:
         """Write one more item, which was not known when the batch was opened."""

@@ -37,13 +37,13 @@ CONFIRM_ABOVE = 1.0
 
 FORMATS = ("jsonl", "csv", "lines")
 RETRIED: dict[str | None, tuple[str, ...]] = {
-    None: ("aborted",),
+    None: (),
     "aborted": ("aborted",),
     "failed": ("failed", "aborted"),
     "partial": ("partial", "aborted"),
     "all": ("failed", "aborted", "partial"),
 }
-"""Which runs of an earlier call are resumed; those that were interrupted always are."""
+"""Statuses of earlier outcomes to resume; interrupted runs always are, and those that the endpoint failed."""
 
 
 def _duration(text: str) -> float:

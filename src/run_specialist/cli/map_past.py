@@ -38,8 +38,10 @@ class Earlier:
 class KnownRuns:
     """The runs in a store; there are none if nothing is stored."""
 
-    def __init__(self, store: "Store | None") -> None:
+    def __init__(self, store: "Store | None", *, are_stored: bool) -> None:
         self._store = store
+        self.are_stored = are_stored
+        """Whether runs will be stored, even if there is no store yet."""
 
     def past(self, runner: "Runner", name: str, settings: dict[str, Any]) -> Sequence["PastRun"]:
         """Return the past runs that are like those to come, newest first: of the same model and project.
@@ -82,7 +84,7 @@ def known_runs(store: str | None) -> Iterator[KnownRuns]:
     except StoreMissing:
         opened = None
     try:
-        yield KnownRuns(opened)
+        yield KnownRuns(opened, are_stored=url != NONE)
     finally:
         if opened is not None:
             opened.close()

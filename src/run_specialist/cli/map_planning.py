@@ -8,8 +8,9 @@ from run_specialist.batch.checking import check
 from run_specialist.batch.forecast import forecast
 from run_specialist.batch.item import Given, Item, keyed
 from run_specialist.batch.question import Template, asked
+from run_specialist.cli.console import fail
 from run_specialist.cli.map_items import source_of_items
-from run_specialist.cli.map_options import ItemOptions
+from run_specialist.cli.map_options import RETRIED, ItemOptions
 from run_specialist.cli.map_past import known_runs
 from run_specialist.cli.map_plan import Plan
 
@@ -55,6 +56,8 @@ def planned(
     retried: statuses of earlier runs that are resumed.
     """
     with known_runs(runner.store) as known:
+        if not known.are_stored and [*retried] != [*RETRIED[None]]:
+            fail("--retry needs stored runs; name a store with --store")
         past = known.past(runner, asked_.name, settings)
         cost = forecast(past, None).cost_usd
         batch = runner.map(

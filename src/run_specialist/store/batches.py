@@ -107,18 +107,18 @@ class BatchWriter:
             count += len(portion)
         return count
 
-    def cost(self, batch_id: str) -> float:
-        """Return the known cost of the stored runs of the items of the newest call [USD].
+    def begun(self, batch_id: str) -> dict[str, float]:
+        """Return the ids of the stored runs of the items of the newest call, with their known cost so far [USD].
 
         Raises StoreUnusable.
         """
 
-        def total() -> float:
+        def costs() -> dict[str, float]:
             with self._session.transaction():
-                found = self._session.read(self._sql.select_cost, (column_text(batch_id),))
-            return float(str(found[0][0] or 0.0))
+                found = self._session.read(self._sql.select_begun, (column_text(batch_id),))
+            return {str(run_id): float(str(cost or 0.0)) for run_id, cost in found}
 
-        return self._retried(total)
+        return self._retried(costs)
 
     def set_state(self, batch_id: str, state: str, reason: str | None = None) -> None:
         """Set the state of a batch; cancelling it cancels the items that have not begun.
