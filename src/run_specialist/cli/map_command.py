@@ -69,7 +69,7 @@ def map_(
         runner = make_runner(project.root)
         asked = Asked.of(items, each_item, runner, name)
         reducer = None if answers.reduce is None else Reducer(runner.registry.find(answers.reduce), make_runner)
-        plan = planned(asked, runner, each_run.settings, _bounds(money, batch), RETRIED[batch.retry])
+        plan = planned(asked, runner, each_run, _bounds(money, batch), RETRIED[batch.retry])
         if batch.dry_run:
             plan.show(json=answers.json_)
             return

@@ -43,17 +43,18 @@ class KnownRuns:
         self.are_stored = are_stored
         """Whether runs will be stored, even if there is no store yet."""
 
-    def past(self, runner: "Runner", name: str, settings: dict[str, Any]) -> Sequence["PastRun"]:
+    def past(self, runner: "Runner", name: str, settings: dict[str, Any], asked: str | None) -> Sequence["PastRun"]:
         """Return the past runs that are like those to come, newest first: of the same model and project.
 
         settings: those of the call.
+        asked: the model that was asked for; None = that of the file or of the environment.
         """
         from run_specialist.specialist.project import project_path  # noqa: PLC0415 - fast `--help`
 
         if self._store is None:
             return ()
         file = runner.registry.find(name)
-        model = _model(runner, name, settings)
+        model = _model(runner, name, settings, asked)
         stored = self._store.past(file.name, project_path(runner.root))
         runs = [run for run in stored if run.outcome.get("model") == model]
         current = [run for run in runs if run.digest == file.digest]
@@ -90,12 +91,11 @@ def known_runs(store: str | None) -> Iterator[KnownRuns]:
             opened.close()
 
 
-def _model(runner: "Runner", name: str, settings: dict[str, Any]) -> str:
+def _model(runner: "Runner", name: str, settings: dict[str, Any], asked: str | None) -> str:
     """Return the id of the model of the runs to come."""
     from run_specialist.providers.choose import choose_model  # noqa: PLC0415 - fast `--help`
     from run_specialist.providers.described import described  # noqa: PLC0415 - as above
     from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - as above
 
-    asked = settings.get("model")
     settled = resolve(runner.registry.find(name), settings).settings
     return described(choose_model(asked, settled.model, runner.default_model)).provider.model

@@ -10,7 +10,7 @@ from run_specialist.batch.item import Given, Item, keyed
 from run_specialist.batch.question import Template, asked
 from run_specialist.cli.console import fail
 from run_specialist.cli.map_items import source_of_items
-from run_specialist.cli.map_options import RETRIED, ItemOptions
+from run_specialist.cli.map_options import RETRIED, EachRunOptions, ItemOptions
 from run_specialist.cli.map_past import known_runs
 from run_specialist.cli.map_plan import Plan
 
@@ -47,18 +47,19 @@ class Asked:
 
 
 def planned(
-    asked_: Asked, runner: "Runner", settings: dict[str, Any], bounds: dict[str, Any], retried: Sequence[str]
+    asked_: Asked, runner: "Runner", each: EachRunOptions, bounds: dict[str, Any], retried: Sequence[str]
 ) -> Plan:
     """Return the batch and what it is going to do; nothing is sent.
 
-    settings: of each run.
+    each: options of each run.
     bounds: arguments of `Runner.map` about the batch.
     retried: statuses of earlier runs that are resumed.
     """
+    settings = each.settings
     with known_runs(runner.store) as known:
         if not known.are_stored and [*retried] != [*RETRIED[None]]:
             fail("--retry needs stored runs; name a store with --store")
-        past = known.past(runner, asked_.name, settings)
+        past = known.past(runner, asked_.name, settings, each.model)
         cost = forecast(past, None).cost_usd
         batch = runner.map(
             asked_.name,

@@ -6,13 +6,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from run_specialist.cli.console import is_terminal, print_json, print_line, printable, say
+from run_specialist.cli.console import is_terminal, print_json, print_line, printable, redirect_to_null, say
 from run_specialist.cli.map_options import AnswerOptions
 from run_specialist.cli.map_plan import Plan
 from run_specialist.cli.map_run import Shown, Worker
 from run_specialist.cli.map_summary import Ended, SameCall
 from run_specialist.cli.output_file import STDOUT
 from run_specialist.cli.wrapping import stderr_width, wrapped
+from run_specialist.errors import UsageError
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
@@ -43,7 +44,13 @@ class Work:
         batch, files = self._batch, self._files()
         with self._rows() as rows:
             worker = Worker(batch, [part for part in (rows, files) if part is not None], self._shown())
-            worker.work(self._runner)
+            try:
+                worker.work(self._runner)
+            except UsageError:
+                if rows is not None and self._file is None:
+                    # Its buffer would be written again at exit.
+                    redirect_to_null(sys.stdout)
+                raise
             if rows is not None and not batch.counts.not_run:
                 rows.finish()
         code, reduced = int(batch.exit_code), None
