@@ -2,6 +2,9 @@
 
 from math import fsum
 
+DIGITS = 9
+"""Of amounts that are compared."""
+
 
 class Grants:
     """The cost limit of a batch: what is spent, and what items may still spend.
@@ -32,7 +35,8 @@ class Grants:
     @property
     def left(self) -> float:
         """What is neither spent nor granted, never below 0 [USD]."""
-        return max(self.limit - self.spent - self.granted, 0.0)
+        # Rounded, so that five items of 0.2 fit into 1.0.
+        return max(round(self.limit - self.spent - self.granted, DIGITS), 0.0)
 
     @property
     def is_exhausted(self) -> bool:
@@ -62,4 +66,4 @@ class Grants:
         """Return a grant, of which an item has spent a part [USD]."""
         self._granted.remove(grant)
         self.spent += spent
-        self._typical = max(self._typical, spent)
+        self._typical = max(self._typical, round(spent, DIGITS))

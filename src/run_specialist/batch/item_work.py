@@ -106,7 +106,7 @@ class ItemWork:
     async def _judged(self, working: Working, outcome: Outcome) -> Done | None:
         """Return the end of an item, or take it back if the endpoint is to blame."""
         state, item, kind = self._state, working.item, outcome.error_kind
-        done = Done(item, outcome.run_id, outcome, outcome.error)
+        done = Done(item, state.run_id(item), outcome, outcome.error)
         if outcome.status != "failed" or kind not in ENDPOINT:
             if outcome.status != "aborted":
                 state.breaker.worked()
@@ -125,6 +125,9 @@ class ItemWork:
         state, item = self._state, working.item
         if await self._is_paused_by(working, USAGE, error, None):
             state.take_back(item, may_fail=False)
+            return None
+        # Until a request was answered, the same error may be that of every item.
+        if not state.breaker.has_answered and state.take_back(item, may_fail=True):
             return None
         await state.record.mark_failed(item, error)
         return Done(item, state.run_id(item), error=error, without_run="failed")

@@ -99,6 +99,6 @@ class Scheduler:
             if outcome is None:
                 state.inputs.drop()
             else:
-                state.pass_on(Done(item, outcome.run_id, outcome, outcome.error, is_earlier=True))
+                state.pass_on(Done(item, run_id, outcome, outcome.error, is_earlier=True))
             while not state.has_room and not state.stops_now:
                 await state.changes.wait()
