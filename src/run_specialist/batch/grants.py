@@ -1,5 +1,6 @@
 """Divides the cost limit of a batch among its items; pure."""
 
+from collections.abc import Collection
 from math import fsum
 
 DIGITS = 9
@@ -26,6 +27,11 @@ class Grants:
         self._slots = slots
         self._typical = typical
         self._granted: list[float] = []
+
+    def count_earlier(self, costs: Collection[float]) -> None:
+        """Count what runs of earlier calls have cost [USD]."""
+        self.spent += fsum(costs)
+        self._typical = max([self._typical, *costs])
 
     @property
     def granted(self) -> float:

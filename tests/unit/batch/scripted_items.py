@@ -52,6 +52,7 @@ class ScriptedRun:
         self.run_id, self.ended, self.cost_before = run_id, before, 0.0
         self._listeners = []
         self.aborts = []
+        self.was_aborted, self.was_cut = asyncio.Event(), asyncio.Event()
 
     def listen(self, listener):
         """Keep a listener."""
@@ -60,7 +61,9 @@ class ScriptedRun:
     def abort(self, *, after_turn=False):
         """Keep how it was aborted, and end the wait of the script."""
         self.aborts.append("after_turn" if after_turn else "now")
-        self._runs.aborted.set()
+        self.was_aborted.set()
+        if not after_turn:
+            self.was_cut.set()
 
     def reply(self):
         """Tell the listeners that a request was answered."""
@@ -71,6 +74,8 @@ class ScriptedRun:
         """Play the script of the item."""
         self._runs.at_work += 1
         self._runs.most = max(self._runs.most, self._runs.at_work)
+        if self._runs.at_work == 2:
+            self._runs.two_at_work.set()
         try:
             await asyncio.sleep(0)
             ended = await self._runs.script(self, self._item)
@@ -88,7 +93,7 @@ class ScriptedRuns:
         self.stored = dict(stored or {})
         self.begun, self.lent = [], []
         self.at_work = self.most = 0
-        self.aborted = asyncio.Event()
+        self.two_at_work = asyncio.Event()
         self.runs = {}
 
     async def check(self):

@@ -12,8 +12,7 @@ pytestmark = pytest.mark.anyio
 
 async def waits(run, item):
     """Work until the batch aborts the run."""
-    while not run.aborts:
-        await asyncio.sleep(0)
+    await run.was_aborted.wait()
     return outcome("aborted")
 
 
@@ -34,8 +33,7 @@ async def test_a_second_stop_aborts_at_once():
     runs = ScriptedRuns(waits)
 
     async def script(run, item):
-        while "now" not in run.aborts:
-            await asyncio.sleep(0)
+        await run.was_cut.wait()
         return outcome("aborted")
 
     runs.script = script
@@ -79,8 +77,7 @@ async def test_a_cancelled_caller_aborts_what_is_under_way():
     runs = ScriptedRuns(waits)
     batch = batch_of(5, runs, at_once=2)
     task = asyncio.create_task(all_of(batch))
-    while runs.at_work < 2:
-        await asyncio.sleep(0)
+    await runs.two_at_work.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(task, LIMIT)
