@@ -51,7 +51,7 @@ STATUSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class _Fault:
     """The description of an error."""
 
     reason: str
@@ -75,7 +75,7 @@ def failure(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | Asyn
     return ProviderError(f"{reason}; {advice}" if advice else reason)
 
 
-def fault_of(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | AsyncOpenAI") -> Fault:
+def fault_of(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | AsyncOpenAI") -> _Fault:
     """Return the description of a failed request, in lines without secrets.
 
     client: as for `failure`.
@@ -107,7 +107,7 @@ def tidy(text: str) -> str:
 
 def _describe(  # noqa: PLR0911 - one for each kind of error
     error: Exception, endpoint: Endpoint, base_url: object, masked: Callable[[str], str]
-) -> Fault:
+) -> _Fault:
     """Return the description of an error.
 
     base_url: without parts that may contain secrets.
@@ -121,30 +121,30 @@ def _describe(  # noqa: PLR0911 - one for each kind of error
     broke = any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes)
     was_slow = any(isinstance(cause, TimeoutError) for cause in causes)
     reason = f"the connection to {base_url} was closed in the middle of a reply"
-    closed = Fault(reason, "try again", may_pass=True, may_have_run=True)
+    closed = _Fault(reason, "try again", may_pass=True, may_have_run=True)
     match error:
         case _ if isinstance(causes[-1], ProviderError):
             # Raised while reading the body; the SDK wraps it as a connection error.
-            return Fault(str(causes[-1]))
+            return _Fault(str(causes[-1]))
         case _ if unreadable := [cause.message for cause in causes if isinstance(cause, aiohttp.ClientResponseError)]:
             # `str(error)` contains the URL with its query, which may contain secrets.
             what = masked(unreadable[0].partition("\n")[0].rstrip(":"))[:200]
             reason = f"the answer from {base_url} cannot be parsed ({what})"
-            return Fault(reason, endpoint.wrong_server, may_pass=True, may_have_run=True)
+            return _Fault(reason, endpoint.wrong_server, may_pass=True, may_have_run=True)
         case sdk.APIStatusError():
             return _status_fault(error, endpoint, masked)
         case _ if isinstance(causes[-1], ValueError) and "header" in str(causes[-1]):
             # Only the header with the key can be invalid.
-            return Fault("the request cannot be sent", f"check {endpoint.key} for invalid characters")
+            return _Fault("the request cannot be sent", f"check {endpoint.key} for invalid characters")
         # One of the SDKs reports every failed connection as a timeout.
         case sdk.APITimeoutError() | httpx2.TimeoutException() if was_slow or not broke:
             reason, is_sent = f"timeout: no answer from {base_url}", not _could_not_connect(causes)
-            return Fault(reason, "try again, or check the server", may_pass=True, may_have_run=is_sent)
+            return _Fault(reason, "try again, or check the server", may_pass=True, may_have_run=is_sent)
         case _ if any(isinstance(cause, aiohttp.ClientPayloadError) for cause in causes):
             return closed
         case sdk.APIConnectionError() | httpx2.ConnectError():
             text = _system_error(causes[-1]) or str(error.__cause__ or "")
-            return Fault(
+            return _Fault(
                 f"cannot reach {base_url}" + (f" ({text})" if text else ""),
                 f"check the network, or {endpoint.url}",
                 may_pass=not any(isinstance(cause, httpx2.UnsupportedProtocol) for cause in causes),
@@ -156,7 +156,7 @@ def _describe(  # noqa: PLR0911 - one for each kind of error
             return closed
         case _:
             what = masked((str(error) or type(error).__name__).splitlines()[0])[:200]
-            return Fault(f"the answer from {base_url} cannot be parsed ({what})", endpoint.wrong_server)
+            return _Fault(f"the answer from {base_url} cannot be parsed ({what})", endpoint.wrong_server)
 
 
 def _could_not_connect(causes: list[BaseException]) -> bool:
@@ -187,7 +187,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _status_fault(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) -> Fault:  # noqa: ANN401 - APIStatusError of either SDK
+def _status_fault(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) -> _Fault:  # noqa: ANN401 - APIStatusError of either SDK
     status, body, headers = error.status_code, error.body, error.response.headers
     message, what = message_in(body) or masked(" ".join(str(body or error).split()))[:200], str(status)
     wait, may_pass = requested_wait(headers), is_retryable(status, headers) and OUT_OF_MONEY not in _kinds(body)
@@ -200,14 +200,14 @@ def _status_fault(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) 
     if wait and wait >= SHORTEST_WAIT:
         advice = f"try again in {wait:.0f} seconds, as the API requests" if math.isfinite(wait) else "try again later"
     advice = advice.format(key=endpoint.key, url=endpoint.url)
-    return Fault(f"the API answered {what}: {message}", advice, may_pass, status=status, wait=wait)
+    return _Fault(f"the API answered {what}: {message}", advice, may_pass, status=status, wait=wait)
 
 
-def _stream_fault(error: Any) -> Fault:  # noqa: ANN401 - APIError of either SDK
+def _stream_fault(error: Any) -> _Fault:  # noqa: ANN401 - APIError of either SDK
     """Describe an error in the middle of a stream that the SDK raises without a status."""
     status = _status_of(error.body)
     reason = f"the server ended its reply with an error: {message_in(error.body) or error}"
-    return Fault(reason, "try again later", may_pass=status is not None, status=status)
+    return _Fault(reason, "try again later", may_pass=status is not None, status=status)
 
 
 def _status_of(body: object) -> int | None:
