@@ -53,7 +53,7 @@ class MapView:
             return
         line = Text(ended_line(done), STATUSES.get(done.state, "red"))
         self.console.print(self._cut(line) if done.state in COMPLETE else line)
-        answer = "" if done.outcome is None else one_line(done.outcome.answer)
+        answer = "" if done.outcome is None or done.state not in STATUSES else one_line(done.outcome.answer)
         if self._answers and answer:
             self.console.print(self._cut(Text(f"    {answer}", "dim")))
 

@@ -147,7 +147,7 @@ def printed(view, *items, width=80):
 
 ENDS = (
     done(1, answer="Owls eat mice,\nat night.\x1b[2J"),
-    done(2, "failed", answer="", error="the API answered 400: no such thing", cost=None),
+    done(2, "failed", answer="[No finished answer]", error="the API answered 400: no such thing", cost=None),
     done(3, is_earlier=True),
 )
 
