@@ -168,8 +168,8 @@ class Batch:
 
     @property
     def under_way(self) -> tuple[Item, ...]:
-        """The items that are worked on, the one that began last at the end."""
-        return tuple(working.item for working in self._state.under_way.values())
+        """The items that are worked on, the one that began last at the end; may be read from any thread."""
+        return tuple(working.item for working in [*self._state.under_way.values()])
 
     @property
     def cost_usd(self) -> float:
