@@ -239,8 +239,9 @@ async def test_r9_a_closing_that_becomes_too_long_ends_the_waits(time):
     late = turn(gate)
     await late.__aenter__()
     await refuse(gate, wait=70)
-    short = asyncio.create_task(hold(gate, begun, "short", release, queueing=Queueing(patience=100)))
     long = asyncio.create_task(hold(gate, begun, "long", release))
+    await settle(gate, 1)
+    short = asyncio.create_task(hold(gate, begun, "short", release, queueing=Queueing(patience=100)))
     await settle(gate, 2)
     await late.__aexit__(None, Refused(429, 300), None)
     with pytest.raises(Unavailable) as raised:
