@@ -44,6 +44,7 @@ class Held:
         return answer(f"all about {item}")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
 def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
     """The reply that is under way is waited for, stored and counted; nothing new begins; the same call goes on."""
@@ -111,6 +112,7 @@ def test_after_a_kill_the_same_call_pays_only_for_what_is_missing(api, items, co
     assert items_of(simulator.requests[before:]) == ["mice", "mice", "newts"]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_on_a_terminal_the_progress_disappears_and_the_summary_stays(api, items, finder, width):
     """The live view is erased; without a file the beginning of each answer is shown; each line fits."""
