@@ -185,7 +185,7 @@ class Batch:
     def ended_because(self) -> str | None:
         """Why the batch ended before all items were done; None if it did not.
 
-        `stopped`, `cost_limit`, `usage`, or the `Outcome.error_kind` that broke it off.
+        `stopped`, `cost_limit`, `usage`, `store_lost`, or the `Outcome.error_kind` that broke it off.
         """
         return self._state.ended_because
 

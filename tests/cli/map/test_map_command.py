@@ -132,6 +132,16 @@ def test_wrong_credentials_end_the_batch(api, items, map_):
     assert "to go on: specialists map finder" in result.stderr
 
 
+def test_a_batch_that_ends_early_keeps_the_rows_of_the_file(api, items, map_, notes):
+    """Rows of an earlier call are replaced only if each item has a new one."""
+    refused = ApiError(401, "authentication_error", "invalid x-api-key")
+    api(about({"mice": refused, "newts": refused}))
+    map_(str(items(["owls", "toads"])), "--out", "answers.jsonl")
+    before = (notes / "answers.jsonl").read_text()
+    assert map_(str(items(["mice", "newts"])), "--out", "answers.jsonl").exit_code == 3
+    assert (notes / "answers.jsonl").read_text() == before
+
+
 def test_quiet_prints_rows_and_errors_only(api, items, map_):
     """With an answer for each item nothing is on standard error; else the counts are."""
     special = {}
