@@ -86,6 +86,7 @@ EVENTS = {
         "cost_usd": "number?",
     },
     "retrying": {"status": "count?", "seconds": "number", "attempt": "count", "reason": "text"},
+    "waiting": {"phase": {"started", "finished"}, "seconds": "number?", "reason": "text"},
     "request": {"turn": "count", "choice": CHOICES},
     "reply": {
         "turn": "count",

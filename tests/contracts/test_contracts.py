@@ -159,6 +159,8 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
         await runner.run(long, "What?", listener=told.append)
     async with Runner(**where, provider=ScriptedProvider([says("notes"), ANSWER])) as runner:
         await (await runner.resume("last", "And?", force=True, listener=told.append)).outcome()
+    # Scripted models have no endpoint at which requests wait; see tests/wire/test_rate_limits.py.
+    told += [events.Waiting("started", None, "busy"), events.Waiting("finished", 2.5, "busy")]
     for event in told:
         shape = {"event": {event.event}, **tables.EVENTS[event.event]}
         holds(event.as_json(), shape)

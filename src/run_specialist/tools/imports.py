@@ -2,6 +2,7 @@
 
 import ast
 import pkgutil
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import SOURCE_SUFFIXES
@@ -14,6 +15,8 @@ MAX_MODULES = 1_000
 MAX_SOURCE = 32 * 1024 * 1024
 """Maximum total size of the source to follow [bytes]."""
 
+_PARSING = threading.Lock()
+"""Parsers of Python 3.11 share a counter between threads: two at once may raise SystemError."""
 _ALL_SUBMODULES = ".*"
 _IMPORT_FUNCTIONS = frozenset({"__import__", "import_module"})
 
@@ -77,7 +80,8 @@ def _imported_names(module: Module) -> Iterator[str]:
     if module.path is None or module.path.suffix not in SOURCE_SUFFIXES:
         return
     try:
-        tree = ast.parse(module.data, str(module.path))
+        with _PARSING:
+            tree = ast.parse(module.data, str(module.path))
     except (SyntaxError, ValueError):
         # It cannot be imported either.
         return
