@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, bindparam, delete, select
 from sqlalchemy.exc import DBAPIError
 
 from run_specialist.errors import StoreUnusable, UsageError
+from run_specialist.store.batch_rows import batches_of, delete_batches, runs_of, without_runs
 from run_specialist.store.descendants import portions, with_descendants
 from run_specialist.store.failures import readable_errors
 from run_specialist.store.location import file_of
@@ -37,15 +38,24 @@ def delete_runs(url: str, ids: Sequence[str]) -> None:
             raise StoreUnusable(f"{error}; {NEEDS_SPACE}") from None
 
 
-def _delete(url: str, ids: Sequence[str]) -> None:
+def delete_whole_batches(url: str, batch_ids: Sequence[str]) -> None:
+    """Delete batches with their items and the runs of these, all or none, with the errors of `Store.delete`."""
+    _delete(url, (), batch_ids)
+
+
+def _delete(url: str, ids: Sequence[str], of_batches: Sequence[str] = ()) -> None:
     engine = open_engine(url)
     try:
         with readable_errors(url), engine.begin() as connection:
-            ids = with_descendants(connection, ids)
+            ids = with_descendants(connection, [*ids, *runs_of(connection, of_batches)])
             _require_finished(connection, url, ids)
+            touched = batches_of(connection, ids)
             deleted = [{"deleted": run_id} for run_id in ids]
-            for table in metadata.tables.values():
-                connection.execute(delete(table).where(table.c.run_id == bindparam("deleted")), deleted)
+            for table in metadata.tables.values() if deleted else ():
+                if "run_id" in table.c:
+                    connection.execute(delete(table).where(table.c.run_id == bindparam("deleted")), deleted)
+            delete_batches(connection, of_batches)
+            delete_batches(connection, without_runs(connection, touched))
         if file_of(url):
             # Fails while other processes use the file; SQLite then reuses the space instead of returning it.
             with suppress(DBAPIError):

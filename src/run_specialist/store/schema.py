@@ -113,6 +113,39 @@ SCHEMAS = {
     ),
     # A table of its own, because a search reads all its rows, and those of `runs` are long.
     "search": Schema(key=["run_id"], columns={"run_id": "text", "question": "folded", "answer": "folded"}),
+    # `frozen` is long and rarely needed, so what listings show has columns of its own.
+    "batches": Schema(
+        key=["batch_id"],
+        columns={
+            "batch_id": "text",
+            "specialist": "text",
+            "model": "text?",
+            "project": "text?",
+            "question": "packed",
+            "created_at": "float",
+            "cost_limit": "float?",
+            "state": "text",
+            "reason": "packed?",
+            "frozen": "packed",
+        },
+        indexes={"batches_by_project": ["project", "created_at"]},
+    ),
+    # The key begins with the run, because a listing of runs looks up whether a run belongs to a batch.
+    "items": Schema(
+        key=["run_id", "batch_id"],
+        columns={
+            "run_id": "text",
+            "batch_id": "text",
+            "number": "integer?",
+            "state": "text",
+            "takeovers": "integer",
+            "turns": "integer",
+            "error": "packed?",
+            "input": "packed",
+            "question": "packed",
+        },
+        indexes={"items_by_number": ["batch_id", "number"]},
+    ),
 }
 _SQLITE = {
     "text": "VARCHAR",

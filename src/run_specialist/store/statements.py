@@ -114,11 +114,14 @@ class Statements:
         self.count_rows = f"select {', '.join(asked)}"
         """Counts the stored turns and calls of a run; number of its newest event."""
         self._select_owned = f"select run_id from {runs} where owner = {mark} and run_id in ({{}}){lock}"  # noqa: S608
-        self._mark = mark
+        self.mark = mark
+        """Placeholder of a value."""
+        self.prefix = prefix
+        """Precedes each table name."""
 
     def select_owned(self, count: int) -> str:
         """Return the query for the runs, of so many, that still belong to an owner."""
-        return self._select_owned.format(", ".join([self._mark] * count))
+        return self._select_owned.format(", ".join([self.mark] * count))
 
 
 def _insert(prefix: str, table: str, names: list[str], mark: str) -> str:

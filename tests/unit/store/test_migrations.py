@@ -1,6 +1,8 @@
+import asyncio
 import json
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,11 @@ from run_specialist.store.packing import pack
 from run_specialist.store.postgresql import parsed
 from run_specialist.store.reader import Store
 from run_specialist.store.selection import Selection
+from run_specialist.views.report import report
 from tests.stores import make_first_version
+from tests.unit.store.finished_runs import write
 from tests.unit.store.opened import open_at_once
+from tests.unit.store.records import begun, change, ended, opened, turn_of
 
 REVISIONS = Path(versions.__file__).parent / "migrations" / "versions"
 
@@ -114,6 +119,46 @@ def test_the_file_header_has_the_new_version_at_once(tmp_path):
     open_engine(f"sqlite:///{tmp_path}/runs.db").dispose()
     assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == identity.VERSION
     other.close()
+
+
+@pytest.mark.parametrize("before", range(2, identity.VERSION))
+def test_each_older_version_is_migrated(store_url, before):
+    """A store of each version between the first and this one gets the tables of a new store, and keeps its rows."""
+    make_first_version(store_url, "one")
+    engine = looking(store_url)
+    with engine.begin() as connection:
+        versions.upgrade(connection, f"{before:04}")
+        if file_of(store_url):
+            connection.exec_driver_sql(f"pragma user_version = {before}")
+    engine.dispose()
+    assert differences(store_url)
+    open_engine(store_url).dispose()
+    assert differences(store_url) == []
+    assert run_ids(store_url) == [("one", None, "Why?")]
+
+
+def test_a_run_from_before_batches_is_resumed_and_reported(store_url, make_writer):
+    """An interrupted run of a store without batches is loaded, reported and resumed after the migration."""
+    settings = {"share_budget": True, "tool_calls_limit": 30}
+    with closing(make_writer(store_url)) as writer:
+        frozen = {"system": "Look.", "settings": settings, "tools": [], "root": "/", "origins": {}}
+        write(writer, old=[opened("old", frozen=frozen), *begun("old")[1:], *turn_of(1)])
+    for statement in ("drop table items", "drop table batches", "update alembic_version set version_num = '0003'"):
+        change(store_url, statement)
+    if file_of(store_url):
+        change(store_url, "pragma user_version = 3")
+        change(store_url, "pragma wal_checkpoint(truncate)")
+    with Store(store_url) as store:
+        found = store.load("old")
+        assert (found.status, len(found.turns)) == ("interrupted", 1)
+        assert "What is known?" in report(found)
+    with closing(make_writer(store_url)) as writer:
+        journal = writer.claim(found)
+        for record in (*turn_of(2), *ended("old")):
+            journal.write(record)
+        assert asyncio.run(journal.committed()) is None
+    with Store(store_url) as store:
+        assert (store.load("old").status, len(store.load("old").turns)) == ("answered", 2)
 
 
 def test_a_migration_that_breaks_off_changes_nothing(store_url, monkeypatch):

@@ -1,0 +1,220 @@
+"""Write batches and their items, in plain SQL like the runs; the run of an item is written by its own process."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Self, TypeVar
+
+from run_specialist.errors import StoreUnusable
+from run_specialist.store.as_text import column_text, json_text
+from run_specialist.store.backoff import Backoff
+from run_specialist.store.base import StoreFailure, StoreOutage
+from run_specialist.store.batch_statements import CANCELLED, OPEN, WAITING, BatchStatements
+from run_specialist.store.location import shown
+from run_specialist.store.open_session import open_session
+from run_specialist.store.packing import pack
+from run_specialist.store.statements import Values, values
+
+PORTION = 2_000
+"""How many items a transaction writes; other processes can write between two."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One question for many items."""
+
+    batch_id: str
+    specialist: str
+    question: str
+    """Template of the questions."""
+    created_at: float
+    """Time of the first call [seconds since 1970]."""
+    frozen: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """All that is needed to begin the runs of the items on any host, as JSON values."""
+    model: str | None = None
+    """The model that was asked for; None = that of the specialist."""
+    project: str | None = None
+    cost_limit: float | None = None
+    """Limit of the newest call for all its items together; None = no limit [USD]."""
+    state: str = OPEN
+    """`open`, `paused`, `cancelled` or `ended`."""
+    reason: str | None = None
+    """Why it is in this state; None = there is nothing to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One input of a batch and its question."""
+
+    run_id: str
+    """Id of its run, whether that has begun or not."""
+    number: int | None
+    """Place in the newest call, from 1; None if that call does not have the item."""
+    input: Any
+    """A JSON value."""
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A new state of an item."""
+
+    run_id: str
+    state: str
+    """`waiting`, `begun`, `ended`, `dead` or `cancelled`."""
+    error: str | None = None
+    """Why there is no run, or why it ended; None = there is nothing to say."""
+
+
+class BatchWriter:
+    """Writes batches in a session of its own; its methods block, and may be called by any thread."""
+
+    def __init__(self, url: str, backoff: Backoff | None = None) -> None:
+        """Open a store; create it if it is missing.
+
+        backoff: retry schedule during an outage.
+        Raises StoreUnusable.
+        """
+        self._url = url
+        self._backoff = backoff or Backoff()
+        self._session = open_session(url)
+        self._sql = BatchStatements(self._session.statements)
+        self._lock = threading.Lock()
+
+    def put(self, batch: Batch, items: Iterable[Item]) -> int:
+        """Write a batch and the items of a call; return how many.
+
+        Repeating it has no effect; items of earlier calls lose their number, and those that are known keep their state.
+        items: may be any number, as they are written in portions while they are read.
+        Raises StoreUnusable.
+        """
+        batch_id = column_text(batch.batch_id)
+        row = values("batches", _batch_row(batch))
+        self._write((self._sql.put_batch, [row]), (self._sql.forget_numbers, [(batch_id,)]))
+        count = 0
+        for portion in _portions(items, PORTION):
+            self._write((self._sql.put_item, [values("items", _item_row(batch_id, item)) for item in portion]))
+            count += len(portion)
+        return count
+
+    def set_state(self, batch_id: str, state: str, reason: str | None = None) -> None:
+        """Set the state of a batch; cancelling it cancels the items that have not begun.
+
+        Raises StoreUnusable.
+        """
+        batch_id = column_text(batch_id)
+        cancelled = [(batch_id,)] if state == CANCELLED else []
+        change = (column_text(state), _packed(reason), batch_id)
+        self._write((self._sql.set_state, [change]), (self._sql.cancel_waiting, cancelled))
+
+    def mark(self, batch_id: str, marks: Iterable[Mark]) -> None:
+        """Set states and errors of items; those that the batch does not have are passed over.
+
+        Raises StoreUnusable.
+        """
+        for portion in _portions(marks, PORTION):
+            rows = [(one.state, _packed(one.error), column_text(batch_id), column_text(one.run_id)) for one in portion]
+            self._write((self._sql.mark_item, rows))
+
+    def put_back(self, batch_id: str, run_ids: Iterable[str]) -> None:
+        """Make items wait as if they had never begun, without errors and takeovers; their runs stay as they are.
+
+        Raises StoreUnusable.
+        """
+        for portion in _portions(run_ids, PORTION):
+            self._write((self._sql.put_back, [(column_text(batch_id), column_text(run_id)) for run_id in portion]))
+
+    def take_over(self, batch_id: str, run_id: str, turns: int) -> int:
+        """Count a takeover of an item; return how many there were since its run made a turn, this one included.
+
+        turns: number of turns that the run has stored.
+        Return 0 if the batch does not have the item. Raises StoreUnusable.
+        """
+        item = (column_text(batch_id), column_text(run_id))
+
+        def count() -> int:
+            with self._session.transaction():
+                self._session.write(self._sql.take_over, [(turns, turns, *item)])
+                found = self._session.read(self._sql.select_takeovers, item)
+            return int(str(found[0][0])) if found else 0
+
+        return self._retried(count)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _write(self, *changes: tuple[str, Sequence[Values]]) -> None:
+        """Execute statements in one transaction, each once per row of values."""
+
+        def write() -> None:
+            with self._session.transaction():
+                for statement, rows in changes:
+                    if rows:
+                        self._session.write(statement, rows)
+
+        self._retried(write)
+
+    def _retried(self, operation: Callable[[], _T]) -> _T:
+        """Run an operation; retry once after a failure, and with backoff during an outage."""
+        pauses = self._backoff.pauses(self._session.patience)
+        failed = 0
+        while True:
+            try:
+                with self._lock:
+                    return operation()
+            except StoreFailure as error:
+                failed += 1
+                pause = next(pauses, None)
+                if pause is None or (failed > 1 and not isinstance(error, StoreOutage)):
+                    raise StoreUnusable(f"{shown(self._url)}: {error}") from error
+                self._backoff.sleep(pause)
+
+
+def _batch_row(batch: Batch) -> dict[str, object]:
+    return {
+        "batch_id": column_text(batch.batch_id),
+        "specialist": column_text(batch.specialist),
+        "model": None if batch.model is None else column_text(batch.model),
+        "project": None if batch.project is None else column_text(batch.project),
+        "question": batch.question,
+        "created_at": batch.created_at,
+        "cost_limit": batch.cost_limit,
+        "state": column_text(batch.state),
+        "reason": batch.reason,
+        "frozen": json_text(batch.frozen),
+    }
+
+
+def _item_row(batch_id: str, item: Item) -> dict[str, object]:
+    return {
+        "run_id": column_text(item.run_id),
+        "batch_id": batch_id,
+        "number": item.number,
+        "state": WAITING,
+        "takeovers": 0,
+        "turns": 0,
+        "error": None,
+        "input": json_text(item.input),
+        "question": item.question,
+    }
+
+
+def _packed(text: str | None) -> bytes | None:
+    return None if text is None else pack(text)
+
+
+def _portions(entries: Iterable[_T], size: int) -> Iterator[list[_T]]:
+    """Yield the entries of an iterable in lists of at most `size`."""
+    remaining = iter(entries)
+    while portion := list(islice(remaining, size)):
+        yield portion

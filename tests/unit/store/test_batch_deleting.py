@@ -1,0 +1,74 @@
+"""Deleting batches, and the runs of batches."""
+
+import pytest
+
+from run_specialist.errors import UsageError
+from run_specialist.store.batches import Batch, BatchWriter, Item
+from run_specialist.store.deleting import delete_whole_batches
+from run_specialist.store.reader import Store
+from tests.unit.store.finished_runs import keep, run_of, write
+from tests.unit.store.records import ask, begun, counts
+
+ITEMS = "select run_id from items order by run_id"
+
+
+def batch_of(url, batch_id, names, state="ended"):
+    """Store a batch with some items, without their runs."""
+    with BatchWriter(url) as book:
+        items = (Item(f"{batch_id}-{name}", number, name, "?") for number, name in enumerate(names, 1))
+        book.put(Batch(batch_id, "looker", "?", 1.0), items)
+        book.set_state(batch_id, state)
+
+
+def delete(url, *ids):
+    """Delete runs, and return the batches and items that are left."""
+    with Store(url) as store:
+        store.delete(ids)
+    return [one for (one,) in ask(url, "select batch_id from batches order by batch_id") + ask(url, ITEMS)]
+
+
+def test_a_deleted_run_leaves_its_batch(store_url):
+    """With a run its item is deleted, whose texts are data of the run; the batch keeps the others."""
+    batch_of(store_url, "b1", "abc")
+    keep(store_url, **{run_id: run_of(run_id) for run_id in ("b1-a", "b1-b")})
+    assert delete(store_url, "b1-a") == ["b1", "b1-b", "b1-c"]
+
+
+def test_a_batch_without_runs_disappears(store_url):
+    """With the last of its runs an ended batch is deleted with its items; other batches stay as they are."""
+    batch_of(store_url, "b1", "abc")
+    batch_of(store_url, "b2", "a")
+    keep(store_url, **{run_id: run_of(run_id) for run_id in ("b1-a", "b1-b", "other")})
+    assert delete(store_url, "b1-a", "b1-b") == ["b2", "b2-a"]
+    assert counts(store_url)["runs"] == 1
+
+
+@pytest.mark.parametrize("state", ["open", "paused"])
+def test_a_batch_at_work_is_kept_while_it_has_items(store_url, state):
+    """A batch that is at work may have no runs for a while; it is deleted with its last item."""
+    batch_of(store_url, "b1", "ab", state)
+    keep(store_url, **{run_id: run_of(run_id) for run_id in ("b1-a", "b1-b")})
+    assert delete(store_url, "b1-a") == ["b1", "b1-b"]
+    assert delete(store_url, "b1-b") == []
+
+
+def test_a_batch_is_deleted_with_its_runs(store_url):
+    """Deleting a batch deletes its items, their runs and the children of these, and no other run."""
+    batch_of(store_url, "b1", "abc", "open")
+    batch_of(store_url, "b2", "a")
+    child = run_of("child", parent_id="b1-a")
+    keep(store_url, **{run_id: run_of(run_id) for run_id in ("b1-a", "b1-b", "b2-a", "other")}, child=child)
+    delete_whole_batches(store_url, ["b1", "unknown"])
+    assert ask(store_url, "select run_id from runs order by run_id") == [("b2-a",), ("other",)]
+    assert ask(store_url, ITEMS) == [("b2-a",)]
+    assert ask(store_url, "select batch_id from batches") == [("b2",)]
+
+
+def test_a_batch_with_a_running_run_is_not_deleted(store_url, make_writer):
+    """While one of its runs is at work, nothing of a batch is deleted."""
+    batch_of(store_url, "b1", "ab", "open")
+    write(make_writer(store_url), **{"b1-a": run_of("b1-a"), "b1-b": begun("b1-b")})
+    with pytest.raises(UsageError, match="b1-b is still running"):
+        delete_whole_batches(store_url, ["b1"])
+    assert ask(store_url, ITEMS) == [("b1-a",), ("b1-b",)]
+    assert counts(store_url)["runs"] == 2

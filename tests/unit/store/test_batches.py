@@ -1,0 +1,146 @@
+"""Writing batches and their items."""
+
+import tracemalloc
+
+import pytest
+
+from run_specialist.store import batches
+from run_specialist.store.backoff import Backoff
+from run_specialist.store.base import StoreOutage
+from run_specialist.store.batches import Batch, BatchWriter, Item, Mark
+from tests.unit.store.records import ask, unpacked
+
+BATCH = Batch("b1", "looker", "What does {input} say?", 5.0, {"file": "content"}, cost_limit=2.5, project="/p")
+NUMBERED = "select run_id, number, state, takeovers from items order by run_id"
+
+
+def item(name, number):
+    """Return an item whose run is named by its input."""
+    return Item(f"b1-{name}", number, name, f"What does {name} say?")
+
+
+@pytest.fixture
+def book(store_url):
+    """Return a writer of batches in a new store, once on each kind of database."""
+    with BatchWriter(store_url) as opened:
+        yield opened
+
+
+def test_a_batch_and_its_items_are_stored(store_url, book):
+    """Each value of a batch and of its items is in its column."""
+    assert book.put(BATCH, [item("a", 1), Item("b1-x", 2, {"é": [1, None]}, "\0\udcff")]) == 2
+    assert ask(store_url, "select specialist, model, project, created_at, cost_limit, state from batches") == [
+        ("looker", None, "/p", 5.0, 2.5, "open")
+    ]
+    ((question, frozen, reason),) = ask(store_url, "select question, frozen, reason from batches")
+    assert [unpacked(one) for one in (question, frozen, reason)] == [BATCH.question, '{"file":"content"}', None]
+    assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0), ("b1-x", 2, "waiting", 0)]
+    texts = ask(store_url, "select input, question from items order by number")
+    assert [tuple(map(unpacked, row)) for row in texts] == [
+        ('"a"', "What does a say?"),
+        ('{"é":[1,null]}', "\0\udcff"),
+    ]
+
+
+def test_the_same_call_again_changes_nothing(store_url, book):
+    """A repeated call keeps numbers, states, and the time of the first call."""
+    book.put(BATCH, [item("a", 1), item("b", 2)])
+    book.mark("b1", [Mark("b1-a", "ended", "no such file")])
+    before = ask(store_url, "select * from items order by run_id")
+    book.put(Batch("b1", "looker", "What does {input} say?", 99.0), [item("a", 1), item("b", 2)])
+    assert ask(store_url, "select * from items order by run_id") == before
+    assert ask(store_url, "select created_at, cost_limit from batches") == [(5.0, None)]
+
+
+def test_a_changed_call_gives_new_numbers(store_url, book):
+    """Items that the newest call does not have lose their number; new ones are added, moved ones keep their state."""
+    book.put(BATCH, [item("a", 1), item("b", 2)])
+    book.mark("b1", [Mark("b1-b", "begun")])
+    book.put(BATCH, [item("b", 1), item("c", 2)])
+    assert ask(store_url, NUMBERED) == [
+        ("b1-a", None, "waiting", 0),
+        ("b1-b", 1, "begun", 0),
+        ("b1-c", 2, "waiting", 0),
+    ]
+
+
+def test_batches_do_not_touch_each_other(store_url, book):
+    """Putting, cancelling and marking in one batch leaves the items of another as they are."""
+    book.put(BATCH, [item("a", 1)])
+    book.put(Batch("b2", "looker", "?", 6.0), [Item("b2-a", 1, "a", "?")])
+    book.set_state("b2", "cancelled", "by hand")
+    book.mark("b2", [Mark("b1-a", "dead")])
+    book.put_back("b2", ["b1-a"])
+    assert book.take_over("b2", "b1-a", 0) == 0
+    assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0), ("b2-a", 1, "cancelled", 0)]
+    assert ask(store_url, "select batch_id, state from batches order by batch_id") == [
+        ("b1", "open"),
+        ("b2", "cancelled"),
+    ]
+
+
+def test_a_cancelled_batch_can_be_called_again(store_url, book):
+    """Cancelling spares the items that have begun; the same call again opens the batch, and its items wait."""
+    book.put(BATCH, [item("a", 1), item("b", 2)])
+    book.mark("b1", [Mark("b1-a", "begun")])
+    book.set_state("b1", "cancelled", "by hand")
+    assert ask(store_url, NUMBERED) == [("b1-a", 1, "begun", 0), ("b1-b", 2, "cancelled", 0)]
+    assert unpacked(ask(store_url, "select reason from batches")[0][0]) == "by hand"
+    book.put(BATCH, [item("a", 1), item("b", 2)])
+    assert ask(store_url, NUMBERED) == [("b1-a", 1, "begun", 0), ("b1-b", 2, "waiting", 0)]
+    assert ask(store_url, "select state, reason from batches") == [("open", None)]
+
+
+def test_takeovers_are_counted_until_a_new_turn(book):
+    """Takeovers count up while the run stores no new turn, and from 1 again after it did."""
+    book.put(BATCH, [item("a", 1)])
+    assert [book.take_over("b1", "b1-a", turns) for turns in (0, 0, 2, 2, 2, 3)] == [1, 2, 1, 2, 3, 1]
+    assert book.take_over("b1", "unknown", 0) == 0
+
+
+def test_an_item_put_back_is_as_new(store_url, book):
+    """An item that is put back has no error and no takeovers, and waits."""
+    book.put(BATCH, [item("a", 1), item("b", 2)])
+    book.take_over("b1", "b1-a", 4)
+    book.mark("b1", [Mark("b1-a", "dead", "taken over 3 times"), Mark("b1-b", "dead", "as well")])
+    book.put_back("b1", ["b1-a"])
+    assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0), ("b1-b", 2, "dead", 0)]
+    assert ask(store_url, "select turns, error from items where run_id = 'b1-a'") == [(0, None)]
+    assert book.take_over("b1", "b1-a", 0) == 1
+
+
+def test_many_items_are_written_in_portions(store_url, book, monkeypatch):
+    """Items are read while they are written, a portion at a time, so that their number does not fill the memory."""
+    monkeypatch.setattr(batches, "PORTION", 50)
+    stored = []
+
+    def reading():
+        for number in range(1, 2_001):
+            if number % 500 == 0:
+                stored.append(ask(store_url, "select count(*) from items")[0][0])
+            yield Item(f"b1-{number:04}", number, "x" * 1_000, "y" * 1_000)
+
+    tracemalloc.start()
+    assert book.put(BATCH, reading()) == 2_000
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+    assert stored == [450, 950, 1_450, 1_950]
+    assert ask(store_url, "select min(number), max(number), count(*) from items") == [(1, 2_000, 2_000)]
+
+
+def test_an_outage_is_waited_for(store_url, monkeypatch):
+    """A write is repeated until the store accepts it, and fails with one line if it never does."""
+    with BatchWriter(store_url, Backoff(first=0.001, patience=0.05)) as book:
+        whole, failures = type(book._session).write, [StoreOutage("locked")] * 3
+
+        def flaky(self, statement, rows):
+            if failures:
+                raise failures.pop()
+            return whole(self, statement, rows)
+
+        monkeypatch.setattr(type(book._session), "write", flaky)
+        assert book.put(BATCH, [item("a", 1)]) == 1
+        assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0)]
+        failures += [StoreOutage("locked")] * 1_000_000
+        with pytest.raises(batches.StoreUnusable, match=r"locked$"):
+            book.put_back("b1", ["b1-a"])
