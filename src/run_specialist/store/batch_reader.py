@@ -1,0 +1,187 @@
+"""Read batches: list and find them, count their items by status, and iterate over the items."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Self
+
+from sqlalchemy import Connection, Row, case, select
+
+from run_specialist.errors import RunNotFound
+from run_specialist.store.as_text import column_text
+from run_specialist.store.batch_status import (
+    FAILURES,
+    MAY_WAIT,
+    NOT_RUN,
+    OWNER,
+    STORED_STATUS,
+    WITH_RUNS,
+    was_taken_back,
+)
+from run_specialist.store.batch_tallies import tallies
+from run_specialist.store.batches import Batch
+from run_specialist.store.deleting import delete_whole_batches
+from run_specialist.store.failures import readable_errors
+from run_specialist.store.from_rows import outcome
+from run_specialist.store.location import shown
+from run_specialist.store.opening import open_engine
+from run_specialist.store.owners import is_alive
+from run_specialist.store.selection import INTERRUPTED
+from run_specialist.store.stored_batch import ItemResult, Tally
+from run_specialist.store.tables import batches, items, runs
+from run_specialist.store.to_rows import RUNNING
+
+LAST = "last"
+"""Alias for the newest batch."""
+ITEMS_AT_ONCE = 500
+"""How many items are read in one transaction; a longer one would keep the file of a store from shrinking."""
+MAX_LISTED_IDS = 5
+"""How many matching ids an error message lists."""
+
+_NEWEST_FIRST = (batches.c.created_at.desc(), batches.c.batch_id.desc())
+_ITEMS = select(
+    items.c.number,
+    items.c.run_id,
+    items.c.input,
+    items.c.question,
+    items.c.error,
+    STORED_STATUS.label("status"),
+    OWNER.label("owner"),
+    MAY_WAIT.label("may_wait"),
+    case((runs.c.status != RUNNING, runs.c.outcome)).label("outcome"),
+    runs.c.tool_calls,
+    runs.c.cost_usd,
+    runs.c.duration_s,
+    runs.c.started_at,
+).select_from(WITH_RUNS)
+
+
+class StoredBatches:
+    """The batches of a store opened for reading; only `delete` writes to it."""
+
+    def __init__(self, url: str) -> None:
+        """Open an existing store; raises StoreUnusable, also if the store does not exist."""
+        self.url = url
+        self._engine = open_engine(url, write=False)
+
+    def listed(self, project: str | None = None, limit: int | None = None) -> list[Batch]:
+        """Return batches, newest first.
+
+        project: only those of this project; None = all.
+        limit: maximum number.
+        """
+        query = select(batches).order_by(*_NEWEST_FIRST).limit(limit)
+        if project is not None:
+            query = query.where(batches.c.project == column_text(project))
+        with self._snapshot() as connection:
+            return [_batch(row) for row in connection.execute(query)]
+
+    def find(self, batch_id: str, project: str | None = None) -> Batch:
+        """Return the batch with this id or unique id prefix; `last` is the newest.
+
+        project: the project that `last` is limited to.
+        Raises RunNotFound, which lists matching ids.
+        """
+        if batch_id == LAST:
+            found = self.listed(project, 1)
+            if not found:
+                raise RunNotFound(f"{shown(self.url)} contains no batches{f' of {project}' if project else ''} yet")
+            return found[0]
+        matching = self._matching(batch_id)
+        for match in matching:
+            if match.batch_id == batch_id or len(matching) == 1:
+                return match
+        if not matching:
+            raise RunNotFound(f"there is no batch {batch_id} in {shown(self.url)}; `specialists batches` lists them")
+        ids = ", ".join(match.batch_id for match in matching[:MAX_LISTED_IDS])
+        more = f" and {len(matching) - MAX_LISTED_IDS} more" if len(matching) > MAX_LISTED_IDS else ""
+        raise RunNotFound(f"{len(matching)} batch ids start with {batch_id}: {ids}{more}; use more of the id")
+
+    def _matching(self, prefix: str) -> list[Batch]:
+        if not prefix.strip():
+            raise RunNotFound("the batch id is empty; use an id, the start of one, or `last`")
+        chosen = batches.c.batch_id.startswith(column_text(prefix), autoescape=True)
+        with self._snapshot() as connection:
+            return [_batch(row) for row in connection.execute(select(batches).where(chosen).order_by(*_NEWEST_FIRST))]
+
+    def tallies(self, batch_ids: Sequence[str]) -> dict[str, Tally]:
+        """Return counts and sums by batch; a batch that has no items has an empty tally."""
+        with self._snapshot() as connection:
+            return tallies(connection, batch_ids, cache(self._is_dead))
+
+    def tally(self, batch_id: str) -> Tally:
+        """Return counts and sums of one batch."""
+        return self.tallies([batch_id])[batch_id]
+
+    def items(self, batch_id: str, *, failures: bool = False) -> Iterator[ItemResult]:
+        """Yield the items of the newest call by number; they are read a few at a time.
+
+        failures: only those whose status is in `FAILURES`.
+        """
+        is_dead = cache(self._is_dead)
+        query = _ITEMS.where(items.c.batch_id == column_text(batch_id), items.c.number.is_not(None))
+        if failures:
+            query = query.where(STORED_STATUS.in_(FAILURES))
+        last = 0
+        while True:
+            following = query.where(items.c.number > last).order_by(items.c.number, items.c.run_id)
+            with self._snapshot() as connection:
+                rows = connection.execute(following.limit(ITEMS_AT_ONCE)).all()
+                found = [_item(row, is_dead=row.owner is not None and is_dead(row.owner)) for row in rows]
+            yield from (item for item in found if not failures or item.status in FAILURES)
+            if len(rows) < ITEMS_AT_ONCE:
+                return
+            last = rows[-1].number
+
+    def delete(self, batch_id: str) -> None:
+        """Delete a batch with its items and their runs, all or nothing.
+
+        Raises UsageError if one of the runs is still running, StoreUnusable if the store cannot be written.
+        """
+        self._engine.dispose()
+        delete_whole_batches(self.url, [batch_id])
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _is_dead(self, owner: str) -> bool:
+        return not is_alive(self.url, owner)
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Connection]:
+        with readable_errors(self.url), self._engine.begin() as connection:
+            yield connection
+
+
+def _batch(row: Row[Any]) -> Batch:
+    return Batch(**{**row._asdict(), "frozen": json.loads(row.frozen)})
+
+
+def _item(row: Row[Any], *, is_dead: bool) -> ItemResult:
+    final = outcome(row.outcome)
+    status = row.status
+    if status == RUNNING and is_dead:
+        status = INTERRUPTED
+    elif row.may_wait and was_taken_back(final):
+        status = NOT_RUN
+    return ItemResult(
+        number=row.number,
+        run_id=row.run_id,
+        input=json.loads(row.input),
+        question=row.question,
+        status=status,
+        outcome=final,
+        error=row.error,
+        tool_calls=row.tool_calls or 0,
+        cost_usd=row.cost_usd,
+        seconds=row.duration_s,
+        started_at=row.started_at,
+    )
