@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli import (
+    fleet_command,
     history,
     mcp,
     report_command,
@@ -16,6 +17,7 @@ from run_specialist.cli import (
     show_config,
     show_specialist,
     tuning,
+    worker_command,
 )
 from run_specialist.cli.cannot_work import BLOCKED, print_reasons, unavailable
 from run_specialist.cli.command_list import CommandList
@@ -173,8 +175,10 @@ for command in (
     report_command.report,
     tuning.tune,
     mcp.mcp,
+    worker_command.worker,
 ):
     app.command(cls=WordsCommand if command is resume.resume else None)(command)
+app.add_typer(fleet_command.app, name="fleet")
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
