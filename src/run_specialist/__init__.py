@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     __version__: str
     from run_specialist.api.delegate import Delegate, Delegated, delegate_tool
+    from run_specialist.api.ended_run import EndedRun
     from run_specialist.api.once import run, run_sync
     from run_specialist.api.runner import Runner
     from run_specialist.api.stream import Stream
     from run_specialist.errors import (
+        AtWork,
         NotResumable,
         NotTrusted,
         ProviderError,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from run_specialist.tools.decorator import tool
 
 __all__ = [
+    "AtWork",
     "Augmenter",
     "BudgetSpent",
     "Called",
@@ -64,6 +67,7 @@ __all__ = [
     "Delegate",
     "Delegated",
     "Delta",
+    "EndedRun",
     "Event",
     "Evidence",
     "Executed",
@@ -104,7 +108,9 @@ _HOMES = {
     "api.once": ("run", "run_sync"),
     "api.delegate": ("Delegate", "Delegated", "delegate_tool"),
     "api.stream": ("Stream",),
+    "api.ended_run": ("EndedRun",),
     "errors": (
+        "AtWork",
         "NotResumable",
         "NotTrusted",
         "ProviderError",

@@ -10,6 +10,7 @@
     │   ├── RunNotFound         no stored run matches the id, or several do
     │   ├── NotTrusted          the file would start or import something that is not allowed yet
     │   └── NotResumable        the run cannot be resumed; the message gives the reason
+    │       └── AtWork          somebody is at work on the run, in this process or another
     ├── ProviderError           the model request failed or the reply was invalid (exit code 3)
     │   ├── Unavailable         the endpoint cannot answer now; the same request may succeed later
     │   ├── ChoiceRefused       the endpoint rejects how a landing constrains the reply; the next rung follows
@@ -76,6 +77,10 @@ class NotTrusted(UsageError):
 
 class NotResumable(UsageError):
     """The run cannot be resumed as requested."""
+
+
+class AtWork(NotResumable):
+    """Somebody is at work on the run with this id, in this process or another; only one may be."""
 
 
 class ProviderError(RunSpecialistError):

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 HEAVY = ["anthropic", "openai", "mcp", "opentelemetry", "sqlalchemy", "alembic", "pydantic", "jinja2", "platformdirs",
          "rich", "typer", "yaml", "genai_prices", "jsonschema"]  # fmt: skip
 NAMES = [
+    "AtWork",
     "Augmenter",
     "BudgetSpent",
     "Called",
@@ -25,6 +26,7 @@ NAMES = [
     "Delegate",
     "Delegated",
     "Delta",
+    "EndedRun",
     "Event",
     "Evidence",
     "Executed",

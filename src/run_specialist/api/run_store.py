@@ -1,15 +1,19 @@
 """The store of one `Runner`, opened by the first run that needs it."""
 
 import asyncio
-from pathlib import Path
+from collections.abc import Callable
 from threading import Lock
-from typing import get_args
+from typing import TypeVar, get_args
 
-from run_specialist.errors import NotResumable, UsageError
-from run_specialist.record.journal import Journal, OnLost
+from run_specialist.errors import NotResumable, StoreUnusable, UsageError
+from run_specialist.record.journal import Journal, OnLost, Opened
+from run_specialist.store import owners
+from run_specialist.store.known_run import KnownRun
 from run_specialist.store.location import NONE, Location, place
 from run_specialist.store.stored import StoredRun
 from run_specialist.store.writer import Writer
+
+_T = TypeVar("_T")
 
 
 class RunStore:
@@ -46,25 +50,54 @@ class RunStore:
         writer = await self._open_writer()
         if writer is None:
             return None
-        claiming = asyncio.ensure_future(asyncio.to_thread(writer.claim, run))
+        # A claimed run without a journal could not be resumed while this process is alive.
+        return await _completed(lambda: writer.claim(run))
+
+    async def begin(self, opened: Opened) -> Journal | KnownRun | None:
+        """Commit the first record of a run whose id was given, and return its journal; None if runs are not stored.
+
+        If a run with this id is stored already, nothing is written, and that run is returned.
+        Raises StoreUnusable if the store was named and cannot be opened, or is needed and cannot be written; else the
+        run emits a warning.
+        """
+        writer = await self._open_writer()
+        if writer is None:
+            return None
         try:
-            return await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            if claiming.cancelled():
+            return await _completed(lambda: writer.begin(opened))
+        except StoreUnusable:
+            if self._needed:
                 raise
-            # A claimed run without a journal could not be resumed while this process is alive. So return the journal,
-            # and let the cancellation take effect at the next await.
-            journal = await claiming
-            if task := asyncio.current_task():
-                task.uncancel()
-                task.cancel()
-            return journal
+            return writer.journal(opened.run_id)
+
+    async def look(self, run_id: str) -> KnownRun | None:
+        """Return a stored run by its whole id, without its transcript; None if there is none.
+
+        Raises StoreUnusable; a default store that cannot be opened, and is not needed, has no runs.
+        """
+        writer = await self._open_writer()
+        if writer is None:
+            return None
+        try:
+            return await asyncio.to_thread(writer.look, run_id)
+        except StoreUnusable:
+            if writer.was_open or self._needed:
+                raise
+            return None
+
+    async def worker_of(self, known: KnownRun) -> str | None:
+        """Return a description of the process that works on a run without an outcome; None if it has died.
+
+        Raises StoreUnusable.
+        """
+        location = self._location()
+        return None if location is None else await asyncio.to_thread(_worker, location.url, known.owner)
 
     async def load(self, run_id: str, project: str) -> StoredRun:
         """Return a stored run.
 
         run_id: an id, an unambiguous prefix, or `last`: the newest run of the project.
-        Raises RunNotFound, or NotResumable if runs are not stored or the working folder no longer exists.
+        Raises RunNotFound, or NotResumable if runs are not stored.
         """
         location = self._location()
         if location is None:
@@ -106,7 +139,26 @@ def _load(url: str, run_id: str, project: str) -> StoredRun:
     from run_specialist.store.reader import Store  # noqa: PLC0415 - a database library
 
     with Store(url) as store:
-        run = store.load(run_id, project)
-    if not Path(run.frozen["root"]).is_dir():
-        raise NotResumable(f"{run.run_id}: its working folder {run.frozen['root']} no longer exists")
-    return run
+        return store.load(run_id, project)
+
+
+def _worker(url: str, owner: str) -> str | None:
+    return owners.describe(url, owner) if owners.is_alive(url, owner) else None
+
+
+async def _completed(function: Callable[[], _T]) -> _T:
+    """Run a function in a thread and return its result, also if this task is cancelled meanwhile.
+
+    The cancellation takes effect at the next await.
+    """
+    running, was_cancelled = asyncio.ensure_future(asyncio.to_thread(function)), False
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            was_cancelled = True
+    task = asyncio.current_task()
+    if was_cancelled and task and not running.cancelled():
+        task.uncancel()
+        task.cancel()
+    return running.result()

@@ -6,34 +6,31 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from run_specialist.api.children import Children
+from run_specialist.api.ended_run import EndedRun
 from run_specialist.api.model_choice import ModelChoice
-from run_specialist.api.project_files import file_of, find_project
+from run_specialist.api.project_files import find_project
 from run_specialist.api.provider_pool import ProviderPool
-from run_specialist.api.query import optional_question, question_of
+from run_specialist.api.query import optional_question
 from run_specialist.api.run_environments import RunEnvironments
+from run_specialist.api.run_maker import RunMaker, Watchers
 from run_specialist.api.run_options import ResumeOptions, RunOptions
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
+from run_specialist.api.taking_up import begin, take_up
 from run_specialist.api.working_specialists import WorkingSpecialists
-from run_specialist.errors import NothingToRead, UsageError
 from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Provider
-from run_specialist.record.events import Listener
 from run_specialist.record.journal import OnLost
 from run_specialist.record.outcome import Outcome
 from run_specialist.redaction import passwords
 from run_specialist.spawning.model_rule import ModelRule
-from run_specialist.spawning.resuming import ResumeRequest, begun_with, resume
-from run_specialist.spawning.run_environment import Parent
-from run_specialist.spawning.spawner import spawn
+from run_specialist.spawning.resuming import ResumeRequest
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
 from run_specialist.specialist.defaults import NO_DEFAULTS, Defaults
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.loader import SpecialistFile, load
-from run_specialist.specialist.project import project_of, project_path
-from run_specialist.specialist.resolve import resolve
+from run_specialist.specialist.project import project_path
 from run_specialist.tools.base import Tool
 from run_specialist.tools.decorator import as_tools
 from run_specialist.tools.mcp.clients import McpClients
@@ -82,7 +79,6 @@ class Runner:
         """
         self.root, self.registry = find_project(root, dir, defaults)
         self.default_model = defaults.model
-        self._strict = strict
         permissions = Trust(given=trust)
         self._clients = McpClients()
         self._providers = ProviderPool()
@@ -98,7 +94,14 @@ class Runner:
         )
         self.working = WorkingSpecialists(self.registry, self.root, self._models)
         """Which specialists can work here."""
-        children = Children(self.registry, self.root, self._models, self._prepare_child, max_depth, strict=strict)
+        children = Children(
+            self.registry,
+            self.root,
+            self._models,
+            lambda *child: self._maker.child(*child),  # noqa: PLW0108 - it is made later, of the children
+            max_depth,
+            strict=strict,
+        )
         self.store = None if store is None else str(store)
         self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
@@ -107,6 +110,9 @@ class Runner:
             self.registry, children, permissions, self._clients, as_tools(tools), augmenters, self.secrets
         )
         """Makes what each run gets."""
+        self._maker = RunMaker(
+            self.root, self.registry, self._models, self.working, self.environments, self._store, strict=strict
+        )
         self.loading: Callable[[str], None] | None = None
         """Called from a thread, with a line, when the weights of a `local:` model begin to load."""
 
@@ -116,6 +122,7 @@ class Runner:
         query: str | None = None,
         *,
         model: str | None = None,
+        run_id: str | None = None,
         **options: Unpack[RunOptions],
     ) -> Run:
         """Return a new run, ready to be started or aborted.
@@ -123,27 +130,15 @@ class Runner:
         specialist: a name, the path of a file, or a `Specialist`.
         query: the question; `question` is another name of this argument.
         model: an alias, a full id or `offline`; None for the model of the `Runner`.
+        run_id: the id of the run, stored before its first request; None for a new one. See `take_up`.
         listener: called with each event of the run, in order.
         watch: called with the pieces of a reply while it streams.
         options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit. A `preset` overrides
             the keys of the file that it sets, and the other settings override the preset.
         Raises UsageError before any request is sent to a model.
         """
-        question = question_of(query, options.pop("question", None))
-        listener, watch = options.pop("listener", None), options.pop("watch", None)
-        if not self.root.is_dir():
-            raise UsageError(f"`root`: {self.root} is not a folder")
-        file = file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
-        overrides = {**options, **({} if model is None else {"model": model})}
-        settled = resolve(file, overrides, strict=self._strict).settings
-        by_program = isinstance(specialist, Specialist)
-        provider = await self._models.provider(file, settled, model or self._models.model, by_program=by_program)
-        try:
-            environment = await self.environments.make(self.root, file, settled, provider, None, by_program=by_program)
-        except NothingToRead as error:
-            raise await self.working.with_alternatives(error, file, question) from None
-        job = spawn(file, settled, question, environment)
-        return Run(job, listener, watch, journal=await self._store.journal(job.run_id), on_lost=self._store.on_lost)
+        asked = self._maker.asked(specialist, query, model, options)
+        return await (self._maker.new(asked) if run_id is None else begin(self._maker, asked, run_id))
 
     async def resume(
         self,
@@ -163,17 +158,35 @@ class Runner:
         options: new totals of limits, e.g. `tool_calls_limit=50`; None means no limit.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        question = optional_question(query, options.pop("question", None))
-        listener, watch = options.pop("listener", None), options.pop("watch", None)
+        limits: dict[str, Any] = {**options}
+        question = optional_question(query, limits.pop("question", None))
+        watchers = Watchers.taken_from(limits)
         run = await self._store.load(run_id, project_path(self.root))
-        root = Path(run.frozen["root"])
-        file, settled = begun_with(run)
-        parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
-        current = load(file.path, project_of(file.path, [root]))
-        provider = await self._models.provider_for_resumed(current, settled, root, run.model)
-        environment = await self.environments.make(root, current, settled, provider, parent, resumed=True)
-        job = resume(run, ResumeRequest(question, options, force), environment)
-        return Run(job, listener, watch, journal=await self._store.claim(run), on_lost=self._store.on_lost)
+        return await self._maker.resume(run, ResumeRequest(question, limits, force), watchers)
+
+    async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
+        self,
+        run_id: str,
+        specialist: str | Path | Specialist,
+        query: str | None = None,
+        *,
+        model: str | None = None,
+        force: bool = False,
+        retry: Sequence[str] = (),
+        **options: Unpack[RunOptions],
+    ) -> Run | EndedRun:
+        """Return the run with this id: a new one if there is none, else the stored one, resumed if it has not ended.
+
+        A run that has ended is returned with its stored outcome; nothing is sent.
+        run_id: 1 to 100 letters, digits, `.`, `_` and `-`.
+        force: resume even if the specialist's file or the settings have changed since the run began.
+        retry: statuses of ended runs to resume: any of `failed`, `aborted`, `partial`.
+        The other arguments are those of `prepare`, and must be the same in every call with this id.
+        Raises AtWork if somebody is at work on the run, UsageError that names what differs from the stored run,
+        NotResumable with the reason, before any request is sent to a model.
+        """
+        asked = self._maker.asked(specialist, query, model, options)
+        return await take_up(self._maker, asked, run_id, force=force, retry=retry)
 
     async def run(
         self,
@@ -214,20 +227,6 @@ class Runner:
         options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
         """
         return Stream(lambda: self.prepare(specialist, query, model=model, **options))
-
-    async def _prepare_child(  # noqa: PLR0913, PLR0917 - called in one place
-        self,
-        file: SpecialistFile,
-        settings: Specialist,
-        question: str,
-        parent: Parent,
-        provider: Provider,
-        listener: Listener,
-    ) -> Run:
-        """Return a new child run."""
-        environment = await self.environments.make(parent.root, file, settings, provider, parent)
-        job = spawn(file, settings, question, environment)
-        return Run(job, listener, journal=await self._store.journal(job.run_id), on_lost=self._store.on_lost)
 
     def _report_loading(self, line: str) -> None:
         if self.loading is not None:

@@ -16,6 +16,9 @@ from run_specialist.specialist.mcp_servers.servers import without_secrets
 from run_specialist.specialist.project import project_path
 from run_specialist.specialist.resolve import resolve
 
+_DIGITS = 12
+"""How much of a digest a message shows [characters]."""
+
 
 def origin(
     file: SpecialistFile,
@@ -25,14 +28,8 @@ def origin(
     warnings: Sequence[str],
 ) -> Mapping[str, Any]:
     """Return the JSON values from which the same job can be built again, even if the file has changed."""
-    replaced = {
-        "output_schema": schema and dict(schema.schema),
-        "mcp_servers": without_secrets(settings.mcp_servers),
-        "path": None,
-    }
-    stored = settings.model_copy(update=replaced)
     return {
-        "settings": stored.model_dump(mode="json", by_alias=True),
+        "settings": settings_of(settings, schema),
         "given": sorted(settings.model_fields_set),
         "file": str(file.path),
         # The digest of the content that was read: the file may have changed since.
@@ -46,11 +43,29 @@ def origin(
     }
 
 
+def settings_of(settings: Specialist, schema: AnswerSchema | None) -> dict[str, Any]:
+    """Return settings as a run stores them.
+
+    schema: the content of `output_schema`.
+    """
+    replaced = {
+        "output_schema": schema and dict(schema.schema),
+        "mcp_servers": without_secrets(settings.mcp_servers),
+        "path": None,
+    }
+    return settings.model_copy(update=replaced).model_dump(mode="json", by_alias=True)
+
+
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal; empty if it cannot be read or does not exist."""
     with suppress(OSError, ValueError), open_file(path, None) as file:
         return hashlib.sha256(file.read()).hexdigest()
     return ""
+
+
+def digests(begun: str, current: str) -> str:
+    """Return a clause for people with the digest of the file that a run began with, and the current one."""
+    return f"its digest was {begun[:_DIGITS] or 'none'} and is {current[:_DIGITS] or 'none'}"
 
 
 def resumed(stored: Mapping[str, Any], changed: Sequence[Kind], question: str | None) -> Mapping[str, Any]:
@@ -64,6 +79,11 @@ def resumed(stored: Mapping[str, Any], changed: Sequence[Kind], question: str | 
     is_known = limits is not None or changed
     return {
         "changed_limits": sorted({*(limits or ()), *(kind.key for kind in changed)}) if is_known else None,
+        # The limits that the run began with, by which it is recognized.
+        "begun_limits": {
+            **{kind.key: stored["settings"].get(kind.key) for kind in changed},
+            **stored.get("begun_limits", {}),
+        },
         "questions": [*stored.get("questions", ()), *([question] if question else [])],
     }
 

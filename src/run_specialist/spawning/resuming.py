@@ -17,13 +17,12 @@ from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.loop.spending.child_budget import drawn
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Stop, text_of
-from run_specialist.spawning.origin import digest, resumed
+from run_specialist.spawning.begun_with import begun_with
+from run_specialist.spawning.origin import digest, digests, resumed
 from run_specialist.spawning.other_model import for_other_model
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.spawner import LIMITS, spawn
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.loader import SpecialistFile, load
-from run_specialist.specialist.project import project_of
 from run_specialist.specialist.resolve import checked
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
@@ -42,6 +41,8 @@ class ResumeRequest:
     """New totals by front matter key; None = no limit."""
     force: bool = False
     """Resume even if the file has changed, tools are missing, or another model rejects parts of the transcript."""
+    file: Path | None = None
+    """The specialist's file where the run continues; None = the one that it began with."""
 
 
 def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) -> Job:
@@ -51,7 +52,7 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
     Raises NotResumable with the reason, and UsageError for an invalid limit or a missing folder.
     """
     frozen = run.frozen
-    file, before = begun_with(run)
+    file, before = begun_with(run, request.file, environment.root)
     given = checked(request.limits)
     settings = before.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
     changed = tuple(kind for key, kind in LIMITS.items() if getattr(settings, key) != getattr(before, key))
@@ -83,20 +84,6 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
         resume_state=state,
         resume_note=ResumeNote(changed, request.question, tuple(remarks)),
     )
-
-
-def begun_with(run: StoredRun) -> tuple[SpecialistFile, Specialist]:
-    """Return the file and the settings that a run was started with."""
-    # Settings from another version of this program may have keys that this version does not know.
-    settings = Specialist.model_validate(run.frozen["settings"], extra="ignore")
-    # The others are defaults, which follow from the model that the run is resumed with.
-    settings.model_fields_set.intersection_update(run.frozen.get("given", settings.model_fields_set))
-    path = Path(run.frozen["file"])
-    current = load(path, project_of(path, [Path(run.frozen["root"])])) if settings.mcp_servers else None
-    if current and current.specialist and current.digest == run.frozen["digest"]:
-        # Values that may be secret, such as headers of MCP servers, are masked in the store: take them from the file.
-        settings = settings.model_copy(update={"mcp_servers": current.specialist.mcp_servers})
-    return SpecialistFile(path, settings.name, settings.description, specialist=settings), settings
 
 
 def _refill(archive: Archive, run: StoredRun) -> None:
@@ -192,13 +179,13 @@ def _check_purpose(run: StoredRun, request: ResumeRequest, changed: Sequence[Kin
 
 def _changed_file(run: StoredRun, request: ResumeRequest) -> list[str]:
     """Return the remark that the file has changed, if so; raises NotResumable without `force`."""
-    original = run.frozen["digest"]
-    if not original or digest(Path(run.frozen["file"])) == original:
+    original, file = run.frozen["digest"], request.file or Path(run.frozen["file"])
+    if not original or (current := digest(file)) == original:
         return []
     if not request.force:
         raise NotResumable(
-            f"{run.frozen['file']} was changed or deleted since {run.run_id} began; ask the question in a new run, or "
-            "add `force=True` to resume with the original instructions"
+            f"{file} was changed or deleted since {run.run_id} began; ask the question in a new run, or "
+            f"add `force=True` to resume with the original instructions; {digests(original, current)}"
         )
     return [prompts.CHANGED_FILE]
 
@@ -210,7 +197,8 @@ def _missing_tools(run: StoredRun, environment: RunEnvironment, request: ResumeR
     if missing and not request.force:
         raise NotResumable(
             f"{run.run_id} uses tools of the program that started it: {', '.join(missing)}; resume it there with "
-            "Runner(tools=...), or add `force=True` to resume without them"
+            "Runner(tools=...), or add `force=True` to resume without them; "
+            f"this program has {', '.join(sorted(available)) or 'none'}"
         )
     return [prompts.tools_gone(missing)] if missing else []
 

@@ -7,11 +7,18 @@ from typing import Any
 
 from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Message, ToolCall, Usage
-from run_specialist.record.outcome import Child, Evidence
+from run_specialist.record.outcome import Child, Evidence, Exit, LandingReport, Outcome, Spent, ToolCalls
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
 
 Row = Mapping[str, Any]
 """The columns of a row by name."""
+
+_UNPRINTED = {"error", "exit_code"}
+"""Fields of an outcome that `--json` does not print."""
+_EXIT_CODES = {"failed": Exit.NO_ANSWER, "aborted": Exit.INTERRUPTED}
+"""Exit codes of outcomes that were stored without one, by status; all others are `OK`."""
+_HAVE_ERRORS = {*_EXIT_CODES, "partial"}
+"""The statuses of outcomes with an error."""
 
 
 def stored_run(
@@ -37,9 +44,38 @@ def stored_run(
 
 
 def outcome(text: str | None) -> Mapping[str, Any] | None:
-    """Parse an outcome."""
-    parsed: Mapping[str, Any] | None = None if text is None else json.loads(text)
-    return parsed
+    """Parse an outcome; return it as `--json` prints it."""
+    if text is None:
+        return None
+    return {key: value for key, value in json.loads(text).items() if key not in _UNPRINTED}
+
+
+def outcome_of(values: Mapping[str, Any]) -> Outcome:
+    """Build the outcome as the run returned it.
+
+    values: as it is stored; older versions did not store the error and the exit code.
+    """
+    known = {field.name for field in fields(Outcome)}
+    landing, exit_code = values["landing"], values.get("exit_code")
+    restored = {
+        **{key: value for key, value in values.items() if key in known},
+        "evidence": tuple(Evidence(**quote) for quote in values["evidence"]),
+        "gaps": tuple(values["gaps"]),
+        "tool_calls": ToolCalls(**values["tool_calls"]),
+        "limits": {kind: Spent(**spent) for kind, spent in values["limits"].items()},
+        "landing": landing and LandingReport(**{**landing, "usage": Usage(**landing["usage"])}),
+        "usage": Usage(**values["usage"]),
+        "warnings": tuple(values["warnings"]),
+        "children": tuple(map(child, values.get("children", ()))),
+        "error": values["error"] if "error" in values else _error(values),
+        "exit_code": _EXIT_CODES.get(values["status"], Exit.OK) if exit_code is None else Exit(exit_code),
+    }
+    return Outcome(**restored)
+
+
+def _error(values: Mapping[str, Any]) -> str | None:
+    """Return the error of an outcome that was stored without it: its last warning repeats the error."""
+    return values["warnings"][-1] if values["status"] in _HAVE_ERRORS and values["warnings"] else None
 
 
 def run_snapshot(values: Mapping[str, Any]) -> RunSnapshot:

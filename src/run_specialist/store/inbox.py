@@ -2,14 +2,18 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
-from run_specialist.record.journal import Ended, EventLogged, Journal, Received, Record, TakenOver
+from run_specialist.record.journal import Ended, EventLogged, Journal, Opened, Received, Record, TakenOver
 from run_specialist.store.stored import StoredRun
+
+if TYPE_CHECKING:
+    from run_specialist.store.ledger import Ledger
 
 CLOSED = "the store was closed"
 MAX_RUNS = 100
@@ -61,6 +65,16 @@ class Inbox:
             self._wake_at_once()
         return claimed
 
+    def ask(self, question: "Question") -> "Future[Any] | None":
+        """Let the thread call a function with the open store; None if the queue is closed."""
+        answer: Future[Any] = Future()
+        with self._changed:
+            if self.closed:
+                return None
+            self._batch.questions.append((question, answer))
+            self._wake_at_once()
+        return answer
+
     def _wake_at_once(self) -> None:
         if not self._at_once:
             self._urgent = self._at_once = True
@@ -96,8 +110,10 @@ class Batch:
     claims: list[tuple[StoredRun, Future[Journal]]] = field(default_factory=list)
     waiting: list[tuple["RunJournal", "asyncio.Future[None]"]] = field(default_factory=list)
 
+    questions: list[tuple["Question", Future[Any]]] = field(default_factory=list)
+
     def __bool__(self) -> bool:
-        return bool(self.records or self.claims or self.waiting)
+        return bool(self.records or self.claims or self.waiting or self.questions)
 
     def split_off(self, most: int) -> "Batch":
         """Keep the first `most` runs; return a batch of the others with their waiting futures and claims."""
@@ -111,7 +127,9 @@ class Batch:
         self.records = dict(islice(self.records.items(), most))
         self.claims = [(run, claimed) for run, claimed in self.claims if run.run_id not in late]
         self.waiting = [(journal, future) for journal, future in self.waiting if journal not in others]
-        return Batch(others, claims, waiting)
+        # The answers must include the records so far.
+        questions, self.questions = self.questions, []
+        return Batch(others, claims, waiting, questions)
 
     def settle(self) -> None:
         """Resolve the waiting futures, with one wake-up per event loop."""
@@ -134,12 +152,16 @@ def _resolve(futures: Sequence["asyncio.Future[None]"]) -> None:
 class RunJournal:
     """The journal of one run; implements `journal.Journal` by queueing records for the writer thread."""
 
-    def __init__(self, inbox: Inbox, run_id: str, *, event: int = 1, turns: int | None = None) -> None:
+    def __init__(
+        self, inbox: Inbox, run_id: str, *, event: int = 1, turns: int | None = None, begun: bool = False
+    ) -> None:
         """Start a journal.
 
         event: number of the run's next event.
         turns: number of stored turns; None if the run is not stored yet.
+        begun: whether the first record of the run is stored already, so that it is not written again.
         """
+        self._begun = begun
         self._inbox = inbox
         self.run_id = run_id
         self.event = event
@@ -159,7 +181,7 @@ class RunJournal:
 
     def write(self, record: Record) -> None:
         """Enqueue a record; never blocks and never raises."""
-        if self.lost:
+        if self.lost or (self._begun and isinstance(record, Opened)):
             return
         # No urgent record follows the events after the end, so they must trigger the write themselves.
         urgent = self._ended or not isinstance(record, EventLogged)
@@ -209,5 +231,7 @@ class RunJournal:
         self._reason, self._taken_over, self.lost = f"{lost}: {why}", taken_over, True
 
 
+Question = Callable[["Ledger"], Any]
+"""A function that is called with the open store."""
 Records = Mapping[RunJournal, Sequence[Record]]
 """Records by run, in the order of writing."""

@@ -4,10 +4,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import TypeVar
 
-from run_specialist.errors import NotResumable, StoreUnusable
+from run_specialist.errors import AtWork, NotResumable, StoreUnusable
+from run_specialist.record.journal import Opened
 from run_specialist.store import owners
 from run_specialist.store.backoff import Backoff
 from run_specialist.store.base import StoreFailure, StoreOutage
+from run_specialist.store.known_run import KnownRun, known_run
 from run_specialist.store.location import file_of, shown
 from run_specialist.store.open_session import open_session
 from run_specialist.store.owners import describe, is_alive, may_reconnect
@@ -21,12 +23,12 @@ from run_specialist.store.statements import (
     values,
 )
 from run_specialist.store.stored import StoredRun
-from run_specialist.store.to_rows import RUNNING, Rows
+from run_specialist.store.to_rows import RUNNING, Rows, rows_of
 
 _T = TypeVar("_T")
 
 
-class OwnerLooksDead(NotResumable):
+class OwnerLooksDead(AtWork):
     """No process holds the lock of the run's owner at the moment."""
 
     def __init__(self, run_id: str, owner: str) -> None:
@@ -51,7 +53,7 @@ class Ledger:
         self._backoff = backoff or Backoff()
         self._on_outage = on_outage
         self._taking: str | None = None
-        """The run being taken over, set once the takeover may have been committed."""
+        """The run being begun or taken over, set once that may have been committed."""
         with ExitStack() as parts:
             self._session = open_session(url)
             parts.callback(self._session.close)
@@ -145,12 +147,50 @@ class Ledger:
         self._execute(self._sql.delete_messages, [(run_id, part, begin) for run_id, part, begin, _ in tails])
         self._execute(self._sql.insert_message, [values("messages", row) for *_, messages in tails for row in messages])
 
+    def look(self, run_id: str) -> KnownRun | None:
+        """Return a run by its whole id, without its transcript; None if there is none.
+
+        Raises StoreUnusable if the store cannot be queried.
+        """
+        return self._retried(lambda: self._look(run_id))
+
+    def _look(self, run_id: str) -> KnownRun | None:
+        with self._session.transaction():
+            return self._known(run_id)
+
+    def _known(self, run_id: str) -> KnownRun | None:
+        found = self._session.read(self._sql.select_known, (run_id,))
+        return known_run(run_id, *found[0]) if found else None
+
+    def begin(self, opened: Opened) -> KnownRun | None:
+        """Commit the first record of a new run, unless a run with its id is stored; return that one, or None.
+
+        The run belongs to this process before its first request: nobody else can begin it.
+        Raises StoreUnusable if the store cannot be written.
+        """
+        rows = rows_of(opened.run_id, self.owner, [opened], 1)
+        try:
+            return self._retried(lambda: self._begin(rows))
+        finally:
+            self._taking = None
+
+    def _begin(self, rows: Rows) -> KnownRun | None:
+        with self._session.transaction():
+            inserted = self._session.write(self._sql.insert_new_run, [begin_values(row) for row in rows.added["runs"]])
+            if not inserted:
+                known = self._known(rows.run_id)
+                # If the connection broke during our commit, the run may be the one that this call has begun.
+                return None if known and self._taking == rows.run_id and known.owner == self.owner else known
+            self._taking = rows.run_id
+            self._execute(self._sql.insert_search, [values("search", row) for row in rows.added["search"]])
+            return None
+
     def claim(self, run: StoredRun, dead: Collection[str] = ()) -> int:
         """Take over a run to resume it; return the number of its next event.
 
         dead: owners whose lock was still free after `GRACE`.
-        Raises OwnerLooksDead for an owner that must be checked again, NotResumable if the owner is alive or another
-        process was faster, StoreUnusable if the store cannot be queried.
+        Raises OwnerLooksDead for an owner that must be checked again, AtWork if the owner is alive or another process
+        was faster, NotResumable if the run was deleted, StoreUnusable if the store cannot be queried.
         """
         try:
             return self._retried(lambda: self._claim(run, dead))
@@ -171,14 +211,14 @@ class Ledger:
             ((turns, calls, event),) = self._session.read(self._sql.count_rows, (run.run_id,) * 3)
             # Another process may have resumed the run, and died, since it was loaded.
             if hit != 1 or (turns, calls) != (len(run.turns), len(run.calls)):
-                raise NotResumable(f"another process has already resumed {run.run_id}")
+                raise AtWork(f"another process has already resumed {run.run_id}")
             return int(str(event)) + 1
 
     def _require_dead_owner(self, run_id: str, status: str, owner: str, dead: Collection[str]) -> None:
         if status != RUNNING:
             return
         if is_alive(self._url, owner):
-            raise NotResumable(f"{run_id} is still running: {describe(self._url, owner)}")
+            raise AtWork(f"{run_id} is still running: {describe(self._url, owner)}")
         if may_reconnect(self._url) and owner not in dead:
             raise OwnerLooksDead(run_id, owner)
 

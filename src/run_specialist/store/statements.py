@@ -23,6 +23,8 @@ PACKED = {
 """The columns that hold packed texts."""
 ADDED = ("turns", "calls", "outputs", "events")
 """The tables whose rows never change."""
+KNOWN = ("status", "owner", "specialist", "model", "question", "frozen", "outcome")
+"""The columns of `KnownRun`, in its order."""
 
 _LATER = {"ended_at", "duration_s", "standing", "outcome"}
 """What a run has not when it begins."""
@@ -80,6 +82,8 @@ class Statements:
             f"model = excluded.model, limits_changed = excluded.limits_changed where runs.owner = excluded.owner"
         )
         """Inserts a run; a resumed one gets its new limits and model."""
+        self.insert_new_run = f"{_insert(prefix, 'runs', _BEGIN, mark)} on conflict (run_id) do nothing"
+        """Inserts a run unless one with this id is stored, whoever owns it."""
         self.insert_search = (
             f"{_insert(prefix, 'search', COLUMNS['search'], mark)} on conflict (run_id) do update set "
             "question = excluded.question"
@@ -104,6 +108,8 @@ class Statements:
         """Update the state of a run, and its end."""
         self.select_owner = f"select status, owner from {runs} where run_id = {mark}"  # noqa: S608
         """Selects status and owner of a run."""
+        self.select_known = f"select {', '.join(KNOWN)} from {runs} where run_id = {mark}"  # noqa: S608
+        """Selects what is known of a run without its transcript."""
         self.change_owner = (
             f"update {runs} set owner = {mark}, status = '{RUNNING}', ended_at = null "  # noqa: S608
             f"where run_id = {mark} and owner = {mark} and status = {mark}"

@@ -82,7 +82,7 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
                     "status": column_text(record.outcome.status),
                     "ended_at": _number(record.at, 0.0),
                     "duration_s": _number(record.outcome.duration_s, None),
-                    "outcome": json_text(_as_json(record.outcome)),
+                    "outcome": json_text(_whole(record.outcome)),
                     "answer": folded(str(record.outcome.answer)),
                 }
     return rows
@@ -193,6 +193,12 @@ def _as_json(value: Event | Outcome) -> object:
         return value.as_json()
     except Exception:  # noqa: BLE001 - copying untrusted values may raise anything
         return value
+
+
+def _whole(outcome: Outcome) -> object:
+    """Return the outcome as `--json` prints it, with the fields that it does not print."""
+    printed = _as_json(outcome)
+    return {**fields_of(outcome), **printed} if isinstance(printed, dict) else printed
 
 
 def _text(value: object) -> str | None:

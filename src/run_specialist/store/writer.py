@@ -7,13 +7,14 @@ import atexit
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import StoreUnusable
-from run_specialist.record.journal import Journal
+from run_specialist.record.journal import Journal, Opened
 from run_specialist.store.as_text import column_text
 from run_specialist.store.backoff import Backoff
-from run_specialist.store.inbox import CLOSED, Batch, Inbox, Records, RunJournal
+from run_specialist.store.inbox import CLOSED, Batch, Inbox, Question, Records, RunJournal
+from run_specialist.store.known_run import KnownRun
 from run_specialist.store.location import ELSEWHERE, Location, file_of, shown
 from run_specialist.store.owners import GRACE
 from run_specialist.store.privacy import make_private
@@ -72,6 +73,37 @@ class Writer:
         """Return the journal of a new run; writing to it never raises, even if the store fails."""
         self._start_thread()
         return RunJournal(self._inbox, column_text(run_id))
+
+    def look(self, run_id: str) -> KnownRun | None:
+        """Return a run by its whole id, without its transcript; None if there is none. Blocks.
+
+        Raises StoreUnusable.
+        """
+        self.check()
+        known: KnownRun | None = self._ask(lambda ledger: ledger.look(run_id))
+        return known
+
+    def begin(self, opened: Opened) -> Journal | KnownRun:
+        """Commit the first record of a run, and return its journal; blocks until that is done.
+
+        If a run with this id is stored already, nothing is written, and that run is returned.
+        Raises StoreUnusable.
+        """
+        self.check()
+        known: KnownRun | None = self._ask(lambda ledger: ledger.begin(opened))
+        return known or RunJournal(self._inbox, opened.run_id, turns=0, begun=True)
+
+    def _ask(self, question: Question) -> Any:  # noqa: ANN401 - the answer to any question
+        answer = self._inbox.ask(question)
+        if answer is None:
+            raise StoreUnusable(self._failure or CLOSED)
+        while True:
+            try:
+                return answer.result(PATIENCE)
+            except TimeoutError:
+                # During an outage the thread tries again, and then answers or gives up.
+                if self._inbox.outage is None:
+                    raise self._timeout_error() from None
 
     def claim(self, run: StoredRun) -> Journal:
         """Take over a run to resume it, and return its journal; blocks until the store has answered.
@@ -166,6 +198,22 @@ class Writer:
                 claimed.set_result(self._claim(ledger, run))
             except BaseException as error:  # noqa: BLE001 - re-raised in the waiting thread
                 claimed.set_exception(error)
+
+        for question, answer in batch.questions:
+            try:
+                answer.set_result(self._answer(ledger, question))
+            except BaseException as error:  # noqa: BLE001 - as above
+                answer.set_exception(error)
+
+    def _answer(self, ledger: "Ledger | None", question: Question) -> Any:  # noqa: ANN401 - as `_ask`
+        if ledger is None or self._failure is not None:
+            raise StoreUnusable(self._failure or CLOSED)
+        try:
+            return question(ledger)
+        except StoreUnusable:
+            raise
+        except Exception as error:
+            raise StoreUnusable(f"{self._name}: {error!r}") from error
 
     def _claim(self, ledger: "Ledger | None", run: StoredRun) -> RunJournal:
         if ledger is None or self._failure is not None:

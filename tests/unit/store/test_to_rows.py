@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from run_specialist.record.events import Called, Finished
 from run_specialist.record.journal import Ended, EventLogged
 from run_specialist.record.messages import Message, Usage
+from run_specialist.store import from_rows
 from run_specialist.store.as_text import column_text, json_text
 from run_specialist.store.packing import pack
 from run_specialist.store.to_rows import LARGEST, RUNNING, Rows, rows_of
@@ -159,13 +160,16 @@ def test_an_event_that_cannot_be_copied_is_stored_by_field():
 
 
 def test_the_outcome_is_stored_as_printed():
-    """The outcome is stored as it is printed, also inside the last event."""
+    """The outcome is stored as it is printed, with its error and its exit code; in the last event, as it is printed."""
     outcome = records.outcome("run-1")
     rows = rows_of("run-1", "me", [Ended(outcome=outcome), EventLogged(event=Finished(outcome))], event=1)
     assert rows.ending
     assert rows.ending["status"] == "answered"
-    assert json.loads(rows.ending["outcome"]) == json.loads(json.dumps(outcome.as_json()))
-    assert json.loads(rows.added["events"][0]["body"])["outcome"] == json.loads(rows.ending["outcome"])
+    stored = {**outcome.as_json(), "error": outcome.error, "exit_code": outcome.exit_code}
+    assert json.loads(rows.ending["outcome"]) == json.loads(json.dumps(stored))
+    printed = json.loads(json.dumps(outcome.as_json()))
+    assert json.loads(rows.added["events"][0]["body"])["outcome"] == printed
+    assert from_rows.outcome(rows.ending["outcome"]) == printed
 
 
 def test_a_new_run_has_no_outcome():

@@ -1,0 +1,34 @@
+"""A run that has ended, with its outcome from the store."""
+
+from dataclasses import dataclass
+
+from run_specialist.record.events import Listener
+from run_specialist.record.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """A run that has ended already; it has the methods of `Run`, and sends nothing."""
+
+    ended: Outcome
+    """The outcome, equal to the one that the run returned."""
+
+    @property
+    def run_id(self) -> str:
+        """The id in the store and in the outcome."""
+        return self.ended.run_id
+
+    @property
+    def is_kept(self) -> bool:
+        """True: the run is stored, so that it can be resumed."""
+        return True
+
+    async def outcome(self) -> Outcome:
+        """Return the outcome at once."""
+        return self.ended
+
+    def listen(self, listener: Listener) -> None:
+        """Do nothing: no event follows."""
+
+    def abort(self, *, after_turn: bool = False) -> None:
+        """Do nothing: the run has ended."""

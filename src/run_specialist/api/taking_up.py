@@ -1,0 +1,107 @@
+"""Take up a run by its id: begin it, resume it, or return its outcome, so that nothing is paid for twice."""
+
+import re
+from collections.abc import Sequence
+
+from run_specialist.api.ended_run import EndedRun
+from run_specialist.api.run_maker import Asked, RunMaker
+from run_specialist.errors import AtWork, NotResumable, UsageError
+from run_specialist.loop.run import Run
+from run_specialist.spawning.resuming import ResumeRequest
+from run_specialist.spawning.same_run import check_same
+from run_specialist.specialist.problems import shown
+from run_specialist.store.known_run import KnownRun
+
+LAST = "last"
+"""Alias for the newest run of a project, which is no id; see `store.reader`."""
+LONGEST_ID = 100
+"""[characters]"""
+RETRIED = ("failed", "aborted", "partial")
+"""Statuses of runs that can be resumed without a higher limit or a further question."""
+ATTEMPTS = 3
+"""How often another process may begin or resume the run between the look at it and our claim."""
+
+_ID = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_ID}}}")
+
+
+def checked_id(run_id: str) -> str:
+    """Return an id that was given from outside.
+
+    Raises UsageError for one that cannot name a run.
+    """
+    if not isinstance(run_id, str):
+        raise UsageError(f"run_id must be a string, got {type(run_id).__name__}")
+    if run_id == LAST or not _ID.fullmatch(run_id):
+        raise UsageError(
+            f"run_id: {shown(run_id)} cannot be the id of a run; use 1 to {LONGEST_ID} letters, digits, `.`, `_` and "
+            f"`-`, and not `{LAST}`"
+        )
+    return run_id
+
+
+def checked_statuses(retry: Sequence[str]) -> frozenset[str]:
+    """Return the statuses of runs to resume.
+
+    Raises UsageError for one that cannot be resumed without more.
+    """
+    statuses = frozenset([retry] if isinstance(retry, str) else retry)
+    if unknown := sorted(map(str, statuses - {*RETRIED})):
+        raise UsageError(f"retry: {shown(unknown[0])} is not one of {', '.join(RETRIED)}")
+    return statuses
+
+
+async def begin(maker: RunMaker, asked: Asked, run_id: str) -> Run:
+    """Return a new run with an id that was given from outside.
+
+    Raises AtWork if somebody works on a run with this id, UsageError if one is stored.
+    """
+    run = await maker.begin(asked, checked_id(run_id))
+    if isinstance(run, Run):
+        return run
+    if run.ended is None:
+        await _refuse_if_at_work(maker, run)
+    raise UsageError(f"run_id: {run_id} is stored already; use another id, or take it up with Runner.take_up")
+
+
+async def take_up(
+    maker: RunMaker, asked: Asked, run_id: str, *, force: bool = False, retry: Sequence[str] = ()
+) -> Run | EndedRun:
+    """Begin the run with this id, resume it, or return it with its outcome.
+
+    force: resume even if the specialist's file or the settings have changed.
+    retry: statuses of ended runs that are resumed.
+    Raises AtWork if somebody works on the run, UsageError if it is another run, NotResumable with the reason.
+    """
+    statuses = checked_statuses(retry)
+    known = await maker.store.look(checked_id(run_id))
+    for attempt in range(ATTEMPTS):
+        if known is None:
+            run = await maker.begin(asked, run_id)
+            if isinstance(run, Run):
+                return run
+            known = run
+        check_same(known, asked.file, asked.settings, asked.question, force=force)
+        if known.ended is not None and known.ended.status not in statuses:
+            return EndedRun(known.ended)
+        if known.ended is None:
+            await _refuse_if_at_work(maker, known)
+        try:
+            return await _resumed(maker, asked, run_id, force=force)
+        except AtWork:
+            if attempt == ATTEMPTS - 1:
+                raise
+        # Another process was faster; it may even have ended the run.
+        known = await maker.store.look(run_id)
+    raise AtWork(f"{run_id} is begun and deleted again and again by other processes")
+
+
+async def _resumed(maker: RunMaker, asked: Asked, run_id: str, *, force: bool) -> Run:
+    stored = await maker.store.load(run_id, "")
+    if stored.run_id != run_id:
+        raise NotResumable(f"{run_id} was deleted")
+    return await maker.resume(stored, ResumeRequest(force=force), asked.watchers, asked)
+
+
+async def _refuse_if_at_work(maker: RunMaker, known: KnownRun) -> None:
+    if worker := await maker.store.worker_of(known):
+        raise AtWork(f"{known.run_id} is being worked on: {worker}; wait for its end, or stop that process")

@@ -1,0 +1,25 @@
+"""The specialist of a stored run, as it was when the run began."""
+
+from pathlib import Path
+
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile, load
+from run_specialist.specialist.project import project_of
+from run_specialist.store.stored import StoredRun
+
+
+def begun_with(run: StoredRun, file: Path | None = None, root: Path | None = None) -> tuple[SpecialistFile, Specialist]:
+    """Return the file and the settings that a run was started with.
+
+    file, root: the specialist's file and the folder that the run continues with; None = those that it began with.
+    """
+    # Settings from another version of this program may have keys that this version does not know.
+    settings = Specialist.model_validate(run.frozen["settings"], extra="ignore")
+    # The others are defaults, which follow from the model that the run is resumed with.
+    settings.model_fields_set.intersection_update(run.frozen.get("given", settings.model_fields_set))
+    path = file or Path(run.frozen["file"])
+    current = load(path, project_of(path, [root or Path(run.frozen["root"])])) if settings.mcp_servers else None
+    if current and current.specialist and current.digest == run.frozen["digest"]:
+        # Values that may be secret, such as headers of MCP servers, are masked in the store: take them from the file.
+        settings = settings.model_copy(update={"mcp_servers": current.specialist.mcp_servers})
+    return SpecialistFile(path, settings.name, settings.description, specialist=settings), settings
