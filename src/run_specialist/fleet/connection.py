@@ -88,7 +88,7 @@ class QueueConnection(Driver):
 
     async def _fetched(self, query: str, values: tuple[object, ...]) -> list[dict[str, object]]:
         if self._connection is None:
-            self._connection = await psycopg.AsyncConnection.connect(_conninfo(self.url), autocommit=True)
+            self._connection = await psycopg.AsyncConnection.connect(**_parameters(self.url), autocommit=True)
         cursor = AsyncRawCursor(self._connection, row_factory=dict_row)
         await cursor.execute(query, values or None)
         return await cursor.fetchall() if cursor.description else []
@@ -106,10 +106,11 @@ def queries(connection: QueueConnection) -> Queries:
     )
 
 
-def _conninfo(url: str) -> str:
+def _parameters(url: str) -> dict[str, Any]:
+    """Return the parameters of the driver, as the connections of the store have them."""
     with readable_server_errors(url):
         settings = parsed(url).update_query_dict({"application_name": "run-specialist queue"})
-        return settings.set(drivername="postgresql").render_as_string(hide_password=False)
+        return settings.get_dialect()().create_connect_args(settings)[1]
 
 
 def _reason(error: BaseException) -> str:
