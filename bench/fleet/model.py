@@ -27,6 +27,8 @@ class Request:
     """Number of replies before it."""
     at: float
     """Time of its arrival [seconds since 1970]."""
+    worker: int
+    """Number of the worker that sent it."""
 
 
 class Model:
@@ -47,8 +49,8 @@ class Model:
         """Times of the refused requests [seconds since 1970]."""
         self.url = ""
 
-    def answer(self, _: str, body: bytes) -> Response:
-        """Return the response to a request."""
+    def answer(self, target: str, body: bytes) -> Response:
+        """Return the response to a request; the first part of its path is the number of the worker."""
         now = time.time()
         if self.refusal:
             self.refused.append(now)
@@ -57,7 +59,7 @@ class Model:
         item = _ITEM.search(body)
         assert item is not None
         turn = sum(message["role"] == "assistant" for message in request["messages"])
-        self.requests.append(Request(int(item[1]), turn, now))
+        self.requests.append(Request(int(item[1]), turn, now, int(target.split("/")[1])))
         return Response(200, encode(self._reply(request, turn)), delay=self.delay)
 
     def _refused(self) -> Response:

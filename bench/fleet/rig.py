@@ -22,9 +22,16 @@ from run_specialist.fleet.control import Control
 from run_specialist.fleet.frozen_batch import freeze
 from run_specialist.specialist.loader import load
 from run_specialist.store.batches import Batch, BatchWriter, Item
+from run_specialist.store.owners import describe
 
 BATCH = "b00000001"
-_MAIN = "from run_specialist.cli.manage import main; main()"
+_MAIN = """
+import logging
+logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
+logging.getLogger("run_specialist.fleet").setLevel(logging.DEBUG)
+from run_specialist.cli.manage import main
+main()
+"""
 _FILE = """---
 name: finder
 description: Finds what owls eat.
@@ -38,9 +45,13 @@ You look for facts in notes.
 class WorkerProcess:
     """A worker as its own process, which writes its lines to a file."""
 
-    def __init__(self, command: list[str], env: dict[str, str], folder: Path, log: Path) -> None:
-        """Start the process."""
-        self._log = log
+    def __init__(self, number: int, command: list[str], env: dict[str, str], folder: Path) -> None:
+        """Start the process.
+
+        number: names it in the requests that it sends.
+        """
+        self.number = number
+        self._log = log = folder / "log"
         with log.open("w") as out:
             self.process = subprocess.Popen(command, env=env, cwd=folder, stdout=out, stderr=out)
 
@@ -100,10 +111,10 @@ class Rig:
         self._started += 1
         home = self._folder / f"home-{self._started}"
         home.mkdir()
-        env = environment(home, ANTHROPIC_BASE_URL=self.model.url, ANTHROPIC_API_KEY="none")
+        env = environment(home, ANTHROPIC_BASE_URL=f"{self.model.url}/{self._started}", ANTHROPIC_API_KEY="none")
         flags = ["--store", store or self.server.url, "--at-once", str(at_once), "--root", f"notes={self.root}"]
         command = [sys.executable, "-c", _MAIN, "worker", *flags]
-        worker = WorkerProcess(command, env, home, self._folder / f"worker-{self._started}.log")
+        worker = WorkerProcess(self._started, command, env, home)
         self.workers.append(worker)
         return worker
 
@@ -133,9 +144,20 @@ class Rig:
             time.sleep(0.2)
         return time.monotonic() - begun
 
-    def stored_turns(self) -> dict[str, int]:
-        """Return how many turns of each run are stored."""
-        return dict(self.query("select run_id, count(*) from run_specialist.turns group by run_id"))
+    def tokens(self, worker: WorkerProcess) -> list[str]:
+        """Return the tokens under which a live worker owns runs."""
+        owners = [str(one) for (one,) in self.query("select distinct owner from run_specialist.runs where status = 'running'")]
+        sought = f"process {worker.process.pid} on "
+        return [one for one in owners if describe(self.server.url, one).startswith(sought)]
+
+    def owned(self, tokens: list[str]) -> dict[int, int]:
+        """Return the items whose runs have these owners and have not ended, with the number of their stored turns."""
+        rows = self.query(
+            "select run_id, (select count(*) from run_specialist.turns t where t.run_id = r.run_id) "
+            "from run_specialist.runs r where status = 'running' and owner = any(%s)",
+            tokens,
+        )
+        return {item_of(run_id): turns for run_id, turns in rows}
 
     def __enter__(self) -> Self:
         return self
@@ -146,6 +168,11 @@ class Rig:
                 os.kill(worker.process.pid, signal.SIGCONT)
                 worker.process.kill()
                 worker.process.wait()
+
+
+def item_of(run_id: str) -> int:
+    """Return the number of the item of a run."""
+    return int(run_id.rpartition("-")[2], 16)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """One job: take up the run of its item, wait for its outcome, and judge what becomes of the job."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ MAX_TAKEOVERS = 3
 DEAD = "given up: {} workers ended while they worked on it, without a new turn; `specialists fleet retry` tries it again"
 INTERRUPTED = ("aborted",)
 """Status of a run that its worker has handed back: it is always resumed."""
+
+_log = logging.getLogger(__name__)
 
 
 class ItemWork:
@@ -52,6 +55,7 @@ class ItemWork:
         Raises QueueAway or StoreUnusable if the database does not answer before the run has begun.
         """
         begun = await self._queue.begin(self.job)
+        _log.debug("%s: %s", self.job.run_id, begun)
         if begun is None:
             return Finished(state=None)
         if begun.taken_over and await self._is_dead(begun):
@@ -59,11 +63,13 @@ class ItemWork:
         try:
             retry = (*INTERRUPTED, *(one for one in self.job.retry if one not in INTERRUPTED))
             self._run = await self._batch.take_up(self.job.run_id, begun.question, retry)
-        except AtWork:
+        except AtWork as busy:
+            _log.debug("%s: %s", self.job.run_id, busy)
             if begun.taken_over:
                 await self._queue.uncount(self.job)
             return HandedBack(AT_WORK_DELAY, waits=False)
-        except StoreUnusable:
+        except StoreUnusable as lost:
+            _log.debug("%s: %s", self.job.run_id, lost)
             return HandedBack(STORE_DELAY)
         except RunSpecialistError as error:
             return Finished(error=str(error))

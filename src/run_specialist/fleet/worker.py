@@ -1,6 +1,7 @@
 """A worker of the fleet: takes jobs, keeps them alive, and hands back what it does not finish."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,7 +12,7 @@ from run_specialist.fleet.batch_here import BatchHere
 from run_specialist.fleet.connection import QueueAway
 from run_specialist.fleet.item_work import ItemWork
 from run_specialist.fleet.queue import SILENCE, Job, Queue
-from run_specialist.fleet.verdict import Finished, HandedBack, STORE_DELAY, Verdict
+from run_specialist.fleet.verdict import STORE_DELAY, Finished, HandedBack, Verdict
 from run_specialist.record.outcome import Exit
 from run_specialist.store.batches import BatchWriter
 
@@ -26,6 +27,8 @@ PROBE_TIME = 60.0
 FAREWELL = 10.0
 """How long a worker that was told to stop tries to hand its jobs back; later they are taken over [s]."""
 _MAX_DEFECTS = 3
+
+_log = logging.getLogger(__name__)
 
 
 class Worker:
@@ -169,6 +172,7 @@ class Worker:
             self._say(f"{job.run_id}: {line}")
             last = job.attempts >= _MAX_DEFECTS - 1
             verdict = Finished(error=line) if last else HandedBack(SILENCE, counts=True)
+        _log.debug("%s: %s", job.run_id, verdict)
         await self._obey(job, verdict)
 
     async def _obey(self, job: Job, verdict: Verdict) -> None:

@@ -1,0 +1,100 @@
+"""Rows in which worker processes die, are asked to stop, or are frozen."""
+
+import random
+import signal
+import time
+
+from bench.fleet.rig import Rig, WorkerProcess, fleet
+from bench.fleet.row import WITHIN, Row, struck
+
+PATIENCE = 900.0
+"""How long a batch may take [s]."""
+AT_ONCE = 4
+WORKERS = 3
+
+
+def killed(items: int = 500, kills: int = 20, pause: float = 5.0, seed: int = 1) -> Row:
+    """Kill a worker now and then with SIGKILL, and start another."""
+    row, chance = Row(f"kill -9 of a worker, {kills} times in a batch of {items}"), random.Random(seed)  # noqa: S311
+    with fleet(turns=7, delay=0.25) as rig:
+        rig.put(items)
+        for _ in range(WORKERS):
+            rig.start(AT_ONCE)
+        for _ in range(kills):
+            time.sleep(pause * chance.uniform(0.5, 1.5))
+            worker = chance.choice(_alive(rig))
+            tokens = rig.tokens(worker)
+            row.strikes.append(struck(rig, worker, tokens, worker.send(signal.SIGKILL)))
+            rig.start(AT_ONCE)
+        rig.wait(items, PATIENCE)
+        row.check(rig, items)
+        delays = [delay for strike in row.strikes for delay in row.taken_over(rig, strike)]
+        row.require(f"taken over within {WITHIN} s: {max(delays, default=0):.1f}", holds=max(delays, default=0) <= WITHIN)
+        row.figures |= {
+            "runs under way when killed": sum(len(strike.owned) for strike in row.strikes),
+            "taken over after [s]": f"{min(delays, default=0):.1f} to {max(delays, default=0):.1f}",
+        }
+    return row
+
+
+def asked_to_stop(items: int = 120, stops: int = 8, seed: int = 1) -> Row:
+    """Stop a worker now and then with SIGTERM, and start another."""
+    row, chance = Row(f"SIGTERM, {stops} times in a batch of {items}"), random.Random(seed)  # noqa: S311
+    codes, seconds = [], []
+    with fleet(turns=7, delay=0.5) as rig:
+        rig.put(items)
+        for _ in range(WORKERS):
+            rig.start(AT_ONCE)
+        for _ in range(stops):
+            time.sleep(chance.uniform(2.5, 5))
+            worker = chance.choice(_alive(rig))
+            at = worker.send(signal.SIGTERM)
+            rig.start(AT_ONCE)
+            codes.append(worker.process.wait(60))
+            seconds.append(time.time() - at)
+        rig.wait(items, PATIENCE)
+        row.check(rig, items)
+    row.require(f"exit code 0: {codes}", holds=not any(codes))
+    row.figures |= {"ended after [s]": f"{min(seconds):.1f} to {max(seconds):.1f}"}
+    return row
+
+
+def frozen(items: int = 60, freezes: int = 5, seconds: float = 15.0) -> Row:
+    """Freeze a worker until its items were taken over, and let it go on."""
+    row = Row(f"a worker frozen for {seconds:.0f} s, {freezes} times, then alive again")
+    with fleet(turns=7, delay=1.0) as rig:
+        rig.put(items)
+        workers = [rig.start(AT_ONCE) for _ in range(WORKERS)]
+        rig.wait(1, 60)
+        woken = []
+        for number in range(freezes):
+            worker = workers[number % WORKERS]
+            tokens = rig.tokens(worker)
+            row.strikes.append(struck(rig, worker, tokens, worker.send(signal.SIGSTOP)))
+            time.sleep(seconds)
+            left = rig.owned(tokens)
+            woken.append((worker, worker.send(signal.SIGCONT), {*row.strikes[-1].owned} - {*left}))
+            time.sleep(3)
+        rig.wait(items, PATIENCE)
+        row.check(rig, items)
+        for worker, at, lost in woken:
+            sent = [one for one in rig.model.requests if one.worker == worker.number and at < one.at < at + 8]
+            both = [one for one in sent if one.item in lost]
+            row.require(f"worker {worker.number} sent requests of runs that others had: {both[:3]}", holds=not both)
+        delays = [delay for strike in row.strikes for delay in row.taken_over(rig, strike)]
+        row.figures |= {
+            "runs under way when frozen": sum(len(strike.owned) for strike in row.strikes),
+            "of these, taken over": sum(len(lost) for *_, lost in woken),
+            "taken over after [s]": f"{min(delays):.1f} to {max(delays):.1f}",
+        }
+    return row
+
+
+def _alive(rig: Rig) -> list[WorkerProcess]:
+    """Return the workers that work on something; raises TimeoutError if the batch has ended too early."""
+    for _ in range(150):
+        running = [one for one in rig.workers if one.process.poll() is None]
+        if busy := [one for one in running if rig.tokens(one)]:
+            return busy
+        time.sleep(0.2)
+    raise TimeoutError(f"no worker is at work; a larger batch takes longer: {rig.counts()}")
