@@ -23,12 +23,11 @@ def killed(items: int = 500, kills: int = 20, pause: float = 5.0, seed: int = 1)
         for _ in range(kills):
             time.sleep(pause * chance.uniform(0.5, 1.5))
             worker = chance.choice(_alive(rig))
-            tokens = rig.tokens(worker)
-            row.strikes.append(struck(rig, worker, tokens, worker.send(signal.SIGKILL)))
+            row.strikes.append(struck(rig, worker, worker.send(signal.SIGKILL)))
             rig.start(AT_ONCE)
         rig.wait(items, PATIENCE)
         row.check(rig, items)
-        delays = [delay for strike in row.strikes for delay in row.taken_over(rig, strike)]
+        delays = row.taken_over(rig)
         row.require(f"taken over within {WITHIN} s: {max(delays, default=0):.1f}", holds=max(delays, default=0) <= WITHIN)
         row.figures |= {
             "runs under way when killed": sum(len(strike.owned) for strike in row.strikes),
@@ -69,10 +68,9 @@ def frozen(items: int = 60, freezes: int = 5, seconds: float = 15.0) -> Row:
         woken = []
         for number in range(freezes):
             worker = workers[number % WORKERS]
-            tokens = rig.tokens(worker)
-            row.strikes.append(struck(rig, worker, tokens, worker.send(signal.SIGSTOP)))
+            row.strikes.append(struck(rig, worker, worker.send(signal.SIGSTOP)))
             time.sleep(seconds)
-            left = rig.owned(tokens)
+            left = rig.held(worker)
             woken.append((worker, worker.send(signal.SIGCONT), {*row.strikes[-1].owned} - {*left}))
             time.sleep(3)
         rig.wait(items, PATIENCE)
@@ -81,7 +79,7 @@ def frozen(items: int = 60, freezes: int = 5, seconds: float = 15.0) -> Row:
             sent = [one for one in rig.model.requests if one.worker == worker.number and at < one.at < at + 8]
             both = [one for one in sent if one.item in lost]
             row.require(f"worker {worker.number} sent requests of runs that others had: {both[:3]}", holds=not both)
-        delays = [delay for strike in row.strikes for delay in row.taken_over(rig, strike)]
+        delays = row.taken_over(rig)
         row.figures |= {
             "runs under way when frozen": sum(len(strike.owned) for strike in row.strikes),
             "of these, taken over": sum(len(lost) for *_, lost in woken),
@@ -91,10 +89,13 @@ def frozen(items: int = 60, freezes: int = 5, seconds: float = 15.0) -> Row:
 
 
 def _alive(rig: Rig) -> list[WorkerProcess]:
-    """Return the workers that work on something; raises TimeoutError if the batch has ended too early."""
+    """Return the workers that work on something.
+
+    Raises TimeoutError if the batch has ended too early.
+    """
     for _ in range(150):
         running = [one for one in rig.workers if one.process.poll() is None]
-        if busy := [one for one in running if rig.tokens(one)]:
+        if busy := [one for one in running if rig.held(one)]:
             return busy
         time.sleep(0.2)
     raise TimeoutError(f"no worker is at work; a larger batch takes longer: {rig.counts()}")

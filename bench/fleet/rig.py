@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,7 +23,6 @@ from run_specialist.fleet.control import Control
 from run_specialist.fleet.frozen_batch import freeze
 from run_specialist.specialist.loader import load
 from run_specialist.store.batches import Batch, BatchWriter, Item
-from run_specialist.store.owners import describe
 
 BATCH = "b00000001"
 _MAIN = """
@@ -62,6 +62,12 @@ class WorkerProcess:
         if number == signal.SIGKILL:
             self.process.wait()
         return at
+
+    @property
+    def token(self) -> str:
+        """The name of the worker in the queue; empty while it starts."""
+        found = re.search(r"worker ([0-9a-f-]{36})", self.said)
+        return found[1] if found else ""
 
     @property
     def said(self) -> str:
@@ -144,18 +150,12 @@ class Rig:
             time.sleep(0.2)
         return time.monotonic() - begun
 
-    def tokens(self, worker: WorkerProcess) -> list[str]:
-        """Return the tokens under which a live worker owns runs."""
-        owners = [str(one) for (one,) in self.query("select distinct owner from run_specialist.runs where status = 'running'")]
-        sought = f"process {worker.process.pid} on "
-        return [one for one in owners if describe(self.server.url, one).startswith(sought)]
-
-    def owned(self, tokens: list[str]) -> dict[int, int]:
-        """Return the items whose runs have these owners and have not ended, with the number of their stored turns."""
+    def held(self, worker: WorkerProcess) -> dict[int, int]:
+        """Return the items whose jobs a worker holds, with the number of the stored turns of their runs."""
         rows = self.query(
-            "select run_id, (select count(*) from run_specialist.turns t where t.run_id = r.run_id) "
-            "from run_specialist.runs r where status = 'running' and owner = any(%s)",
-            tokens,
+            "select job.dedupe_key, (select count(*) from run_specialist.turns t where t.run_id = job.dedupe_key) "
+            "from run_specialist_queue.pgqueuer job where queue_manager_id::text = %s",
+            worker.token,
         )
         return {item_of(run_id): turns for run_id, turns in rows}
 

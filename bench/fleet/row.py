@@ -55,18 +55,23 @@ class Row:
         self.require(f"more paid again than the request under way: {over}", holds=not over)
         self.figures |= {"requests": len(rig.model.requests), "paid again": sum(again.values())}
 
-    def taken_over(self, rig: Rig, strike: Strike) -> list[float]:
-        """Return how long after a strike another worker sent the next request of each item [s]."""
+    def taken_over(self, rig: Rig) -> list[float]:
+        """Return how long after a strike the next request of each item came [s].
+
+        If another strike hit the worker that took an item over, only that one counts.
+        """
         delays = []
-        for item in strike.owned:
-            later = [one.at for one in rig.model.requests if one.item == item and one.at > strike.at + 0.01]
-            if later:
-                delays.append(min(later) - strike.at)
+        for number, strike in enumerate(self.strikes):
+            for item in strike.owned:
+                next_at = min((one.at for one in rig.model.requests if one.item == item and one.at > strike.at), default=0)
+                again = any(item in later.owned and later.at < next_at for later in self.strikes[number + 1 :])
+                if next_at and not again:
+                    delays.append(next_at - strike.at)
         return delays
 
 
-def struck(rig: Rig, worker: WorkerProcess, tokens: list[str], at: float) -> Strike:
+def struck(rig: Rig, worker: WorkerProcess, at: float) -> Strike:
     """Return what is known of a worker that has just been struck."""
     # The last commit of a process that was killed may still be on its way.
     time.sleep(0.2)
-    return Strike(worker.number, at, rig.owned(tokens))
+    return Strike(worker.number, at, rig.held(worker))

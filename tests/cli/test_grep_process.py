@@ -48,6 +48,12 @@ def interrupt_twice(process):
     process.send_signal(signal.SIGINT)
 
 
+def terminate_and_interrupt(process):
+    """Send SIGTERM, which lets the call go on, and then SIGINT."""
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("line", "flags", "reason"),
@@ -74,9 +80,9 @@ def test_a_time_limit_ends_the_search(api, write, program, fire, line, flags, re
     [
         lambda process: process.send_signal(signal.SIGINT),
         interrupt_twice,
-        lambda process: process.send_signal(signal.SIGTERM),
+        terminate_and_interrupt,
     ],
-    ids=["SIGINT", "SIGINT twice", "SIGTERM"],
+    ids=["SIGINT", "SIGINT twice", "SIGTERM and SIGINT"],
 )
 def test_a_signal_ends_the_search(api, write, program, fire, end):
     """A signal kills the search together with the call that waits for it."""

@@ -29,14 +29,18 @@ def servers(how, mark):
 
 
 @pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_during_a_call_ends_the_run_and_its_servers(api, write, program, marked, number):
-    """The server ignores the signal and never answers: exit code 130, the outcome is printed, no process is left."""
+@pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGTERM, signal.SIGINT], [signal.SIGHUP]])
+def test_a_signal_during_a_call_ends_the_run_and_its_servers(api, write, program, marked, numbers):
+    """The server ignores the signals and never answers: exit code 130, the outcome is printed, no process is left.
+
+    SIGTERM alone waits for the call.
+    """
     write("finder", servers("stubborn", marked))
     api([calls("mcp__raw__look", {})])
     process = program("finder", "What do owls eat?", "--trust", "--json", start_new_session=True)
     assert marked.read_text() == "called"
-    os.killpg(process.pid, number)
+    for number in numbers:
+        os.killpg(process.pid, number)
     out, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, json.loads(out)["status"]) == (130, "aborted")
     assert running(marked) == []

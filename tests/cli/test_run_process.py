@@ -2,24 +2,19 @@
 
 import json
 import os
-import pty
 import re
-import select
 import signal
-import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 
 from tests.cli.conftest import MAIN
+from tests.cli.stderr_terminal import PATIENCE, Screen
 from tests.stderr_lines import lines_before_summary
 from tests.wire.simulator import Gate
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 LOOK = calls("search", {"query": "owls"})
-PATIENCE = 60
-"""Timeout, after which a hanging program fails the test [s]."""
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 NEVER_LETS_GO = """
 import asyncio, os, sys
@@ -91,22 +86,6 @@ def test_under_nohup_a_run_outlives_its_terminal(api, write, program):
     assert (process.returncode, out) == (0, "Mice.\n")
 
 
-@pytest.mark.exhaustive
-def test_s3_6_sigterm_still_prints_the_json_outcome(api, write, program):
-    """Exit code 130, and `--json` still prints the outcome, with status `aborted` and the evidence."""
-    write("finder")
-    gate = Gate()
-    api([LOOK, says("too late", gate=gate)])
-    process = program("finder", "What do owls eat?", "--json")
-    gate.wait_for_request(PATIENCE)
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=PATIENCE)
-    outcome = json.loads(out)
-    assert (process.returncode, outcome["status"], outcome["tool_calls"]["used"]) == (130, "aborted", 1)
-    assert "Owls eat mice at night." in outcome["evidence"][0]["quote"]
-    assert err.splitlines() == ["run-specialist: aborted: interrupted"]
-
-
 def test_a_second_ctrl_c_ends_at_once(write, program):
     """A second Ctrl-C ends the program even while it is waiting, with exit code 130 and no traceback."""
     write("finder")
@@ -154,46 +133,6 @@ def test_a_reader_that_never_reads_causes_no_error(write, program, flags):
     assert "Exception" not in err
     assert "Broken pipe" not in err
     assert process.wait(PATIENCE) == 0
-
-
-class Screen:
-    """A pseudo-terminal for the standard error of a program, and the output that it received."""
-
-    def __init__(self):
-        self.ours, self.theirs = pty.openpty()
-        self.raw = ""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        os.close(self.ours)
-        self.hang_up()
-
-    def hang_up(self):
-        """Close the program's end in this process, so that reading ends when the program exits."""
-        if self.theirs is not None:
-            os.close(self.theirs)
-            self.theirs = None
-
-    @property
-    def text(self):
-        """The output without escape sequences for cursor and colours."""
-        return ESCAPES.sub("", self.raw)
-
-    def read(self, until=None):
-        """Read until the output contains a text, or to the end."""
-        last = time.monotonic() + PATIENCE
-        while until is None or until not in self.text:
-            waiting = select.select([self.ours], [], [], max(0, last - time.monotonic()))[0]
-            assert waiting, f"nothing more came: {self.text}"
-            part = b""
-            with suppress(OSError):  # the program has closed the terminal
-                part = os.read(self.ours, 65536)
-            if not part:
-                assert until is None, f"{until!r} was never shown: {self.text}"
-                return
-            self.raw += part.decode("utf-8", "replace")
 
 
 def test_the_live_view_shows_a_run_on_a_terminal(api, write, program):

@@ -26,6 +26,7 @@ class Endpoint:
     folder: Any
     stream: bool
     model: str = "haiku"
+    retries: int = 0
     tools: list[Tool] = field(default_factory=lambda: [LOOK])
 
     @property
@@ -56,7 +57,7 @@ class Endpoint:
         """
         make = anthropic.make_client if self.kind == MESSAGES else openai_chat.make_client
         watch = (lambda delta: None) if self.stream else None
-        async with make(base_url=self.api.base_url, api_key="test", max_retries=0) as client:
+        async with make(base_url=self.api.base_url, api_key="test", max_retries=self.retries) as client:
             store = f"{self.folder}/runs.db"
             async with Runner(
                 root=self.folder, provider=self.provider(client), tools=self.tools, store=store

@@ -149,7 +149,8 @@ class Children:
                     context.lender.pass_on(ChildTold(run.run_id, file.name, event))
 
             run = await self._prepare(file, settings, question, parent, provider, pass_on)
-            return await _outcome_even_if_cancelled(run)
+            with context.stopping(partial(run.abort, after_turn=True)):
+                return await _outcome_even_if_cancelled(run)
         finally:
             # A cancelled child has spent budget, too, even if its outcome is discarded.
             ended = None if run is None else run.ended

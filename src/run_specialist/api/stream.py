@@ -52,9 +52,12 @@ class Stream:
             raise UsageError("the run has no outcome yet; read all events or leave the `async with` block first")
         return outcome
 
-    def abort(self) -> None:
-        """Stop the run as soon as possible; the remaining events, up to `finished`, can still be read."""
-        self.run.abort()
+    def abort(self, *, after_turn: bool = False) -> None:
+        """Stop the run as soon as possible; the remaining events, up to `finished`, can still be read.
+
+        after_turn: let the turn under way end first, as `Run.abort` describes.
+        """
+        self.run.abort(after_turn=after_turn)
 
     async def aclose(self) -> None:
         """Abort the run if it has not ended, and wait for its end."""

@@ -117,6 +117,10 @@ class LiveView:
         if self._reply.is_answering:
             self._doing = "answering"
 
+    def stopping(self) -> None:
+        """Show that the run ends after the turn under way."""
+        self._print(Text("  stopping after this turn; a second signal stops at once", "yellow"))
+
     def prepare(self, what: str) -> None:
         """Show what is done before the run begins; may be called from any thread."""
         self._doing = one_line(what)

@@ -83,7 +83,7 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
 
     async def once() -> "Outcome":
         async with runner:
-            _handle_signals(printer)
+            _handle_signals(printer, view)
             listener, watch = printer if output.events else view, view.grow if view else None
             printer.run = await prepare(listener=listener, watch=watch)
             resume_gc()
@@ -135,8 +135,11 @@ class _EventPrinter:
                 self.run.abort()
 
 
-def _handle_signals(printer: _EventPrinter) -> None:
-    """On the first Ctrl-C, abort the run and keep its findings; a second Ctrl-C ends the program."""
+def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
+    """On the first Ctrl-C, abort the run and keep its findings; a second Ctrl-C ends the program.
+
+    The first SIGTERM lets the turn under way end, so that no reply is paid for twice; the second one aborts at once.
+    """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def abort() -> None:
@@ -147,10 +150,20 @@ def _handle_signals(printer: _EventPrinter) -> None:
             # MCP servers are starting, which can take long; there are no findings yet.
             task.cancel()
 
+    def terminate() -> None:
+        loop.add_signal_handler(signal.SIGTERM, abort)
+        if printer.run is None:
+            abort()
+            return
+        printer.run.abort(after_turn=True)
+        if view and printer.run.ended is None:
+            view.stopping()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
     # Closing the terminal ends the program, unless `nohup` ignores the signal.
     hang_up = getattr(signal, "SIGHUP", None)
     hang_ups = [] if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN else [hang_up]
-    for number in (signal.SIGINT, signal.SIGTERM, *hang_ups):
+    for number in (signal.SIGINT, *hang_ups):
         loop.add_signal_handler(number, abort)
 
 

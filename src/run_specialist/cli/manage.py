@@ -10,6 +10,7 @@ import typer
 from run_specialist.cli import (
     fleet_command,
     history,
+    map_command,
     mcp,
     report_command,
     resume,
@@ -179,6 +180,7 @@ for command in (
 ):
     app.command(cls=WordsCommand if command is resume.resume else None)(command)
 app.add_typer(fleet_command.app, name="fleet")
+app.command("map")(map_command.map_)
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,6 @@ from run_specialist.cli.flags import StoreUrl
 from run_specialist.store.location import place, shown
 
 if TYPE_CHECKING:
-    from run_specialist.fleet.worker import Worker
     from run_specialist.record.outcome import Exit
 
 POSTGRES = ("postgresql:", "postgres:", "postgresql+")
@@ -43,12 +43,9 @@ def worker(at_once: AtOnce = 8, root: Roots = None, store: StoreUrl = None, trus
     with guarded():
         url = queue_url(store)
         from run_specialist.fleet.roots import roots_of  # noqa: PLC0415 - fast `--help`
-        from run_specialist.fleet.worker import Worker  # noqa: PLC0415 - a database library
 
         roots = roots_of(root or (), Path.cwd())
-        names = ", ".join(f"{name}={path}" for name, path in sorted(roots.items()))
-        say(f"working for {shown(url)}, {at_once} items at once, with {names}")
-        code = asyncio.run(_work(Worker(url, roots, say, at_once=at_once, trust=trust)))
+        code = asyncio.run(_work(url, roots, at_once=at_once, trust=trust))
     raise typer.Exit(code)
 
 
@@ -64,7 +61,12 @@ def queue_url(store: str | None) -> str:
     return url
 
 
-async def _work(worker: "Worker") -> "Exit":
+async def _work(url: str, roots: Mapping[str, Path], *, at_once: int, trust: bool) -> "Exit":
+    from run_specialist.fleet.worker import Worker  # noqa: PLC0415 - a database library
+
+    worker = Worker(url, roots, say, at_once=at_once, trust=trust)
+    names = ", ".join(f"{name}={path}" for name, path in sorted(roots.items()))
+    say(f"worker {worker.queue.worker}, {at_once} items at once, for {shown(url)}, with {names}")
     loop = asyncio.get_running_loop()
     signals = 0
 

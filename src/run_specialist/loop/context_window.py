@@ -9,23 +9,37 @@ from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import Job
 from run_specialist.loop.landing import Landing
 from run_specialist.loop.spending.account import Account
+from run_specialist.loop.stop_signal import StopSignal
 
 
 class ContextWindow:
     """Makes room for the next request."""
 
-    def __init__(
-        self, job: Job, account: Account, exchange: Exchange, landing: Landing, checkpoint: Checkpoint
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run that its size affects
+        self,
+        job: Job,
+        account: Account,
+        exchange: Exchange,
+        landing: Landing,
+        checkpoint: Checkpoint,
+        stop: StopSignal,
     ) -> None:
+        """Take the parts of a run.
+
+        stop: once requested, no summary begins; one that has begun is completed, because its notes are paid for.
+        """
         self._job = job
         self._account = account
         self._exchange = exchange
         self._landing = landing
         self._checkpoint = checkpoint
+        self._stop = stop
         self._was_summarized = self._was_cut = False
 
     async def make_room(self) -> bool:
-        """Shorten a transcript longer than `summarize_at`; return False if that began the landing."""
+        """Shorten a transcript longer than `summarize_at`; return False if that began the landing, or to stop."""
+        if self._stop.is_requested:
+            return False
         was_landing, position = self._landing.is_active, self._landing.position
         # A landing for lack of time has none left for a summary.
         if self._job.summarize_at is not None and not (position and position.reason is Kind.TIME):
@@ -36,10 +50,15 @@ class ContextWindow:
             if was_over and transcript.history_tokens > (self._job.longest_history or math.inf):
                 # The calls of old turns stay. The results of another turn might not fit beside them.
                 self._landing.begin(Kind.TOKENS)
-        return self._landing.is_active is was_landing
+        return self._landing.is_active is was_landing and not self._stop.is_requested
 
     async def land_from_less(self) -> bool:
-        """Land from a shorter transcript after the context overflowed; return False if nothing more can be cut."""
+        """Land from a shorter transcript after the context overflowed; return False if nothing more can be cut.
+
+        If the run is to stop, that is left to its resumption.
+        """
+        if self._stop.is_requested:
+            return True
         if not (await self._summarize_once() or self._cut_newest_once()):
             return False
         self._landing.begin(Kind.TOKENS)

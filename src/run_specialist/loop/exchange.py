@@ -18,6 +18,7 @@ from run_specialist.loop.retries import Retries
 from run_specialist.loop.returned_answers import ReturnedAnswers
 from run_specialist.loop.schema_replies import SchemaReplies, SchemaStream
 from run_specialist.loop.spending.account import Account, rounded
+from run_specialist.loop.stop_signal import StopRequested, StopSignal
 from run_specialist.loop.transcript import Transcript
 from run_specialist.providers import json_prompts
 from run_specialist.providers.base import Choice, Delta, Request
@@ -39,16 +40,16 @@ _T = TypeVar("_T")
 class Exchange:
     """Sends the transcript, receives the replies, and shortens the transcript when it grows too long."""
 
-    def __init__(self, job: Job, account: Account, observers: Observers, stop: asyncio.Event) -> None:
+    def __init__(self, job: Job, account: Account, observers: Observers, stop: StopSignal) -> None:
         """Open the conversation; nothing is sent yet.
 
-        stop: once set, nothing more is sent.
+        stop: once requested, nothing more is sent.
         """
         self._job = job
         self._account = account
         self._observers = observers
         self._stop = stop
-        self._retries = Retries(job.patience, self._retrying)
+        self._retries = Retries(job.patience, self._retrying, stop)
         self._partial_reply = PartialReply()
         self._schema_replies = SchemaReplies(job.opening.tools.get(RESPOND), job.answer_schema)
         self._schema_stream: SchemaStream | None = None
@@ -82,7 +83,7 @@ class Exchange:
         """
         turn = int(self._account.limit(Kind.TURNS).used) + 1
         self._observers.notify(Requested(turn, choice))
-        if self._stop.is_set():
+        if self._stop.is_requested:
             return None
         last_line = self._last_line(choice, landing_instruction)
         last_text = self._last_text = self.last_text
@@ -102,7 +103,7 @@ class Exchange:
             seconds_left = self._account.seconds_left(landing=landing)
             reply = await self._in_time(self._retries.ask(self._conversation, request, seconds_left), landing=landing)
             if reply is None:
-                span.failed("timeout")
+                span.failed("CancelledError" if self._retries.was_stopped else "timeout")
                 return None
             # Without the text of attempts that broke off.
             self._last_text = last_text
@@ -164,7 +165,8 @@ class Exchange:
 
         ask = partial(self._retries.ask, seconds=seconds_left)
         done = await self._in_time(summarizer.summarize(self.transcript.messages(), before, pay, ask), landing=landing)
-        if done is None:
+        # A summary of which a request was given up would have a gap.
+        if done is None or self._retries.was_stopped:
             return False
         self.transcript.shorten(done.history, done.tokens_after)
         for warning in done.warnings:
@@ -216,10 +218,12 @@ class Exchange:
         return with_calls(reply, calls, [unique_id(each, taken, f"{each}_") for each in ids])
 
     async def _in_time(self, work: Awaitable[_T], *, landing: bool) -> _T | None:
-        """Await within the time limit; None when the time is up."""
+        """Await within the time limit; None when the time is up, or if the run is to stop before a retry."""
         try:
             async with asyncio.timeout(self._account.seconds_left(landing=landing)) as timeout:
                 return await work
+        except StopRequested:
+            return None
         except Exception as error:
             # A client may convert a cancellation into an error of its own.
             if (task := asyncio.current_task()) and task.cancelling():

@@ -3,8 +3,6 @@
 `Loop.run` repeats `Loop._turn` until a turn ends the run; `Replies.take` says what each kind of reply leads to.
 """
 
-import asyncio
-
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import ChoiceRefused, ContextExceeded
@@ -17,6 +15,7 @@ from run_specialist.loop.landing import Landing
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.replies import Replies
 from run_specialist.loop.spending.account import Account, rounded
+from run_specialist.loop.stop_signal import StopSignal
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.providers.base import Choice
 from run_specialist.record.events import Resumed
@@ -34,11 +33,11 @@ class Loop:
         dispatcher: Dispatcher,
         checkpoint: Checkpoint,
         observers: Observers,
-        stop: asyncio.Event,
+        stop: StopSignal,
     ) -> None:
         """Take the parts of a run.
 
-        stop: once set, the turn that is under way is the last.
+        stop: once requested, the turn that is under way is the last.
         """
         self._job = job
         self._account = account
@@ -47,7 +46,7 @@ class Loop:
         self._observers = observers
         self._stop = stop
         self.landing = Landing(job, observers)
-        self._window = ContextWindow(job, account, exchange, self.landing, checkpoint)
+        self._window = ContextWindow(job, account, exchange, self.landing, checkpoint, stop)
         self.replies = Replies(job, account, exchange, dispatcher, self.landing, self._window)
 
     async def run(self) -> Ending:
@@ -62,7 +61,7 @@ class Loop:
 
     async def _turn(self) -> Ending | None:
         """Ask once and act on the reply; None means that another turn follows."""
-        if self._stop.is_set():
+        if self._stop.is_requested:
             return Ending.aborted()
         self.landing.begin_if_spent(self._account.budget)
         if self.landing.is_over:
@@ -71,7 +70,7 @@ class Loop:
         if not await self._window.make_room():
             return None
         reply = await self._ask()
-        if reply is None or self._stop.is_set():
+        if reply is None or self._stop.is_now:
             return None
         return await self.replies.take(reply)
 
@@ -89,7 +88,7 @@ class Loop:
             if not await self._window.land_from_less():
                 raise
             return None
-        if reply is None and not self._stop.is_set():
+        if reply is None and not self._stop.is_requested:
             landing.ran_out_of_time()
         return reply
 
@@ -97,7 +96,7 @@ class Loop:
         """Act on a reply that arrived before the run was interrupted, and tell the model what has changed."""
         state, note = self._job.resume_state, self._job.resume_note
         ending = None
-        if state.pending is not None and not self._stop.is_set():
+        if state.pending is not None and not self._stop.is_requested:
             self._account.spend(state.pending_seconds, Kind.TIME)
             choice, landing = state.pending_choice, state.pending_in_landing
             self._exchange.book(state.pending, choice, state.pending_instruction, landing=landing)

@@ -9,9 +9,11 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from run_specialist.errors import ProviderError, Unavailable
+from run_specialist.loop.stop_signal import StopRequested, StopSignal
 from run_specialist.providers.base import Conversation, Request
 from run_specialist.record.events import Retrying
 from run_specialist.record.messages import Reply
@@ -35,21 +37,27 @@ class Retries:
     clock = staticmethod(time.monotonic)
     sleep = staticmethod(asyncio.sleep)
 
-    def __init__(self, patience: float | None, notify: Callable[[Retrying], None]) -> None:
+    def __init__(self, patience: float | None, notify: Callable[[Retrying], None], stop: StopSignal) -> None:
         """Configure the retries of a run.
 
         patience: how long one request is retried, from its first failure [s]; 0 = never, None = without a limit.
         notify: called before each wait.
+        stop: once requested, no request is sent again.
         """
         self._patience = patience
         self._notify = notify
+        self._stop = stop
+        self.was_stopped = False
+        """True once a request was given up because the run is to stop; none is sent any more."""
 
     async def ask(self, conversation: Conversation, request: Request, seconds: float | None = None) -> Reply:
         """Send a request, and again while the endpoint cannot answer; return the reply.
 
         seconds: until the time limit of the run, at which the caller cancels this; None without one.
-        Raises ProviderError: the last failure, with the number of retries.
+        Raises ProviderError: the last failure, with the number of retries; StopRequested if the run is to stop.
         """
+        if self.was_stopped:
+            raise StopRequested
         begun = self.clock()
         attempt = repeated = 0
         failed_at = begun
@@ -57,6 +65,7 @@ class Retries:
             try:
                 return await conversation.ask(replace(request, retries=attempt) if attempt else request)
             except Unavailable as error:
+                self._raise_if_stopping()
                 now = self.clock()
                 failed_at = failed_at if attempt else now
                 left = math.inf if self._patience is None else failed_at + self._patience - now
@@ -67,7 +76,20 @@ class Retries:
                 wait = _wait(error, attempt, left, time_left)
                 attempt += 1
                 self._notify(Retrying(error.status, round(wait, 3), attempt, error.reason))
-            await self.sleep(wait)
+            await self._pause(wait)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before a retry, until the run is to stop at the latest."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None) as timeout:
+                with self._stop.notifying(lambda: timeout.reschedule(0)):
+                    await self.sleep(seconds)
+        self._raise_if_stopping()
+
+    def _raise_if_stopping(self) -> None:
+        self.was_stopped = self.was_stopped or self._stop.is_requested
+        if self.was_stopped:
+            raise StopRequested
 
 
 async def ask_once(conversation: Conversation, request: Request) -> Reply:

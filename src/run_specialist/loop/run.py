@@ -13,6 +13,7 @@ from run_specialist.loop.loop import Loop
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.spending.account import Account, Clock
+from run_specialist.loop.stop_signal import StopSignal
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.providers.base import Watch
 from run_specialist.record.events import Finished, Listener
@@ -45,11 +46,11 @@ class Run:
         on_lost: `abort` ends the run before its next request when the journal can no longer store it.
         """
         self._job = job
-        self._stop = asyncio.Event()
+        self._stop = StopSignal()
         self._observers = Observers(listener, watch, journal, job.resume_state.snapshot.warnings, job.hide)
         self._account = Account(job.budget, job.provider, clock, job.resume_state.snapshot)
         self._exchange = Exchange(job, self._account, self._observers, self._stop)
-        self._dispatcher = Dispatcher(job, self._account, self._observers)
+        self._dispatcher = Dispatcher(job, self._account, self._observers, self._stop)
         self._checkpoint = Checkpoint(self._account, self._observers, self._exchange, self._dispatcher, on_lost)
         self._loop = Loop(
             job, self._account, self._exchange, self._dispatcher, self._checkpoint, self._observers, self._stop
@@ -58,11 +59,18 @@ class Run:
         self._was_cancelled = self._has_begun = False
         self._ended: Outcome | None = None
 
-    def abort(self) -> None:
-        """Stop as soon as possible; `outcome` then returns what was gathered. Call it from the event loop's thread."""
-        if self._stop.is_set():
+    def abort(self, *, after_turn: bool = False) -> None:
+        """Stop as soon as possible; `outcome` then returns what was gathered. Call it from the event loop's thread.
+
+        after_turn: let the turn under way end first, also in child runs: the reply that was requested is awaited and
+            stored, and its tool calls are run, so that no reply is paid for twice when the run is resumed. No further
+            request is sent, and a request that waits for a retry is given up. An answer in that turn ends the run as
+            answered. A second call without `after_turn` stops at once.
+        """
+        was_now = self._stop.is_now
+        self._stop.request(now=not after_turn)
+        if after_turn or was_now:
             return
-        self._stop.set()
         # A listener that aborts runs inside the task: let it finish, and cancel the next await.
         if self._task is not None:
             self._task.get_loop().call_soon(self._cancel)

@@ -1,6 +1,7 @@
 """Context of a tool call: the run's budget, and the interface that lends part of it to a child run."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -71,3 +72,5 @@ class ChildContext(Context):
 
     lender: BudgetLender = field(repr=False)
     """Lends the child a share of the run's budget."""
+    stopping: Callable[[Callable[[], object]], AbstractContextManager[None]] = field(repr=False)
+    """Within its block, calls a function once when the run is to stop after its turn; at once if it already is."""

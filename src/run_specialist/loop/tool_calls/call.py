@@ -11,6 +11,7 @@ from run_specialist.loop.job import Job
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.spending.account import Account
 from run_specialist.loop.spending.child_budget import ChildBudget, ChildBudgets
+from run_specialist.loop.stop_signal import StopSignal
 from run_specialist.loop.tool_calls.tool_result import error_line
 from run_specialist.record.messages import ToolCall
 from run_specialist.tools.base import Output, Tool
@@ -36,11 +37,12 @@ class CallResult:
 class ToolCaller:
     """Calls the tools of one run."""
 
-    def __init__(self, job: Job, account: Account, observers: Observers) -> None:
+    def __init__(self, job: Job, account: Account, observers: Observers, stop: StopSignal) -> None:
         self._job = job
         self._tools = job.opening.tools
         self._account = account
         self._observers = observers
+        self._stop = stop
         self._child_budgets = ChildBudgets(account, 0)
 
     def expect(self, calls: Sequence[ToolCall]) -> None:
@@ -77,7 +79,8 @@ class ToolCaller:
             raise ToolError("the arguments are no JSON object")
         seconds, reason = self._time_for(tool)
         known = (self._job.run_id, call.id, self._account.budget, seconds)
-        context = ChildContext(*known, child_budget) if tool.runs_child else Context(*known)
+        runs_child = tool.runs_child
+        context = ChildContext(*known, child_budget, self._stop.notifying) if runs_child else Context(*known)
         output = await tool.call_within(seconds, call.arguments, context)
         if output is None:
             raise ToolError(f"no result within {seconds:.3g} seconds{reason}")

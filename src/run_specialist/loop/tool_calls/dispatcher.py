@@ -12,6 +12,7 @@ from run_specialist.loop.job import Job
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.spending.account import Account
+from run_specialist.loop.stop_signal import StopSignal
 from run_specialist.loop.tool_calls.call import ToolCaller
 from run_specialist.loop.tool_calls.tool_result import augmented, with_fields
 from run_specialist.record.events import BudgetSpent, Called, CallPhase, Warned
@@ -23,12 +24,12 @@ from run_specialist.tools.respond import NAME as RESPOND
 class Dispatcher:
     """Runs the tool calls of a run, and keeps a record of all that returned."""
 
-    def __init__(self, job: Job, account: Account, observers: Observers) -> None:
+    def __init__(self, job: Job, account: Account, observers: Observers, stop: StopSignal) -> None:
         self._job = job
         self._tools = job.opening.tools
         self._account = account
         self._observers = observers
-        self._caller = ToolCaller(job, account, observers)
+        self._caller = ToolCaller(job, account, observers, stop)
         self._gate = asyncio.Semaphore(job.dispatch.parallel_tools_limit)
         earlier = job.resume_state.earlier
         self._returned = dict(earlier.executed)

@@ -1,0 +1,51 @@
+"""What a batch writes to the store; the runs of its items are stored by themselves."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from run_specialist.batch.item import Item
+
+
+class BatchRecord(Protocol):
+    """Stores a batch and its items, so that others can see what is to be done."""
+
+    async def open(self, items: Iterable[Item]) -> float:
+        """Write the batch and these items; return what their stored runs have cost [USD]."""
+        ...
+
+    async def add(self, item: Item) -> None:
+        """Write one more item, which was not known when the batch was opened."""
+        ...
+
+    async def mark_failed(self, item: Item, error: str | None) -> None:
+        """Write that an item failed for good; the error of one without a run."""
+        ...
+
+    async def set_state(self, state: str, reason: str | None = None) -> None:
+        """Write the state of the batch: `open`, `paused` or `ended`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connection to the store."""
+        ...
+
+
+class NoRecord:
+    """The record of a batch that is not stored."""
+
+    async def open(self, items: Iterable[Item]) -> float:
+        """Return 0: nothing is stored, so nothing was spent before."""
+        del items
+        return 0.0
+
+    async def add(self, item: Item) -> None:
+        """Do nothing."""
+
+    async def mark_failed(self, item: Item, error: str | None) -> None:
+        """Do nothing."""
+
+    async def set_state(self, state: str, reason: str | None = None) -> None:
+        """Do nothing."""
+
+    async def aclose(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,65 @@
+"""Divides the cost limit of a batch among its items; pure."""
+
+from math import fsum
+
+
+class Grants:
+    """The cost limit of a batch: what is spent, and what items may still spend.
+
+    The sum of both never exceeds the limit, unless an item spends more than its grant, which the next ones get less of.
+    """
+
+    def __init__(self, limit: float, slots: int, *, spent: float = 0.0, typical: float = 0.0) -> None:
+        """Start with nothing granted.
+
+        limit: of all items together [USD].
+        slots: maximum number of items under way.
+        spent: by earlier calls [USD].
+        typical: cost of an item, from past runs; 0 = unknown [USD].
+        """
+        self.limit = limit
+        self.spent = spent
+        """By the items that have ended, and by earlier calls [USD]."""
+        self._slots = slots
+        self._typical = typical
+        self._granted: list[float] = []
+
+    @property
+    def granted(self) -> float:
+        """What the items under way may spend [USD]."""
+        return fsum(self._granted)
+
+    @property
+    def left(self) -> float:
+        """What is neither spent nor granted, never below 0 [USD]."""
+        return max(self.limit - self.spent - self.granted, 0.0)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no item can begin any more, because no grant is out that could return."""
+        return not self._granted and not self._covers_an_item
+
+    @property
+    def _covers_an_item(self) -> bool:
+        # With a limit below the cost of one item, a single item gets all of it, and lands.
+        return self.left > 0 and self.left >= min(self._typical, self.limit)
+
+    def take(self, most: float | None = None) -> float | None:
+        """Grant an item its share, at least the cost of a typical one; None = not before other grants have returned.
+
+        most: what its own limit leaves; None = no limit [USD].
+        """
+        free = self._slots - len(self._granted)
+        if free < 1 or not self._covers_an_item:
+            return None
+        grant = min(max(self.left / free, self._typical), self.left)
+        if most is not None:
+            grant = min(grant, max(most, 0.0))
+        self._granted.append(grant)
+        return grant
+
+    def settle(self, grant: float, spent: float) -> None:
+        """Return a grant, of which an item has spent a part [USD]."""
+        self._granted.remove(grant)
+        self.spent += spent
+        self._typical = max(self._typical, spent)

@@ -1,0 +1,98 @@
+"""The items of a batch in the order in which they begin: new ones, and those that were taken back."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from run_specialist.batch.item import Item
+
+ATTEMPTS = 3
+"""How often an item is tried whose own failure a failure of the endpoint may be."""
+
+
+class Inputs:
+    """Hands out items one by one; bounded in memory except for the items that others work on."""
+
+    def __init__(self, read: Callable[[], Iterable[Item]], total: int | None, waiting: int) -> None:
+        """Take the items; nothing is read before `next`.
+
+        read: returns the items from the first one on; called once if there is no total.
+        total: number of items; None = not known before the end.
+        waiting: how many items may have been taken back before they are handed out ahead of new ones.
+        """
+        self.read = read
+        self.total = total
+        """Number of items; None until it is known."""
+        self._new: Iterator[Item] | None = None
+        self._waiting = waiting
+        self._read = 0
+        self._has_ended = False
+        self._back: deque[Item] = deque()
+        self._elsewhere: deque[Item] = deque()
+        self._tried_elsewhere: set[int] = set()
+        self._attempts: dict[int, int] = {}
+        self._dropped = 0
+
+    def next(self, *, probe: bool = False) -> Item | None:
+        """Return the item to begin; None if there is none, as long as none is put back.
+
+        probe: prefer an item that has failed.
+        Raises what the iterator of the items raises.
+        """
+        if self._back and (probe or self._has_ended or len(self._back) >= self._waiting):
+            return self._back.popleft()
+        if (item := self._next_new()) is not None:
+            return item
+        if self._back:
+            return self._back.popleft()
+        return self._elsewhere.popleft() if self._elsewhere else None
+
+    def _next_new(self) -> Item | None:
+        if self._has_ended:
+            return None
+        if self._new is None:
+            self._new = iter(self.read())
+        try:
+            item = next(self._new, None)
+        except BaseException:
+            self._has_ended = True
+            raise
+        if item is None:
+            self._has_ended, self.total = True, self._read
+        else:
+            self._read += 1
+        return item
+
+    def put_back(self, item: Item, *, may_fail: bool) -> bool:
+        """Take an item back because the endpoint failed; return False if it was tried often enough.
+
+        may_fail: the failure counts as an attempt, because the item may have caused it.
+        """
+        if may_fail:
+            attempts = self._attempts[item.number] = self._attempts.get(item.number, 0) + 1
+            if attempts >= ATTEMPTS:
+                return False
+        self._back.append(item)
+        return True
+
+    def ended(self, item: Item) -> None:
+        """Forget the attempts at an item that has ended."""
+        self._attempts.pop(item.number, None)
+        self._tried_elsewhere.discard(item.number)
+
+    def put_last(self, item: Item) -> bool:
+        """Take an item back that somebody else works on; return False if that was so at the end, too."""
+        if item.number in self._tried_elsewhere:
+            return False
+        self._tried_elsewhere.add(item.number)
+        self._elsewhere.append(item)
+        return True
+
+    def drop(self) -> None:
+        """Count an item as not run that was handed out."""
+        self._dropped += 1
+
+    @property
+    def not_run(self) -> int:
+        """Number of items that were not handed out, or taken back, as far as it is known."""
+        unread = 0 if self.total is None else self.total - self._read
+        return unread + len(self._back) + len(self._elsewhere) + self._dropped

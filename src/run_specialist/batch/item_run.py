@@ -1,0 +1,65 @@
+"""What a batch needs of the runs of its items; `api` implements it with a `Runner`."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from run_specialist.batch.item import Item
+from run_specialist.errors import RunSpecialistError
+from run_specialist.record.events import Listener
+from run_specialist.record.outcome import Outcome
+
+Lend = Callable[[float | None], Awaitable[float | None]]
+"""Return what a run may spend from now on, given what its own limit leaves; None = no limit [USD].
+
+Called at most once per run, before it is stored or sends anything. Raises NotAffordable.
+"""
+
+
+class NotAffordable(RunSpecialistError):
+    """The cost limit of the batch leaves too little for another item."""
+
+
+class ItemRun(Protocol):
+    """The run of one item."""
+
+    @property
+    def run_id(self) -> str:
+        """The id in the store and in the outcome."""
+        ...
+
+    @property
+    def ended(self) -> Outcome | None:
+        """The outcome, if the run had ended before it was taken up."""
+        ...
+
+    @property
+    def cost_before(self) -> float:
+        """Cost of the run before it was taken up [USD]."""
+        ...
+
+    async def outcome(self) -> Outcome:
+        """Work until there is an outcome."""
+        ...
+
+    def abort(self, *, after_turn: bool = False) -> None:
+        """Stop as soon as possible, or when the turn under way is whole and stored."""
+        ...
+
+    def listen(self, listener: Listener) -> None:
+        """Call a listener with each event from now on."""
+        ...
+
+
+class ItemRuns(Protocol):
+    """The runs of all items, each with an id that follows from its item."""
+
+    async def take_up(self, item: Item, run_id: str, lend: Lend) -> ItemRun:
+        """Return the run of an item, ready to be started: begun, resumed, or with its earlier outcome.
+
+        Raises AtWork if somebody works on it, NotAffordable, or another RunSpecialistError.
+        """
+        ...
+
+    async def ended(self, run_id: str) -> Outcome | None:
+        """Return the outcome of a run that has ended for good; None for any other."""
+        ...
