@@ -16,6 +16,7 @@ from run_specialist.cli.stored_run_flags import (
     ALL,
     DEFAULT_LIMIT,
     AllProjects,
+    BatchFilter,
     Limit,
     OlderThan,
     RunId,
@@ -24,6 +25,7 @@ from run_specialist.cli.stored_run_flags import (
     Search,
     SpecialistFilter,
     StatusFilter,
+    find_batch,
     find_run,
     nothing_found,
     open_store,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from run_specialist.store.selection import Selection
     from run_specialist.store.stored import Listed
 
+_UNENDED = ("running", "interrupted")
+
 
 def runs(
     ids: RunIds = None,
@@ -44,6 +48,7 @@ def runs(
     older_than: OlderThan = None,
     search: Search = None,
     limit: Limit = None,
+    batch: BatchFilter = None,
     all_projects: AllProjects = False,
     root: RunsRoot = None,
     follow: Annotated[
@@ -56,17 +61,20 @@ def runs(
     json_: Json = False,
 ) -> None:
     """List the stored runs of this project, or delete them."""
-    filters = (ids, specialist, status, search, older_than is not None)
+    filters = (ids, specialist, status, search, batch, older_than is not None)
     if delete and not (all_ or any(filters)):
-        fail("--delete needs a selection: RUN..., --specialist, --status, --older-than, --search or --all")
-    if delete and follow:
-        fail("--follow and --delete exclude each other")
+        fail("--delete needs a selection: RUN..., --specialist, --status, --older-than, --search, --batch or --all")
+    if follow and (delete or batch):
+        fail(f"--follow and {'--delete' if delete else '--batch'} exclude each other")
+    # A batch may have more runs than anybody wants to read; whoever names a run or an unusual status means all.
+    hides = not (ids or batch or search or delete or (json_ and not follow) or status in _UNENDED)
     if limit is None:
         limit = ALL if all_ or delete or (json_ and not follow) else DEFAULT_LIMIT
     with guarded():
         project = project_filter(root, all_projects=all_projects)
         before = None if older_than is None else time.time() - older_than
         filled = partial(_selection, specialist=specialist, status=status, before=before, words=search or "")
+        filled = partial(filled, without_batches=hides)
         if follow:
             _follow(store, filled, ids, project, limit, json_=json_)
         try:
@@ -77,7 +85,8 @@ def runs(
             say(str(missing))
             return
         with opened:
-            selection = filled(_full_ids(opened, ids or [], project, exact=delete), project)
+            of_batch = {"batch": find_batch(opened.url, batch, project)} if batch else {}
+            selection = filled(_full_ids(opened, ids or [], project, exact=delete), project, **of_batch)
             found, has_more = _select(opened, selection, limit)
             if delete:
                 _delete(opened, found, project, named=bool(ids), yes=yes, json_=json_)
@@ -85,9 +94,11 @@ def runs(
                 print_json({"runs": [as_json(one) for one in found], **_location(opened), "project": project})
             elif not found:
                 say(nothing_found(opened, selection.project, filtered=any(filters)))
+                _say_left_out(opened, selection)
             else:
                 print_runs(found, projects=all_projects, words=selection.words)
                 say(f"{'the newest ' if has_more else ''}{counted(len(found))} · {_store_size(opened)}", dim=True)
+                _say_left_out(opened, selection)
 
 
 def transcript(
@@ -120,10 +131,21 @@ def transcript(
 
 
 def _selection(ids: Sequence[str], project: str | None, **filters: Any) -> "Selection":  # noqa: ANN401 - its fields
-    """Return the selected runs; named ones may be of any project."""
+    """Return the selected runs; named ones, and those of a batch, may be of any project."""
     from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
 
-    return Selection(ids=ids, project=None if ids else project, **filters)
+    return Selection(ids=ids, project=None if ids or filters.get("batch") else project, **filters)
+
+
+def _say_left_out(opened: "Store", selection: "Selection") -> None:
+    """Say how many runs of batches a listing leaves out, if any."""
+    if selection.without_batches and (number := opened.count_left_out(selection)):
+        one = number == 1
+        say(
+            f"{counted(number)} of {'a batch is' if one else 'batches are'} not listed; "
+            "`specialists batches` lists the batches, --batch ID the runs of one",
+            dim=True,
+        )
 
 
 def _full_ids(opened: "Store", ids: Sequence[str], project: str | None, *, exact: bool) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli import (
+    batches_command,
     fleet_command,
     history,
     map_command,
@@ -172,6 +173,7 @@ for command in (
     show_config.config,
     history.runs,
     history.transcript,
+    batches_command.batches,
     resume.resume,
     report_command.report,
     tuning.tune,

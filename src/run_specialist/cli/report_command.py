@@ -1,4 +1,4 @@
-"""The command `specialists report`: the page of a run, or an index of all runs."""
+"""The command `specialists report`: the page of a run or a batch, or an index of all runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from run_specialist.cli.console import fail, guarded, print_json, print_line
 from run_specialist.cli.flags import Overwrite, StoreUrl
 from run_specialist.cli.open_page import open_page
-from run_specialist.cli.private_file import write_private
+from run_specialist.cli.report_batch import write_batch
 from run_specialist.cli.report_file import report_path
 from run_specialist.cli.report_index import STDOUT, flags_problem, print_page, write_index
 from run_specialist.cli.stored_run_flags import (
@@ -19,6 +19,7 @@ from run_specialist.cli.stored_run_flags import (
     open_store,
     project_filter,
 )
+from run_specialist.cli.write_report import write_report
 
 
 def report(
@@ -33,7 +34,7 @@ def report(
         bool, typer.Option("--index", help="A page that lists all runs.  [default file: report-index.html]")
     ] = False,
     with_reports: Annotated[
-        bool, typer.Option("--with-reports", help="With --index: also write the reports that are missing.")
+        bool, typer.Option("--with-reports", help="With --index or a batch: also write the reports that are missing.")
     ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     force: Overwrite = False,
@@ -42,7 +43,7 @@ def report(
     store: StoreUrl = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the data of the page as one JSON object.")] = False,
 ) -> None:
-    """Write an HTML report of a run, or an index of all runs."""
+    """Write an HTML report of a run or a batch, or an index of all runs."""
     if problem := flags_problem(run, out, index=index, with_reports=with_reports, open_=open_, json_=json_):
         fail(problem)
     with guarded(), open_store(store) as opened:
@@ -51,6 +52,12 @@ def report(
             path = write_index(opened, project, out, with_reports=with_reports, overwrite=force, json_=json_)
             _show_page(path, open_=open_)
             return
+        written = write_batch(opened, run, out, with_reports=with_reports, overwrite=force, json_=json_)
+        if written is not False:
+            _show_page(None if written is True else written, open_=open_)
+            return
+        if with_reports:
+            fail("--with-reports needs --index or a batch")
         from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
         from run_specialist.views.page.child_runs import descendants  # noqa: PLC0415 - fast `--help`
 
@@ -63,16 +70,7 @@ def report(
             print_page(page)
             return
         path = out or report_path(opened.url, stored.run_id)
-        try:
-            # A page beside the store was written by this command, so it may be replaced; a link there was not.
-            overwrite = force or (out is None and not path.is_symlink())
-            write_private(path, page.encode("utf-8", "replace"), overwrite=overwrite)
-        except FileExistsError:
-            fail(f"{path} already exists; use --force to overwrite it")
-        except OSError as error:
-            if out is not None:
-                raise
-            fail(f"{path} cannot be written: {error.strerror}; name another file with --out")
+        write_report(path, page, named=out is not None, overwrite=force)
         _show_page(path, open_=open_)
 
 

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ STDOUT = Path("-")
 _OURS = b'<meta name="generator" content="specialists report --index">'
 _HEAD = 64 * 1024
 """How much of a file is searched for the mark of an index [bytes]; style and script follow it."""
-_SAFE_ID = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
+SAFE_ID = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 """Ids that are used as part of a file name."""
 
 
@@ -31,8 +31,6 @@ def flags_problem(
         return "--index lists all runs, so it takes no RUN"
     if not index and run is None:
         return "RUN is missing; use an id, `last`, or --index for all runs"
-    if with_reports and not index:
-        return "--with-reports needs --index"
     prints = "--json" if json_ else "--out -" if out == STDOUT else ""
     needs = "--open" if open_ else "--with-reports" if with_reports else ""
     return f"{needs} needs a file; it cannot be combined with {prints}" if prints and needs else ""
@@ -65,7 +63,9 @@ def write_index(
     if path.exists() and not overwrite_index:
         fail(f"{path} already exists; use --force to overwrite it")
     if with_reports:
-        _write_missing(opened, runs, path.parent, overwrite=overwrite)
+        from run_specialist.views.run_index import MOST_RUNS  # noqa: PLC0415 - fast `--help`
+
+        write_missing(opened, [run.run_id for run in runs[:MOST_RUNS]], path.parent, overwrite=overwrite)
     page = run_index(_data(opened, runs, path.parent, project)).encode("utf-8", "replace")
     try:
         write_private(path, page, overwrite=overwrite_index)
@@ -96,21 +96,25 @@ def _data(opened: "Store", runs: Sequence["Listed"], folder: Path | None, projec
         for past in opened.past(specialist)
         if past.run_id in listed
     }
-    files = {} if folder is None else {one: folder / report_name(one) for one in listed if _SAFE_ID.fullmatch(one)}
-    reports = {run_id: path.name for run_id, path in files.items() if path.is_file()}
+    reports = {} if folder is None else reports_in(folder, listed)
     return index_data(runs, outcomes, reports, shown(opened.url), project)
 
 
-def _write_missing(opened: "Store", runs: Sequence["Listed"], folder: Path, *, overwrite: bool) -> None:
+def reports_in(folder: Path, run_ids: Iterable[str]) -> dict[str, str]:
+    """Return the names of the reports in a folder, by run id."""
+    files = {one: folder / report_name(one) for one in run_ids if SAFE_ID.fullmatch(one)}
+    return {run_id: path.name for run_id, path in files.items() if path.is_file()}
+
+
+def write_missing(opened: "Store", run_ids: Iterable[str], folder: Path, *, overwrite: bool) -> None:
     """Write the reports that do not exist in a folder; a run that cannot be read is passed over.
 
     overwrite: Write all reports, also those that exist.
     """
     from run_specialist.views.page.child_runs import descendants  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.report import report  # noqa: PLC0415 - fast `--help`
-    from run_specialist.views.run_index import MOST_RUNS  # noqa: PLC0415 - fast `--help`
 
-    paths = {run.run_id: folder / report_name(run.run_id) for run in runs[:MOST_RUNS] if _SAFE_ID.fullmatch(run.run_id)}
+    paths = {run_id: folder / report_name(run_id) for run_id in run_ids if SAFE_ID.fullmatch(run_id)}
     missing = {run_id: path for run_id, path in paths.items() if overwrite or not path.exists()}
     say(f"writing {len(missing):,} report{'' if len(missing) == 1 else 's'}", dim=True)
     for run_id, path in missing.items():

@@ -51,6 +51,21 @@ def print_runs(found: Sequence["Listed"], *, projects: bool = False, words: str 
         return
     rows = [run_cells(run, depth, projects=projects) for run, depth in as_tree(found)]
     questions = [question_of(run, depth) for run, depth in as_tree(found)]
+    print_cells(rows, questions, pattern_of(words), _DROPPED_FIRST)
+
+
+def print_cells(
+    rows: Sequence[dict[str, Cell]],
+    questions: Sequence[str],
+    highlight: re.Pattern[str] | None,
+    dropped: Sequence[str],
+) -> None:
+    """Print rows with their questions: in a column if the terminal has space for it, else below each row.
+
+    rows: at least one, all with the same headings, of which the first column is an id.
+    highlight: what to highlight in the questions, on a terminal with colors.
+    dropped: columns in the order in which a narrow terminal moves them to the line below.
+    """
     if not is_terminal():
         print_table([*rows[0], "QUESTION"], [[*_texts(row), asked] for row, asked in zip(rows, questions, strict=True)])
         return
@@ -59,13 +74,12 @@ def print_runs(found: Sequence["Listed"], *, projects: bool = False, words: str 
         head: min(max(cell_width(head), *(cell_width(row[head].text) for row in rows)), _longest(head))
         for head in rows[0]
     }
-    columns = fitting(widths, width - GAP - _SHORTEST_QUESTION)
-    highlight = pattern_of(words)
+    columns = fitting(widths, width - GAP - _SHORTEST_QUESTION, dropped)
     if len(columns) == len(widths):
         front = [[*_texts(row), asked] for row, asked in zip(rows, questions, strict=True)]
         print_table([*widths, "QUESTION"], front, highlight)
         return
-    columns = fitting(widths, width)
+    columns = fitting(widths, width, dropped)
     apart = any(needs_own_line(row, columns, width) for row in rows)
     below = [lines_below(row, columns, asked, width, apart=apart) for row, asked in zip(rows, questions, strict=True)]
     lines = ["\n".join(highlighted(line, highlight) for line in some) for some in below]
@@ -79,15 +93,15 @@ def run_cells(run: "Listed", depth: int, *, projects: bool) -> dict[str, Cell]:
     duration = "" if run.duration_s is None else duration_words(run.duration_s)
     cells = {
         "RUN": Cell(f"{'  ' * depth}{run.run_id}", run.run_id),
-        "SPECIALIST": _same(one_line(run.specialist)),
-        "STATUS": _same(run.status),
-        "MODEL": _same(one_line(run.model)),
+        "SPECIALIST": same(one_line(run.specialist)),
+        "STATUS": same(run.status),
+        "MODEL": same(one_line(run.model)),
         "CALLS": Cell(calls, f"{calls} call{'' if run.tool_calls == 1 else 's'}"),
         "COST": Cell(cost, "cost unknown" if run.cost_usd is None else cost),
-        "DURATION": _same(duration),
-        "STARTED": _same(_started(run.started_at)),
+        "DURATION": same(duration),
+        "STARTED": same(started(run.started_at)),
     }
-    return cells | ({"PROJECT": _project(run.project)} if projects else {})
+    return cells | ({"PROJECT": project_cell(run.project)} if projects else {})
 
 
 def question_of(run: "Listed", depth: int) -> str:
@@ -95,13 +109,14 @@ def question_of(run: "Listed", depth: int) -> str:
     return ("" if depth or run.parent_id is None else f"(of {run.parent_id}) ") + one_line(run.question)
 
 
-def fitting(widths: dict[str, int], available: int) -> list[str]:
-    """Return the columns that fit into the available width, in order; the run id always has one.
+def fitting(widths: dict[str, int], available: int, dropped: Sequence[str] = _DROPPED_FIRST) -> list[str]:
+    """Return the columns that fit into the available width, in order; the id always has one.
 
     widths: by heading.
+    dropped: columns in the order in which they are left out.
     """
     columns = list(widths)
-    for head in _DROPPED_FIRST:
+    for head in dropped:
         if sum(widths[one] + GAP for one in columns) - GAP <= available:
             break
         if head in columns:
@@ -120,8 +135,8 @@ def lines_below(cells: dict[str, Cell], columns: Sequence[str], question: str, w
     apart: whether the question has a line of its own.
     """
     values = [printable(value) for value in _left(cells, columns)]
-    run_id = cells["RUN"].text
-    indent = " " * (GAP + len(run_id) - len(run_id.lstrip()))
+    first = next(iter(cells.values())).text
+    indent = " " * (GAP + len(first) - len(first.lstrip()))
     lines = [""]
     for value in values:
         longer = f"{lines[-1]}, {value}" if lines[-1] else value
@@ -180,26 +195,27 @@ def _texts(row: dict[str, Cell]) -> list[str]:
     return [cell.text for cell in row.values()]
 
 
-def _same(text: str) -> Cell:
+def same(text: str) -> Cell:
+    """Return a value that is the same with and without a heading."""
     return Cell(text, text)
 
 
 def _longest(head: str) -> int:
-    return _LONGEST_ID if head == "RUN" else _LONGEST_CELL
+    return _LONGEST_ID if head in {"RUN", "BATCH"} else _LONGEST_CELL
 
 
-def _project(path: str | None) -> Cell:
-    """Return the project of a run; on a terminal the end of a long path, which tells projects apart."""
+def project_cell(path: str | None) -> Cell:
+    """Return the project of a run or a batch; on a terminal the end of a long path, which tells projects apart."""
     if path is None:
         return Cell("unknown", "project unknown")
     shown = short_path(one_line(path))
     if not is_terminal() or cell_width(shown) <= _LONGEST_CELL:
-        return _same(shown)
+        return same(shown)
     name = Path(shown).name
     return Cell(f"…/{name}" if cell_width(name) <= _LONGEST_CELL - GAP else name, shown)
 
 
-def _started(at: float) -> str:
+def started(at: float) -> str:
     """Return a time in short form: date and time, or date and year if it is not in the current year."""
     then = datetime.fromtimestamp(at).astimezone()
     return f"{then:%d %b %H:%M}" if then.year == datetime.now().astimezone().year else f"{then:%d %b %Y}"

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def as_json(run: "Listed") -> dict[str, Any]:
     """Return a run as an item of `runs --json`; times in UTC."""
-    ended_at = None if run.ended_at is None else _iso(run.ended_at)
-    return {**asdict(run), "started_at": _iso(run.started_at), "ended_at": ended_at}
+    ended_at = None if run.ended_at is None else iso(run.ended_at)
+    return {**asdict(run), "started_at": iso(run.started_at), "ended_at": ended_at}
 
 
 def print_rows(rows: Sequence["Row"]) -> None:
@@ -80,5 +80,9 @@ def local(at: float) -> str:
     return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
 
 
-def _iso(at: float) -> str:
+def iso(at: float) -> str:
+    """Return a time in UTC as ISO 8601, with milliseconds.
+
+    at: [seconds since 1970].
+    """
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -59,6 +59,17 @@ def find_run(opened: "Store", run: str, project: str | None) -> str:
         raise
 
 
+def find_batch(url: str, batch: str, project: str | None) -> str:
+    """Return the id of a batch; raises RunNotFound.
+
+    batch: as given: an id or a prefix of any project, or `last` for the newest of this project.
+    """
+    from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
+
+    with StoredBatches(url) as opened:
+        return opened.find(batch, project).batch_id
+
+
 def nothing_found(opened: "Store", project: str | None, *, filtered: bool) -> str:
     """Return the line for an empty listing.
 
@@ -81,10 +92,25 @@ def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, st
     try:
         with open_store(context.params.get("store")) as opened:
             project = None if incomplete else project_filter(None, all_projects=False)
-            found = opened.trees(Selection(ids=[incomplete] if incomplete else (), project=project), COMPLETIONS)
+            ids = [incomplete] if incomplete else ()
+            found = opened.trees(Selection(ids, project=project, without_batches=not ids), COMPLETIONS)
     except Exception:  # noqa: BLE001 - shell completion must not print errors
         return []
     return [(one.run_id, printable(one_line(one.question))) for one in found]
+
+
+def complete_batches(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the ids and questions of matching batches for shell completion, like `complete_runs`."""
+    from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
+    from run_specialist.store.location import place  # noqa: PLC0415 - fast `--help`
+
+    try:
+        with StoredBatches(place(context.params.get("store")).url) as opened:
+            found = opened.listed(None if incomplete else project_filter(None, all_projects=False))
+    except Exception:  # noqa: BLE001 - shell completion must not print errors
+        return []
+    matching = [one for one in found if one.batch_id.startswith(incomplete)][:COMPLETIONS]
+    return [(one.batch_id, printable(one_line(one.question))) for one in matching]
 
 
 def _age(text: str) -> float:
@@ -125,7 +151,9 @@ RunId = Annotated[
 ReportedRun = Annotated[
     str | None,
     typer.Argument(
-        metavar="RUN", help="Id of the run, an unambiguous prefix, or `last`.", autocompletion=complete_runs
+        metavar="RUN",
+        help="Id of the run or the batch, an unambiguous prefix, or `last`: the newest run.",
+        autocompletion=complete_runs,
     ),
 ]
 RunIds = Annotated[
@@ -166,5 +194,17 @@ Search = Annotated[
     str | None,
     typer.Option(
         "--search", metavar="WORDS", parser=_words, help="Runs with all these words in the questions or the answer."
+    ),
+]
+BatchFilter = Annotated[
+    str | None,
+    typer.Option("--batch", metavar="ID", autocompletion=complete_batches, help="Runs of this batch."),
+]
+BatchId = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="BATCH",
+        help="Id of a batch, an unambiguous prefix, or `last`: the newest of this project.",
+        autocompletion=complete_batches,
     ),
 ]

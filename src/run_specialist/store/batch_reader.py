@@ -98,6 +98,16 @@ class StoredBatches:
         more = f" and {len(matching) - MAX_LISTED_IDS} more" if len(matching) > MAX_LISTED_IDS else ""
         raise RunNotFound(f"{len(matching)} batch ids start with {batch_id}: {ids}{more}; use more of the id")
 
+    def meant(self, given: str) -> Batch | None:
+        """Return the batch with this id or unique id prefix; None if there is none, or if it is the id of a run."""
+        matching = self._matching(given) if given.strip() else []
+        exact = next((one for one in matching if one.batch_id == given), None)
+        if exact is not None or len(matching) != 1:
+            return exact
+        with self._snapshot() as connection:
+            is_run = connection.execute(select(runs.c.run_id).where(runs.c.run_id == column_text(given))).first()
+        return None if is_run else matching[0]
+
     def _matching(self, prefix: str) -> list[Batch]:
         if not prefix.strip():
             raise RunNotFound("the batch id is empty; use an id, the start of one, or `last`")

@@ -97,6 +97,11 @@ class Store:
         with self._snapshot() as connection:
             return self._matching(connection, selection, selection.active_since(time))[::-1]
 
+    def count_left_out(self, selection: Selection) -> int:
+        """Return the number of runs of batches that a selection without batches leaves out."""
+        with self._snapshot() as connection:
+            return int(connection.execute(selection.count_left_out()).scalar_one())
+
     def count_elsewhere(self, project: str) -> int:
         """Return the number of runs of other projects, and of those whose project is unknown."""
         with self._snapshot() as connection:

@@ -1,7 +1,8 @@
 """Which runs a listing selects, as conditions and queries for either database."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Boolean, ColumnElement, FromClause, Select, and_, exists, func, or_, select
@@ -11,7 +12,7 @@ from sqlalchemy.sql.functions import GenericFunction
 from run_specialist.errors import RunNotFound
 from run_specialist.store.as_text import column_text
 from run_specialist.store.folding import folded
-from run_specialist.store.tables import runs, search
+from run_specialist.store.tables import items, runs, search
 from run_specialist.store.to_rows import RUNNING
 
 INTERRUPTED = "interrupted"
@@ -68,6 +69,10 @@ class Selection:
     """Path of the project; None = all projects, and runs whose project is unknown."""
     words: str = ""
     """Words that occur in the questions or the answer, without case."""
+    batch: str | None = None
+    """Full id of a batch, whose runs are meant without their children."""
+    without_batches: bool = False
+    """Leave out the runs of batches, and all runs below these."""
 
     def __post_init__(self) -> None:
         """Raise RunNotFound for an empty id, which is a prefix of every id."""
@@ -95,6 +100,11 @@ class Selection:
         """
         return self.flat().where(or_(runs.c.status == RUNNING, runs.c.ended_at >= time, runs.c.started_at >= time))
 
+    def count_left_out(self) -> Select[Any]:
+        """Return the query for the number of runs that `without_batches` leaves out, without those below them."""
+        chosen = replace(self, without_batches=False).flat().subquery()
+        return select(func.count()).select_from(chosen).where(_in_batch(chosen))
+
     def _conditions(self, table: FromClause) -> list[ColumnElement[bool]]:
         found: list[ColumnElement[bool]] = []
         if self.ids:
@@ -111,11 +121,38 @@ class Selection:
             found.append(table.c.status.in_(stored))
         if self.words.strip():
             found.append(table.c.run_id.in_(_with_words(self.words.split())))
+        if self.batch is not None:
+            members = select(items.c.run_id).where(items.c.batch_id == column_text(self.batch))
+            found.append(table.c.run_id.in_(members))
+        if self.without_batches:
+            found += [~_in_batch(table), table.c.run_id.not_in(_below_batches())]
         return found
 
 
 def _listed() -> Select[Any]:
     return select(*LISTED, runs.c.owner).order_by(*NEWEST_FIRST)
+
+
+def _in_batch(table: FromClause) -> ColumnElement[bool]:
+    return exists().where(items.c.run_id == table.c.run_id)
+
+
+@cache
+def _below_batches() -> Select[Any]:
+    """Return the query for the ids of the runs whose parent, or a run above it, belongs to a batch.
+
+    It is the same object each time, because a statement may contain it twice.
+    """
+    child = runs.alias("child")
+    below = (
+        select(child.c.run_id)
+        .join(items, items.c.run_id == child.c.parent_id)
+        .where(child.c.parent_id.is_not(None))
+        .cte("below", recursive=True)
+    )
+    deeper = runs.alias("deeper")
+    below = below.union(select(deeper.c.run_id).join(below, below.c.run_id == deeper.c.parent_id))
+    return select(below.c.run_id)
 
 
 def _with_words(words: Sequence[str]) -> Select[Any]:

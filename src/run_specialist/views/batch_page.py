@@ -1,0 +1,133 @@
+"""HTML page of a batch: its counts, the reasons of failures, and a table of all items with their answers."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+from urllib.parse import quote
+
+from run_specialist.budget import units
+from run_specialist.store.batches import Batch
+from run_specialist.store.stored_batch import ItemResult, Tally
+from run_specialist.views.batch_failures import Failure, reason_of
+from run_specialist.views.html_page import HtmlPage
+from run_specialist.views.page import formats
+
+MOST_ITEMS = 10_000
+"""Maximum number of rows; further items are counted, not listed."""
+MOST_RENDERED = 2_000
+"""Up to how many items Markdown is rendered, which takes longer than all else; more have their answers as text."""
+PORTION = 100
+"""Rows of one table; the browser lays out only the tables that are in view."""
+LONGEST_ANSWER = 20_000
+"""Maximum length of an answer on the page [characters]."""
+LONGEST_QUOTE = 400
+LONGEST_BEGINNING = 160
+"""Maximum length of an input or of the beginning of an answer in a row [characters]."""
+
+_MARKS = re.compile(r"^ {0,3}(#{1,6} |```.*$|> |[-*+] )|[*`]", re.MULTILINE)
+"""Marks of Markdown, which are left out of the beginning of an answer."""
+
+
+def _answer_html(item: Mapping[str, Any]) -> str:
+    from run_specialist.views.page.answer_html import answer_html  # noqa: PLC0415 - only the HTML page needs it
+
+    return answer_html(item)
+
+
+def _share(count: int, whole: int) -> str:
+    return f"{100 * count / whole:.3f}%"
+
+
+_FILTERS = {
+    **{name: getattr(formats, name) for name in ("counted", "lasted", "moment", "pretty", "stamp")},
+    "dollars": units.dollars,
+    "answer_html": _answer_html,
+    "share": _share,
+}
+_PAGE = HtmlPage("batch_page", _FILTERS, styles=("report",))
+
+
+def batch_data(
+    batch: Batch,
+    tally: Tally,
+    failures: Sequence[Failure],
+    items: Iterable[ItemResult],
+    reports: Mapping[str, str] | None = None,
+) -> Mapping[str, Any]:
+    """Return the data of the page as JSON values.
+
+    items: in the order of the rows; those after `MOST_ITEMS` are not read.
+    reports: paths of the report files, from the folder of the page, by run id.
+    """
+    rows = [_row(item, (reports or {}).get(item.run_id)) for item in islice(items, MOST_ITEMS)]
+    return {
+        **{key: value for key, value in asdict(batch).items() if key != "frozen"},
+        **asdict(tally),
+        "total": tally.items,
+        "failures": [asdict(one) for one in failures],
+        "items": rows,
+        "omitted": max(tally.items - len(rows), 0),
+    }
+
+
+def batch_page(data: Mapping[str, Any]) -> str:
+    """Return the page as one self-contained HTML document; all untrusted text is escaped.
+
+    data: data from `batch_data`.
+    """
+    rows = data["items"]
+    portions = [rows[at : at + PORTION] for at in range(0, len(rows), PORTION)]
+    return _PAGE.render({**data, "portions": portions, "rendered": len(rows) <= MOST_RENDERED})
+
+
+def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
+    outcome = item.outcome or {}
+    evidence = [_evidence(one) for one in outcome.get("evidence") or () if isinstance(one, Mapping)]
+    answer = str(outcome.get("answer") or "")
+    failed = item.status in {"failed", "aborted", "dead"} or item.error
+    reason = reason_of(item)[1] if failed else None
+    shown = _shown_input(item.input)
+    return {
+        "number": item.number,
+        "run_id": item.run_id,
+        "input": item.input,
+        "shown_input": shortened(shown),
+        "question": item.question,
+        "status": item.status,
+        "error": reason,
+        "beginning": shortened(_MARKS.sub("", answer[:LONGEST_ANSWER])) or shortened(reason or ""),
+        "answer": answer[:LONGEST_ANSWER],
+        "left_out": max(len(answer) - LONGEST_ANSWER, 0),
+        "evidence": evidence,
+        "gaps": [str(gap) for gap in outcome.get("gaps") or ()],
+        "verified": sum(one["verified"] is True for one in evidence),
+        "tool_calls": item.tool_calls,
+        "cost_usd": item.cost_usd,
+        "seconds": item.seconds,
+        "has_run": item.started_at is not None,
+        "report": None if report is None else quote(report),
+    }
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text on one line."""
+    # No more than this can be shown, however long the text is.
+    line = " ".join(text[: 4 * LONGEST_BEGINNING].split())
+    return line if len(line) <= LONGEST_BEGINNING else f"{line[: LONGEST_BEGINNING - 1]}…"
+
+
+def _shown_input(value: object) -> str:
+    """Return an input for people: a text as it is, a row as its values, all else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping) and all(isinstance(one, str | int | float | None) for one in value.values()):
+        return ", ".join("" if one is None else str(one) for one in value.values())
+    return formats.brief(value, LONGEST_BEGINNING)
+
+
+def _evidence(one: Mapping[str, Any]) -> dict[str, Any]:
+    text = str(one.get("quote") or "")
+    cut = text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
+    return {"source": str(one.get("source") or ""), "quote": cut, "verified": one.get("verified")}
