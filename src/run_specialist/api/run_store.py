@@ -86,12 +86,16 @@ class RunStore:
             return None
 
     async def worker_of(self, known: KnownRun) -> str | None:
-        """Return a description of the process that works on a run without an outcome; None if it has died.
+        """Return a description of the process that works on a run without an outcome; None if nobody does.
 
         Raises StoreUnusable.
         """
-        location = self._location()
-        return None if location is None else await asyncio.to_thread(_worker, location.url, known.owner)
+        writer, location = self._writer, self._location()
+        if writer is None or location is None:
+            return None
+        if writer.works_on(known):
+            return "this process"
+        return await asyncio.to_thread(_worker, location.url, known.owner, writer)
 
     async def load(self, run_id: str, project: str) -> StoredRun:
         """Return a stored run.
@@ -142,8 +146,9 @@ def _load(url: str, run_id: str, project: str) -> StoredRun:
         return store.load(run_id, project)
 
 
-def _worker(url: str, owner: str) -> str | None:
-    return owners.describe(url, owner) if owners.is_alive(url, owner) else None
+def _worker(url: str, owner: str, writer: Writer) -> str | None:
+    is_alive = owner != writer.owner and owners.is_alive(url, owner)
+    return owners.describe(url, owner) if is_alive else None
 
 
 async def _completed(function: Callable[[], _T]) -> _T:

@@ -58,7 +58,7 @@ async def begin(maker: RunMaker, asked: Asked, run_id: str) -> Run:
     run = await maker.begin(asked, checked_id(run_id))
     if isinstance(run, Run):
         return run
-    if run.ended is None:
+    if run.is_running:
         await _refuse_if_at_work(maker, run)
     raise UsageError(f"run_id: {run_id} is stored already; use another id, or take it up with Runner.take_up")
 
@@ -83,7 +83,7 @@ async def take_up(
         check_same(known, asked.file, asked.settings, asked.question, force=force)
         if known.ended is not None and known.ended.status not in statuses:
             return EndedRun(known.ended)
-        if known.ended is None:
+        if known.is_running:
             await _refuse_if_at_work(maker, known)
         try:
             return await _resumed(maker, asked, run_id, force=force)
@@ -104,4 +104,4 @@ async def _resumed(maker: RunMaker, asked: Asked, run_id: str, *, force: bool) -
 
 async def _refuse_if_at_work(maker: RunMaker, known: KnownRun) -> None:
     if worker := await maker.store.worker_of(known):
-        raise AtWork(f"{known.run_id} is being worked on: {worker}; wait for its end, or stop that process")
+        raise AtWork(f"{known.run_id} is being worked on: {worker}; wait until it has ended, or stop it there")

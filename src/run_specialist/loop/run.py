@@ -137,6 +137,9 @@ class Run:
         self._begin()
         cancelled: asyncio.CancelledError | None = None
         try:
+            if cancellations:
+                # A cancellation while the run was prepared takes effect here, before the first request.
+                await asyncio.sleep(0)
             ending = await self._loop.run()
         except ContextExceeded as error:
             ending = Ending.context_overflow(str(error))

@@ -33,7 +33,7 @@ def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = Fa
     Raises NotResumable if the folder does not exist, and the specialist found here is not the same.
     """
     begun = ResumePlace(Path(run.frozen["root"]), Path(run.frozen.get("file", "")))
-    has_root, content = begun.root.is_dir(), run.frozen.get("digest")
+    has_root, content = begun.root.is_dir(), run.frozen.get("digest", "")
     if has_root and (not content or digest(begun.file) == content):
         return begun
     found, why = _found(run.specialist, registry) if content else (None, "")

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.record.journal import Ended, EventLogged, Journal, Opened, Received, Record, TakenOver
-from run_specialist.store.stored import StoredRun
+from run_specialist.record.journal import Ended, EventLogged, Opened, Received, Record, TakenOver
 
 if TYPE_CHECKING:
     from run_specialist.store.ledger import Ledger
@@ -55,23 +54,13 @@ class Inbox:
             self._wake_at_once()
         return True
 
-    def claim(self, run: StoredRun) -> "Future[Journal] | None":
-        """Request the journal of a run to resume; None if the queue is closed."""
-        claimed: Future[Journal] = Future()
-        with self._changed:
-            if self.closed:
-                return None
-            self._batch.claims.append((run, claimed))
-            self._wake_at_once()
-        return claimed
-
-    def ask(self, question: "Question") -> "Future[Any] | None":
-        """Let the thread call a function with the open store; None if the queue is closed."""
+    def ask(self, run_id: str, question: "Question") -> "Future[Any] | None":
+        """Let the thread call a function with the open store, after a run's records; None if the queue is closed."""
         answer: Future[Any] = Future()
         with self._changed:
             if self.closed:
                 return None
-            self._batch.questions.append((question, answer))
+            self._batch.questions.append((run_id, question, answer))
             self._wake_at_once()
         return answer
 
@@ -107,29 +96,26 @@ class Batch:
     """Queued entries that the writer thread processes together."""
 
     records: dict["RunJournal", list[Record]] = field(default_factory=dict)
-    claims: list[tuple[StoredRun, Future[Journal]]] = field(default_factory=list)
     waiting: list[tuple["RunJournal", "asyncio.Future[None]"]] = field(default_factory=list)
-
-    questions: list[tuple["Question", Future[Any]]] = field(default_factory=list)
+    questions: list[tuple[str, "Question", Future[Any]]] = field(default_factory=list)
+    """Each with the id of its run."""
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.claims or self.waiting or self.questions)
+        return bool(self.records or self.waiting or self.questions)
 
     def split_off(self, most: int) -> "Batch":
-        """Keep the first `most` runs; return a batch of the others with their waiting futures and claims."""
+        """Keep the first `most` runs; return a batch of the others with their waiting futures and questions."""
         others = dict(islice(self.records.items(), most, None))
         if not others:
             return Batch()
-        # A claim continues the run's event numbers, so its records must be written first.
+        # The answer must include the run's records; a claim continues the numbers of its events.
         late = {journal.run_id for journal in others}
-        claims = [(run, claimed) for run, claimed in self.claims if run.run_id in late]
+        questions = [one for one in self.questions if one[0] in late]
         waiting = [(journal, future) for journal, future in self.waiting if journal in others]
         self.records = dict(islice(self.records.items(), most))
-        self.claims = [(run, claimed) for run, claimed in self.claims if run.run_id not in late]
+        self.questions = [one for one in self.questions if one[0] not in late]
         self.waiting = [(journal, future) for journal, future in self.waiting if journal not in others]
-        # The answers must include the records so far.
-        questions, self.questions = self.questions, []
-        return Batch(others, claims, waiting, questions)
+        return Batch(others, waiting, questions)
 
     def settle(self) -> None:
         """Resolve the waiting futures, with one wake-up per event loop."""

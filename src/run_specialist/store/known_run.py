@@ -29,9 +29,14 @@ class KnownRun:
     """The outcome of its last end; None if it has never ended."""
 
     @property
+    def is_running(self) -> bool:
+        """True if it has not ended since it was begun or resumed, also if its process has died."""
+        return self.status == RUNNING
+
+    @property
     def ended(self) -> Outcome | None:
         """The outcome; None while the run is in progress, or was interrupted."""
-        return None if self.status == RUNNING else self.outcome
+        return None if self.is_running else self.outcome
 
 
 def known_run(run_id: str, *columns: Any) -> KnownRun:  # noqa: ANN401 - values of a database driver

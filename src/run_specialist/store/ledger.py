@@ -160,7 +160,10 @@ class Ledger:
 
     def _known(self, run_id: str) -> KnownRun | None:
         found = self._session.read(self._sql.select_known, (run_id,))
-        return known_run(run_id, *found[0]) if found else None
+        try:
+            return known_run(run_id, *found[0]) if found else None
+        except (ValueError, TypeError, LookupError) as error:
+            raise StoreUnusable(f"{shown(self._url)}: the data of {run_id} cannot be read: {error!r}") from None
 
     def begin(self, opened: Opened) -> KnownRun | None:
         """Commit the first record of a new run, unless a run with its id is stored; return that one, or None.
@@ -188,7 +191,7 @@ class Ledger:
     def claim(self, run: StoredRun, dead: Collection[str] = ()) -> int:
         """Take over a run to resume it; return the number of its next event.
 
-        dead: owners whose lock was still free after `GRACE`.
+        dead: owners whose lock was still free after `GRACE`; and this process, if it does not work on the run.
         Raises OwnerLooksDead for an owner that must be checked again, AtWork if the owner is alive or another process
         was faster, NotResumable if the run was deleted, StoreUnusable if the store cannot be queried.
         """
@@ -215,7 +218,7 @@ class Ledger:
             return int(str(event)) + 1
 
     def _require_dead_owner(self, run_id: str, status: str, owner: str, dead: Collection[str]) -> None:
-        if status != RUNNING:
+        if status != RUNNING or (owner == self.owner and owner in dead):
             return
         if is_alive(self._url, owner):
             raise AtWork(f"{run_id} is still running: {describe(self._url, owner)}")

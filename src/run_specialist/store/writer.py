@@ -6,10 +6,12 @@ If the store cannot be written, runs continue with one warning each. Database li
 import atexit
 import threading
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
-from run_specialist.errors import StoreUnusable
+from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.record.journal import Journal, Opened
 from run_specialist.store.as_text import column_text
 from run_specialist.store.backoff import Backoff
@@ -50,8 +52,10 @@ class Writer:
         """Why the writer gave up the store; None while it writes."""
         self.was_open = False
         """True once the store was opened successfully."""
-        self._dead: set[str] = set()
-        """Owners of runs being taken over whose lock was still free after `GRACE`."""
+        self.owner: str | None = None
+        """Token of this process; None until the store is open."""
+        self._journals = WeakValueDictionary[str, RunJournal]()
+        """Those that somebody has, by run."""
 
     def check(self) -> None:
         """Wait until the store is open; needed before the first request if the user chose the store.
@@ -72,7 +76,11 @@ class Writer:
     def journal(self, run_id: str) -> Journal:
         """Return the journal of a new run; writing to it never raises, even if the store fails."""
         self._start_thread()
-        return RunJournal(self._inbox, column_text(run_id))
+        return self._working_on(RunJournal(self._inbox, column_text(run_id)))
+
+    def works_on(self, known: KnownRun) -> bool:
+        """Return whether a run of this writer is the one that is stored; False if nobody has it any more."""
+        return known.owner == self.owner and known.run_id in self._journals
 
     def look(self, run_id: str) -> KnownRun | None:
         """Return a run by its whole id, without its transcript; None if there is none. Blocks.
@@ -80,7 +88,7 @@ class Writer:
         Raises StoreUnusable.
         """
         self.check()
-        known: KnownRun | None = self._ask(lambda ledger: ledger.look(run_id))
+        known: KnownRun | None = self._ask(run_id, lambda ledger: ledger.look(run_id))
         return known
 
     def begin(self, opened: Opened) -> Journal | KnownRun:
@@ -90,11 +98,41 @@ class Writer:
         Raises StoreUnusable.
         """
         self.check()
-        known: KnownRun | None = self._ask(lambda ledger: ledger.begin(opened))
-        return known or RunJournal(self._inbox, opened.run_id, turns=0, begun=True)
+        known: KnownRun | None = self._ask(opened.run_id, lambda ledger: ledger.begin(opened))
+        return known or self._working_on(RunJournal(self._inbox, opened.run_id, turns=0, begun=True))
 
-    def _ask(self, question: Question) -> Any:  # noqa: ANN401 - the answer to any question
-        answer = self._inbox.ask(question)
+    def claim(self, run: StoredRun) -> Journal:
+        """Take over a run to resume it, and return its journal; blocks until the store has answered.
+
+        Raises StoreUnusable, and AtWork if somebody works on the run.
+        """
+        from run_specialist.store.ledger import OwnerLooksDead  # noqa: PLC0415 - as in `_open`
+
+        self.check()
+        try:
+            return self._claimed(run, ())
+        except OwnerLooksDead as found:
+            # A live process reacquires its lock in this time. Sleeping here does not block the writer thread.
+            time.sleep(GRACE)
+            return self._claimed(run, (found.owner,))
+
+    def _claimed(self, run: StoredRun, dead: Collection[str]) -> Journal:
+        def claim(ledger: "Ledger") -> RunJournal:
+            # A run of this process that was prepared and dropped has a living owner, but nobody works on it.
+            idle = () if run.run_id in self._journals else (ledger.owner,)
+            event, turns = ledger.claim(run, (*dead, *idle)), run.snapshot.turns if run.snapshot else 0
+            return self._working_on(RunJournal(self._inbox, run.run_id, event=event, turns=turns))
+
+        journal: RunJournal = self._ask(run.run_id, claim)
+        return journal
+
+    def _working_on(self, journal: RunJournal) -> RunJournal:
+        self._journals[journal.run_id] = journal
+        return journal
+
+    def _ask(self, run_id: str, question: Question) -> Any:  # noqa: ANN401 - the answer to any question
+        """Let the thread call a function with the open store, and return the result; blocks."""
+        answer = self._inbox.ask(run_id, question)
         if answer is None:
             raise StoreUnusable(self._failure or CLOSED)
         while True:
@@ -104,35 +142,6 @@ class Writer:
                 # During an outage the thread tries again, and then answers or gives up.
                 if self._inbox.outage is None:
                     raise self._timeout_error() from None
-
-    def claim(self, run: StoredRun) -> Journal:
-        """Take over a run to resume it, and return its journal; blocks until the store has answered.
-
-        Raises StoreUnusable, and NotResumable if another process works on the run.
-        """
-        from run_specialist.store.ledger import OwnerLooksDead  # noqa: PLC0415 - as in `_open`
-
-        self.check()
-        try:
-            return self._await_claim(run)
-        except OwnerLooksDead as found:
-            # A live process reacquires its lock in this time. Sleeping here does not block the writer thread.
-            time.sleep(GRACE)
-            owner = found.owner
-        self._dead.add(owner)
-        try:
-            return self._await_claim(run)
-        finally:
-            self._dead.discard(owner)
-
-    def _await_claim(self, run: StoredRun) -> Journal:
-        claimed = self._inbox.claim(run)
-        if claimed is None:
-            raise StoreUnusable(CLOSED)
-        try:
-            return claimed.result(PATIENCE)
-        except TimeoutError:
-            raise self._timeout_error() from None
 
     def close(self) -> None:
         """Write queued records, release the owner lock, end the thread; wait at most `PATIENCE_AT_THE_END`."""
@@ -161,7 +170,7 @@ class Writer:
 
     def _write_loop(self) -> None:
         ledger = self._open()
-        self.was_open = ledger is not None
+        self.was_open, self.owner = ledger is not None, ledger.owner if ledger else None
         self._opened.set()
         while (batch := self._inbox.next()) is not None:
             try:
@@ -193,33 +202,14 @@ class Writer:
         # After a run has lost records, later ones would leave a gap.
         if records := {journal: queued for journal, queued in batch.records.items() if not journal.lost}:
             self._write(ledger, records)
-        for run, claimed in batch.claims:
+        for _, question, answer in batch.questions:
             try:
-                claimed.set_result(self._claim(ledger, run))
-            except BaseException as error:  # noqa: BLE001 - re-raised in the waiting thread
-                claimed.set_exception(error)
-
-        for question, answer in batch.questions:
-            try:
-                answer.set_result(self._answer(ledger, question))
-            except BaseException as error:  # noqa: BLE001 - as above
-                answer.set_exception(error)
-
-    def _answer(self, ledger: "Ledger | None", question: Question) -> Any:  # noqa: ANN401 - as `_ask`
-        if ledger is None or self._failure is not None:
-            raise StoreUnusable(self._failure or CLOSED)
-        try:
-            return question(ledger)
-        except StoreUnusable:
-            raise
-        except Exception as error:
-            raise StoreUnusable(f"{self._name}: {error!r}") from error
-
-    def _claim(self, ledger: "Ledger | None", run: StoredRun) -> RunJournal:
-        if ledger is None or self._failure is not None:
-            raise StoreUnusable(self._failure or CLOSED)
-        turns = run.snapshot.turns if run.snapshot else 0
-        return RunJournal(self._inbox, run.run_id, event=ledger.claim(run, self._dead), turns=turns)
+                if ledger is None or self._failure is not None:
+                    raise StoreUnusable(self._failure or CLOSED)  # noqa: TRY301 - raised in the waiting thread
+                answer.set_result(question(ledger))
+            except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
+                is_clear = isinstance(error, UsageError)
+                answer.set_exception(error if is_clear else StoreUnusable(f"{self._name}: {error!r}"))
 
     def _write(self, ledger: "Ledger | None", records: Records) -> None:
         """Write the records of several runs in one transaction; if a row fails, use one transaction per run."""

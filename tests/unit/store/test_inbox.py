@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from run_specialist.store import inbox as inbox_
 from run_specialist.store.inbox import Batch, Inbox, RunJournal
-from tests.unit.store.records import opened, received, returned, stored
+from tests.unit.store.records import opened, received, returned
 
 
 @pytest.fixture
@@ -118,9 +118,9 @@ def test_a_run_is_taken_over_after_its_records_are_written(patient, monkeypatch)
     for number in range(5):
         RunJournal(patient, f"r{number}").write(opened(f"r{number}"))
     for run_id in ("r4", "r9", "r0", "r3"):
-        patient.claim(stored(run_id))
+        patient.ask(run_id, None)
     batches = [patient.next(), patient.next(), patient.next()]
-    assert [[run.run_id for run, _ in batch.claims] for batch in batches] == [["r9", "r0"], ["r3"], ["r4"]]
+    assert [[run_id for run_id, *_ in batch.questions] for batch in batches] == [["r9", "r0"], ["r3"], ["r4"]]
 
 
 @pytest.mark.anyio

@@ -219,9 +219,10 @@ async def test_a_claim_with_a_lost_response_is_recognized(database, writers, mon
     whole = Ledger._claim
 
     def claim(self, run, dead):
-        if dead and 1 not in claimed:
+        others = [owner for owner in dead if owner != self.owner]
+        if others and 1 not in claimed:
             Answerless(monkeypatch)
-        claimed.append(len(dead))
+        claimed.append(len(others))
         return whole(self, run, dead)
 
     monkeypatch.setattr(Ledger, "_claim", claim)
@@ -233,7 +234,8 @@ async def test_a_claim_with_a_lost_response_is_recognized(database, writers, mon
 async def test_a_run_in_progress_is_not_claimed_again_after_a_lost_connection(database, writers, monkeypatch):
     """A run that this process is working on is not claimed again by the retry after a lost connection."""
     writer = writers.make(Backoff(sleep=lambda _seconds: None))
-    assert await write(writer.journal("run-1"), *begun("run-1"), *turn_of(1)) is None
+    journal = writer.journal("run-1")
+    assert await write(journal, *begun("run-1"), *turn_of(1)) is None
     broken = []
     whole = ServerSession.read
 

@@ -1,0 +1,132 @@
+"""A run with a given id belongs to one process from its first record on, and can be looked up by its whole id."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from run_specialist.errors import StoreUnusable
+from run_specialist.record.journal import TakenOver
+from run_specialist.store.base import StoreOutage
+from run_specialist.store.file_session import FileSession
+from run_specialist.store.inbox import RunJournal
+from run_specialist.store.known_run import KnownRun
+from tests.unit.store.records import ask, begun, change, counts, ended, opened, outcome, turn_of, write
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_begun_run_is_stored_at_once(writer, store_url):
+    """A begun run is stored with its question; its first record is not written again, and its events count from 1."""
+    journal = await asyncio.to_thread(writer.begin, opened("run-1"))
+    assert ask(store_url, "select run_id, status from runs") == [("run-1", "running")]
+    change(store_url, "update runs set model = 'changed'")
+    assert await write(journal, *begun("run-1"), *turn_of(1), *ended("run-1")) is None
+    assert ask(store_url, "select status, model from runs") == [("answered", "changed")]
+    assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "outputs": 1, "events": 3}
+    assert ask(store_url, "select number from events order by number") == [(1,), (2,), (3,)]
+    assert len(ask(store_url, "select question from search")) == 1
+
+
+async def test_of_two_processes_that_begin_an_id_one_gets_it(make_writer, store_url):
+    """Of many attempts at once, in two processes, exactly one gets the run; the others get what is stored."""
+    one, other = make_writer(store_url), make_writer(store_url)
+    for writer in (one, other):
+        writer.check()
+    with ThreadPoolExecutor(8) as pool:
+        found = [*pool.map(lambda writer: writer.begin(opened("run-1")), [one, other] * 4)]
+    assert sum(isinstance(each, RunJournal) for each in found) == 1
+    known = [each for each in found if isinstance(each, KnownRun)]
+    assert {(each.run_id, each.status, each.is_running, each.ended) for each in known} == {
+        ("run-1", "running", True, None)
+    }
+    assert sum(one.works_on(known[0]) + other.works_on(known[0]) for _ in [0]) == 1
+
+
+async def test_a_stored_run_is_left_as_it_is(writer, store_url):
+    """Beginning an id that is stored changes nothing, also not its texts for searches."""
+    assert await write(writer.journal("run-1"), *begun("run-1"), *ended("run-1")) is None
+    before = ask(store_url, "select * from runs"), ask(store_url, "select * from search")
+    known = writer.begin(opened("run-1", question="Another?", model="other"))
+    assert (known.question, known.model, known.ended) == ("What is known?", "scripted", outcome("run-1"))
+    assert (ask(store_url, "select * from runs"), ask(store_url, "select * from search")) == before
+
+
+async def test_a_run_is_looked_up_by_its_whole_id(writer):
+    """A run is looked up by its whole id, never by the beginning of one."""
+    assert await write(writer.journal("run-12"), *begun("run-12")) is None
+    assert writer.look("run-1") is None
+    known = writer.look("run-12")
+    assert (known.specialist, known.question, known.frozen, known.outcome) == (
+        "looker",
+        "What is known?",
+        {"system": "Look."},
+        None,
+    )
+
+
+async def test_an_earlier_outcome_does_not_end_a_resumed_run(writer):
+    """A run that was resumed has not ended, though its earlier outcome is stored."""
+    journal = writer.begin(opened("run-1"))
+    assert await write(journal, *ended("run-1")) is None
+    assert writer.look("run-1").ended == outcome("run-1")
+    from tests.unit.store.records import stored
+
+    writer.claim(stored("run-1"))
+    known = writer.look("run-1")
+    assert (known.ended, known.outcome) == (None, outcome("run-1"))
+
+
+async def test_damaged_data_is_one_line(writer, store_url):
+    """A run whose data cannot be read is refused in one line that names it."""
+    await write(writer.begin(opened("run-1")), *turn_of(1))
+    change(store_url, "update runs set frozen = question")
+    with pytest.raises(StoreUnusable, match="the data of run-1 cannot be read: JSONDecodeError") as refused:
+        writer.look("run-1")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_a_lost_response_does_not_lose_or_steal_the_run(lasting, path, monkeypatch, is_ours):
+    """If the response to the commit is lost, the retry finds its own run; a run of another process stays theirs."""
+    lasting.check()
+    whole, broken = FileSession.transaction, []
+
+    class Broken:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __enter__(self):
+            return self.inner.__enter__()
+
+        def __exit__(self, *raised):
+            done = self.inner.__exit__(*raised)
+            if not broken:
+                broken.append(True)
+                if not is_ours:
+                    change(f"sqlite:///{path}", "update runs set owner = 'another'")
+                raise StoreOutage("the connection broke")
+            return done
+
+    monkeypatch.setattr(FileSession, "transaction", lambda self, **how: Broken(whole(self, **how)))
+    found = lasting.begin(opened("run-1"))
+    assert broken
+    assert isinstance(found, RunJournal if is_ours else KnownRun)
+    assert isinstance(lasting.begin(opened("run-1")), KnownRun)
+
+
+async def test_a_begun_run_that_was_taken_over_is_not_written(writer, store_url):
+    """A begun run that another process has taken over is not written any more, as any other."""
+    journal = writer.begin(opened("run-1"))
+    change(store_url, "update runs set owner = 'another'")
+    with pytest.raises(TakenOver, match="this run is not stored from turn 1 on: another process has resumed it"):
+        await write(journal, *begun("run-1"), *turn_of(1))
+
+
+async def test_a_closed_writer_begins_and_finds_nothing(writer):
+    """A closed writer neither begins nor looks up a run, and does not wait for its ended thread."""
+    writer.check()
+    writer.close()
+    for call in (lambda: writer.begin(opened("run-1")), lambda: writer.look("run-1")):
+        with pytest.raises(StoreUnusable, match="the store was closed"):
+            call()

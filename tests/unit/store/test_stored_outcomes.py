@@ -1,0 +1,93 @@
+"""An outcome from the store equals the one that the run returned."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.record.journal import Ended
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Child, Evidence, Exit, LandingReport, Outcome, Spent, ToolCalls
+from run_specialist.store.from_rows import outcome, outcome_of
+from run_specialist.store.packing import pack, unpack
+from run_specialist.store.to_rows import rows_of
+from tests.unit.store.records import outcome as simple
+
+TEXTS = st.text(st.characters(), max_size=20)
+COUNTS = st.integers(0, 2**40)
+AMOUNTS = st.none() | st.floats(0, 1e9)
+STATUSES = st.sampled_from(["answered", "landed", "partial", "failed", "aborted"])
+USAGE = st.builds(Usage, COUNTS, COUNTS, COUNTS, COUNTS)
+EVIDENCE = st.builds(Evidence, TEXTS, TEXTS, st.none() | st.booleans())
+
+
+def tuples(values):
+    """Return a strategy for short tuples."""
+    return st.lists(values, max_size=3).map(tuple)
+
+
+CHILDREN = st.recursive(
+    st.builds(Child, TEXTS, TEXTS, STATUSES, COUNTS, USAGE, AMOUNTS, tuples(EVIDENCE)),
+    lambda inner: st.builds(Child, TEXTS, TEXTS, STATUSES, COUNTS, USAGE, AMOUNTS, tuples(EVIDENCE), tuples(inner)),
+    max_leaves=4,
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | COUNTS | TEXTS | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+OUTCOMES = st.builds(
+    Outcome,
+    run_id=TEXTS,
+    specialist=TEXTS,
+    model=TEXTS,
+    status=STATUSES,
+    answer=TEXTS,
+    evidence=tuples(EVIDENCE),
+    gaps=tuples(TEXTS),
+    output=JSON,
+    tool_calls=st.builds(ToolCalls, COUNTS, st.none() | COUNTS, COUNTS, COUNTS),
+    limits=st.dictionaries(TEXTS, st.builds(Spent, AMOUNTS, AMOUNTS), max_size=3),
+    landing=st.none() | st.builds(LandingReport, TEXTS, TEXTS, COUNTS, USAGE, AMOUNTS),
+    usage=USAGE,
+    cost_usd=AMOUNTS,
+    duration_s=st.floats(0, 1e6),
+    warnings=tuples(TEXTS),
+    children=tuples(CHILDREN),
+    error=st.none() | TEXTS,
+    exit_code=st.sampled_from(Exit),
+)
+
+
+def stored(value):
+    """Return the JSON of an outcome, as a column of the store holds it."""
+    rows = rows_of("run-1", "me", [Ended(outcome=value)], event=1)
+    return unpack(pack(rows.ending["outcome"]))
+
+
+@given(OUTCOMES)
+def test_every_outcome_comes_back_equal(value):
+    """Every field comes back equal and of the same type, also nested ones; printed, it is the same JSON."""
+    found = outcome_of(json.loads(stored(value)))
+    assert found == value
+    assert repr(found) == repr(value)
+    assert json.dumps(outcome(stored(value))) == json.dumps(found.as_json()) == json.dumps(value.as_json())
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "exit_code"),
+    [
+        ("answered", None, Exit.OK),
+        ("landed", None, Exit.OK),
+        ("partial", "why", Exit.OK),
+        ("failed", "why", Exit.NO_ANSWER),
+        ("aborted", "why", Exit.INTERRUPTED),
+    ],
+)
+def test_outcomes_of_older_versions_can_be_read(status, error, exit_code):
+    """Outcomes without error and exit code get them from status and warnings; unknown fields are ignored."""
+    older = {**simple("run-1", status).as_json(), "warnings": ["first", "why"], "unheard_of": 1}
+    del older["children"]
+    found = outcome_of(json.loads(json.dumps(older)))
+    assert (found.status, found.error, found.exit_code, found.children) == (status, error, exit_code, ())
