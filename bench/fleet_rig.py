@@ -11,12 +11,15 @@ import argparse
 import sys
 import time
 
-from bench.fleet import deaths
+from bench.fleet import deaths, outages
 
 ROWS = {
     "killed": deaths.killed,
     "stopped": deaths.asked_to_stop,
     "frozen": deaths.frozen,
+    "restarted": outages.restarted,
+    "cut": outages.cut,
+    "refused": outages.refused,
 }
 
 

@@ -4,8 +4,10 @@ import random
 import signal
 import time
 
+from bench.fleet.model import Request
 from bench.fleet.rig import Rig, WorkerProcess, fleet
-from bench.fleet.row import WITHIN, Row, struck
+from bench.fleet.row import WITHIN, Row, Strike, struck
+from run_specialist.fleet.queue import SILENCE
 
 PATIENCE = 900.0
 """How long a batch may take [s]."""
@@ -28,7 +30,9 @@ def killed(items: int = 500, kills: int = 20, pause: float = 5.0, seed: int = 1)
         rig.wait(items, PATIENCE)
         row.check(rig, items)
         delays = row.taken_over(rig)
-        row.require(f"taken over within {WITHIN} s: {max(delays, default=0):.1f}", holds=max(delays, default=0) <= WITHIN)
+        row.require(
+            f"taken over within {WITHIN} s: {max(delays, default=0):.1f}", holds=max(delays, default=0) <= WITHIN
+        )
         row.figures |= {
             "runs under way when killed": sum(len(strike.owned) for strike in row.strikes),
             "taken over after [s]": f"{min(delays, default=0):.1f} to {max(delays, default=0):.1f}",
@@ -58,7 +62,7 @@ def asked_to_stop(items: int = 120, stops: int = 8, seed: int = 1) -> Row:
     return row
 
 
-def frozen(items: int = 60, freezes: int = 5, seconds: float = 15.0) -> Row:
+def frozen(items: int = 60, freezes: int = 5, seconds: float = 18.0) -> Row:
     """Freeze a worker until its items were taken over, and let it go on."""
     row = Row(f"a worker frozen for {seconds:.0f} s, {freezes} times, then alive again")
     with fleet(turns=7, delay=1.0) as rig:
@@ -70,22 +74,38 @@ def frozen(items: int = 60, freezes: int = 5, seconds: float = 15.0) -> Row:
             worker = workers[number % WORKERS]
             row.strikes.append(struck(rig, worker, worker.send(signal.SIGSTOP)))
             time.sleep(seconds)
-            left = rig.held(worker)
-            woken.append((worker, worker.send(signal.SIGCONT), {*row.strikes[-1].owned} - {*left}))
+            woken.append(worker.send(signal.SIGCONT))
             time.sleep(3)
         rig.wait(items, PATIENCE)
         row.check(rig, items)
-        for worker, at, lost in woken:
-            sent = [one for one in rig.model.requests if one.worker == worker.number and at < one.at < at + 8]
-            both = [one for one in sent if one.item in lost]
-            row.require(f"worker {worker.number} sent requests of runs that others had: {both[:3]}", holds=not both)
+        both = [one for strike, at in zip(row.strikes, woken, strict=True) for one in two_at_work(rig, strike, at)]
+        row.require(f"a worker sent requests of runs that another had: {both[:3]}", holds=not both)
         delays = row.taken_over(rig)
         row.figures |= {
             "runs under way when frozen": sum(len(strike.owned) for strike in row.strikes),
-            "of these, taken over": sum(len(lost) for *_, lost in woken),
-            "taken over after [s]": f"{min(delays):.1f} to {max(delays):.1f}",
+            "taken over by others": sum(
+                _taker(rig, one, item) is not None for one in row.strikes for item in one.owned
+            ),
+            "next request after [s]": f"{min(delays):.1f} to {max(delays):.1f}",
         }
     return row
+
+
+def _taker(rig: Rig, strike: Strike, item: int) -> float | None:
+    """Return when another worker sent its first request of an item after a strike."""
+    others = (one.at for one in rig.model.requests if one.item == item and one.worker != strike.worker)
+    return min((at for at in others if at > strike.at), default=None)
+
+
+def two_at_work(rig: Rig, strike: Strike, woken: float) -> list[Request]:
+    """Return the requests that a worker sent after it was frozen, of runs that another worker had by then."""
+    found = []
+    for item in strike.owned:
+        taken = _taker(rig, strike, item)
+        # Later it may have taken the item over again, from another one that was frozen.
+        mine = (one for one in rig.model.requests if one.worker == strike.worker and one.item == item)
+        found += [one for one in mine if taken is not None and taken < one.at < woken + SILENCE]
+    return found
 
 
 def _alive(rig: Rig) -> list[WorkerProcess]:

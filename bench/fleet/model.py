@@ -56,10 +56,9 @@ class Model:
             self.refused.append(now)
             return self._refused()
         request = decode(body)
-        item = _ITEM.search(body)
-        assert item is not None
+        item = int(_ITEM.findall(body)[0])
         turn = sum(message["role"] == "assistant" for message in request["messages"])
-        self.requests.append(Request(int(item[1]), turn, now, int(target.split("/")[1])))
+        self.requests.append(Request(item, turn, now, int(target.split("/")[1])))
         return Response(200, encode(self._reply(request, turn)), delay=self.delay)
 
     def _refused(self) -> Response:
@@ -94,17 +93,14 @@ class Model:
 def serving(model: Model) -> Iterator[Model]:
     """Serve a model on a loopback port, in a thread, while the block runs."""
     loop = asyncio.new_event_loop()
-    ready = threading.Event()
 
     async def start() -> None:
         server = await loop.create_server(lambda: Connection(model), "127.0.0.1", 0)  # type: ignore[arg-type]
         model.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        ready.set()
 
-    loop.create_task(start())
+    loop.run_until_complete(start())
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    ready.wait()
     try:
         yield model
     finally:

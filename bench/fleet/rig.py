@@ -11,11 +11,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import psycopg
-from tests.postgres_server import PostgresServer, postgres_server
 
 from bench.fleet.model import Model, serving
 from bench.process import environment
@@ -23,6 +21,7 @@ from run_specialist.fleet.control import Control
 from run_specialist.fleet.frozen_batch import freeze
 from run_specialist.specialist.loader import load
 from run_specialist.store.batches import Batch, BatchWriter, Item
+from tests.postgres_server import PostgresServer, postgres_server
 
 BATCH = "b00000001"
 _MAIN = """
@@ -95,19 +94,20 @@ class Rig:
         async with Control(self.server.url) as control:
             await control.set_up()
 
-    def put(self, count: int, **settings: Any) -> None:
+    def put(self, count: int, **settings: object) -> None:
         """Put a batch into the queue."""
         frozen = freeze(load(self._file), self.root, settings)
         batch = Batch(BATCH, "finder", "What do owls eat?", time.time(), frozen.as_json())
-        items = (Item(f"{BATCH}-{n:016x}", n, f"item {n}", f"What do owls eat? ITEM{{{n}}}") for n in range(1, count + 1))
+        items = (
+            Item(f"{BATCH}-{n:016x}", n, f"item {n}", f"What do owls eat? ITEM{{{n}}}") for n in range(1, count + 1)
+        )
         with BatchWriter(self.server.url) as writer:
             writer.put(batch, items)
-        asyncio.run(self.control("put", BATCH))
+        asyncio.run(self._put())
 
-    async def control(self, method: str, *values: Any) -> Any:
-        """Call a method of `Control`."""
+    async def _put(self) -> None:
         async with Control(self.server.url) as control:
-            return await getattr(control, method)(*values)
+            await control.put(BATCH)
 
     def start(self, at_once: int = 8, *, store: str | None = None) -> WorkerProcess:
         """Start a worker.
@@ -124,7 +124,7 @@ class Rig:
         self.workers.append(worker)
         return worker
 
-    def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
         with psycopg.connect(self.server.url, autocommit=True) as connection:
             found = connection.execute(statement, values or None)
@@ -162,7 +162,7 @@ class Rig:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         for worker in self.workers:
             if worker.process.poll() is None:
                 os.kill(worker.process.pid, signal.SIGCONT)

@@ -63,7 +63,9 @@ class Row:
         delays = []
         for number, strike in enumerate(self.strikes):
             for item in strike.owned:
-                next_at = min((one.at for one in rig.model.requests if one.item == item and one.at > strike.at), default=0)
+                next_at = min(
+                    (one.at for one in rig.model.requests if one.item == item and one.at > strike.at), default=0
+                )
                 again = any(item in later.owned and later.at < next_at for later in self.strikes[number + 1 :])
                 if next_at and not again:
                     delays.append(next_at - strike.at)

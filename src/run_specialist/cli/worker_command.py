@@ -73,7 +73,9 @@ async def _work(url: str, roots: Mapping[str, Path], *, at_once: int, trust: boo
     def stop(name: str) -> None:
         nonlocal signals
         signals += 1
-        say(f"{name}: {'the replies under way end' if signals == 1 else 'stopping at once'}, items go back to the queue")
+        say(
+            f"{name}: {'the replies under way end' if signals == 1 else 'stopping at once'}, items go back to the queue"
+        )
         worker.stop(after_turn=signals == 1)
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,7 +1,7 @@
 """PgQueuer's driver over one connection that is opened again after a failure, and the names of its tables."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment, QueryQueueBuilder, QuerySchedulerBuilder
@@ -43,10 +43,11 @@ class QueueAway(Exception):
     """The database does not answer now; the text is the reason, in one line."""
 
 
-class QueueConnection(Driver):
+class QueueConnection:
     """Executes statements one after another, in a connection of its own with automatic commits.
 
-    After a failure the next statement opens a new connection; repeating the failed one is up to the caller.
+    After a failure the next statement opens a new connection; repeating the failed one is up to the caller. It has
+    those methods of PgQueuer's `Driver` that statements need, and not those for its loop and for notifications.
     """
 
     def __init__(self, url: str) -> None:
@@ -102,7 +103,10 @@ class QueueConnection(Driver):
 def queries(connection: QueueConnection) -> Queries:
     """Return PgQueuer's statements for its tables in `QUEUE_SCHEMA`."""
     return Queries(
-        connection, QueryBuilderEnvironment(_NAMES), QueryQueueBuilder(_NAMES), QuerySchedulerBuilder(_NAMES)
+        cast("Driver", connection),
+        QueryBuilderEnvironment(_NAMES),
+        QueryQueueBuilder(_NAMES),
+        QuerySchedulerBuilder(_NAMES),
     )
 
 
@@ -110,7 +114,7 @@ def _parameters(url: str) -> dict[str, Any]:
     """Return the parameters of the driver, as the connections of the store have them."""
     with readable_server_errors(url):
         settings = parsed(url).update_query_dict({"application_name": "run-specialist queue"})
-        return settings.get_dialect()().create_connect_args(settings)[1]
+        return dict(settings.get_dialect()().create_connect_args(settings)[1])
 
 
 def _reason(error: BaseException) -> str:

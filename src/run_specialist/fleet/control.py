@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from run_specialist.errors import StoreUnusable, UsageError
-from run_specialist.fleet import fenced_sql
+from run_specialist.fleet import queue_sql
 from run_specialist.fleet.connection import QueueAway
 from run_specialist.fleet.queue import Queue
 from run_specialist.store.batches import BatchWriter
@@ -57,11 +57,11 @@ class Control:
 
     async def put(self, batch_id: str) -> int:
         """Put the items of a stored batch that have not ended into the queue; return how many were not there yet."""
-        return await self._queue.put(batch_id, await self._items(fenced_sql.TO_DO, batch_id))
+        return await self._queue.put(batch_id, await self._items(queue_sql.TO_DO, batch_id))
 
     async def status(self, batch_id: str | None = None) -> list[BatchStatus]:
         """Return the state of a batch, or of all that have jobs."""
-        rows = await self._queue.connection.fetch(fenced_sql.STATUS, batch_id)
+        rows = await self._queue.connection.fetch(queue_sql.STATUS, batch_id)
         jobs = {str(row["batch_id"]): row for row in await self._queue.counts()}
         if batch_id is not None and not rows:
             raise UsageError(f"there is no batch {batch_id} in {shown(self._url)}")
@@ -93,7 +93,7 @@ class Control:
     async def resume(self, batch_id: str) -> None:
         """Let workers take the items of a batch again, also if its endpoint refused requests a moment ago."""
         await self._set_state(batch_id, "open")
-        await self._queue.connection.fetch(fenced_sql.FORGET_GATE, batch_id)
+        await self._queue.connection.fetch(queue_sql.FORGET_GATE, batch_id)
 
     async def cancel(self, batch_id: str) -> int:
         """End a batch: items that have not begun are not run, the others end after their turn; return how many."""
@@ -106,7 +106,7 @@ class Control:
         statuses: also those whose runs ended with one of these; such runs are resumed.
         """
         await self.status(batch_id)
-        items = await self._items(fenced_sql.TO_RETRY, batch_id, [*statuses])
+        items = await self._items(queue_sql.TO_RETRY, batch_id, [*statuses])
         await asyncio.to_thread(_put_back, self._url, batch_id, [run_id for _, run_id in items])
         if items:
             await self._set_state(batch_id, "open")

@@ -10,11 +10,11 @@ from uuid import uuid4
 from pgqueuer.domain.types import QueueEntrypoint, QueueManagerId
 from pgqueuer.ports.repository import EntrypointExecutionParameter
 
-from run_specialist.fleet import fenced_sql
+from run_specialist.fleet import queue_sql
 from run_specialist.fleet.connection import QueueConnection, queries
 from run_specialist.store.packing import pack, unpack
 
-SILENCE = 8.0
+SILENCE = 7.0
 """How long the heartbeat of a job may be missing before another worker takes the job over [s]."""
 PORTION = 5_000
 """How many jobs one statement puts into the queue."""
@@ -74,7 +74,7 @@ class Queue:
                 await self._queries.apply_upgrade()
             else:
                 await self._queries.install()
-            await self.connection.execute(fenced_sql.MAKE_GATES)
+            await self.connection.execute(queue_sql.MAKE_GATES)
         finally:
             await self.connection.execute("select pg_advisory_unlock($1)", _SET_UP_LOCK)
 
@@ -101,12 +101,12 @@ class Queue:
 
     async def waiting(self) -> dict[str, tuple[str, float | None]]:
         """Return the batches that have jobs: their state, and for how long their gate is closed [s], None = open."""
-        found = await self.connection.fetch(fenced_sql.WAITING)
+        found = await self.connection.fetch(queue_sql.WAITING)
         return {_text(row, "batch_id"): (_text(row, "state"), _number(row, "closed")) for row in found}
 
     async def frozen(self, batch_id: str) -> Mapping[str, Any]:
         """Return what a batch froze."""
-        (row,) = await self.connection.fetch(fenced_sql.SELECT_BATCH, batch_id)
+        (row,) = await self.connection.fetch(queue_sql.SELECT_BATCH, batch_id)
         content: Mapping[str, Any] = json.loads(_unpacked(row["frozen"]))
         return content
 
@@ -130,12 +130,12 @@ class Queue:
     async def keep(self, jobs: Collection[int]) -> set[int]:
         """Record that the worker is alive; return the jobs that it still holds."""
         # In a connection of its own, so that a slow statement does not make a live worker look dead.
-        found = await self._heart.fetch(fenced_sql.BEAT, list(jobs), self.worker)
+        found = await self._heart.fetch(queue_sql.BEAT, list(jobs), self.worker)
         return {int(str(row["id"])) for row in found}
 
     async def begin(self, job: Job) -> Begun | None:
         """Begin the item of a job; None if it has already ended or was cancelled."""
-        found = await self.connection.fetch(fenced_sql.BEGIN, job.run_id, job.batch_id)
+        found = await self.connection.fetch(queue_sql.BEGIN, job.run_id, job.batch_id)
         if not found:
             return None
         row: dict[str, Any] = found[0]
@@ -143,7 +143,7 @@ class Queue:
 
     async def uncount(self, job: Job) -> None:
         """Do not count the takeover of an item, because its run is at work elsewhere."""
-        await self.connection.fetch(fenced_sql.UNCOUNT, job.run_id, job.batch_id)
+        await self.connection.fetch(queue_sql.UNCOUNT, job.run_id, job.batch_id)
 
     async def finish(self, job: Job, state: str | None, error: str | None = None) -> bool:
         """Remove a job and set the state of its item, unless another worker has taken it; return whether it did.
@@ -152,7 +152,7 @@ class Queue:
         """
         packed = None if error is None else pack(error)
         values = (job.job_id, self.worker, job.run_id, job.batch_id, state, packed)
-        return bool(await self.connection.fetch(fenced_sql.FINISH, *values))
+        return bool(await self.connection.fetch(queue_sql.FINISH, *values))
 
     async def hand_back(self, job: Job, delay: float, *, waits: bool = True, counts: bool = False) -> bool:
         """Queue a job again, unless another worker has taken it; return whether it did.
@@ -162,30 +162,30 @@ class Queue:
         counts: whether this adds to the attempts of the job.
         """
         values = (job.job_id, self.worker, job.run_id, job.batch_id, timedelta(seconds=delay), waits, int(counts))
-        return bool(await self.connection.fetch(fenced_sql.HAND_BACK, *values))
+        return bool(await self.connection.fetch(queue_sql.HAND_BACK, *values))
 
     async def close_gate(self, batch_id: str, wait: float | None, reason: str) -> None:
         """Hold a batch up in the whole fleet.
 
         wait: how long, if the endpoint said so; None for pauses that double [s].
         """
-        await self.connection.fetch(fenced_sql.CLOSE, batch_id, wait, FIRST_PAUSE, reason, LONGEST_PAUSE)
+        await self.connection.fetch(queue_sql.CLOSE, batch_id, wait, FIRST_PAUSE, reason, LONGEST_PAUSE)
 
     async def may_probe(self, batch_id: str, seconds: float) -> bool:
         """Return whether this worker may try one item of a batch whose pause is over; for others it goes on."""
-        return bool(await self.connection.fetch(fenced_sql.PROBE, batch_id, seconds))
+        return bool(await self.connection.fetch(queue_sql.PROBE, batch_id, seconds))
 
     async def open_gate(self, batch_id: str) -> None:
         """Let the fleet take the items of a batch again."""
-        await self.connection.fetch(fenced_sql.OPEN, batch_id)
+        await self.connection.fetch(queue_sql.OPEN, batch_id)
 
     async def cancel(self, batch_id: str) -> int:
         """Remove the jobs of a batch that no worker holds; return how many."""
-        return len(await self.connection.fetch(fenced_sql.CANCEL, batch_id))
+        return len(await self.connection.fetch(queue_sql.CANCEL, batch_id))
 
     async def counts(self) -> list[dict[str, object]]:
         """Return the jobs of each batch: batch_id, queued, picked, workers, silent [s]."""
-        return await self.connection.fetch(fenced_sql.COUNTS)
+        return await self.connection.fetch(queue_sql.COUNTS)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -200,7 +200,7 @@ def _job(job_id: int, attempts: int, payload: bytes) -> Job:
 
 
 def _unpacked(value: object) -> str:
-    return unpack(bytes(value))  # type: ignore[call-overload,no-any-return]
+    return unpack(bytes(value))  # type: ignore[call-overload]
 
 
 def _text(row: Mapping[str, object], name: str) -> str:

@@ -55,19 +55,19 @@ def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdic
     attempts: earlier server errors of this item.
     cancelled: whether the batch was cancelled, which aborts its runs.
     """
-    kind, reason = outcome.error_kind, outcome.error or ""
-    if kind == "store_lost":
+    if outcome.error_kind == "store_lost":
         return HandedBack(STORE_DELAY)
     if outcome.status == "aborted":
         return Finished("cancelled") if cancelled else HandedBack()
-    if outcome.status != "failed":
-        return Finished()
+    return _judge_failure(outcome, attempts) if outcome.status == "failed" else Finished()
+
+
+def _judge_failure(outcome: Outcome, attempts: int) -> Verdict:
+    kind, reason = outcome.error_kind, outcome.error or ""
     if kind in PAUSING:
         return HandedBack(closes=True, wait=outcome.retry_after, reason=reason)
-    if kind == "credentials":
-        return HandedBack(stops=reason)
-    if kind == "model_missing":
-        return HandedBack(stops=reason, pauses=True)
+    if kind in {"credentials", "model_missing"}:
+        return HandedBack(stops=reason, pauses=kind == "model_missing")
     if kind == "server_error" and attempts < MAX_SERVER_ERRORS - 1:
         return HandedBack(SERVER_ERROR_DELAY * 2**attempts, counts=True, reason=reason)
     return Finished()

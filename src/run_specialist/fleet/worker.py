@@ -10,7 +10,7 @@ from pathlib import Path
 from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.fleet.batch_here import BatchHere
 from run_specialist.fleet.connection import QueueAway
-from run_specialist.fleet.item_work import ItemWork
+from run_specialist.fleet.job_work import JobWork
 from run_specialist.fleet.queue import SILENCE, Job, Queue
 from run_specialist.fleet.verdict import STORE_DELAY, Finished, HandedBack, Verdict
 from run_specialist.record.outcome import Exit
@@ -55,7 +55,7 @@ class Worker:
         self._url, self._roots, self._say, self._at_once, self._trust = url, dict(roots), say, at_once, trust
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
-        self._under_way: dict[asyncio.Task[None], ItemWork] = {}
+        self._under_way: dict[asyncio.Task[None], JobWork] = {}
         self._batches: dict[str, BatchHere | None] = {}
         """Batches that this worker knows; None for one that it cannot work on."""
         self._paused: set[str] = set()
@@ -150,7 +150,7 @@ class Worker:
     def _begin(self, job: Job) -> None:
         batch = self._batches[job.batch_id]
         assert batch is not None  # noqa: S101 - only jobs of known batches are taken
-        work = ItemWork(job, batch, self.queue)
+        work = JobWork(job, batch, self.queue)
         if self._stopping.is_set():
             work.abort(after_turn=True)
         task = asyncio.create_task(self._do(work))
@@ -161,7 +161,7 @@ class Worker:
         del self._under_way[task]
         self._changed.set()
 
-    async def _do(self, work: ItemWork) -> None:
+    async def _do(self, work: JobWork) -> None:
         job = work.job
         try:
             verdict = await work.verdict()
@@ -209,9 +209,7 @@ class Worker:
         if batch_id not in self._batches:
             content = await self.queue.frozen(batch_id)
             try:
-                self._batches[batch_id] = BatchHere.found(
-                    batch_id, content, self._roots, self._url, trust=self._trust
-                )
+                self._batches[batch_id] = BatchHere.found(batch_id, content, self._roots, self._url, trust=self._trust)
             except UsageError as error:
                 self._say(f"refused: {error}")
                 self._batches[batch_id] = None

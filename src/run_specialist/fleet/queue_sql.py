@@ -1,4 +1,4 @@
-"""The statements that PgQueuer does not have: each changes a job only while its worker still holds it.
+"""The statements that PgQueuer does not have: those on a job change it only while its worker still holds it.
 
 A worker that was frozen may have lost its jobs. PgQueuer's own statements would then delete the job of the worker that
 has it now, whose item would be lost if that worker died. Job and item change in one statement, so that neither can
@@ -12,9 +12,7 @@ JOBS, LOG = f"{QUEUE_SCHEMA}.pgqueuer", f"{QUEUE_SCHEMA}.pgqueuer_log"
 GATES = f"{QUEUE_SCHEMA}.gates"
 BATCHES, ITEMS, RUNS, TURNS = (f"{NAMESPACE}.{name}" for name in ("batches", "items", "runs", "turns"))
 
-_LOGGED = (
-    f"insert into {LOG} (job_id, status, entrypoint, priority) select id, {{}}, entrypoint, priority from mine"
-)
+_LOGGED = f"insert into {LOG} (job_id, status, entrypoint, priority) select id, {{}}, entrypoint, priority from mine"
 _ITEM_OF_MINE = "where run_id = $3 and batch_id = $4 and exists (select 1 from mine)"
 
 FINISH = f"""
@@ -23,7 +21,10 @@ logged as ({_LOGGED.format("'successful'")}),
 item as (update {ITEMS} set state = coalesce($5, state), error = $6 {_ITEM_OF_MINE})
 select id from mine
 """
-"""Deletes a job and sets the state of its item; values: job, worker, run, batch, state (null = as it is), packed error."""
+"""Deletes a job and sets the state of its item.
+
+Values: job, worker, run, batch, state (null = as it is), packed error.
+"""
 
 HAND_BACK = f"""
 with mine as (
@@ -35,7 +36,10 @@ logged as ({_LOGGED.format("'queued'")}),
 item as (update {ITEMS} set state = 'waiting' {_ITEM_OF_MINE} and $6 and state = 'begun')
 select id from mine
 """
-"""Queues a job again; values: job, worker, run, batch, delay, whether the item waits and is not at work elsewhere, attempts."""
+"""Queues a job again.
+
+Values: job, worker, run, batch, delay, whether the item waits and is not at work elsewhere, attempts to add.
+"""
 
 BEAT = f"""
 update {JOBS} set heartbeat = now() where id = any($1::bigint[]) and queue_manager_id = $2 returning id
@@ -109,8 +113,8 @@ returning job_id
 COUNTS = f"""
 select entrypoint as batch_id, count(*) filter (where status = 'queued') as queued,
     count(*) filter (where status = 'picked') as picked,
-    count(distinct queue_manager_id) as workers, max(extract(epoch from now() - heartbeat)) filter (where status = 'picked')
-    as silent
+    count(distinct queue_manager_id) as workers,
+    max(extract(epoch from now() - heartbeat)) filter (where status = 'picked') as silent
 from {JOBS} group by entrypoint order by entrypoint
 """
 """Counts the jobs of each batch; `silent`: age of the oldest heartbeat [s]."""
@@ -131,7 +135,8 @@ order by i.number
 
 STATUS = f"""
 select b.batch_id, b.specialist, b.state, b.reason, g.reason as closed_by,
-    case when greatest(g.until, g.probe) > extract(epoch from now()) then greatest(g.until, g.probe) end as closed_until,
+    case when greatest(g.until, g.probe) > extract(epoch from now()) then greatest(g.until, g.probe) end
+        as closed_until,
     (select json_object_agg(state, count) from (
         select case when i.state in ('dead', 'cancelled') then i.state
             when i.state = 'ended' then coalesce(r.status, 'failed') else i.state end as state, count(*) as count

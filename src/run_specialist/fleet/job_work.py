@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 
 MAX_TAKEOVERS = 3
 """Takeovers of an item without a new turn in between after which it is given up: it may kill its workers."""
-DEAD = "given up: {} workers ended while they worked on it, without a new turn; `specialists fleet retry` tries it again"
+DEAD = (
+    "given up: {} workers ended while they worked on it, without a new turn; `specialists fleet retry` tries it again"
+)
 INTERRUPTED = ("aborted",)
 """Status of a run that its worker has handed back: it is always resumed."""
 
 _log = logging.getLogger(__name__)
 
 
-class ItemWork:
+class JobWork:
     """Works on one job."""
 
     def __init__(self, job: Job, batch: BatchHere, queue: Queue) -> None:
