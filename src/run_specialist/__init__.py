@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from run_specialist.api.once import run, run_sync
     from run_specialist.api.runner import Runner
     from run_specialist.api.stream import Stream
+    from run_specialist.batch.batch import Batch
+    from run_specialist.batch.done import Done
     from run_specialist.errors import (
         AtWork,
         NotResumable,
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AtWork",
     "Augmenter",
+    "Batch",
     "BudgetSpent",
     "Called",
     "Child",
@@ -67,6 +70,7 @@ __all__ = [
     "Delegate",
     "Delegated",
     "Delta",
+    "Done",
     "EndedRun",
     "Event",
     "Evidence",
@@ -109,6 +113,8 @@ _HOMES = {
     "api.delegate": ("Delegate", "Delegated", "delegate_tool"),
     "api.stream": ("Stream",),
     "api.ended_run": ("EndedRun",),
+    "batch.batch": ("Batch",),
+    "batch.done": ("Done",),
     "errors": (
         "AtWork",
         "NotResumable",

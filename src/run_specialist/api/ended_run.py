@@ -19,6 +19,11 @@ class EndedRun:
         return self.ended.run_id
 
     @property
+    def cost_before(self) -> float:
+        """Its known cost [USD]."""
+        return self.ended.cost_usd or 0.0
+
+    @property
     def is_kept(self) -> bool:
         """True: the run is stored, so that it can be resumed."""
         return True

@@ -1,27 +1,32 @@
 """Makes the runs of a `Runner`: new ones, resumed ones, and those of children."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from run_specialist.api.children import Children
 from run_specialist.api.model_choice import ModelChoice
 from run_specialist.api.project_files import file_of
 from run_specialist.api.query import question_of
 from run_specialist.api.run_environments import RunEnvironments
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.working_specialists import WorkingSpecialists
+from run_specialist.batch.item_run import Lend
 from run_specialist.errors import NothingToRead, UsageError
+from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.record.events import Listener
 from run_specialist.record.journal import Journal
 from run_specialist.spawning.begun_with import begun_with
+from run_specialist.spawning.granted import granted, own_cost_left
 from run_specialist.spawning.resume_place import ResumePlace, place_of
 from run_specialist.spawning.resuming import ResumeRequest, resume
 from run_specialist.spawning.run_environment import Parent
 from run_specialist.spawning.spawner import spawn
+from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.project import project_of
@@ -29,6 +34,11 @@ from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.resolve import resolve
 from run_specialist.store.known_run import KnownRun
 from run_specialist.store.stored import StoredRun
+from run_specialist.tools.base import Tool
+from run_specialist.tools.mcp.clients import McpClients
+
+Equipment = tuple[Trust, McpClients, Sequence[Tool], Sequence[Augmenter], Sequence[str]]
+"""What the runs of a runner have in common, beside its files and models."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +68,41 @@ class Asked:
     by_program: bool
     """Whether the specialist is one of this program, which needs no trust."""
     watchers: Watchers
+    lend: Lend | None = None
+    """Returns a share of a cost limit that the run has in common with others; None = no such limit."""
 
 
-@dataclass(frozen=True)
 class RunMaker:
     """Makes the runs of one `Runner`."""
 
-    root: Path
-    registry: Registry
-    models: ModelChoice
-    working: WorkingSpecialists
-    environments: RunEnvironments
-    store: RunStore
-    strict: bool
+    def __init__(  # noqa: PLR0913 - made in one place
+        self,
+        root: Path,
+        registry: Registry,
+        models: ModelChoice,
+        working: WorkingSpecialists,
+        store: RunStore,
+        *,
+        strict: bool,
+    ) -> None:
+        """Take the parts of a runner; `equip` must follow before the first run."""
+        self.root = root
+        self.registry = registry
+        self.models = models
+        self.working = working
+        self.store = store
+        self.strict = strict
+        self.environments: RunEnvironments
+
+    def equip(self, max_depth: int, *parts: *Equipment) -> RunEnvironments:
+        """Set and return what makes the environment of each run, children included.
+
+        max_depth: levels of specialists below a run.
+        parts: the last fields of `RunEnvironments`.
+        """
+        children = Children(self.registry, self.root, self.models, self.child, max_depth, strict=self.strict)
+        self.environments = RunEnvironments(self.registry, children, *parts)
+        return self.environments
 
     def asked(
         self, specialist: str | Path | Specialist, query: str | None, model: str | None, options: Mapping[str, Any]
@@ -102,15 +134,19 @@ class RunMaker:
         journal = await self.store.begin(job.opened())
         return journal if isinstance(journal, KnownRun) else self._run(job, asked.watchers, journal)
 
+    async def provider(self, asked: Asked) -> Provider:
+        """Return the provider of a new run; raises UsageError if it needs a language model and there is none."""
+        model = asked.model or self.models.model
+        return await self.models.provider(asked.file, asked.settings, model, by_program=asked.by_program)
+
     async def _job(self, asked: Asked) -> Job:
         file, settings, by_program = asked.file, asked.settings, asked.by_program
-        model = asked.model or self.models.model
-        provider = await self.models.provider(file, settings, model, by_program=by_program)
+        provider = await self.provider(asked)
         try:
             environment = await self.environments.make(self.root, file, settings, provider, None, by_program=by_program)
         except NothingToRead as error:
             raise await self.working.with_alternatives(error, file, asked.question) from None
-        return spawn(file, settings, asked.question, environment)
+        return await _lent(spawn(file, settings, asked.question, environment), asked.lend)
 
     async def resume(
         self, run: StoredRun, request: ResumeRequest, watchers: Watchers, asked: Asked | None = None
@@ -131,7 +167,7 @@ class RunMaker:
         environment = await self.environments.make(
             root, current, settled, provider, parent, resumed=True, by_program=by_program
         )
-        job = resume(run, request, environment)
+        job = await _lent(resume(run, request, environment), asked.lend if asked else None)
         job = replace(job, warnings=(*job.warnings, *place.warnings(run)))
         return self._run(job, watchers, await self.store.claim(run))
 
@@ -151,3 +187,8 @@ class RunMaker:
 
     def _run(self, job: Job, watchers: Watchers, journal: Journal | None) -> Run:
         return Run(job, watchers.listener, watchers.watch, journal=journal, on_lost=self.store.on_lost)
+
+
+async def _lent(job: Job, lend: Lend | None) -> Job:
+    share = None if lend is None else await lend(own_cost_left(job))
+    return job if share is None else granted(job, share)

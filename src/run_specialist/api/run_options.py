@@ -1,8 +1,10 @@
 """Types of the keyword arguments of a call, so that editors complete them and type checkers refuse others."""
 
+from collections.abc import Sequence
+
 from run_specialist.providers.base import Watch
 from run_specialist.record.events import Listener
-from run_specialist.specialist.call_settings import Limits, Settings
+from run_specialist.specialist.call_settings import Limits, OtherLimits, OtherSettings, Settings
 
 
 class RunOptions(Settings, total=False):
@@ -25,3 +27,29 @@ class ResumeOptions(Limits, total=False):
     """Called with each event of the run, in order."""
     watch: Watch | None
     """Called with the pieces of a reply while it streams."""
+
+
+class MapOptions(OtherLimits, OtherSettings, total=False):
+    """Keyword arguments of a call that asks about many items: the settings to override in every run, and these."""
+
+    model: str | None
+    """An alias, a full id or `offline`; None for the model of the `Runner`."""
+    at_once: int
+    """Maximum number of items under way; default 8."""
+    cost_limit: float | None
+    """Of all items together, earlier calls included; None = no limit [USD]."""
+    typical_cost: float
+    """Cost of an item, from past runs, below which none begins at the end of the limit; 0 = unknown [USD]."""
+    retry: Sequence[str]
+    """Statuses of earlier outcomes to resume: any of `failed`, `aborted`, `partial`.
+
+    Aborted runs, and those that failed because of the endpoint, are resumed in any case.
+    """
+    batch: str | None
+    """Id of the batch; None = made of the other arguments, so that the same call has the same id."""
+    source: str
+    """Where the items are from, as a part of the id."""
+    breaker: int
+    """How many failures of the endpoint of the same kind in a row pause the batch; default 3."""
+    pause_limit: float
+    """The batch ends if a pause lasts longer; default an hour [s]."""

@@ -108,6 +108,22 @@ class RunStore:
             raise NotResumable("the store is `none`, so no runs are stored; set the store that contains the run")
         return await asyncio.to_thread(_load, location.url, run_id, project)
 
+    async def opened_url(self) -> str | None:
+        """Open the store and return its URL; None if runs are not stored, or the default store cannot be opened.
+
+        Raises StoreUnusable if the store was named or is needed.
+        """
+        writer, location = await self._open_writer(), self._location()
+        if writer is None or location is None:
+            return None
+        try:
+            await asyncio.to_thread(writer.check)
+        except StoreUnusable:
+            if location.named or self._needed:
+                raise
+            return None
+        return location.url
+
     async def aclose(self) -> None:
         """Flush pending writes and close the store."""
         if self._writer is not None:

@@ -1,22 +1,20 @@
 """`Runner`: runs specialists and reuses connections, tool servers and the store between runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from run_specialist.api.children import Children
+from run_specialist.api.batch_maker import BatchMaker
 from run_specialist.api.ended_run import EndedRun
 from run_specialist.api.model_choice import ModelChoice
 from run_specialist.api.project_files import find_project
 from run_specialist.api.provider_pool import ProviderPool
-from run_specialist.api.query import optional_question
-from run_specialist.api.run_environments import RunEnvironments
-from run_specialist.api.run_maker import RunMaker, Watchers
-from run_specialist.api.run_options import ResumeOptions, RunOptions
+from run_specialist.api.run_maker import RunMaker
+from run_specialist.api.run_options import MapOptions, ResumeOptions, RunOptions
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
-from run_specialist.api.taking_up import begin, take_up
+from run_specialist.api.taking_up import begin, resume, take_up
 from run_specialist.api.working_specialists import WorkingSpecialists
 from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.run import Run
@@ -25,15 +23,17 @@ from run_specialist.record.journal import OnLost
 from run_specialist.record.outcome import Outcome
 from run_specialist.redaction import passwords
 from run_specialist.spawning.model_rule import ModelRule
-from run_specialist.spawning.resuming import ResumeRequest
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.agent_graph import MAX_DEPTH
 from run_specialist.specialist.defaults import NO_DEFAULTS, Defaults
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.project import project_path
 from run_specialist.tools.base import Tool
 from run_specialist.tools.decorator import as_tools
 from run_specialist.tools.mcp.clients import McpClients
+
+if TYPE_CHECKING:
+    from run_specialist.batch.batch import Batch
+    from run_specialist.batch.item import Given, Input
 
 
 class Runner:
@@ -82,37 +82,22 @@ class Runner:
         permissions = Trust(given=trust)
         self._clients = McpClients()
         self._providers = ProviderPool()
+        rule = ModelRule.of(require_model)
         self._models = ModelChoice(
-            model,
-            provider,
-            self._providers,
-            ModelRule.of(require_model),
-            permissions,
-            self._report_loading,
-            self.root,
-            defaults.model,
+            model, provider, self._providers, rule, permissions, self._report_loading, self.root, defaults.model
         )
         self.working = WorkingSpecialists(self.registry, self.root, self._models)
         """Which specialists can work here."""
-        children = Children(
-            self.registry,
-            self.root,
-            self._models,
-            lambda *child: self._maker.child(*child),  # noqa: PLW0108 - it is made later, of the children
-            max_depth,
-            strict=strict,
-        )
         self.store = None if store is None else str(store)
         self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
         """Redacted in every tool result, in addition to credentials in the environment."""
-        self.environments = RunEnvironments(
-            self.registry, children, permissions, self._clients, as_tools(tools), augmenters, self.secrets
+        self._maker = RunMaker(self.root, self.registry, self._models, self.working, self._store, strict=strict)
+        self.environments = self._maker.equip(
+            max_depth, permissions, self._clients, as_tools(tools), augmenters, self.secrets
         )
         """Makes what each run gets."""
-        self._maker = RunMaker(
-            self.root, self.registry, self._models, self.working, self.environments, self._store, strict=strict
-        )
+        self._batches = BatchMaker(self._maker)
         self.loading: Callable[[str], None] | None = None
         """Called from a thread, with a line, when the weights of a `local:` model begin to load."""
 
@@ -158,11 +143,7 @@ class Runner:
         options: new totals of limits, e.g. `tool_calls_limit=50`; None means no limit.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        limits: dict[str, Any] = {**options}
-        question = optional_question(query, limits.pop("question", None))
-        watchers = Watchers.taken_from(limits)
-        run = await self._store.load(run_id, project_path(self.root))
-        return await self._maker.resume(run, ResumeRequest(question, limits, force), watchers)
+        return await resume(self._maker, run_id, query, options, force=force)
 
     async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
         self,
@@ -179,9 +160,13 @@ class Runner:
 
         A run that has ended is returned with its stored outcome; nothing is sent.
         run_id: 1 to 100 letters, digits, `.`, `_` and `-`.
+        specialist: a name, the path of a file, or a `Specialist`; the same content in each call with this id.
+        query: the question, the same in each call; `question` is another name of this argument.
+        model: an alias, a full id or `offline`; None for the model of the `Runner`.
         force: resume even if the specialist's file or the settings have changed since the run began.
         retry: statuses of ended runs to resume: any of `failed`, `aborted`, `partial`.
-        The other arguments are those of `prepare`, and must be the same in every call with this id.
+        listener, watch: called with the events of the run, and with the pieces of its replies while they stream.
+        options: keys of the file to override, the same in each call.
         Raises AtWork if somebody is at work on the run, UsageError that names what differs from the stored run,
         NotResumable with the reason, before any request is sent to a model.
         """
@@ -228,6 +213,22 @@ class Runner:
         """
         return Stream(lambda: self.prepare(specialist, query, model=model, **options))
 
+    def map(
+        self,
+        specialist: str | Path | Specialist,
+        items: "Iterable[Input | Given]",
+        question: str | None = None,
+        **options: Unpack[MapOptions],
+    ) -> "Batch":
+        """Ask about each of many items, a few at a time; iterate over the returned batch with `async for`.
+
+        items: questions, or fields by name for `question`; read one by one, but twice if they have a length.
+        question: a template such as `What does {path} say?`; a text item is its field `item`.
+        options: `at_once`, `cost_limit` of all items together, and the others of `MapOptions`.
+        Raises UsageError; nothing is sent before the iteration.
+        """
+        return self._batches.make(specialist, items, question, options)
+
     def _report_loading(self, line: str) -> None:
         if self.loading is not None:
             self.loading(line)
@@ -239,6 +240,7 @@ class Runner:
             parts.push_async_callback(self._store.aclose)
             parts.push_async_callback(self._providers.aclose)
             parts.push_async_callback(self._clients.aclose)
+            parts.push_async_callback(self._batches.aclose)
 
     async def __aenter__(self) -> Self:
         return self

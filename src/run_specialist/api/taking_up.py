@@ -1,15 +1,18 @@
 """Take up a run by its id: begin it, resume it, or return its outcome, so that nothing is paid for twice."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from run_specialist.api.ended_run import EndedRun
-from run_specialist.api.run_maker import Asked, RunMaker
+from run_specialist.api.query import optional_question
+from run_specialist.api.run_maker import Asked, RunMaker, Watchers
 from run_specialist.errors import AtWork, NotResumable, UsageError
 from run_specialist.loop.run import Run
 from run_specialist.spawning.resuming import ResumeRequest
 from run_specialist.spawning.same_run import check_same
 from run_specialist.specialist.problems import shown
+from run_specialist.specialist.project import project_path
 from run_specialist.store.known_run import KnownRun
 
 LAST = "last"
@@ -63,17 +66,37 @@ async def begin(maker: RunMaker, asked: Asked, run_id: str) -> Run:
     raise UsageError(f"run_id: {run_id} is stored already; use another id, or take it up with Runner.take_up")
 
 
-async def take_up(
-    maker: RunMaker, asked: Asked, run_id: str, *, force: bool = False, retry: Sequence[str] = ()
+async def resume(maker: RunMaker, run_id: str, query: str | None, options: Mapping[str, Any], *, force: bool) -> Run:
+    """Return a stored run, ready to continue where it stopped; see `Runner.resume`.
+
+    options: `ResumeOptions`.
+    """
+    limits = dict(options)
+    question = optional_question(query, limits.pop("question", None))
+    watchers = Watchers.taken_from(limits)
+    run = await maker.store.load(run_id, project_path(maker.root))
+    return await maker.resume(run, ResumeRequest(question, limits, force), watchers)
+
+
+async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
+    maker: RunMaker,
+    asked: Asked,
+    run_id: str,
+    *,
+    force: bool = False,
+    retry: Sequence[str] = (),
+    is_new: bool = False,
 ) -> Run | EndedRun:
     """Begin the run with this id, resume it, or return it with its outcome.
 
     force: resume even if the specialist's file or the settings have changed.
     retry: statuses of ended runs that are resumed.
+    is_new: the run was not stored a moment ago, so that it is begun without a look.
     Raises AtWork if somebody works on the run, UsageError if it is another run, NotResumable with the reason.
     """
     statuses = checked_statuses(retry)
-    known = await maker.store.look(checked_id(run_id))
+    run_id = checked_id(run_id)
+    known = None if is_new else await maker.store.look(run_id)
     for attempt in range(ATTEMPTS):
         if known is None:
             run = await maker.begin(asked, run_id)

@@ -1,96 +1,207 @@
-"""The loop of a batch: begin items while there is room, and yield each as soon as it has ended."""
+"""A batch: one question about each of many items, a few at a time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from typing import Protocol
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
 
+from run_specialist.batch.batch_events import BatchEnded, BatchListener, BatchStarted, RunListener
+from run_specialist.batch.batch_record import BatchRecord, NoRecord
+from run_specialist.batch.batch_state import STOPPED, BatchState, Clock
+from run_specialist.batch.breaker import ENDING, FAILURES, PAUSE_LIMIT, PAUSING, USAGE, Breaker, Pause
+from run_specialist.batch.changes import Changes, Sleep
+from run_specialist.batch.counts import Counts
 from run_specialist.batch.done import Done
+from run_specialist.batch.grants import Grants
+from run_specialist.batch.inputs import Inputs
 from run_specialist.batch.item import Item
-from run_specialist.errors import RunSpecialistError, UsageError
-from run_specialist.record.outcome import Outcome
+from run_specialist.batch.item_run import ItemRuns
+from run_specialist.batch.scheduler import Scheduler
+from run_specialist.errors import UsageError
+from run_specialist.record.outcome import Exit
+
+AT_ONCE = 8
+"""Default number of items under way."""
 
 
-class ItemRun(Protocol):
-    """The run of one item."""
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What bounds a batch; raises UsageError for a number that is too small."""
 
-    @property
-    def run_id(self) -> str:
-        """The id in the store and in the outcome."""
-        ...
+    at_once: int = AT_ONCE
+    """Maximum number of items under way."""
+    cost_limit: float | None = None
+    """Of all items together, earlier calls included; None = no limit [USD]."""
+    typical_cost: float = 0.0
+    """Cost of an item, from past runs; 0 = unknown [USD]."""
+    breaker: int = FAILURES
+    """How many failures of the same kind in a row pause the batch."""
+    pause_limit: float = PAUSE_LIMIT
+    """The batch ends if a pause lasts longer [s]."""
 
-    async def outcome(self) -> Outcome:
-        """Work until there is an outcome."""
-        ...
-
-    def abort(self) -> None:
-        """Stop as soon as possible."""
-        ...
-
-
-Begin = Callable[[Item], Awaitable[ItemRun]]
-"""Returns the run of an item, ready to be started."""
+    def __post_init__(self) -> None:
+        for name, least in (("at_once", 1), ("cost_limit", 0), ("breaker", 1), ("pause_limit", 0)):
+            value = getattr(self, name)
+            # A comparison with NaN is false.
+            if value is not None and not value >= least:
+                raise UsageError(f"{name} must be at least {least}, got {value}")
 
 
 class Batch:
-    """Asks a question about each of many items, a few at a time.
+    """One question about each of many items, a few at a time.
 
     async for done in batch:
         print(done.number, done.state)
 
-    Memory is bounded by `at_once`, not by the number of items: they are read one by one.
+    The items are read one by one, and memory is bounded by the number of items under way. Each is worked on until it
+    has an outcome; `counts` says what became of all of them. The same call again brings the outcomes of the items that
+    have ended, and works on the others.
     """
 
-    def __init__(self, items: Iterable[Item], begin: Begin, *, at_once: int = 8) -> None:
-        """Take the items; nothing begins before the first iteration.
+    def __init__(  # noqa: PLR0913 - the parts of a batch
+        self,
+        batch_id: str,
+        items: Callable[[], Iterable[Item]],
+        runs: ItemRuns,
+        bounds: Bounds | None = None,
+        *,
+        total: int | None = None,
+        record: BatchRecord | None = None,
+        clock: Clock = time.time,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """Take the items; nothing is read or begun before the first iteration.
 
-        at_once: maximum number of items under way, at least 1.
+        items: returns the items from the first one on; called once, or twice with a `total`.
+        runs: begins, resumes and looks up the runs of items.
+        total: number of items; None = not known before the end, and the items can be read only once.
+        record: stores the batch; None = it is not stored.
         """
-        if at_once < 1:
-            raise UsageError(f"at_once must be at least 1, got {at_once}")
-        self._items = items
-        self._begin = begin
-        self._at_once = at_once
-        self._ended: asyncio.Queue[Done] = asyncio.Queue()
-        self._under_way: dict[asyncio.Task[None], ItemRun | None] = {}
+        bounds = bounds or Bounds()
+        self.id = batch_id
+        """The same in every call for the same question, specialist, settings and source of items."""
+        self.cost_limit = bounds.cost_limit
+        """Of all items together; None = no limit [USD]."""
+        grants = None
+        if bounds.cost_limit is not None:
+            grants = Grants(bounds.cost_limit, bounds.at_once, typical=bounds.typical_cost)
+        self._state = BatchState(
+            batch_id,
+            Inputs(items, total, bounds.at_once),
+            runs,
+            bounds.at_once,
+            Breaker(bounds.breaker, bounds.pause_limit),
+            grants,
+            record or NoRecord(),
+            clock,
+            Changes(sleep),
+        )
+        self._scheduler = Scheduler(self._state)
+        self._driver: asyncio.Task[None] | None = None
+        self._has_ended = False
 
     async def __aiter__(self) -> AsyncIterator[Done]:
-        """Yield each item as soon as it has ended, in the order of the ends."""
-        items = iter(self._items)
+        """Yield each item as soon as it has ended, in the order of the ends.
+
+        If the iteration is left, the items under way are aborted; the same call resumes them.
+        Raises UsageError if the batch was iterated over before, or if no run can begin for any item; and what the
+        iterator of the items raises, once the items under way have ended.
+        """
+        if self._driver is not None or self._has_ended:
+            raise UsageError(f"the batch {self.id} was iterated over before; call `map` again for its outcomes")
+        state = self._state
+        state.tell(BatchStarted(self.id, state.inputs.total, state.at_once, self.cost_limit))
+        self._driver = asyncio.create_task(self._scheduler.drive())
         try:
-            self._fill(items)
-            while self._under_way or not self._ended.empty():
-                yield await self._ended.get()
-                self._fill(items)
+            while (done := await state.ended.get()) is not None:
+                state.changes.happened()
+                yield done
         finally:
-            await self._abort()
+            await self.aclose()
+        if self._scheduler.error is not None:
+            raise self._scheduler.error
+        if state.ended_because == USAGE:
+            raise UsageError(self.problem or "no run can begin")
 
-    def _fill(self, items: Iterator[Item]) -> None:
-        while len(self._under_way) < self._at_once:
-            item = next(items, None)
-            if item is None:
-                return
-            self._under_way[asyncio.create_task(self._work(item))] = None
+    def stop(self, *, now: bool = False) -> None:
+        """Begin no more items. The items under way end when their turns are whole, which are paid for already.
 
-    async def _work(self, item: Item) -> None:
-        """Work on an item; when its end is reported, it no longer counts as under way."""
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine of a task
-        try:
-            run = self._under_way[task] = await self._begin(item)
-            outcome = await run.outcome()
-            done = Done(item, run.run_id, outcome, outcome.error)
-        except RunSpecialistError as error:
-            done = Done(item, "", error=str(error), without_run="failed")
-        finally:
-            del self._under_way[task]
-        self._ended.put_nowait(done)
+        now: abort the items under way at once; they can be resumed, too.
+        """
+        self._scheduler.stop(now=now)
 
-    async def _abort(self) -> None:
-        """Stop all items under way and wait for their ends."""
-        for task, run in [*self._under_way.items()]:
-            if run is None:
-                task.cancel()
-            else:
-                run.abort()
-        if self._under_way:
-            await asyncio.wait([*self._under_way])
+    async def aclose(self) -> None:
+        """Abort the items under way, and wait until their ends are stored."""
+        if self._has_ended:
+            return
+        if self._driver is None:
+            self._has_ended = True
+            return
+        if not self._driver.done():
+            self._scheduler.stop(now=True)
+            if not self._scheduler.is_open:
+                self._driver.cancel()
+            await asyncio.wait([self._driver])
+        if not self._has_ended:
+            self._has_ended = True
+            await self._state.record.aclose()
+            self._state.tell(BatchEnded(self.counts, self.cost_usd, self.ended_because))
+
+    def listen(self, listener: BatchListener) -> None:
+        """Call a listener with each event of the batch from now on, in order; one that raises is dropped."""
+        self._state.listeners.append(listener)
+
+    def listen_runs(self, listener: RunListener) -> None:
+        """Call a listener with the number of the item and each event of its run, for all items that begin from now on.
+
+        Items that ended in an earlier call have no events.
+        """
+        self._state.run_listeners.append(listener)
+
+    @property
+    def counts(self) -> Counts:
+        """How many items are in which state now."""
+        state = self._state
+        not_run = state.inputs.not_run if self._has_ended else 0
+        return state.tally.counts(under_way=len(state.under_way), not_run=not_run, total=state.inputs.total)
+
+    @property
+    def under_way(self) -> tuple[Item, ...]:
+        """The items that are worked on, the one that began last at the end."""
+        return tuple(working.item for working in self._state.under_way.values())
+
+    @property
+    def cost_usd(self) -> float:
+        """Known cost of all items that have ended, with what they cost in earlier calls [USD]."""
+        return self._state.cost_usd
+
+    @property
+    def paused(self) -> Pause | None:
+        """The pause, with its kind, reason and end; None while items begin."""
+        return self._state.breaker.pause
+
+    @property
+    def ended_because(self) -> str | None:
+        """Why the batch ended before all items were done; None if it did not.
+
+        `stopped`, `cost_limit`, `usage`, or the `Outcome.error_kind` that broke it off.
+        """
+        return self._state.ended_because
+
+    @property
+    def problem(self) -> str | None:
+        """The error in one line that paused the batch last, or broke it off; None if there was none."""
+        return self._state.breaker.reason
+
+    @property
+    def exit_code(self) -> Exit:
+        """The exit code of a command: 0 only if every item has an answer."""
+        counts, reason = self.counts, self.ended_because
+        if reason == STOPPED:
+            return Exit.INTERRUPTED
+        if reason == USAGE:
+            return Exit.USAGE
+        if reason in PAUSING | ENDING:
+            return Exit.PROVIDER
+        missing = counts.done - counts.has_answer + counts.not_run
+        return Exit.NO_ANSWER if missing else Exit.OK

@@ -81,7 +81,7 @@ class BatchEnded(BatchEvent):
 
     def as_json(self) -> dict[str, Any]:
         """Return the event as JSON values, with the number of items done."""
-        values = super(BatchEnded, self).as_json()  # noqa: UP008 - a class with slots is made anew
+        values = super(BatchEnded, self).as_json()
         values["counts"]["done"] = self.counts.done
         return values
 

@@ -1,6 +1,6 @@
 """What a batch writes to the store; the runs of its items are stored by themselves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from run_specialist.batch.item import Item
@@ -9,8 +9,11 @@ from run_specialist.batch.item import Item
 class BatchRecord(Protocol):
     """Stores a batch and its items, so that others can see what is to be done."""
 
-    async def open(self, items: Iterable[Item]) -> float:
-        """Write the batch and these items; return what their stored runs have cost [USD]."""
+    async def open(self, items: Iterable[Item]) -> Mapping[str, float] | None:
+        """Write the batch and these items; return their stored runs by id with what they have cost [USD].
+
+        None = it is not known which runs are stored.
+        """
         ...
 
     async def add(self, item: Item) -> None:
@@ -33,10 +36,10 @@ class BatchRecord(Protocol):
 class NoRecord:
     """The record of a batch that is not stored."""
 
-    async def open(self, items: Iterable[Item]) -> float:
-        """Return 0: nothing is stored, so nothing was spent before."""
+    async def open(self, items: Iterable[Item]) -> Mapping[str, float] | None:
+        """Do nothing."""
         del items
-        return 0.0
+        return None
 
     async def add(self, item: Item) -> None:
         """Do nothing."""

@@ -10,6 +10,9 @@ ENDING = frozenset({"credentials", "model_missing"})
 MAY_BE_THE_ITEM = frozenset({"connection", "server_error"})
 """Kinds of failures that one item may cause whatever the state of the endpoint."""
 
+USAGE = "usage"
+"""Kind of failure of an item for which no run could begin."""
+
 FAILURES = 3
 """Default number of failures in a row that open the breaker."""
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0
@@ -44,6 +47,7 @@ class Breaker:
         self._needed = failures
         self._pause_limit = pause_limit
         self._kind = ""
+        """What the failures in a row have in common."""
         self._failed: list[str] = []
         """The items that failed in a row, by run id."""
         self._has_answered = False
@@ -72,19 +76,21 @@ class Breaker:
         """Register the end of a probe; without an answer or a failure another one may begin."""
         self._is_probing = False
 
-    def answered(self) -> bool:
-        """Register that a request was answered after an item began; return whether that ends a pause."""
-        was_paused = self.pause is not None
-        self._has_answered, self._is_probing, self.pause = True, False, None
+    def answered(self, *, is_probe: bool) -> bool:
+        """Register that a request of an item was answered; return whether that ends a pause."""
+        self._has_answered = True
+        if not is_probe:
+            return False
+        self._is_probing, self.pause = False, None
         self.worked()
-        return was_paused
+        return True
 
     def worked(self) -> None:
         """Register an item that ended without a failure of the endpoint."""
         if self.pause is None:
             self._failed.clear()
 
-    def failed(  # noqa: PLR0913, PLR0917 - what is known of the failure
+    def failed(  # noqa: PLR0913 - what is known of the failure
         self, run_id: str, kind: str, reason: str, retry_after: float | None, now: float, *, is_probe: bool = False
     ) -> bool:
         """Register an item that the endpoint failed; return whether the batch is paused or ends.
@@ -94,17 +100,21 @@ class Breaker:
         if self.ended is not None:
             return True
         if self.pause is not None:
+            if kind == USAGE:
+                return False
             if is_probe:
                 self._is_probing = False
                 self._wait(kind, reason, retry_after, now)
             return True
-        if kind != self._kind:
-            self._kind, self._failed = kind, []
+        # Only the same error again says that no run can begin for any item.
+        same = reason if kind == USAGE else kind
+        if same != self._kind:
+            self._kind, self._failed = same, []
         if run_id not in self._failed or kind not in MAY_BE_THE_ITEM:
             self._failed.append(run_id)
         # Before any answer a wrong key or model needs no second look: it is the same for all items.
         needed = 1 if kind in ENDING and not self._has_answered else self._needed
-        if len(self._failed) < needed:
+        if len(self._failed) < needed or (kind == USAGE and self._has_answered):
             return False
         self._opened_at, self._pauses = now, 0
         if kind in PAUSING:
@@ -122,7 +132,7 @@ class Breaker:
         # The first wait is that of the server. If it was too short, so that the probe failed, the next is longer.
         seconds = asked if asked and not self._pauses else max(asked, own)
         self._pauses += 1
-        if kind in ENDING or seconds > left:
+        if kind not in PAUSING or seconds > left:
             self.pause, self.ended = None, kind
         else:
             self.pause = Pause(kind, reason, now + seconds)

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from run_specialist.batch.breaker import USAGE
 from run_specialist.batch.done import Done
 
-USAGE = "usage"
-"""Kind of failure of an item for which no run could begin."""
 NO_ANSWER = "no_answer"
 """Kind of failure of a run that the model ended without an answer."""
 

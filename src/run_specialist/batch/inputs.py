@@ -25,17 +25,18 @@ class Inputs:
         self._new: Iterator[Item] | None = None
         self._waiting = waiting
         self._read = 0
-        self._has_ended = False
+        self._has_ended = self._is_finishing = False
         self._back: deque[Item] = deque()
         self._elsewhere: deque[Item] = deque()
         self._tried_elsewhere: set[int] = set()
         self._attempts: dict[int, int] = {}
         self._dropped = 0
 
-    def next(self, *, probe: bool = False) -> Item | None:
-        """Return the item to begin; None if there is none, as long as none is put back.
+    def next(self, *, probe: bool = False, is_idle: bool) -> Item | None:
+        """Return the item to begin; None if there is none at the moment.
 
         probe: prefer an item that has failed.
+        is_idle: whether no item is under way, so that only items are left that somebody else works on.
         Raises what the iterator of the items raises.
         """
         if self._back and (probe or self._has_ended or len(self._back) >= self._waiting):
@@ -44,7 +45,8 @@ class Inputs:
             return item
         if self._back:
             return self._back.popleft()
-        return self._elsewhere.popleft() if self._elsewhere else None
+        self._is_finishing = self._is_finishing or is_idle
+        return self._elsewhere.popleft() if self._elsewhere and self._is_finishing else None
 
     def _next_new(self) -> Item | None:
         if self._has_ended:

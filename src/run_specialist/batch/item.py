@@ -11,6 +11,17 @@ Input = str | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """An input as it was read."""
+
+    input: Input
+    where: str = ""
+    """Its place, `file:line` or the path of a file; empty if the input comes from a program."""
+    content: str = ""
+    """Digest of a file that the input names; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """One input, and the question about it."""
 
@@ -20,6 +31,8 @@ class Item:
     question: str
     key: str
     """16 hexadecimal digits that stay the same when the batch is called again; see `keyed`."""
+    where: str = ""
+    """Place of the input, for errors; see `Given`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +43,8 @@ class Asked:
     question: str
     content: str = ""
     """Digest of a file that the input names; empty for none."""
+    where: str = ""
+    """Place of the input, for errors; see `Given`."""
 
 
 def keyed(asked: Iterable[Asked]) -> Iterator[Item]:
@@ -43,4 +58,4 @@ def keyed(asked: Iterable[Asked]) -> Iterator[Item]:
         digest = hashlib.sha256(text.encode()).digest()
         count = seen[digest[:8]] = seen.get(digest[:8], 0) + 1
         key = digest if count == 1 else hashlib.sha256(digest + str(count).encode()).digest()
-        yield Item(number, one.input, one.question, key[:8].hex())
+        yield Item(number, one.input, one.question, key[:8].hex(), one.where)

@@ -53,9 +53,14 @@ class ItemRun(Protocol):
 class ItemRuns(Protocol):
     """The runs of all items, each with an id that follows from its item."""
 
-    async def take_up(self, item: Item, run_id: str, lend: Lend) -> ItemRun:
+    async def check(self) -> None:
+        """Raise UsageError if no run could begin whatever the item."""
+        ...
+
+    async def take_up(self, item: Item, run_id: str, lend: Lend, *, is_new: bool) -> ItemRun:
         """Return the run of an item, ready to be started: begun, resumed, or with its earlier outcome.
 
+        is_new: no run with this id was stored a moment ago.
         Raises AtWork if somebody works on it, NotAffordable, or another RunSpecialistError.
         """
         ...

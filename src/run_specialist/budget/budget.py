@@ -155,6 +155,10 @@ class Budget:
         """Return the budget with `amount` of one kind held back for the landing."""
         return self._with(replace(self[kind], held_back=amount))
 
+    def limited(self, amount: float, kind: Kind) -> "Budget":
+        """Return the budget with another limit of one kind [the kind's unit]."""
+        return self._with(replace(self[kind], limit=amount))
+
     def _with(self, limit: Limit) -> "Budget":
         limits = [*self.limits]
         limits[_INDEXES[limit.kind]] = limit

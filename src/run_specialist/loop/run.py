@@ -86,6 +86,11 @@ class Run:
         return self._job.run_id
 
     @property
+    def cost_before(self) -> float:
+        """Known cost before the run was resumed; 0 for a new run [USD]."""
+        return self._job.resume_state.snapshot.total.cost_usd or 0.0
+
+    @property
     def transcript(self) -> tuple[Message, ...]:
         """All messages so far, oldest first; after the end every tool call has its result."""
         return tuple(self._exchange.transcript.messages())

@@ -14,23 +14,28 @@ Countdown = TypedDict(
 )
 
 
-class Limits(TypedDict, total=False):
-    """The limits of a run; None means no limit."""
+class OtherLimits(TypedDict, total=False):
+    """The limits of a run but that of its cost; None means no limit."""
 
     tool_calls_limit: int | None
     turns_limit: int | None
     total_tokens_limit: int | None
     """Input and output tokens."""
-    cost_limit: float | None
-    """[USD]"""
     time_limit: float | str | None
     """Seconds, or a duration such as `90s`, `10m` or `1h`."""
     tool_chars_limit: int | None
     """Characters of all tool results."""
 
 
-class Settings(Limits, total=False):
-    """The keys of a specialist's file that a call can override, except `model`; docs/specialist-files.md has them."""
+class Limits(OtherLimits, total=False):
+    """The limits of a run; None means no limit."""
+
+    cost_limit: float | None
+    """[USD]"""
+
+
+class OtherSettings(TypedDict, total=False):
+    """The keys of a specialist's file that a call can override, except `model` and the limits."""
 
     tools: Names | None
     paths: Names | None
@@ -58,3 +63,7 @@ class Settings(Limits, total=False):
     mcp_servers: dict[str, Any] | list[Any] | None
     python_tools: Names
     preset: Preset | None
+
+
+class Settings(Limits, OtherSettings, total=False):
+    """The keys of a specialist's file that a call can override, except `model`; docs/specialist-files.md has them."""

@@ -94,11 +94,31 @@ class BatchWriter:
         batch_id = column_text(batch.batch_id)
         row = values("batches", _batch_row(batch))
         self._write((self._sql.put_batch, [row]), (self._sql.forget_numbers, [(batch_id,)]))
+        return self.add(batch_id, items)
+
+    def add(self, batch_id: str, items: Iterable[Item]) -> int:
+        """Write more items of a call, as `put` does; return how many.
+
+        Raises StoreUnusable.
+        """
         count = 0
         for portion in _portions(items, PORTION):
             self._write((self._sql.put_item, [values("items", _item_row(batch_id, item)) for item in portion]))
             count += len(portion)
         return count
+
+    def begun(self, batch_id: str) -> dict[str, float]:
+        """Return the ids of the stored runs of the items of the newest call, with their known cost so far [USD].
+
+        Raises StoreUnusable.
+        """
+
+        def costs() -> dict[str, float]:
+            with self._session.transaction():
+                found = self._session.read(self._sql.select_begun, (column_text(batch_id),))
+            return {str(run_id): float(str(cost or 0.0)) for run_id, cost in found}
+
+        return self._retried(costs)
 
     def set_state(self, batch_id: str, state: str, reason: str | None = None) -> None:
         """Set the state of a batch; cancelling it cancels the items that have not begun.

@@ -95,7 +95,10 @@ def test_the_choices_of_types_and_fields_agree(name):
         checked({name: "else"})
 
 
-@pytest.mark.parametrize("name", ["run", "run_sync", "Runner.run", "Runner.prepare", "Runner.stream", "Runner.resume"])
+@pytest.mark.parametrize(
+    "name",
+    ["run", "run_sync", "Runner.run", "Runner.prepare", "Runner.stream", "Runner.resume", "Runner.take_up"],
+)
 def test_each_call_documents_its_arguments(name):
     """The docstring that `help` prints explains every argument in place, without reference to another function."""
     owner, _, method = name.rpartition(".")

@@ -1,0 +1,144 @@
+"""Makes the batches of a `Runner`."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from run_specialist.api.ended_run import EndedRun
+from run_specialist.api.run_maker import Asked, RunMaker
+from run_specialist.api.taking_up import checked_statuses, take_up
+from run_specialist.errors import UsageError
+from run_specialist.loop.run import Run
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Outcome
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.project import project_path
+
+if TYPE_CHECKING:
+    from run_specialist.batch.batch import Batch
+    from run_specialist.batch.item import Given, Input, Item
+    from run_specialist.batch.item_run import Lend
+    from run_specialist.batch.question import Template
+    from run_specialist.store import batches
+
+ANY = "?"
+"""Stands for the question of an item while the settings of all items are checked."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of the items of a batch, made by a `Runner`."""
+
+    maker: RunMaker
+    asked: Asked
+    """The question of all items, without its text."""
+    retry: frozenset[str]
+    """Statuses of earlier outcomes that are resumed."""
+    has_cost_limit: bool
+
+    async def check(self) -> None:
+        """Raise UsageError if no run could begin whatever the item."""
+        provider = await self.maker.provider(self.asked)
+        if self.has_cost_limit and provider.cost(Usage(1)) is None:
+            raise UsageError(
+                f"cost_limit: the price of {provider.model} is unknown, so its cost cannot be limited; remove "
+                "cost_limit, or set total_tokens_limit instead"
+            )
+
+    async def take_up(self, item: "Item", run_id: str, lend: "Lend", *, is_new: bool) -> Run | EndedRun:
+        """Return the run of an item: begun, resumed, or with its earlier outcome."""
+        asked = replace(self.asked, question=item.question, lend=lend if self.has_cost_limit else None)
+        run = await take_up(self.maker, asked, run_id, retry=[*self.retry], is_new=is_new)
+        if isinstance(run, EndedRun) and _is_unfinished(run.ended):
+            return await take_up(self.maker, asked, run_id, retry=[run.ended.status])
+        return run
+
+    async def ended(self, run_id: str) -> Outcome | None:
+        """Return the outcome of a run that has ended for good; None for any other."""
+        known = await self.maker.store.look(run_id)
+        outcome = None if known is None else known.ended
+        return None if outcome is None or _is_unfinished(outcome) or outcome.status in self.retry else outcome
+
+
+class BatchMaker:
+    """Makes batches, and closes those that are left open."""
+
+    def __init__(self, maker: RunMaker) -> None:
+        self._maker = maker
+        self._open: WeakSet[Batch] = WeakSet()
+
+    def make(
+        self,
+        specialist: str | Path | Specialist,
+        items: "Iterable[Input | Given]",
+        question: str | None,
+        options: Mapping[str, Any],
+    ) -> "Batch":
+        """Return a batch; see `Runner.map`.
+
+        options: `MapOptions`.
+        """
+        from run_specialist.batch.batch import Batch, Bounds  # noqa: PLC0415 - only batches need it
+        from run_specialist.batch.batch_id import batch_id, checked_id  # noqa: PLC0415 - as above
+        from run_specialist.batch.question import Template  # noqa: PLC0415 - as above
+        from run_specialist.batch.stored_record import StoredRecord  # noqa: PLC0415 - as above
+
+        given = dict(options)
+        bounds = Bounds(**{name: given.pop(name) for name in Bounds.__dataclass_fields__ if name in given})
+        retry, named = checked_statuses(given.pop("retry", ())), given.pop("batch", None)
+        source, model = str(given.pop("source", "")), given.pop("model", None)
+        template = None if question is None else Template(question)
+        maker = self._maker
+        asked = maker.asked(specialist, ANY, model, given)
+        project, model = project_path(maker.root), model or maker.models.model
+        # Settings may also be from config files.
+        settings = asked.settings.model_dump_json(by_alias=True, exclude_unset=True)
+        parts = (asked.file.name, asked.file.digest, settings, model)
+        name = batch_id(project, parts, question, source) if named is None else checked_id(named)
+
+        def row() -> "batches.Batch":
+            from run_specialist.store import batches  # noqa: PLC0415 - as above
+
+            frozen = {"file": str(asked.file.path), "digest": asked.file.digest, "given": given, "source": source}
+            text = "" if template is None else template.text
+            return batches.Batch(
+                name, asked.settings.name, text, time.time(), frozen, model, project, bounds.cost_limit
+            )
+
+        batch = Batch(
+            name,
+            lambda: _items(items, template),
+            Runs(maker, asked, retry, bounds.cost_limit is not None),
+            bounds,
+            total=_total(items),
+            record=StoredRecord(row, lambda item: f"{name}-{item.key}", maker.store.opened_url),
+        )
+        self._open.add(batch)
+        return batch
+
+    async def aclose(self) -> None:
+        """Abort the items under way of all batches, and wait for their ends."""
+        await asyncio.gather(*(batch.aclose() for batch in [*self._open]))
+
+
+def _is_unfinished(outcome: Outcome) -> bool:
+    """Return whether an outcome is none of the item: its run was aborted, or failed because of the endpoint."""
+    from run_specialist.batch.item_work import ENDPOINT  # noqa: PLC0415 - as above
+
+    return outcome.status == "aborted" or (outcome.status == "failed" and outcome.error_kind in ENDPOINT)
+
+
+def _total(items: "Iterable[Input | Given]") -> int | None:
+    """Return how many items there are; None for an iterator, which can be read only once."""
+    return len(items) if isinstance(items, Sized) and not hasattr(items, "__next__") else None
+
+
+def _items(items: "Iterable[Input | Given]", template: "Template | None") -> "Iterator[Item]":
+    from run_specialist.batch.item import keyed  # noqa: PLC0415 - as above
+    from run_specialist.batch.question import asked  # noqa: PLC0415 - as above
+
+    return keyed(asked(items, template))

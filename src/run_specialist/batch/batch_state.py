@@ -1,0 +1,119 @@
+"""What the parts of a batch at work have in common."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from run_specialist.batch.batch_events import BatchEvent, BatchListener, ItemEnded, RunListener
+from run_specialist.batch.batch_record import BatchRecord
+from run_specialist.batch.breaker import Breaker
+from run_specialist.batch.changes import Changes
+from run_specialist.batch.counts import Tally
+from run_specialist.batch.done import Done
+from run_specialist.batch.grants import Grants
+from run_specialist.batch.inputs import Inputs
+from run_specialist.batch.item import Item
+from run_specialist.batch.item_run import ItemRun, ItemRuns
+
+STOPPED = "stopped"
+"""Why a batch ended that its caller stopped."""
+
+Clock = Callable[[], float]
+"""Return the time [seconds since 1970]."""
+
+
+@dataclass(eq=False, slots=True)
+class Working:
+    """An item under way."""
+
+    item: Item
+    is_probe: bool = False
+    """Whether the end of a pause depends on it; False once its first request was answered."""
+    run: ItemRun | None = None
+    """None until it has been taken up."""
+    grant: float | None = None
+    """What it may spend of the limit of the batch [USD]."""
+    spent: float = 0.0
+    """What it has spent of it [USD]."""
+
+
+@dataclass(eq=False)
+class BatchState:
+    """The items of a batch, what became of them, and what bounds the others."""
+
+    batch_id: str
+    inputs: Inputs
+    runs: ItemRuns
+    at_once: int
+    """Maximum number of items under way."""
+    breaker: Breaker
+    grants: Grants | None
+    """None without a cost limit."""
+    record: BatchRecord
+    clock: Clock
+    changes: Changes
+    tally: Tally = field(default_factory=Tally)
+    cost_usd: float = 0.0
+    """Known cost of the runs of all items that have ended, that of earlier calls included [USD]."""
+    ended: asyncio.Queue[Done | None] = field(default_factory=asyncio.Queue)
+    """The items that have ended, for the caller; None after the last one."""
+    begun: set[str] | None = None
+    """The runs that are stored, by id; None = not known."""
+    ended_because: str | None = None
+    """Why no more items begin; None while they do, and if all have begun."""
+    stops_now: bool = False
+    """Whether the items under way are to end at once."""
+    under_way: dict[asyncio.Task[None], Working] = field(default_factory=dict)
+    listeners: list[BatchListener] = field(default_factory=list)
+    run_listeners: list[RunListener] = field(default_factory=list)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another item may be under way."""
+        # A caller that is slower than the items must not let outcomes pile up.
+        busy = len(self.under_way)
+        return busy < self.at_once and busy + self.ended.qsize() < 2 * self.at_once
+
+    def run_id(self, item: Item) -> str:
+        """Return the id of the run of an item."""
+        return f"{self.batch_id}-{item.key}"
+
+    def is_new(self, run_id: str) -> bool:
+        """Return whether no run with this id was stored when the batch was opened, nor begun since."""
+        return self.begun is not None and run_id not in self.begun
+
+    def take_back(self, item: Item, *, may_fail: bool) -> bool:
+        """Take an item back whose run the endpoint failed; return False if it was tried often enough."""
+        if self.begun is not None:
+            self.begun.add(self.run_id(item))
+        return self.inputs.put_back(item, may_fail=may_fail)
+
+    def put_last(self, item: Item) -> bool:
+        """Take an item back that somebody else works on; return False if that was so at the end, too."""
+        if self.begun is not None:
+            self.begun.add(self.run_id(item))
+        return self.inputs.put_last(item)
+
+    def end(self, reason: str) -> None:
+        """Begin no more items; the first reason counts."""
+        self.ended_because = self.ended_because or reason
+        self.changes.happened()
+
+    def tell(self, event: BatchEvent) -> None:
+        """Pass an event to the listeners; one that raises is dropped."""
+        for listener in tuple(self.listeners):
+            try:
+                listener(event)
+            except Exception:  # noqa: BLE001 - foreign code
+                self.listeners.remove(listener)
+
+    def pass_on(self, done: Done) -> None:
+        """Count an item that has ended, and pass it to the caller."""
+        self.inputs.ended(done.item)
+        self.tally.add(done)
+        cost = kind = None
+        if done.outcome is not None:
+            cost, kind = done.outcome.cost_usd, done.outcome.error_kind
+            self.cost_usd += cost or 0.0
+        self.tell(ItemEnded(done.number, done.run_id, done.state, cost, kind, done.is_earlier))
+        self.ended.put_nowait(done)

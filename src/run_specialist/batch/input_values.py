@@ -1,0 +1,48 @@
+"""The values of an input: which ones can be sent and stored, and how they are written as text."""
+
+import json
+import re
+from collections.abc import Mapping
+
+from run_specialist.batch.item import Input
+
+_LIMIT_SHOWN = 60
+# A NUL as `json.dumps` writes it; after an even number of backslashes, else the text contains these characters.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_SUSPECT = re.compile(r"\\u(?:d[89a-f]|0000)")
+
+
+def as_text(value: object) -> str:
+    """Return a value as the text that stands for it in a question: strings as they are, other values as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def fields_of(given: Input) -> Mapping[str, object]:
+    """Return the fields of an input; a text is the field `item`."""
+    return given if isinstance(given, Mapping) else {"item": given}
+
+
+def problem_of(given: object) -> str | None:
+    """Return why an input cannot be asked about, as the end of a sentence; None if it can."""
+    if not isinstance(given, str | Mapping):
+        return f"must be an object or a string, got {type(given).__name__}"
+    if isinstance(given, Mapping) and not all(isinstance(name, str) for name in given):
+        return "has a field whose name is no string"
+    try:
+        text = json.dumps(given, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        return f"has a value that is not JSON: {str(error)[:_LIMIT_SHOWN]}"
+    except RecursionError:
+        return "is nested too deeply"
+    return _bad_characters(given, text) if _SUSPECT.search(text) else None
+
+
+def _bad_characters(given: object, text: str) -> str | None:
+    """Return which characters of an input neither databases nor model APIs accept; None if there are none."""
+    if _NUL.search(text):
+        return "contains a NUL character; remove it"
+    try:
+        json.dumps(given, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "contains half of a surrogate pair, which is no character; remove it"
+    return None

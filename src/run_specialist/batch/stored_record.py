@@ -1,0 +1,96 @@
+"""Writes a batch and its items to the store."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from run_specialist.batch.item import Item
+from run_specialist.errors import StoreUnusable
+
+if TYPE_CHECKING:
+    from run_specialist.store import batches
+
+PORTION = 1_000
+"""How many items are in memory at once while a batch is written."""
+
+
+class StoredRecord:
+    """The record of a batch in a store.
+
+    Once the batch is written, it goes on without the store: the runs of its items are stored by themselves.
+    """
+
+    def __init__(
+        self,
+        batch: "Callable[[], batches.Batch]",
+        run_id: Callable[[Item], str],
+        url: Callable[[], Awaitable[str | None]],
+    ) -> None:
+        """Set what to write, without opening the store.
+
+        batch: returns the row of the batch.
+        run_id: returns the id of the run of an item.
+        url: opens the store and returns its URL; None if nothing is stored.
+        """
+        self._batch = batch
+        self._run_id = run_id
+        self._url = url
+        self._batch_id = ""
+        self._writer: batches.BatchWriter | None = None
+
+    async def open(self, items: Iterable[Item]) -> Mapping[str, float] | None:
+        """Write the batch and these items; return their stored runs by id with what they have cost [USD].
+
+        None = nothing is stored. Raises StoreUnusable.
+        """
+        url = await self._url()
+        if url is None:
+            return None
+        from run_specialist.store.batches import BatchWriter  # noqa: PLC0415 - only for stored batches
+
+        batch = self._batch()
+        self._batch_id = batch.batch_id
+        writer = self._writer = await asyncio.to_thread(BatchWriter, url)
+        await asyncio.to_thread(writer.put, batch, ())
+        # The items are read in this thread, because what they come from may not be usable in another one.
+        remaining = iter(items)
+        while portion := [self._row(item) for item in islice(remaining, PORTION)]:
+            await asyncio.to_thread(writer.add, self._batch_id, portion)
+        return await asyncio.to_thread(writer.begun, self._batch_id)
+
+    async def add(self, item: Item) -> None:
+        """Write one more item, which was not known when the batch was opened."""
+        if (writer := self._writer) is not None:
+            await self._tried(lambda: writer.add(self._batch_id, [self._row(item)]))
+
+    async def mark_failed(self, item: Item, error: str | None) -> None:
+        """Write that an item failed for good; the error of one without a run."""
+        from run_specialist.store.batch_statements import ENDED  # noqa: PLC0415 - as above
+        from run_specialist.store.batches import Mark  # noqa: PLC0415 - as above
+
+        if (writer := self._writer) is not None:
+            mark = Mark(self._run_id(item), ENDED, error)
+            await self._tried(lambda: writer.mark(self._batch_id, [mark]))
+
+    async def set_state(self, state: str, reason: str | None = None) -> None:
+        """Write the state of the batch."""
+        if (writer := self._writer) is not None:
+            await self._tried(lambda: writer.set_state(self._batch_id, state, reason))
+
+    async def aclose(self) -> None:
+        """Close the connection to the store."""
+        if self._writer is not None:
+            await asyncio.to_thread(self._writer.close)
+            self._writer = None
+
+    def _row(self, item: Item) -> "batches.Item":
+        from run_specialist.store import batches  # noqa: PLC0415 - as above
+
+        return batches.Item(self._run_id(item), item.number, item.input, item.question)
+
+    @staticmethod
+    async def _tried(write: Callable[[], object]) -> None:
+        with suppress(StoreUnusable):
+            await asyncio.to_thread(write)

@@ -1,0 +1,133 @@
+"""Rows of answers as lines of JSON and cells of CSV."""
+
+import csv
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.batch.answer_cells import LAST, cells_of, columns_of, guarded_cell, input_cells, unguarded_cell
+from run_specialist.batch.answer_rows import parse_row, row_line
+from run_specialist.batch.done import Done
+from run_specialist.batch.item import Item
+from run_specialist.record.outcome import Evidence
+from tests.unit.batch.item_sources import INPUTS, OBJECTS, done
+
+CELLS = st.text(max_size=6) | st.text("'=+-@\t\r\n＝＋－＠1.,e", max_size=6)
+
+
+@given(st.text(), INPUTS)
+def test_a_row_reads_back(answer, given_input):
+    """Any answer, also one with control characters and halves of surrogate pairs, is one line of UTF-8."""
+    one = done(3, given_input, answer=answer)
+    line = row_line(one)
+    assert line.count(b"\n") == 1
+    assert line.decode().rstrip("\n").isprintable()
+    assert parse_row(line) == json.loads(json.dumps(one.as_row()))
+
+
+@given(INPUTS, st.data())
+def test_a_torn_row_is_none(given_input, data):
+    """Wherever writing it was interrupted."""
+    line = row_line(done(3, given_input))
+    assert parse_row(line[: data.draw(st.integers(0, len(line) - 2))]) is None
+
+
+@pytest.mark.parametrize("line", [b"7", b"{}", b'{"number": 1}', b"\xff", b"[" * 100_000, b"null"])
+def test_other_lines_are_no_rows(line):
+    """Not even other JSON."""
+    assert parse_row(line) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+        ("-x", "'-x"),
+        ("\t=1", "'\t=1"),
+        ("＝1+1", "'＝1+1"),
+        ("-5", "-5"),
+        ("+1.5e-7", "+1.5e-7"),
+        ("-1,5", "-1,5"),
+        ("-5+1", "'-5+1"),
+        ("plain = text", "plain = text"),
+        ("'tis", "'tis"),
+        ("'=x", "''=x"),
+        ("", ""),
+    ],
+)
+def test_formulas_are_guarded(text, cell):
+    """An apostrophe stands before them; numbers and other texts stay."""
+    assert guarded_cell(text) == cell
+    assert unguarded_cell(cell) == text
+
+
+@given(CELLS)
+def test_guarded_cells_read_back(text):
+    """Every text survives, and no cell begins like a formula unless it is a number."""
+    assert unguarded_cell(guarded_cell(text)) == text
+    assert guarded_cell(text)[:1] not in {"=", "@", "\t", "\r", "\n"}
+
+
+@given(OBJECTS)
+def test_every_field_has_a_column_of_its_own(fields):
+    """Also one with the name of another column."""
+    fields = fields | {"state": "x", "answer": "y", "input.state": "z", "number": 1}
+    cells = input_cells(fields)
+    assert len(cells) == len(fields)
+    assert cells["input.input.state"] == "x"
+    assert cells["input.state"] == "z"
+    assert not {"number", *LAST} & cells.keys()
+
+
+def test_the_cells_of_an_outcome():
+    """Counts instead of lists, and empty cells for what is not known."""
+    quotes = (Evidence("a:1", "q", verified=True), Evidence("a:2", "r", verified=False), Evidence("a:3", "s", None))
+    one = done(7, {"path": "a.md", "n": [1]}, evidence=quotes, gaps=("x", "y"), cost_usd=0.01, duration_s=1.26)
+    assert cells_of(one.as_row()) == {
+        "number": "7",
+        "path": "a.md",
+        "n": "[1]",
+        "state": "landed",
+        "answer": "So.",
+        "evidence": "3",
+        "verified": "1",
+        "gaps": "x; y",
+        "calls": "3",
+        "cost_usd": "0.01",
+        "seconds": "1.3",
+        "run_id": "b1-7",
+        "error": "",
+    }
+    failed = Done(Item(2, "text", "Why?", "k"), "", error="no such file", without_run="failed")
+    cells = cells_of(failed.as_row())
+    assert (cells["item"], cells["state"], cells["error"]) == ("text", "failed", "no such file")
+    assert [cells[column] for column in ("answer", "evidence", "verified", "calls", "cost_usd", "run_id")] == [""] * 6
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c", "state"]), CELLS), max_size=4))
+def test_columns_are_those_of_all_rows(rows):
+    """The number first, then the input, then the outcome, each once."""
+    columns = columns_of(rows)
+    assert columns[0] == "number"
+    assert columns[-len(LAST) :] == [*LAST]
+    assert set(columns) == {"number", *LAST}.union(*rows)
+    assert len(set(columns)) == len(columns)
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["a", "b"]), CELLS.filter(lambda text: text.isprintable())), min_size=1)
+)
+def test_cells_survive_the_csv_module(rows):
+    """What another program reads is what was guarded."""
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, ["a", "b"], restval="")
+    writer.writeheader()
+    writer.writerows({name: guarded_cell(cell) for name, cell in row.items()} for row in rows)
+    read = [*csv.DictReader(io.StringIO(out.getvalue(), newline=""))]
+    expected = [{"a": row.get("a", ""), "b": row.get("b", "")} for row in rows]
+    assert [{name: unguarded_cell(cell) for name, cell in row.items()} for row in read] == expected

@@ -1,0 +1,149 @@
+"""Questions made from items."""
+
+import json
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.batch.item import Given
+from run_specialist.batch.question import LONGEST_QUESTION, Template, asked
+from run_specialist.errors import UsageError
+from tests.unit.batch.item_sources import JSON, TEXTS
+
+FIELDS = {"path": "a.md", "n": 3, "Ticket ID": "T-1", "x:y!z": "odd", "on": True, "no": None, "l": [1, {"a": "ü"}]}
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("What does {path} say?", "What does a.md say?"),
+        ("{path}{path}", "a.mda.md"),
+        ("{{path}} {{{path}}}", "{path} {a.md}"),
+        ("{n} {on} {no}", "3 true null"),
+        ("{l}", '[1,{"a":"ü"}]'),
+        ("{Ticket ID}: {x:y!z}", "T-1: odd"),
+    ],
+)
+def test_fields_are_filled_in(template, expected):
+    """Strings as they are, other values as JSON; a name may have any character but a brace."""
+    assert Template(template).fill(FIELDS, "f:1") == expected
+
+
+@given(st.lists(st.tuples(TEXTS.filter(lambda text: not set(text) & set("{}")), JSON), max_size=4), TEXTS)
+def test_values_are_never_templates(parts, end):
+    """Whatever a value contains, it is in the question unchanged, between the texts of the template."""
+    fields = {f"f{number}": value for number, (_, value) in enumerate(parts)}
+    double = end.replace("{", "{{").replace("}", "}}")
+    template = "".join(f"{text}{{f{number}}}" for number, (text, _) in enumerate(parts)) + double
+    expected = "".join(
+        text + (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+        for text, value in parts
+    )
+    if template.strip():
+        assert Template(template).fill(fields, "f:1") == expected + end
+
+
+def test_a_text_is_the_field_item():
+    """Braces in it are text."""
+    assert Template("Say {item}.").fill("{path} {0.__class__}", "f:1") == "Say {path} {0.__class__}."
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("What {path", "character 6: the brace in '{path' has no partner"),
+        ("What path}", "character 10: the brace in '}' has no partner"),
+        ("{a{b}}", "character 1: the brace in '{a{b}}' has no partner"),
+        ("{a\nb}", "character 1: the brace in"),
+        ("Why {}?", "character 5: a field has no name; write {item}"),
+        ("Why { }?", "character 5: a field has no name"),
+        (" \n", "the question is empty"),
+    ],
+)
+def test_a_broken_template_is_an_error(template, reason):
+    """It names the place and the way out."""
+    with pytest.raises(UsageError) as raised:
+        Template(template)
+    assert reason in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("template", "given", "reason"),
+    [
+        ("{paht}", {"path": 1, "n": 2}, "f:7 has no field 'paht', which the question needs; did you mean {path}?"),
+        ("{ticket id}", {"Ticket ID": 1}, "did you mean {Ticket ID}?"),
+        ("{path!r}", {"path": 1}, "did you mean {path}?"),
+        ("{zzz}", {"path": 1, "n": 2}, "needs; it has path, n; write braces that are text as {{ and }}"),
+        ("{zzz}", {}, "needs; it has no fields"),
+        ("{path}", "a text", "has no field 'path', which the question needs; it has item"),
+        ("{zzz}", {f"field{n}": n for n in range(20)}, "field11 and 8 more;"),
+    ],
+)
+def test_a_missing_field_is_an_error(template, given, reason):
+    """It names the item and the fields that there are."""
+    with pytest.raises(UsageError) as raised:
+        Template(template).fill(given, "f:7")
+    assert reason in str(raised.value)
+
+
+def test_without_a_template_an_item_is_its_question():
+    """A text, or the field `question`."""
+    found = [*asked(["Why?", {"question": "How?", "n": 1}, MappingProxyType({"question": "Who?"})], None)]
+    assert [one.question for one in found] == ["Why?", "How?", "Who?"]
+    assert found[2].input == {"question": "Who?"}
+
+
+def test_an_item_keeps_its_place_and_content():
+    """They come with the input."""
+    (found,) = asked([Given("Why?", "f:3", "digest")], None)
+    assert (found.where, found.content) == ("f:3", "digest")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (3, "item 1 must be an object or a string, got int"),
+        (None, "item 1 must be an object or a string, got NoneType"),
+        (Given([1], "f:2"), "f:2 must be an object or a string, got list"),
+        ({"n": 1}, "item 1 has no question; give it a field `question`"),
+        ({"question": 3}, "item 1 has no question"),
+        ("  ", "item 1 has no question"),
+        ({1: "a"}, "item 1 has a field whose name is no string"),
+        ({"question": "Why?", "at": object()}, "item 1 has a value that is not JSON: Object of type object"),
+        ({"question": "Why?", "n": float("nan")}, "item 1 has a value that is not JSON: "),
+        ("a\0b", "item 1 contains a NUL character; remove it"),
+        ({"question": "Why?", "a": [{"b\0": 1}]}, "item 1 contains a NUL character; remove it"),
+        ("a\ud800b", "item 1 contains half of a surrogate pair"),
+        ({"question": "Why?", "\udfff": 1}, "item 1 contains half of a surrogate pair"),
+        (Given("x" * (LONGEST_QUESTION + 1), "f:2"), "f:2: its question is longer than 10 MiB"),
+        ("ü" * (LONGEST_QUESTION // 2 + 1), "item 1: its question is longer than 10 MiB"),
+    ],
+)
+def test_what_cannot_be_asked_about(given, reason):
+    """One line with the place of the item."""
+    with pytest.raises(UsageError) as raised:
+        [*asked([given], None)]
+    assert str(raised.value).startswith(reason)
+
+
+def test_a_value_that_contains_itself_is_an_error():
+    """Not a traceback."""
+    loop: dict = {"question": "Why?"}
+    loop["self"] = loop
+    with pytest.raises(UsageError, match="not JSON: Circular"):
+        [*asked([loop], None)]
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(UsageError, match="item 1 is nested too deeply"):
+        [*asked([{"question": "Why?", "deep": deep}], None)]
+
+
+@given(TEXTS | st.sampled_from(["\\u0000", "\\\\u0000 \\ud800", "😀\\"]))
+def test_only_real_characters_are_refused(text):
+    """A text that spells an escape, and every character outside of the basic plane, can be sent."""
+    (found,) = asked([{"question": "Why?", "text": text}], None)
+    assert found.input["text"] == text

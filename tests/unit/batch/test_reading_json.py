@@ -1,0 +1,87 @@
+"""Items as JSON Lines and JSON arrays."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.batch.decoded_lines import stop
+from run_specialist.batch.item import Given
+from run_specialist.batch.json_items import json_array_items, json_line_items
+from run_specialist.errors import UsageError
+from tests.unit.batch.item_sources import INPUTS, inputs_in, items_in
+
+
+def test_each_line_is_an_item_with_its_place(tmp_path):
+    """Objects and strings are items; empty lines are skipped, but counted for the place."""
+    found = items_in(tmp_path, "a.jsonl", '{"path": "x"}\r\n\n  "a text"  \n{"n": 1}')
+    path = tmp_path / "a.jsonl"
+    assert found == [Given({"path": "x"}, f"{path}:1"), Given("a text", f"{path}:3"), Given({"n": 1}, f"{path}:4")]
+
+
+@given(st.lists(INPUTS, max_size=5), st.booleans())
+def test_written_lines_read_back(values, plain):
+    """Every value is read as it was written, escaped or not."""
+    lines = enumerate((json.dumps(value, ensure_ascii=plain) + "\n" for value in values), 1)
+    assert [one.input for one in json_line_items(iter(lines), "f", stop)] == values
+
+
+@given(st.lists(INPUTS, max_size=5), st.sampled_from([None, 0, 2]), st.booleans())
+def test_written_arrays_read_back(values, indent, plain):
+    """An array is read in every layout, each item with the line on which it begins."""
+    lines = json.dumps(values, indent=indent, ensure_ascii=plain).split("\n")
+    numbered = [(number, f"{line}\n") for number, line in enumerate(lines, 1)]
+    found = [*json_array_items(iter(numbered), "f")]
+    assert [one.input for one in found] == values
+    if indent:
+        begins = [number for number, line in numbered if line.startswith("  ") and line[2] not in " ]}"]
+        assert [int(one.where.rpartition(":")[2]) for one in found] == begins
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{'a': 1}", "is not valid JSON: Expecting property name enclosed in double quotes at character 2"),
+        ('{"a": 1', "is not valid JSON: Expecting ',' delimiter at character 8"),
+        ('{"a": 1} {}', "is not valid JSON: Extra data at character 10"),
+        ('{"a": NaN}', "is not valid JSON: NaN is no JSON number"),
+        ('{"a": -Infinity}', "is not valid JSON: -Infinity is no JSON number"),
+        ('{"a": ' + "9" * 5000 + "}", "is not valid JSON: Exceeds the limit"),
+        ("[" * 100_000, "is not valid JSON: nested too deeply"),
+    ],
+)
+def test_an_invalid_line_is_named(tmp_path, line, reason):
+    """The error has the file, the line and the reason, on one line."""
+    with pytest.raises(UsageError) as raised:
+        items_in(tmp_path, "a.jsonl", f'"first"\n{line}\n')
+    assert f"a.jsonl:2 {reason}" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a": 1}', "a.json is not a JSON array; give the format `jsonl`"),
+        ("", "a.json is not a JSON array"),
+        ('[\n"a"\n"b"]', "a.json:3 is not valid JSON: `,` or `]` is missing"),
+        ('["a"', "a.json:1 is not valid JSON: `,` or `]` is missing"),
+        ('["a"]\n\n["b"]', "is not valid JSON: there is more text after the array"),
+        ('[\n\n{"a": }]', "a.json:3 is not valid JSON: Expecting value"),
+        ('["a",]', "a.json:1 is not valid JSON: Expecting value"),
+        ("[" * 100_000, "a.json:1 is not valid JSON: nested too deeply"),
+    ],
+)
+def test_an_invalid_array_is_named(tmp_path, text, reason):
+    """The error has the file, and the line if there is one."""
+    with pytest.raises(UsageError) as raised:
+        items_in(tmp_path, "a.json", text)
+    assert reason in str(raised.value)
+
+
+def test_other_names_of_json_lines(tmp_path):
+    """`.ndjson` and upper case are understood, and a format given by name is stronger than the suffix."""
+    assert inputs_in(tmp_path, "a.ndjson", '"x"') == ["x"]
+    assert inputs_in(tmp_path, "A.JSONL", '"x"') == ["x"]
+    assert inputs_in(tmp_path, "a.txt", '"x"', "jsonl") == ["x"]
+    assert inputs_in(tmp_path, "a.jsonl", '"x"', "lines") == ['"x"']

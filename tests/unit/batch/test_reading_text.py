@@ -1,0 +1,136 @@
+"""Items as lines of text, from files and standard input; encodings and sizes."""
+
+import io
+import os
+import sys
+import threading
+
+import pytest
+
+from run_specialist.batch.decoded_lines import LONGEST_LINE
+from run_specialist.batch.reading import source_of
+from run_specialist.errors import UsageError
+from tests.unit.batch.item_sources import inputs_in, items_in
+
+
+def feed(monkeypatch, content: bytes) -> None:
+    """Replace standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_each_line_is_a_text(tmp_path):
+    """White space around a line and empty lines are removed; other characters are not."""
+    text = "\ufeffone\r\n\n  two {three} \u2028 four\t\n# five"
+    assert inputs_in(tmp_path, "a.txt", text) == ["one", "two {three} \u2028 four", "# five"]
+    assert items_in(tmp_path, "items", "x\n\ny")[1].where == f"{tmp_path}/items:3"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b'{"a": 1}\n{"a": 2}\n', [{"a": 1}, {"a": 2}]),
+        (b'\n \n{"a": 1}\n', [{"a": 1}]),
+        (b'"a"\n{"a": 1}\n', ['"a"', '{"a": 1}']),
+        (b"{a}\n", ["{a}"]),
+        (b"why?\nhow?", ["why?", "how?"]),
+        (b"", []),
+        (b"\n\n", []),
+    ],
+)
+def test_standard_input_is_json_if_its_first_line_is_an_object(monkeypatch, content, expected):
+    """Otherwise each line is a text."""
+    feed(monkeypatch, content)
+    source = source_of("-")
+    assert not source.is_repeatable
+    assert [one.input for one in source] == expected
+
+
+def test_the_format_of_standard_input_can_be_given(monkeypatch):
+    """CSV from a pipe; its places name standard input."""
+    feed(monkeypatch, b"a;b\n1;2\n")
+    (found,) = source_of("-", "csv")
+    assert (found.input, found.where) == ({"a": "1", "b": "2"}, "standard input:2")
+
+
+def test_standard_input_that_is_closed_or_replaced(monkeypatch):
+    """A closed one is an error, and a text stream of a program is read."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("why?\n"))
+    assert [one.input for one in source_of("-")] == ["why?"]
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UsageError, match="standard input is closed"):
+        [*source_of("-")]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("é\n".encode("latin-1"), r"a\.txt:2: byte 1 of the line is not UTF-8 \(Latin-1 perhaps\?\)"),
+        (b"a\0b\n", r"a\.txt:2: contains a NUL"),
+        (b"\xed\xa0\x80\n", r"a\.txt:2: byte 1 of the line is not UTF-8"),
+        (b"x" * (LONGEST_LINE + 1), r"a\.txt:2: the line is longer than 10 MiB"),
+    ],
+)
+def test_a_line_that_is_no_text_is_named(tmp_path, content, reason):
+    """The error has the file, the line and the way out."""
+    with pytest.raises(UsageError, match=reason):
+        items_in(tmp_path, "a.txt", b"fine\n" + content)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_other_encodings_are_named(tmp_path, encoding):
+    """A byte order mark tells which encoding it is."""
+    with pytest.raises(UsageError, match=f"a\\.csv:1: the file is {encoding.upper()}; save it as UTF-8"):
+        items_in(tmp_path, "a.csv", "a,b\n1,2\n".encode(encoding))
+
+
+def test_a_long_line_and_many_lines(tmp_path):
+    """A line of a megabyte and a hundred thousand lines are items."""
+    assert inputs_in(tmp_path, "a.txt", "x" * 1024**2) == ["x" * 1024**2]
+    assert len(inputs_in(tmp_path, "b.txt", "x\n" * 100_000)) == 100_000
+
+
+def test_items_are_read_one_by_one(tmp_path):
+    """The first item is there before the input ends."""
+    os.mkfifo(tmp_path / "pipe")
+    source = source_of(str(tmp_path / "pipe"))
+    assert not source.is_repeatable
+    release = threading.Event()
+
+    def write():
+        with (tmp_path / "pipe").open("wb", buffering=0) as pipe:
+            pipe.write(b"one\n")
+            release.wait(60)
+            pipe.write(b"two\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    items = iter(source)
+    assert next(items).input == "one"
+    release.set()
+    assert next(items).input == "two"
+    assert next(items, None) is None
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    ("items", "form", "reason"),
+    [
+        ("missing.csv", None, r"missing\.csv cannot be read: No such file"),
+        ("a\0b", None, "cannot be read: "),
+        (".", None, r"\. is a folder; use a glob"),
+        ("-", "yaml", "there is no format 'yaml'; use jsonl, csv or lines"),
+    ],
+)
+def test_what_cannot_be_read(items, form, reason):
+    """The error says what to name instead."""
+    with pytest.raises(UsageError, match=reason):
+        source_of(items, form)
+
+
+def test_the_name_of_a_source_is_its_path(tmp_path, monkeypatch):
+    """A link and its target are the same source."""
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    monkeypatch.chdir(tmp_path)
+    assert source_of("b.txt").name == source_of(str(tmp_path / "a.txt")).name == os.path.realpath(tmp_path / "a.txt")
+    assert source_of("b.txt").title == "b.txt"
