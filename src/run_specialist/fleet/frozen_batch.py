@@ -75,16 +75,20 @@ class FrozenBatch:
 def freeze(
     file: SpecialistFile, root: Path, settings: Mapping[str, Any], model: str | None = None, at_once: int = 0
 ) -> FrozenBatch:
-    """Return what a batch freezes of a specialist's file; raises UsageError if the file changes meanwhile.
+    """Return what a batch freezes of a specialist's file; raises UsageError if that is impossible.
 
     root: the root folder of the file tools; other hosts know it by its name.
     """
     data = file.path.read_bytes()
     if hashlib.sha256(data).hexdigest() != file.digest:
         raise UsageError(f"{file.path}: changed while it was read; call the command again")
+    try:
+        content = data.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{file.path}: is not UTF-8 text, which a batch for a queue needs; convert it") from None
     path, top = file.path.resolve(), root.resolve()
     place = path.relative_to(top).as_posix() if path.is_relative_to(top) else path.name
-    return FrozenBatch(file.name, data.decode(), file.digest, place, root_name(root), dict(settings), model, at_once)
+    return FrozenBatch(file.name, content, file.digest, place, root_name(root), dict(settings), model, at_once)
 
 
 def root_name(root: Path) -> str:
