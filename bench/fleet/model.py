@@ -15,7 +15,12 @@ from bench.server.http import Connection
 from bench.server.service import Response
 
 _ITEM = re.compile(rb"ITEM\{(\d+)\}")
-QUOTA = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."
+_REFUSALS = {
+    "rate_limited": (429, "rate_limit_error", "This request would exceed your rate limit."),
+    "quota": (400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API."),
+    "credentials": (401, "authentication_error", "invalid x-api-key"),
+    "model_missing": (404, "not_found_error", "model: nothing"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Model:
         self.requests: list[Request] = []
         """Every request that was answered, and so is paid for."""
         self.refusal = ""
-        """`rate_limited` or `quota` while the endpoint refuses all requests."""
+        """The kind of failure while the endpoint refuses all requests; empty while it answers."""
         self.refused: list[float] = []
         """Times of the refused requests [seconds since 1970]."""
         self.url = ""
@@ -62,11 +67,8 @@ class Model:
         return Response(200, encode(self._reply(request, turn)), delay=self.delay)
 
     def _refused(self) -> Response:
-        if self.refusal == "quota":
-            error, status = {"type": "invalid_request_error", "message": QUOTA}, 400
-        else:
-            error, status = {"type": "rate_limit_error", "message": "This request would exceed your rate limit."}, 429
-        return Response(status, encode({"type": "error", "error": error}))
+        status, kind, message = _REFUSALS[self.refusal]
+        return Response(status, encode({"type": "error", "error": {"type": kind, "message": message}}))
 
     def _reply(self, request: dict[str, Any], turn: int) -> dict[str, Any]:
         number = len(self.requests)
@@ -93,16 +95,27 @@ class Model:
 def serving(model: Model) -> Iterator[Model]:
     """Serve a model on a loopback port, in a thread, while the block runs."""
     loop = asyncio.new_event_loop()
+    connections: list[Connection] = []
 
-    async def start() -> None:
-        server = await loop.create_server(lambda: Connection(model), "127.0.0.1", 0)  # type: ignore[arg-type]
-        model.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    def connection() -> Connection:
+        connections.append(Connection(model))  # type: ignore[arg-type]
+        return connections[-1]
 
-    loop.run_until_complete(start())
+    server = loop.run_until_complete(loop.create_server(connection, "127.0.0.1", 0))
+    model.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
+
+    async def close() -> None:
+        server.close()
+        for one in connections:
+            one.close()
+        await asyncio.sleep(0)
+
     try:
         yield model
     finally:
+        asyncio.run_coroutine_threadsafe(close(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()

@@ -21,8 +21,6 @@ MAX_TAKEOVERS = 3
 DEAD = (
     "given up: {} workers ended while they worked on it, without a new turn; `specialists fleet retry` tries it again"
 )
-INTERRUPTED = ("aborted",)
-"""Status of a run that its worker has handed back: it is always resumed."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,8 +61,7 @@ class JobWork:
         if begun.taken_over and await self._is_dead(begun):
             return Finished("dead", DEAD.format(begun.takeovers))
         try:
-            retry = (*INTERRUPTED, *(one for one in self.job.retry if one not in INTERRUPTED))
-            self._run = await self._batch.take_up(self.job.run_id, begun.question, retry)
+            self._run = await self._taken_up(begun.question)
         except AtWork as busy:
             _log.debug("%s: %s", self.job.run_id, busy)
             if begun.taken_over:
@@ -79,6 +76,14 @@ class JobWork:
             self._abort(self._run)
         outcome = await self._run.outcome()
         return judge(outcome, self.job.attempts, cancelled=self.is_cancelled)
+
+    async def _taken_up(self, question: str) -> "Run | EndedRun":
+        """Return the run of the item; one that ended without saying anything about the item is resumed."""
+        retry = [*self.job.retry]
+        run = await self._batch.take_up(self.job.run_id, question, retry)
+        if run.ended is not None and isinstance(judge(run.ended, self.job.attempts), HandedBack):
+            return await self._batch.take_up(self.job.run_id, question, [*retry, run.ended.status])
+        return run
 
     async def _is_dead(self, begun: Begun) -> bool:
         """Return whether an item is given up; end the session of a frozen worker, so that its run can be taken up."""
