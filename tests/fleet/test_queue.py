@@ -1,6 +1,7 @@
 """The queue on a real PostgreSQL server: jobs are fenced, silent workers lose them, gates close and open."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -13,6 +14,18 @@ from tests.unit.store.records import ask, change
 
 pytestmark = [pytest.mark.anyio, pytest.mark.exhaustive]
 ALL = {BATCH: 0}
+_VALUES = {
+    "run_id": run_id(1),
+    **dict.fromkeys(("number", "at", "seconds", "input_tokens", "output_tokens"), 0),
+    **dict.fromkeys(("cache_read_input_tokens", "cache_creation_input_tokens"), 0),
+    **dict.fromkeys(("landing", "more_room_helps"), False),
+    **dict.fromkeys(("choice", "stop", "reason", "blocks"), ""),
+}
+TURN = (
+    "insert into run_specialist.turns select * from "  # noqa: S608 - a constant
+    f"jsonb_populate_record(null::run_specialist.turns, '{json.dumps(_VALUES)}')"
+)
+"""Stores a turn of the run of the first item."""
 
 
 @pytest.fixture
@@ -89,13 +102,7 @@ async def test_takeovers_are_counted_since_the_newest_turn(put, queue, impatient
     (job,) = await queue.take(ALL, 1)
     handed_back = await queue.begin(job)
     assert (handed_back.taken_over, handed_back.takeovers) == (False, 1)
-    change(
-        url,
-        "insert into run_specialist.turns select * from jsonb_populate_record(null::run_specialist.turns, "
-        f"""'{{"run_id": "{run_id(1)}", "number": 1, "at": 0, "seconds": 0, "choice": "auto", "landing": false, """
-        """"stop": "answered", "reason": "", "blocks": "", "more_room_helps": false, "input_tokens": 0, """
-        """"cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "output_tokens": 0}')""",
-    )
+    change(url, TURN)
     assert (await queue.begin(job)).takeovers == 1
 
 
