@@ -50,11 +50,18 @@ def screen(written: str, width: int) -> list[str]:
 
 
 def run_on_terminal(
-    command: Sequence[str], *, columns: int = 80, rows: int = 50, outputs: str = "both", **environment: str
+    command: Sequence[str],
+    *,
+    columns: int = 80,
+    rows: int = 50,
+    outputs: str = "both",
+    typed: str = "",
+    **environment: str,
 ) -> tuple[str, str, int]:
     """Run a command on a pseudo-terminal; return what it wrote there, what it wrote to a pipe, and its exit code.
 
     outputs: the outputs that are the terminal: both, out, or err; the other one is the pipe.
+    typed: what the user types, as early as possible.
     """
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -66,6 +73,7 @@ def run_on_terminal(
     given |= {"both": {}, "out": {"stderr": subprocess.PIPE}, "err": {"stdout": subprocess.PIPE}}[outputs]
     with subprocess.Popen(line, **given) as process:
         os.close(theirs)
+        os.write(ours, typed.encode())
         written = b""
         while True:
             try:

@@ -125,6 +125,35 @@ EVENTS = {
     "finished": {"outcome": OUTCOME},
 }
 
+BATCH_COUNTS = {
+    "answered": "count",
+    "landed": "count",
+    "partial": "count",
+    "failed": {"...": "count"},
+    "aborted": "count",
+    "at_work_elsewhere": "count",
+    "not_run": "count",
+}
+BATCH_EVENTS = {
+    "batch_started": {"batch": "text", "total": "count?", "at_once": "count", "cost_limit": "number?"},
+    "item_started": {"number": "count", "run_id": "text"},
+    "item_ended": {
+        "number": "count",
+        "run_id": "text",
+        "state": STATUSES | {"not run", "at work elsewhere"},
+        "cost_usd": "number?",
+        "error_kind": "text?",
+        "is_earlier": "flag",
+    },
+    "batch_paused": {"kind": "text", "reason": "text", "seconds": "number"},
+    "batch_resumed": {"kind": "text"},
+    "batch_ended": {
+        "counts": {**BATCH_COUNTS, "under_way": "count", "earlier": "count", "total": "count?", "done": "count"},
+        "cost_usd": "number",
+        "reason": "text?",
+    },
+}
+
 PROBLEM = {
     "path": "text",
     "line": "count",
@@ -196,7 +225,38 @@ EFFECTIVE = {
         "note": "text?",
     },
 }
+TYPICAL = ({"median": "number", "nine_of_ten": "number"}, None)
 PRINTED = {
+    "specialists map": {
+        "batch": "text",
+        "specialist": "text",
+        "items": "count",
+        "counts": BATCH_COUNTS,
+        "earlier": "count",
+        "cost_usd": "number?",
+        "duration_s": "number",
+        "ended_because": "text?",
+        "problem": "text?",
+        "out": "text?",
+        "reduced": (OUTCOME, None),
+    },
+    "specialists map --dry-run": {
+        "batch": "text",
+        "items": "count?",
+        "earlier": "count",
+        "at_once": "count",
+        "cost_limit": "number?",
+        "first": [{"number": "count", "input": "any", "question": "text"}],
+        "forecast": {
+            "runs": "count",
+            "tool_calls": TYPICAL,
+            "seconds": TYPICAL,
+            "cost_usd": TYPICAL,
+            "total_seconds": "number?",
+            "total_cost_usd": "number?",
+            "total_cost_usd_90": "number?",
+        },
+    },
     "specialists config": {
         "settings": {
             "...": {

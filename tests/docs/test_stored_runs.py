@@ -25,6 +25,7 @@ from run_specialist.store.tables import PackedText, metadata
 from run_specialist.views.report import data
 from run_specialist.views.tune import tune
 from tests.docs.markdown import COMMAND_LINE, README, ROOT, STORED, blocks, named, table
+from tests.unit.store.finished_batches import keep_batch
 
 
 @pytest.fixture
@@ -129,6 +130,19 @@ def test_the_json_fields_of_runs_are_documented(project):
     assert sorted(told) == sorted(field.name for field in fields(Listed)) == sorted(printed["runs"][0])
     text = COMMAND_LINE.split("### specialists runs")[1].split("\n| ")[0]
     assert [f"`{name}`" for name in printed if f"`{name}`" not in text] == []
+
+
+def test_the_json_fields_of_batches_are_documented(project):
+    """The table has all fields of a batch, those of its listing and those that only a single one has."""
+    keep_batch(place(None).url, {"a": "not run"}, "b1", place(None))
+    printed = json.loads(call("specialists batches b1 --json").stdout)
+    told = [name for row in table(COMMAND_LINE, "### specialists batches") for name in named(row[0])]
+    assert sorted(told) == sorted(printed)
+    page = json.loads(call("specialists report b1 --json").stdout)
+    text = COMMAND_LINE.split("With the id of a batch")[1].split("\n\n")[0]
+    assert printed.keys() - page.keys() == set()
+    item = page["items"][0]
+    assert [name for name in ("total", "items", *named(text)) if name not in item and name not in page] == []
 
 
 @pytest.mark.anyio

@@ -84,7 +84,8 @@ class Batch:
         """Of all items together; None = no limit [USD]."""
         grants = None
         if bounds.cost_limit is not None:
-            grants = Grants(bounds.cost_limit, bounds.at_once, typical=bounds.typical_cost)
+            slots = bounds.at_once if total is None else min(bounds.at_once, max(total, 1))
+            grants = Grants(bounds.cost_limit, slots, typical=bounds.typical_cost)
         self._state = BatchState(
             batch_id,
             Inputs(items, total, bounds.at_once),

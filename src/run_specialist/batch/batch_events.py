@@ -1,16 +1,22 @@
 """Events of a batch, as frozen values; listeners receive them in order."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from run_specialist.batch.counts import Counts
 from run_specialist.record.events import Event
 
 
 @dataclass(frozen=True, slots=True)
-class BatchEvent(Event):
-    """Base of the events of a batch."""
+class BatchEvent:
+    """Base of the events of a batch, which are no events of its runs."""
+
+    event: ClassVar[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as JSON values, its name first."""
+        return {"event": self.event, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,8 @@ class Breaker:
         """What the failures in a row have in common."""
         self._failed: list[str] = []
         """The items that failed in a row, by run id."""
-        self._has_answered = False
+        self.has_answered = False
+        """Whether a request was answered since the batch began."""
         self._opened_at = 0.0
         self._pauses = 0
         self._is_probing = False
@@ -78,7 +79,7 @@ class Breaker:
 
     def answered(self, *, is_probe: bool) -> bool:
         """Register that a request of an item was answered; return whether that ends a pause."""
-        self._has_answered = True
+        self.has_answered = True
         if not is_probe:
             return False
         self._is_probing, self.pause = False, None
@@ -113,8 +114,8 @@ class Breaker:
         if run_id not in self._failed or kind not in MAY_BE_THE_ITEM:
             self._failed.append(run_id)
         # Before any answer a wrong key or model needs no second look: it is the same for all items.
-        needed = 1 if kind in ENDING and not self._has_answered else self._needed
-        if len(self._failed) < needed or (kind == USAGE and self._has_answered):
+        needed = 1 if kind in ENDING and not self.has_answered else self._needed
+        if len(self._failed) < needed or (kind == USAGE and self.has_answered):
             return False
         self._opened_at, self._pauses = now, 0
         if kind in PAUSING:

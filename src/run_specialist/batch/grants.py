@@ -1,6 +1,10 @@
 """Divides the cost limit of a batch among its items; pure."""
 
+from collections.abc import Collection
 from math import fsum
+
+DIGITS = 9
+"""Of amounts that are compared."""
 
 
 class Grants:
@@ -24,6 +28,11 @@ class Grants:
         self._typical = typical
         self._granted: list[float] = []
 
+    def count_earlier(self, costs: Collection[float]) -> None:
+        """Count what runs of earlier calls have cost [USD]."""
+        self.spent += fsum(costs)
+        self._typical = max([self._typical, *costs])
+
     @property
     def granted(self) -> float:
         """What the items under way may spend [USD]."""
@@ -32,7 +41,8 @@ class Grants:
     @property
     def left(self) -> float:
         """What is neither spent nor granted, never below 0 [USD]."""
-        return max(self.limit - self.spent - self.granted, 0.0)
+        # Rounded, so that five items of 0.2 fit into 1.0.
+        return max(round(self.limit - self.spent - self.granted, DIGITS), 0.0)
 
     @property
     def is_exhausted(self) -> bool:
@@ -62,4 +72,4 @@ class Grants:
         """Return a grant, of which an item has spent a part [USD]."""
         self._granted.remove(grant)
         self.spent += spent
-        self._typical = max(self._typical, spent)
+        self._typical = max(self._typical, round(spent, DIGITS))

@@ -1,6 +1,5 @@
 """Works on one item at a time: takes up its run, lends it money, and judges its outcome."""
 
-import asyncio
 from functools import partial
 
 from run_specialist.batch.batch_events import BatchPaused, BatchResumed, ItemStarted
@@ -25,13 +24,8 @@ class ItemWork:
     async def work(self, working: Working) -> None:
         """Work on an item in a task of its own, and pass on its end unless it was taken back."""
         state, done = self._state, None
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine of a task
         try:
             done = await self._done(working)
-        except asyncio.CancelledError:
-            state.inputs.drop()
-            raise
         except Exception as error:  # noqa: BLE001 - a defect must not cost the other items
             reason = f"internal error: {error!r}; please report it"
             done = Done(working.item, state.run_id(working.item), error=reason, without_run="failed")
@@ -40,10 +34,8 @@ class ItemWork:
                 state.grants.settle(working.grant, working.spent)
             if working.is_probe:
                 state.breaker.probe_ended()
-            if done is not None:
-                state.pass_on(done)
-            del state.under_way[task]
-            state.changes.happened()
+        if done is not None:
+            state.pass_on(done)
 
     async def _done(self, working: Working) -> Done | None:
         """Return what became of an item; None if it was taken back, or was not run."""
@@ -106,7 +98,7 @@ class ItemWork:
     async def _judged(self, working: Working, outcome: Outcome) -> Done | None:
         """Return the end of an item, or take it back if the endpoint is to blame."""
         state, item, kind = self._state, working.item, outcome.error_kind
-        done = Done(item, outcome.run_id, outcome, outcome.error)
+        done = Done(item, state.run_id(item), outcome, outcome.error)
         if outcome.status != "failed" or kind not in ENDPOINT:
             if outcome.status != "aborted":
                 state.breaker.worked()
@@ -125,6 +117,9 @@ class ItemWork:
         state, item = self._state, working.item
         if await self._is_paused_by(working, USAGE, error, None):
             state.take_back(item, may_fail=False)
+            return None
+        # Until a request was answered, the same error may be that of every item.
+        if not state.breaker.has_answered and state.take_back(item, may_fail=True):
             return None
         await state.record.mark_failed(item, error)
         return Done(item, state.run_id(item), error=error, without_run="failed")

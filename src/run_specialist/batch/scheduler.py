@@ -28,7 +28,10 @@ class Scheduler:
             await self._open()
             while (item := await self._next()) is not None:
                 working = Working(item, is_probe=state.breaker.begin())
-                state.under_way[asyncio.create_task(self._work.work(working))] = working
+                task = asyncio.create_task(self._work.work(working))
+                state.under_way[task] = working
+                # A task that is cancelled before its first step runs none of its code.
+                task.add_done_callback(self._ended)
         except Exception as error:  # noqa: BLE001 - raised once the items under way have ended
             self.error = error
         while state.under_way:
@@ -41,11 +44,19 @@ class Scheduler:
             self.error = self.error or error
         state.ended.put_nowait(None)
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._state.under_way[task]
+        if task.cancelled():
+            self._state.inputs.drop()
+        self._state.changes.happened()
+
     def stop(self, *, now: bool) -> None:
         """Begin no more items, and abort those under way."""
         state = self._state
         state.end(STOPPED)
-        state.stops_now = state.stops_now or now
+        if state.stops_now:
+            return
+        state.stops_now = now
         for task, working in state.under_way.items():
             if working.run is not None:
                 working.run.abort(after_turn=not state.stops_now)
@@ -60,7 +71,7 @@ class Scheduler:
         is_sized = state.inputs.total is not None
         begun = await state.record.open(state.inputs.read() if is_sized else ())
         if state.grants is not None and begun is not None:
-            state.grants.spent += math.fsum(begun.values())
+            state.grants.count_earlier(begun.values())
         state.begun = set(begun) if is_sized and begun is not None else None
         self.is_open = True
 
@@ -99,6 +110,6 @@ class Scheduler:
             if outcome is None:
                 state.inputs.drop()
             else:
-                state.pass_on(Done(item, outcome.run_id, outcome, outcome.error, is_earlier=True))
+                state.pass_on(Done(item, run_id, outcome, outcome.error, is_earlier=True))
             while not state.has_room and not state.stops_now:
                 await state.changes.wait()

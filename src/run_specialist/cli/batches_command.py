@@ -16,7 +16,7 @@ from run_specialist.cli.stored_run_flags import (
     DEFAULT_LIMIT,
     AllProjects,
     BatchId,
-    Limit,
+    BatchLimit,
     RunsRoot,
     project_filter,
 )
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def batches(
     batch: BatchId = None,
-    limit: Limit = None,
+    limit: BatchLimit = None,
     all_projects: AllProjects = False,
     root: RunsRoot = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete BATCH with its items and all their runs.")] = False,

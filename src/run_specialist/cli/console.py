@@ -97,7 +97,7 @@ def say(text: str, *, dim: bool = False, command: str | None = None) -> None:
     try:
         typer.echo(typer.style(line, dim=True) if dim and has_colours(sys.stderr) else line, err=True)
     except OSError:
-        _redirect_to_null(sys.stderr)
+        redirect_to_null(sys.stderr)
 
 
 def labelled(text: str) -> str:
@@ -119,17 +119,17 @@ def guarded() -> Iterator[None]:
     except RunSpecialistError as error:
         fail(with_flags(str(error)), 3 if isinstance(error, ProviderError) else 2)
     except BrokenPipeError:
-        _redirect_to_null(sys.stdout)
+        redirect_to_null(sys.stdout)
         raise typer.Exit(0) from None
     except OSError as error:
-        _redirect_to_null(sys.stdout)
+        redirect_to_null(sys.stdout)
         fail(f"{error.strerror or error}: {error.filename or 'current folder or standard output'}")
     except (KeyboardInterrupt, typer.Abort):
         # The latter after Ctrl-C, or at the end of the input, while a question waits for its answer.
         fail("interrupted", 130)
 
 
-def _redirect_to_null(stream: TextIO | None) -> None:
+def redirect_to_null(stream: TextIO | None) -> None:
     """Redirect a broken stream to the null device, because the interpreter flushes its buffer again at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), cast("TextIO", stream).fileno())
@@ -148,10 +148,10 @@ def as_program() -> Iterator[None]:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
         sys.exit(130)
     except BrokenPipeError:
-        _redirect_to_null(sys.stdout)
+        redirect_to_null(sys.stdout)
         sys.exit(0)
     except OSError as error:
-        _redirect_to_null(sys.stdout)
+        redirect_to_null(sys.stdout)
         say(f"{error.strerror or error}: standard output")
         sys.exit(2)
     finally:
@@ -159,7 +159,7 @@ def as_program() -> Iterator[None]:
             if sys.stderr is not None:
                 sys.stderr.flush()
         except OSError:
-            _redirect_to_null(sys.stderr)
+            redirect_to_null(sys.stderr)
 
 
 def complete_names(incomplete: str) -> list[str]:

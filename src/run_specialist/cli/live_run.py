@@ -21,6 +21,7 @@ from run_specialist.cli.startup import resume_gc
 from run_specialist.store.location import shown
 
 if TYPE_CHECKING:
+    from run_specialist.api.ended_run import EndedRun
     from run_specialist.api.runner import Runner
     from run_specialist.cli.live import LiveView
     from run_specialist.loop.run import Run
@@ -66,7 +67,7 @@ class Output:
 class Prepare(Protocol):
     """Prepares the run, e.g. `partial(runner.prepare, name, question)`."""
 
-    async def __call__(self, *, listener: "Listener | None", watch: "Watch | None") -> "Run":
+    async def __call__(self, *, listener: "Listener | None", watch: "Watch | None") -> "Run | EndedRun":
         """Return the run, with its listener and the watcher of its replies."""
         ...
 
@@ -120,7 +121,7 @@ class _EventPrinter:
 
     def __init__(self, out: TextIO | None) -> None:
         self._out = out
-        self.run: Run | None = None
+        self.run: Run | EndedRun | None = None
         self.error: OSError | None = None
         """The error that ended the output."""
 

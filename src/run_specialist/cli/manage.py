@@ -35,6 +35,7 @@ from run_specialist.cli.flags import (
     takes,
 )
 from run_specialist.cli.from_config import configured_project, registry_in
+from run_specialist.cli.option_groups import GroupedCommand
 from run_specialist.cli.printed_files import one_line, print_problems, project_folder, relative
 from run_specialist.cli.query_words import WordsCommand
 from run_specialist.cli.table import print_table
@@ -182,7 +183,7 @@ for command in (
 ):
     app.command(cls=WordsCommand if command is resume.resume else None)(command)
 app.add_typer(fleet_command.app, name="fleet")
-app.command("map")(map_command.map_)
+app.command("map", cls=GroupedCommand)(map_command.map_)
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:

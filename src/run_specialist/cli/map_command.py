@@ -1,64 +1,111 @@
 """The command `specialists map NAME ITEMS`."""
 
-import asyncio
-import json
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from run_specialist.cli.console import guarded, say
-from run_specialist.cli.flags import Dir, FilesRoot, Model, RequireModel, SpecialistName, StoreUrl
+from run_specialist.cli.flags import SpecialistName
 from run_specialist.cli.from_config import config_for_run
-from run_specialist.cli.trust_flag import TrustFlag
+from run_specialist.cli.map_options import (
+    RETRIED,
+    AnswerOptions,
+    BatchOptions,
+    EachRunOptions,
+    ItemOptions,
+    MoneyOptions,
+    ProjectOptions,
+)
+from run_specialist.cli.option_groups import given_words, grouped
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
-    from run_specialist.batch.batch import Batch
+    from run_specialist.config.config import Config
+
+Items = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ITEMS",
+        show_default=False,
+        help="File with the items: JSON lines, a JSON array, CSV with a header, or one text per line; `-` stands for "
+        "standard input.",
+    ),
+]
 
 
+@grouped
 def map_(
+    context: typer.Context,
     name: SpecialistName,
-    items: Annotated[str, typer.Argument(metavar="ITEMS", help="File with one item per line: JSON Lines or text.")],
-    question: Annotated[
-        str | None, typer.Option(help="Question about each item, with its fields in braces.", metavar="TEXT")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="File for the answers, a JSON object per line.  [default: stdout]")
-    ] = None,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Maximum number of items under way.")] = 8,
-    dir_: Dir = None,
-    root: FilesRoot = None,
-    model: Model = None,
-    require_model: RequireModel = False,
-    store: StoreUrl = None,
-    trust: TrustFlag = False,
+    items: Items = None,
+    *,
+    each_item: ItemOptions,
+    answers: AnswerOptions,
+    money: MoneyOptions,
+    batch: BatchOptions,
+    each_run: EachRunOptions,
+    project: ProjectOptions,
 ) -> None:
-    """Ask a specialist about each of many items."""
+    """Ask a specialist a question about each of many items.
+
+    The same command again continues where it stopped: items with an outcome are not asked again, and a changed item is
+    a new one. Ctrl-C finishes the turns under way, a second Ctrl-C stops at once; nothing that was paid is lost.
+
+    Exit codes: 0 each item has an answer, 2 wrong flag or file, 3 ended by the model's endpoint, 4 an item has no
+    answer, 130 interrupted.
+    """
+    answers.check()
     with guarded():
-        config = config_for_run(root, model, trust=trust, quiet=False)
-        from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
-        from run_specialist.batch.reading import read_items  # noqa: PLC0415 - fast `--help`
+        config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=answers.quiet)
+        from run_specialist.cli.map_confirm import confirm  # noqa: PLC0415 - fast `--help`
+        from run_specialist.cli.map_planning import Asked, planned  # noqa: PLC0415 - as above
+        from run_specialist.cli.map_reduce import Reducer  # noqa: PLC0415 - as above
+        from run_specialist.cli.map_summary import SameCall  # noqa: PLC0415 - as above
+        from run_specialist.cli.map_work import Work  # noqa: PLC0415 - as above
 
-        runner = Runner(
-            root=root,
-            dir=dir_ or config.get("dir"),
-            model=model,
-            store=store,
-            trust=trust,
-            require_model=require_model or None,
-            defaults=config.defaults,
-        )
-        asyncio.run(_answer(runner, runner.map(name, read_items(items), question=question, at_once=at_once), out))
+        make_runner = partial(_runner, each_run, project, config)
+        runner = make_runner(project.root)
+        asked = Asked.of(items, each_item, runner, name)
+        if batch.queue or batch.wait:
+            from run_specialist.cli.map_queue import put_into_queue  # noqa: PLC0415 - as above
+
+            if not put_into_queue(asked, runner, each_run, batch, money):
+                return
+        reducer = None if answers.reduce is None else Reducer(runner.registry.find(answers.reduce), make_runner)
+        plan = planned(asked, runner, each_run, _bounds(money, batch), RETRIED[batch.retry])
+        if batch.dry_run:
+            plan.show(json=answers.json_)
+            return
+        if not answers.quiet:
+            say(str(plan))
+        confirm(plan, money)
+        code = Work(plan, runner, answers, SameCall(given_words(context)), reducer).work()
+    raise typer.Exit(code)
 
 
-async def _answer(runner: "Runner", batch: "Batch", out: Path | None) -> None:
-    file = None if out is None else out.open("w", encoding="utf-8")
-    async with runner:
-        async for done in batch:
-            line = json.dumps(done.as_row(), ensure_ascii=False)
-            if file is None:
-                typer.echo(line)
-            else:
-                print(line, file=file, flush=True)
-                say(f"{done.number} {done.state}")
+def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config", root: Path | None) -> "Runner":
+    """Return a runner for the specialists of the project.
+
+    root: the folder that the file tools can read.
+    """
+    from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
+
+    return Runner(
+        root=root,
+        dir=project.dir_ or config.get("dir"),
+        model=each_run.model,
+        strict=bool(config.get("strict") if project.strict is None else project.strict),
+        store=project.store,
+        on_lost=project.on_lost,
+        trust=project.trust,
+        require_model=each_run.require_model or None,
+        defaults=config.defaults,
+    )
+
+
+def _bounds(money: MoneyOptions, batch: BatchOptions) -> dict[str, Any]:
+    """Return what bounds the batch, as arguments of `Runner.map`."""
+    given = {"cost_limit": money.limit, "batch": batch.batch, "pause_limit": batch.pause_limit}
+    return {"at_once": batch.at_once, **{name: value for name, value in given.items() if value is not None}}

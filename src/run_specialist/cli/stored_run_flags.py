@@ -196,6 +196,15 @@ Search = Annotated[
         "--search", metavar="WORDS", parser=_words, help="Runs with all these words in the questions or the answer."
     ),
 ]
+BatchLimit = Annotated[
+    int | None,
+    typer.Option(
+        "--limit",
+        metavar="N|none",
+        parser=_count,
+        help=f"Only the newest N batches.  [default: {DEFAULT_LIMIT}; with --json, none]",
+    ),
+]
 BatchFilter = Annotated[
     str | None,
     typer.Option("--batch", metavar="ID", autocompletion=complete_batches, help="Runs of this batch."),

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from run_specialist.budget import units
+from run_specialist.record.outcome import NO_MODEL, OFFLINE
 from run_specialist.store.batches import Batch
 from run_specialist.store.stored_batch import ItemResult, Tally
 from run_specialist.views.batch_failures import Failure, reason_of
@@ -68,6 +69,7 @@ def batch_data(
         "total": tally.items,
         "failures": [asdict(one) for one in failures],
         "items": rows,
+        "unjudged": sum(row["unjudged"] is not None for row in rows),
         "omitted": max(tally.items - len(rows), 0),
     }
 
@@ -107,6 +109,7 @@ def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
         "cost_usd": item.cost_usd,
         "seconds": item.seconds,
         "has_run": item.started_at is not None,
+        "unjudged": NO_MODEL if outcome.get("model") == OFFLINE else None,
         "report": None if report is None else quote(report),
     }
 

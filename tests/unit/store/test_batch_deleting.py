@@ -46,10 +46,11 @@ def test_a_batch_without_runs_disappears(store_url):
 @pytest.mark.parametrize("state", ["open", "paused"])
 def test_a_batch_at_work_is_kept_while_it_has_items(store_url, state):
     """A batch that is at work may have no runs for a while; it is deleted with its last item."""
-    batch_of(store_url, "b1", "ab", state)
+    batch_of(store_url, "b1", "abc", state)
     keep(store_url, **{run_id: run_of(run_id) for run_id in ("b1-a", "b1-b")})
-    assert delete(store_url, "b1-a") == ["b1", "b1-b"]
-    assert delete(store_url, "b1-b") == []
+    assert delete(store_url, "b1-a", "b1-b") == ["b1", "b1-c"]
+    keep(store_url, **{"b1-c": run_of("b1-c")})
+    assert delete(store_url, "b1-c") == []
 
 
 def test_a_batch_is_deleted_with_its_runs(store_url):

@@ -95,13 +95,14 @@ def test_a_run_at_work_is_running(store_url, make_writer):
 
 def test_items_of_earlier_calls_are_not_listed(store_url):
     """Items that the newest call does not have are neither listed nor counted, but their cost is."""
-    keep_batch(store_url, {"a": {"status": "answered"}, "b": {"status": "answered"}})
+    back = {"status": "failed", "kind": "quota"}
+    keep_batch(store_url, {"a": {"status": "answered"}, "b": {"status": "answered"}, "back": back})
     with BatchWriter(store_url) as book:
         book.put(Batch("b1", "looker", TEMPLATE, STARTED), [item_of("b1", 1, "b"), item_of("b1", 2, "c")])
     assert statuses(store_url) == {1: "answered", 2: "not run"}
     found = tally(store_url)
-    assert (found.counts, found.earlier) == ({"answered": 1, "not run": 1}, 1)
-    assert (found.cost_usd, found.runs) == (0.5, 2)
+    assert (found.counts, found.earlier) == ({"answered": 1, "not run": 1}, 2)
+    assert (found.cost_usd, found.runs) == (0.75, 3)
 
 
 def test_failures_can_be_listed_alone(store_url):

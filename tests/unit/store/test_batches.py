@@ -91,6 +91,15 @@ def test_a_cancelled_batch_can_be_called_again(store_url, book):
     assert ask(store_url, "select state, reason from batches") == [("open", None)]
 
 
+@pytest.mark.parametrize("state", ["paused", "ended", "open"])
+def test_other_states_leave_the_items_as_they_are(store_url, book, state):
+    """Only cancelling a batch cancels its items; those of a batch that is paused or has ended still wait."""
+    book.put(BATCH, [item("a", 1)])
+    book.set_state("b1", state, "quota")
+    assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0)]
+    assert ask(store_url, "select state from batches") == [(state,)]
+
+
 def test_takeovers_are_counted_until_a_new_turn(book):
     """Takeovers count up while the run stores no new turn, and from 1 again after it did."""
     book.put(BATCH, [item("a", 1)])
@@ -128,19 +137,23 @@ def test_many_items_are_written_in_portions(store_url, book, monkeypatch):
     assert ask(store_url, "select min(number), max(number), count(*) from items") == [(1, 2_000, 2_000)]
 
 
-def test_an_outage_is_waited_for(store_url, monkeypatch):
+@pytest.mark.parametrize(("failures", "patience"), [(3, 60.0), (1_000_000, 0.05)])
+def test_an_outage_is_waited_for(store_url, monkeypatch, failures, patience):
     """A write is repeated until the store accepts it, and fails with one line if it never does."""
-    with BatchWriter(store_url, Backoff(first=0.001, patience=0.05)) as book:
-        whole, failures = type(book._session).write, [StoreOutage("locked")] * 3
+    left = [failures]
+    with BatchWriter(store_url, Backoff(first=0.001, patience=patience)) as book:
+        whole = type(book._session).write
 
         def flaky(self, statement, rows):
-            if failures:
-                raise failures.pop()
+            if left[0]:
+                left[0] -= 1
+                raise StoreOutage("locked")
             return whole(self, statement, rows)
 
         monkeypatch.setattr(type(book._session), "write", flaky)
-        assert book.put(BATCH, [item("a", 1)]) == 1
-        assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0)]
-        failures += [StoreOutage("locked")] * 1_000_000
-        with pytest.raises(batches.StoreUnusable, match=r"locked$"):
-            book.put_back("b1", ["b1-a"])
+        if failures == 3:
+            assert book.put(BATCH, [item("a", 1)]) == 1
+        else:
+            with pytest.raises(batches.StoreUnusable, match=r": locked$"):
+                book.put(BATCH, [item("a", 1)])
+    assert ask(store_url, NUMBERED) == ([("b1-a", 1, "waiting", 0)] if failures == 3 else [])

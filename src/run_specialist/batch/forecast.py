@@ -1,0 +1,81 @@
+"""What a batch may take, from past runs; pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, fsum
+from statistics import median
+from typing import Self
+
+from run_specialist.store.stored import PastRun
+
+HIGH = 0.9
+"""Share of the past runs that took at most the high figure."""
+ANSWERED = frozenset({"answered", "landed", "partial"})
+"""Statuses of runs that were not broken off, so that they took what a run takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """A figure of past runs."""
+
+    median: float
+    high: float
+    """Nine of ten runs took at most this."""
+    mean: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """Return the figures of at least one run."""
+        ordered = sorted(values)
+        return cls(median(ordered), ordered[ceil(HIGH * len(ordered)) - 1], fsum(ordered) / len(ordered))
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What an item takes, and all of them together; the figures are None without past runs."""
+
+    runs: int
+    """Number of past runs."""
+    items: int | None
+    """Number of items; None if it is not known."""
+    calls: Typical | None = None
+    """Tool calls of an item."""
+    seconds: Typical | None = None
+    """Time of an item [s]."""
+    cost_usd: Typical | None = None
+    """Cost of an item; None also if a price is not known [USD]."""
+
+    @property
+    def total_cost_low(self) -> float | None:
+        """Cost of all items if each costs the median [USD]."""
+        return None if self.items is None or self.cost_usd is None else self.items * self.cost_usd.median
+
+    @property
+    def total_cost_high(self) -> float | None:
+        """Cost of all items if each costs as much as the dearest of nine in ten past runs [USD]."""
+        return None if self.items is None or self.cost_usd is None else self.items * self.cost_usd.high
+
+    def total_seconds(self, at_once: int) -> float | None:
+        """Return the time of all items, so many at once [s]."""
+        if self.items is None or self.seconds is None:
+            return None
+        # The last round is as long as one item, even if there are few of them.
+        return max(self.items * self.seconds.mean / at_once, self.seconds.mean if self.items else 0.0)
+
+
+def forecast(past: Sequence[PastRun], items: int | None) -> Forecast:
+    """Return what so many items may take; past runs without an answer do not count.
+
+    items: None = not known.
+    """
+    outcomes = [run.outcome for run in past if run.outcome.get("status") in ANSWERED]
+    if not outcomes:
+        return Forecast(0, items)
+    costs = [one["cost_usd"] for one in outcomes]
+    return Forecast(
+        len(outcomes),
+        items,
+        Typical.of([one["tool_calls"]["used"] for one in outcomes]),
+        Typical.of([one["duration_s"] for one in outcomes]),
+        None if None in costs else Typical.of(costs),
+    )

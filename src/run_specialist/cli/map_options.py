@@ -1,0 +1,252 @@
+"""The options of `specialists map`, by groups."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from run_specialist.cli.console import fail
+from run_specialist.cli.flags import (
+    Dir,
+    EvidenceFlag,
+    FilesRoot,
+    LandingStyle,
+    Model,
+    OnLostFlag,
+    PatienceTime,
+    PresetName,
+    RequireModel,
+    StoreUrl,
+    Strict,
+    TimeLimit,
+    ToolCallFormat,
+    ToolCallsLimit,
+    ToolCharsLimit,
+    TotalTokensLimit,
+    TurnsLimit,
+    setting,
+    settings,
+)
+from run_specialist.cli.from_config import personal
+from run_specialist.cli.output_file import STDOUT
+from run_specialist.cli.trust_flag import TrustFlag
+
+CONFIRM_ABOVE = 1.0
+"""A forecast above this asks first [USD]."""
+
+FORMATS = ("jsonl", "csv", "lines")
+RETRIED: dict[str | None, tuple[str, ...]] = {
+    None: (),
+    "aborted": ("aborted",),
+    "failed": ("failed", "aborted"),
+    "partial": ("partial", "aborted"),
+    "all": ("failed", "aborted", "partial"),
+}
+"""Statuses of earlier outcomes to resume; interrupted runs always are, and those that the endpoint failed."""
+
+
+def _duration(text: str) -> float:
+    """Return a duration such as `90s`, `10m` or `1h` [s]."""
+    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.resolve import checked  # noqa: PLC0415 - fast `--help`
+
+    try:
+        seconds = checked({"time_limit": setting(text)}).time_limit
+    except UsageError as error:
+        raise typer.BadParameter(str(error).removeprefix("time_limit: ")) from None
+    return float("inf") if seconds is None else seconds
+
+
+def _choice(*choices: str) -> Any:  # noqa: ANN401 - keyword arguments of `typer.Option`
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(choices)}")
+        return text
+
+    return {"parser": parse, "autocompletion": lambda: choices}
+
+
+def _dollars(text: str) -> float:
+    if text == "none":
+        return float("inf")
+    try:
+        value = float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not an amount of dollars; expected e.g. 2.50") from None
+    if not 0 <= value < float("inf"):
+        raise typer.BadParameter(f"{text!r} is not an amount of dollars; expected e.g. 2.50")
+    return value
+
+
+@dataclass(frozen=True)
+class ItemOptions:
+    """Items."""
+
+    question: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Question about each item, with its fields in braces, or {item} if it is a text.  [default: the item, "
+            "or its field `question`]",
+        ),
+    ] = None
+    files: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GLOB",
+            help="Instead of ITEMS: each matching file is an item with the fields {path}, {name} and {stem}.",
+        ),
+    ] = None
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Format of ITEMS: jsonl, csv or lines.  [default: by its name]",
+            **_choice(*FORMATS),
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """Batch."""
+
+    at_once: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of items under way.")] = 8
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the first questions and the forecast; send nothing.")
+    ] = False
+    retry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STATE",
+            help="Resume runs of earlier calls that ended as failed, aborted or partial, or all of these.",
+            **_choice(*filter(None, RETRIED)),
+        ),
+    ] = None
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Continue this batch.  [default: the batch of the same specialist, question, settings and ITEMS]",
+        ),
+    ] = None
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Put the items into the queue of a fleet instead, for workers on any hosts.")
+    ] = False
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With --queue: wait until the fleet has worked on all items.")
+    ] = False
+    pause_limit: Annotated[
+        Any,
+        typer.Option(
+            metavar="TIME",
+            parser=_duration,
+            help="How long the batch waits for an endpoint that refuses requests.  [default: 1h]",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class MoneyOptions:
+    """Cost."""
+
+    cost_limit: Annotated[
+        float | None,
+        typer.Option(metavar="USD|none", parser=_dollars, help="Maximum cost of all items together.  [default: none]"),
+    ] = None
+    confirm_above: Annotated[
+        float | None,
+        typer.Option(
+            metavar="USD",
+            parser=_dollars,
+            help="Ask before a batch that may cost more; without a terminal, refuse it.  [default: 1.00 on a terminal]",
+        ),
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+
+    @property
+    def limit(self) -> float | None:
+        """The cost limit of all items together; None = no limit [USD]."""
+        return None if self.cost_limit == float("inf") else self.cost_limit
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """Answers."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Write a row per item to FILE: JSON lines, or CSV if its name ends in .csv; `-` for standard output.",
+        ),
+    ] = None
+    ordered: Annotated[bool, typer.Option("--ordered", help="Write the rows in the order of the items.")] = False
+    reduce: Annotated[
+        str | None,
+        typer.Option(metavar="SPECIALIST", help="Then ask this specialist, who can read the answers as files."),
+    ] = None
+    json_: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False
+    events: Annotated[
+        bool,
+        typer.Option("--events", help="Print each event as one line of JSON, those of the runs with their `item`."),
+    ] = False
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet/--no-quiet",
+            "-q",
+            show_default=False,
+            callback=personal("quiet"),
+            help="Print only rows, JSON and errors.",
+        ),
+    ] = False
+
+    def check(self) -> None:
+        """Exit if options exclude each other."""
+        if self.json_ and self.events:
+            fail("--json and --events cannot be combined; the last event of --events contains the counts")
+        if self.out == STDOUT and (self.json_ or self.events):
+            fail("--out - writes rows to standard output; it cannot be combined with --json or --events")
+
+
+@dataclass(frozen=True)
+class EachRunOptions:
+    """Each run."""
+
+    model: Model = None
+    require_model: RequireModel = False
+    tool_calls_limit: ToolCallsLimit = None
+    turns_limit: TurnsLimit = None
+    total_tokens_limit: TotalTokensLimit = None
+    time_limit: TimeLimit = None
+    patience: PatienceTime = None
+    tool_chars_limit: ToolCharsLimit = None
+    landing: LandingStyle = None
+    evidence: EvidenceFlag = None
+    tool_calls: ToolCallFormat = None
+    preset: PresetName = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keys of the specialist's file to override."""
+        return settings(**{name: getattr(self, name) for name in _SETTINGS})
+
+
+_SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[2:]
+
+
+@dataclass(frozen=True)
+class ProjectOptions:
+    """Project and store."""
+
+    dir_: Dir = None
+    root: FilesRoot = None
+    store: StoreUrl = None
+    on_lost: OnLostFlag = "go_on"
+    strict: Strict = None
+    trust: TrustFlag = False

@@ -1,0 +1,101 @@
+"""What the store knows before a call of `specialists map`: past runs of the specialist, earlier runs of the batch."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from run_specialist.errors import StoreMissing
+
+if TYPE_CHECKING:
+    from run_specialist.api.runner import Runner
+    from run_specialist.batch.item import Item
+    from run_specialist.store.reader import Store
+    from run_specialist.store.stored import PastRun
+
+ENDED = frozenset({"answered", "landed", "partial", "failed"})
+"""Statuses of runs that the same call does not resume by itself."""
+MOST_RUNS = 200
+"""How many of the newest past runs count."""
+ENOUGH_RUNS = 5
+"""With so many runs of the current version of the file, those of other versions do not count."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The runs of a batch that earlier calls have begun."""
+
+    ended: frozenset[str] = frozenset()
+    """Keys of the items whose outcome is not asked for again."""
+    cost_usd: float = 0.0
+    """Known cost of all of them [USD]."""
+
+    def count(self, items: Iterable["Item"]) -> int:
+        """Return how many items have an outcome."""
+        return sum(item.key in self.ended for item in items) if self.ended else 0
+
+
+class KnownRuns:
+    """The runs in a store; there are none if nothing is stored."""
+
+    def __init__(self, store: "Store | None", *, are_stored: bool) -> None:
+        self._store = store
+        self.are_stored = are_stored
+        """Whether runs will be stored, even if there is no store yet."""
+
+    def past(self, runner: "Runner", name: str, settings: dict[str, Any], asked: str | None) -> Sequence["PastRun"]:
+        """Return the past runs that are like those to come, newest first: of the same model and project.
+
+        settings: those of the call.
+        asked: the model that was asked for; None = that of the file or of the environment.
+        """
+        from run_specialist.specialist.project import project_path  # noqa: PLC0415 - fast `--help`
+
+        if self._store is None:
+            return ()
+        file = runner.registry.find(name)
+        model = _model(runner, name, settings, asked)
+        stored = self._store.past(file.name, project_path(runner.root))
+        runs = [run for run in stored if run.outcome.get("model") == model]
+        current = [run for run in runs if run.digest == file.digest]
+        return (current if len(current) >= ENOUGH_RUNS else runs)[:MOST_RUNS]
+
+    def earlier(self, batch_id: str, retried: Collection[str]) -> Earlier:
+        """Return the runs of a batch.
+
+        retried: statuses of earlier runs that are resumed.
+        """
+        if self._store is None:
+            return Earlier()
+        own = [run for run in self._store.runs(ids=[f"{batch_id}-"]) if run.parent_id is None]
+        ended = (run.run_id for run in own if run.status in ENDED and run.status not in retried)
+        keys = frozenset(run_id.removeprefix(f"{batch_id}-") for run_id in ended)
+        return Earlier(keys, sum(run.cost_usd or 0.0 for run in own))
+
+
+@contextmanager
+def known_runs(store: str | None) -> Iterator[KnownRuns]:
+    """Open the store of a runner for reading; raises StoreUnusable."""
+    from run_specialist.store.location import NONE, place  # noqa: PLC0415 - fast `--help`
+    from run_specialist.store.reader import Store  # noqa: PLC0415 - as above
+
+    url = place(store).url
+    try:
+        opened = None if url == NONE else Store(url)
+    except StoreMissing:
+        opened = None
+    try:
+        yield KnownRuns(opened, are_stored=url != NONE)
+    finally:
+        if opened is not None:
+            opened.close()
+
+
+def _model(runner: "Runner", name: str, settings: dict[str, Any], asked: str | None) -> str:
+    """Return the id of the model of the runs to come."""
+    from run_specialist.providers.choose import choose_model  # noqa: PLC0415 - fast `--help`
+    from run_specialist.providers.described import described  # noqa: PLC0415 - as above
+    from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - as above
+
+    settled = resolve(runner.registry.find(name), settings).settings
+    return described(choose_model(asked, settled.model, runner.default_model)).provider.model

@@ -1,0 +1,126 @@
+"""The progress of `map` without a terminal, and the lines at its end."""
+
+from pathlib import Path
+
+import pytest
+
+from run_specialist.batch.counts import Counts
+from run_specialist.cli import map_lines
+from run_specialist.cli.map_lines import ItemLines
+from run_specialist.cli.map_progress import Progress
+from run_specialist.cli.map_summary import Ended, SameCall
+from tests.loop_jobs import Clock
+from tests.map_batches import LookedAt, done, item
+
+CALL = ("finder", "items.txt", "--question", "What about {item}?", "--cost-limit", "5")
+SAME = "specialists map finder items.txt --question 'What about {item}?' --cost-limit 5"
+
+
+def lines_of(counts, *ends, clock=None, seconds=0.0):
+    """Return the lines that are printed when items end, so many seconds apart."""
+    clock = clock or Clock()
+    said = []
+    progress = Progress(clock)
+    lines = ItemLines(LookedAt(counts), progress, said.append)
+    for one in ends:
+        clock.now += seconds
+        progress.end(one)
+        lines.end(one)
+    return said
+
+
+def test_a_small_batch_gets_a_line_for_each_item():
+    """Name, state, calls, cost, time; what earlier calls have ended is not said again."""
+    assert lines_of(Counts(answered=3, total=112), done(3), done(4, is_earlier=True)) == [
+        "3 of 112: item 3 docs/3.md · answered · 5 tool calls · $0.02 · 12 s"
+    ]
+
+
+def test_a_large_batch_gets_a_line_now_and_then_and_one_for_each_failure():
+    """Items with an answer are counted; those without one are named."""
+    counts = Counts(answered=600, failed={"quota": 1}, total=1_000)
+    ends = [done(number) for number in range(1, 7)]
+    failed = done(7, "failed", error="the quota is used up")
+    assert lines_of(counts, *ends, failed, seconds=3) == [
+        "601 of 1,000 items · 600 answered · 1 failed (1 quota) · $0.10 · 20 items a minute · 20 min left",
+        "item 7 docs/7.md · failed: the quota is used up · 5 tool calls · $0.02 · 12 s",
+    ]
+
+
+@pytest.mark.parametrize("total", [None, 10_000])
+def test_failures_do_not_fill_a_log(total):
+    """After the first ones, failures are only counted, and the last line says so."""
+    ends = [done(number, "failed", error="no") for number in range(1, 200)]
+    said = lines_of(Counts(total=total), *ends)
+    assert len(said) == map_lines.MOST_FAILURES
+    assert said[-1].endswith("; further ones are only counted")
+
+
+def ended(batch, progress=None, **options):
+    """Return the lines at the end."""
+    given = {
+        "specialist": "finder",
+        "call": SameCall(CALL),
+        "out": Path("answers.jsonl"),
+        "is_written": True,
+        "is_stored": True,
+    } | options
+    return [line for line, _ in Ended(batch, progress or Progress(Clock()), **given).lines()]
+
+
+def progress_of(*ends):
+    """Return the progress after items have ended within 70 seconds."""
+    clock = Clock()
+    progress = Progress(clock)
+    clock.now += 70
+    for one in ends:
+        progress.begin(item(one.number))
+        progress.end(one)
+    return progress
+
+
+def test_the_end_has_counts_cost_answers_and_batch():
+    """If all items have an answer, there is nothing to go on with."""
+    batch = LookedAt(Counts(answered=2, landed=1, total=3))
+    assert ended(batch, progress_of(done(1), done(2), done(3, is_earlier=True))) == [
+        "3 items for finder: 2 answered, 1 landed",
+        "$0.06, $0.04 of it now · 70 s · 1 outcome of earlier calls, not paid again",
+        "answers: answers.jsonl",
+        "batch b3f9c2d1e; its page: specialists report b3f9c2d1e",
+    ]
+
+
+def test_the_end_names_the_commands_that_go_on():
+    """Items that were not run, and those that failed, each have a command; the reason for the end is said."""
+    counts = Counts(answered=1, failed={"rate_limited": 2, "usage": 1}, aborted=1, not_run=107, total=112)
+    lines = ended(LookedAt(counts, cost_limit=5.0, ended_because="cost_limit"))
+    assert lines[0] == (
+        "112 items for finder: 1 answered, 3 failed (2 rate limited, 1 usage), 1 interrupted, 107 not run"
+    )
+    assert lines[2] == "ended early: the cost limit of $5.00 leaves too little for another item"
+    assert f"to go on: {SAME}" in lines
+    assert f"to retry the failed: {SAME} --retry failed" in lines
+
+
+def test_without_a_store_there_is_nothing_to_go_on_with():
+    """No command is offered that would ask everything again."""
+    lines = ended(LookedAt(Counts(failed={"usage": 1}, not_run=3, total=4)), is_stored=False, out=None)
+    assert not [line for line in lines if "specialists" in line]
+
+
+def test_the_retry_of_a_retry_has_one_flag_and_no_password():
+    """The same call is shown with passwords masked, and `--retry` is there once."""
+    call = SameCall(("finder", "a.txt", "--retry", "aborted", "--store", "postgresql://me:secret@host/db"))
+    assert call.retrying("failed") == (
+        "specialists map finder a.txt --store 'postgresql://me:***@host/db' --retry failed"
+    )
+    assert SameCall(("finder", "--retry=all", "a.txt")).retrying("failed") == (
+        "specialists map finder a.txt --retry failed"
+    )
+
+
+def test_a_price_that_is_not_known_is_not_a_sum():
+    """One unknown price makes the cost unknown; offline nothing is billed, and no cost is shown."""
+    batch = LookedAt(Counts(answered=1, total=1))
+    assert ended(batch, progress_of(done(1), done(2, cost=None)))[1] == "price unknown · 70 s"
+    assert ended(batch, progress_of(done(1, cost=0.0)))[1] == "70 s"

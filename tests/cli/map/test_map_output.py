@@ -1,0 +1,114 @@
+"""What programs read of `map`: the summary, the events, and rows in a closed pipe or on a full disk."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.map.map_model import about, answer
+from tests.cli.specialists_command import call, program
+from tests.contracts import tables
+from tests.contracts.shapes import faults
+from tests.wire.simulator.faults import ApiError
+
+BAD = ApiError(400, "invalid_request_error", "messages: this item cannot be read")
+QUESTION = ("--question", "What about {item}?")
+
+
+def test_the_summary_is_one_object_that_matches_its_table(api, items, map_):
+    """Counts by state and reason, cost, time, and where the rows are."""
+    api(about({"toads": BAD}))
+    result = map_(str(items(["owls", "toads"])), "--json", "--out", "answers.jsonl")
+    summary = json.loads(result.stdout)
+    assert list(faults(summary, tables.PRINTED["specialists map"])) == []
+    assert (summary["items"], summary["counts"]["answered"]) == (2, 1)
+    assert summary["counts"]["failed"] == {"invalid_request": 1}
+    assert (summary["out"], summary["reduced"], summary["ended_because"]) == ("answers.jsonl", None, None)
+    assert summary["cost_usd"] > 0
+
+
+def test_a_plan_matches_its_table(api, items, map_):
+    """`--dry-run --json` without and with past runs."""
+    api(about())
+    path = str(items(["owls"]))
+    for _ in range(2):
+        plan = json.loads(map_(path, "--dry-run", "--json").stdout)
+        assert list(faults(plan, tables.PRINTED["specialists map --dry-run"])) == []
+        map_(path)
+
+
+def test_events_of_the_batch_and_of_its_runs(api, items, map_):
+    """Each line is an event; those of the runs name their item; nothing else is printed."""
+    api(about({"toads": BAD}))
+    result = map_(str(items(["owls", "toads"])), "--events")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    wrong = []
+    for event in events:
+        shape = (tables.BATCH_EVENTS | tables.EVENTS)[event["event"]]
+        item = {"item": "count"} if event["event"] in tables.EVENTS else {}
+        wrong += faults(event, {"event": {event["event"]}, **item, **shape})
+    assert wrong == []
+    names = [event["event"] for event in events]
+    assert (names[0], names[-1]) == ("batch_started", "batch_ended")
+    assert names.count("item_started") == names.count("item_ended") == names.count("finished") == 2
+    assert {event["item"] for event in events if "item" in event} == {1, 2}
+    assert events[-1]["counts"]["done"] == 2
+
+
+def test_the_tables_have_every_event_of_a_batch():
+    """The names of the events are those of the code."""
+    from run_specialist.batch.batch_events import BatchEvent
+
+    assert {one.event for one in BatchEvent.__subclasses__()} == set(tables.BATCH_EVENTS)
+
+
+def test_another_specialist_brings_the_answers_together(api, items, map_, write):
+    """It reads the answers as files; its answer follows the rows; the same answers are not paid for twice."""
+    write("reducer", "model: haiku", "paths: [notes/]")
+    seen = []
+
+    def model(request):
+        text = str(request.messages)
+        if "one file for each item" in text:
+            seen.append(text)
+            return answer("all of them")
+        return about()(request)
+
+    simulator = api(model)
+    path = str(items(["owls", "toads"]))
+    result = map_(path, "--reduce", "reducer", "--json")
+    reduced = json.loads(result.stdout)["reduced"]
+    assert (result.exit_code, reduced["specialist"], reduced["answer"]) == (0, "reducer", "all of them")
+    assert "The folder contains 2 answers of the specialist `finder`" in seen[0]
+    assert "What about {item}?" in seen[0]
+    sent = len(simulator.requests)
+    again = map_(path, "--reduce", "reducer", "--out", "answers.jsonl")
+    assert (again.exit_code, again.stdout, len(simulator.requests)) == (0, "all of them\n", sent)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_one_line(finder, items):
+    """The exit code is 2, and there is no traceback; the runs are stored."""
+    with Path("/dev/full").open("w") as full:
+        done = program("map", "finder", str(items(["Owls?"])), "--model", "offline", stdout=full)
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_closes_the_pipe_causes_no_error(finder, items):
+    """As with `| head -0`: exit code 0, and nothing about it on standard error."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = program("map", "finder", str(items(["Owls?"])), "--model", "offline", "--quiet", stdout=theirs)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_control_characters_of_items_and_errors_stay_text(api, items, finder):
+    """Neither the lines on standard error nor the rows can control a terminal."""
+    api(lambda _: ApiError(400, "invalid_request_error", "no \x1b[2J such thing"))
+    result = call("map", "finder", str(items(["owls\x1b]0;x\x07"])), *QUESTION)
+    assert result.exit_code == 4
+    assert not {"\x1b", "\x07"} & set(result.stdout + result.stderr)

@@ -1,0 +1,142 @@
+"""`specialists map` as a separate process: signals, kills, and the same command again."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.map.map_model import about, answer, item_of, items_of
+from tests.cli.specialists_command import MAIN
+from tests.screen import run_on_terminal, screen
+from tests.wire.simulator import Gate
+from tests.wire.simulator.replies import calls, respond, says
+
+PATIENCE = 60
+"""Timeout, after which a hanging program fails the test [s]."""
+QUESTION = ("--question", "What about {item}?")
+
+
+@pytest.fixture
+def command(program, finder):
+    """Return a function that starts the command."""
+
+    def start(*arguments, **options):
+        return program("map", "finder", *arguments, *QUESTION, code=MAIN, **options)
+
+    return start
+
+
+class Held:
+    """A model that looks once and holds back the second reply of some items until a gate opens."""
+
+    def __init__(self, *held):
+        self.gate = Gate()
+        self._held = held
+
+    def __call__(self, request):
+        """Return the next reply."""
+        item = item_of(request)
+        if not request.calls_so_far:
+            return calls("search", {"query": item})
+        if item in self._held and not self.gate.opened.is_set():
+            return says(respond(f"all about {item}"), gate=self.gate)
+        return answer(f"all about {item}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
+def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
+    """The reply that is under way is waited for, stored and counted; nothing new begins; the same call goes on."""
+    model = Held("owls")
+    simulator = api(model)
+    path = str(items(["owls", "toads"]))
+    process = command(path, "--at-once", "1", "--json")
+    model.gate.wait_for_request(PATIENCE)
+    process.send_signal(number)
+    while "finishing 1 turn; Ctrl-C again to stop at once" not in process.stderr.readline():
+        pass
+    model.gate.open()
+    out, err = process.communicate(timeout=PATIENCE)
+    counts = json.loads(out)["counts"]
+    assert process.returncode == 130
+    assert (counts["answered"], counts["not_run"]) == (1, 1)
+    assert "to go on: specialists map finder" in err
+    before = len(simulator.requests)
+    process = command(path, "--json")
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, json.loads(out)["counts"]["answered"]) == (0, 2)
+    assert set(items_of(simulator.requests[before:])) == {"toads"}
+
+
+def test_a_second_ctrl_c_stops_at_once(api, items, command):
+    """The reply that is under way is not waited for; what was gathered is stored; the same call resumes the run."""
+    model = Held("owls")
+    simulator = api(model)
+    path = str(items(["owls", "toads"]))
+    process = command(path, "--at-once", "1", "--json")
+    model.gate.wait_for_request(PATIENCE)
+    process.send_signal(signal.SIGINT)
+    while "Ctrl-C again" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    counts = json.loads(out)["counts"]
+    assert (process.returncode, counts["aborted"], counts["not_run"]) == (130, 1, 1)
+    assert "Traceback" not in err
+    model.gate.open()
+    before = len(simulator.requests)
+    process = command(path, "--json")
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, json.loads(out)["counts"]["answered"]) == (0, 2)
+    assert items_of(simulator.requests[before:]) == ["owls", "toads", "toads"], "the search about owls is not repeated"
+
+
+def test_after_a_kill_the_same_call_pays_only_for_what_is_missing(api, items, command, notes):
+    """The rows that were written are kept; only the request that was under way is sent again."""
+    model = Held("newts")
+    simulator = api(model)
+    path = str(items(["owls", "toads", "newts", "mice"]))
+    process = command(path, "--at-once", "1", "--out", "answers.jsonl")
+    model.gate.wait_for_request(PATIENCE)
+    process.kill()
+    process.communicate(timeout=PATIENCE)
+    part = (notes / "answers.jsonl.part").read_text()
+    assert [json.loads(line)["input"] for line in part.splitlines()] == ["owls", "toads"]
+    model.gate.open()
+    before = len(simulator.requests)
+    process = command(path, "--at-once", "1", "--out", "answers.jsonl")
+    process.communicate(timeout=PATIENCE)
+    rows = [json.loads(line) for line in (notes / "answers.jsonl").read_text().splitlines()]
+    assert (process.returncode, sorted(row["input"] for row in rows)) == (0, ["mice", "newts", "owls", "toads"])
+    assert items_of(simulator.requests[before:]) == ["mice", "mice", "newts"]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_on_a_terminal_the_progress_disappears_and_the_summary_stays(api, items, finder, width):
+    """The live view is erased; without a file the beginning of each answer is shown; each line fits."""
+    api(about())
+    words = ["specialists", "map", "finder", str(Path(items(["owls", "toads"])).name), *QUESTION]
+    written, _, code = run_on_terminal(words, columns=width)
+    lines = screen(written, width)
+    shown = " ".join(" ".join(lines).split())
+    assert code == 0
+    assert "under way" in written
+    assert "under way" not in shown
+    assert "2 items for finder: 2 answered" in shown
+    assert "all about owls" in shown
+    assert "all about toads" in shown
+    assert "the answers are stored; the same command with --out FILE writes them" in shown
+    assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize(("typed", "code", "asked"), [("n", 0, 0), ("y", 0, 1)])
+def test_on_a_terminal_a_dear_batch_is_asked_about(api, items, map_, typed, code, asked):
+    """`n` sends nothing; `y` goes on."""
+    simulator = api(about())
+    map_(str(items(["owls"])))
+    items(["toads"], "more.txt")
+    words = ["specialists", "map", "finder", "more.txt", *QUESTION, "--confirm-above", "0.000001"]
+    written, _, exit_code = run_on_terminal(words, typed=f"{typed}\n")
+    assert "This may cost $0.0000" in written
+    assert (exit_code, len(simulator.requests)) == (code, 1 + asked)
+    assert ("nothing was sent" in written) is not asked

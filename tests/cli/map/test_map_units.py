@@ -1,0 +1,77 @@
+"""How `map` writes times, speeds, amounts and the names of items."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from run_specialist.cli.map_units import counted, duration, fitting, label, rate, spread
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.0 s"),
+        (0.44, "0.4 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (31.2, "31 s"),
+        (119, "119 s"),
+        (121, "2 min"),
+        (3_569, "59 min"),
+        (3_599, "1 h"),
+        (7_500, "2 h 5 min"),
+        (86_399, "24 h"),
+        (100_000, "1 d 4 h"),
+    ],
+)
+def test_a_time_has_one_or_two_units(seconds, text):
+    """Seconds have a decimal below ten; longer times have at most two units."""
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("per_second", "text"),
+    [
+        (25, "25 items a second"),
+        (2.04, "2.0 items a second"),
+        (1.5, "90 items a minute"),
+        (4.1 / 60, "4.1 items a minute"),
+        (1 / 60, "60 items an hour"),
+        (0.5 / 3600, "0.5 items an hour"),
+    ],
+)
+def test_a_speed_is_given_in_a_readable_unit(per_second, text):
+    """The unit is chosen so that the number is at least two where possible."""
+    assert rate(per_second) == text
+
+
+def test_amounts_agree_with_their_nouns():
+    """One item, more items; a range whose ends look the same is one amount."""
+    assert [counted(1), counted(1_200), counted(0, "turn")] == ["1 item", "1,200 items", "0 turns"]
+    assert [spread(2.1, 4.4), spread(2.101, 2.1)] == ["$2.10 to $4.40", "$2.10"]
+
+
+@pytest.mark.parametrize(
+    ("given_", "text"),
+    [
+        ("Why?\n\nNow", "Why? Now"),
+        ({"topic": "owls", "path": "a.md"}, "a.md"),
+        ({"topic": "owls", "id": 7}, "7"),
+        ({"topic": "owls"}, "owls"),
+        ({"size": 3.5}, "What?"),
+        ({"path": "  ", "topic": "\x1b[2Jowls"}, "\ufffd[2Jowls"),
+    ],
+)
+def test_an_item_is_named_by_the_field_that_tells_it_from_others(given_, text):
+    """A path, a name or an id is better than a text; the question is the last resort; nothing controls the terminal."""
+    assert label(given_, "What?") == text
+
+
+@given(st.lists(st.text(max_size=20), min_size=1, max_size=6), st.integers(1, 100))
+def test_parts_fit_the_width(parts, width):
+    """All parts but the first are left out if the line would be too long."""
+    line = fitting(parts, width)
+    first = next(filter(None, parts), "")
+    assert cell_len(line) <= max(width, cell_len(first))
+    assert line.startswith(first)

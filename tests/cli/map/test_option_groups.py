@@ -1,0 +1,80 @@
+"""Commands whose options are grouped in dataclasses."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from run_specialist.cli.option_groups import GroupedCommand, grouped
+
+
+@dataclass(frozen=True)
+class Colours:
+    """Colours of owls."""
+
+    back: Annotated[str, typer.Option(help="Of the back.")] = "brown"
+    wings: Annotated[str | None, typer.Option("--wings", "-w", help="Of the wings.")] = None
+
+
+@dataclass(frozen=True)
+class Flight:
+    """Flight."""
+
+    at_night: Annotated[bool, typer.Option("--at-night", help="Not by day.")] = False
+
+
+@dataclass(frozen=True)
+class NoOption:
+    """A field without an option."""
+
+    size: int = 3
+
+
+def paint(
+    context: typer.Context, name: Annotated[str, typer.Argument(help="Its name.")], colours: Colours, flight: Flight
+) -> None:
+    """Paint an owl."""
+    typer.echo(f"{context.info_name} {name} {colours} {flight}")
+
+
+@pytest.fixture
+def app():
+    """Return an app with one command."""
+    app = typer.Typer(rich_markup_mode=None)
+    app.command(cls=GroupedCommand)(grouped(paint))
+    return app
+
+
+def test_the_fields_are_options_and_come_back_as_dataclasses(app):
+    """Options that are given fill the dataclasses, the others keep their defaults."""
+    result = CliRunner().invoke(app, ["Otus", "-w", "grey", "--at-night"])
+    assert result.stdout.split(" ", 1)[1] == ("Otus Colours(back='brown', wings='grey') Flight(at_night=True)\n")
+    assert (
+        CliRunner()
+        .invoke(app, ["Otus"])
+        .stdout.endswith("Otus Colours(back='brown', wings=None) Flight(at_night=False)\n")
+    )
+
+
+def test_each_group_is_a_section_of_the_help_text(app):
+    """The first line of a dataclass is its heading; what has no group comes last."""
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    headings = [line.rstrip(":") for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Arguments", "Colours of owls", "Flight", "Other options"]
+    section = shown.split("Colours of owls:\n")[1].split("\n\n")[0]
+    assert "--back" in section
+    assert "-w, --wings" in section
+    assert "--at-night" not in section
+    assert "Paint an owl." in shown
+
+
+def test_a_field_without_an_option_is_refused_when_the_command_is_made():
+    """A forgotten annotation is a mistake of the program, found at its start."""
+
+    def command(group: NoOption) -> None:
+        """Do nothing."""
+
+    with pytest.raises(TypeError, match="is not an option"):
+        grouped(command)

@@ -1,0 +1,65 @@
+"""Batches that are only looked at: counts and items as a test wants them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from run_specialist.batch.breaker import Pause
+from run_specialist.batch.counts import Counts
+from run_specialist.batch.done import Done
+from run_specialist.batch.item import Item
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import Evidence, Outcome, ToolCalls
+
+
+@dataclass
+class LookedAt:
+    """What the views of `map` read of a batch."""
+
+    counts: Counts = field(default_factory=Counts)
+    cost_limit: float | None = None
+    paused: Pause | None = None
+    ended_because: str | None = None
+    cost_usd: float = 0.0
+    problem: str | None = None
+    id: str = "b3f9c2d1e"
+    under_way: tuple[Item, ...] = ()
+    stops: list[bool] = field(default_factory=list)
+
+    def stop(self, *, now: bool = False) -> None:
+        """Note that the batch was stopped."""
+        self.stops.append(now)
+
+
+def item(number: int = 1, given: Any = "owls", question: str = "What about owls?") -> Item:
+    """Return an item."""
+    return Item(number, given, question, f"{number:016x}")
+
+
+def outcome(status: str = "answered", *, cost: float | None = 0.02, answer: str = "Mice.", **more: Any) -> Outcome:
+    """Return an outcome."""
+    given = {
+        "run_id": "run-1",
+        "specialist": "finder",
+        "model": "claude-haiku-5-5",
+        "status": status,
+        "answer": answer,
+        "evidence": (Evidence("notes/owls.md:3", "Owls eat mice at night.", verified=True),),
+        "gaps": (),
+        "output": None,
+        "tool_calls": ToolCalls(5, 30, 0, 0),
+        "limits": {},
+        "landing": None,
+        "usage": Usage(10, 0, 0, 5),
+        "cost_usd": cost,
+        "duration_s": 12.4,
+        "warnings": (),
+    }
+    return Outcome(**(given | more))
+
+
+def done(number: int = 1, status: str = "answered", **more: Any) -> Done:
+    """Return an item that has ended with an outcome."""
+    error = more.pop("error", None)
+    is_earlier = more.pop("is_earlier", False)
+    given = more.pop("given", f"docs/{number}.md")
+    return Done(item(number, given), f"b3f9c2d1e-{number}", outcome(status, **more), error, is_earlier=is_earlier)

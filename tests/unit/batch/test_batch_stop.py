@@ -1,0 +1,126 @@
+"""A batch that is stopped, left, cancelled or closed aborts what is under way, and loses no end."""
+
+import asyncio
+
+import pytest
+
+from run_specialist.record.outcome import Exit
+from tests.unit.batch.scripted_items import LIMIT, ScriptedRuns, all_of, batch_of, outcome
+
+pytestmark = pytest.mark.anyio
+
+
+async def waits(run, item):
+    """Work until the batch aborts the run."""
+    await run.was_aborted.wait()
+    return outcome("aborted")
+
+
+async def test_stop_begins_nothing_more_and_lets_the_turns_end():
+    """The items under way are aborted after their turns and yielded; the others are not run."""
+    runs = ScriptedRuns(waits)
+    batch = batch_of(10, runs, at_once=3)
+    batch.listen(lambda event: batch.stop() if event.event == "item_started" and event.number == 3 else None)
+    done = await all_of(batch)
+    assert {number: one.state for number, one in done.items()} == dict.fromkeys((1, 2, 3), "aborted")
+    assert runs.runs[1].aborts == ["after_turn"]
+    assert (batch.counts.not_run, batch.counts.aborted, batch.ended_because) == (7, 3, "stopped")
+    assert batch.exit_code == Exit.INTERRUPTED
+
+
+async def test_a_second_stop_aborts_at_once():
+    """`stop(now=True)` after `stop()` cuts the turns."""
+    runs = ScriptedRuns(waits)
+
+    async def script(run, item):
+        await run.was_cut.wait()
+        return outcome("aborted")
+
+    runs.script = script
+    batch = batch_of(2, runs)
+    stops = iter([batch.stop, lambda: batch.stop(now=True)])
+    batch.listen(lambda event: next(stops)() if event.event == "item_started" else None)
+    await all_of(batch)
+    assert runs.runs[1].aborts == ["after_turn", "now"]
+
+
+async def test_after_a_stop_outcomes_of_earlier_calls_are_still_passed_on():
+    """The rest of the input is looked up, so that a file of answers loses no row."""
+    runs = ScriptedRuns(waits, {"b1-0000000000000009": outcome()})
+    batch = batch_of(10, runs, at_once=2)
+    batch.listen(lambda event: batch.stop() if event.event == "item_started" else None)
+    done = await all_of(batch)
+    assert done[9].is_earlier
+    assert batch.counts.done + batch.counts.not_run == 10
+
+
+async def test_leaving_the_loop_aborts_what_is_under_way():
+    """After `break` and `aclose` no run works any more."""
+
+    async def script(run, item):
+        return outcome() if item.number == 1 else await waits(run, item)
+
+    runs = ScriptedRuns(script)
+    batch = batch_of(10, runs, at_once=3)
+    async for done in batch:
+        assert done.number == 1
+        break
+    await batch.aclose()
+    assert runs.at_work == 0
+    assert runs.runs[2].aborts == ["now"]
+    assert batch.counts.under_way == 0
+    assert batch.counts.done + batch.counts.not_run == 10
+
+
+async def test_a_cancelled_caller_aborts_what_is_under_way():
+    """The cancellation is raised once the runs have ended."""
+    runs = ScriptedRuns(waits)
+    batch = batch_of(5, runs, at_once=2)
+    task = asyncio.create_task(all_of(batch))
+    await runs.two_at_work.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, LIMIT)
+    assert runs.at_work == 0
+
+
+async def test_an_item_that_is_being_taken_up_is_not_run_after_a_stop_at_once():
+    """A stop does not wait for a run that cannot begin, for example because a server does not start."""
+    runs = ScriptedRuns(waits)
+
+    async def take_up(item, run_id, lend, *, is_new):
+        batch.stop(now=True)
+        await asyncio.Event().wait()
+
+    runs.take_up = take_up
+    batch = batch_of(3, runs, at_once=1)
+    assert await all_of(batch) == {}
+    assert (batch.counts.not_run, batch.counts.total) == (3, 3)
+
+
+async def test_a_batch_that_was_never_iterated_over_can_be_closed():
+    """Nothing was begun, and nothing can be afterwards."""
+    runs = ScriptedRuns(waits)
+    batch = batch_of(3, runs)
+    await batch.aclose()
+    await batch.aclose()
+    assert (runs.begun, batch.counts.not_run) == ([], 3)
+
+
+async def test_a_check_that_hangs_can_be_left():
+    """Closing does not wait for what was not begun."""
+    runs = ScriptedRuns(waits)
+    checking = asyncio.Event()
+
+    async def check():
+        checking.set()
+        await asyncio.Event().wait()
+
+    runs.check = check
+    batch = batch_of(3, runs)
+    task = asyncio.create_task(all_of(batch))
+    await checking.wait()
+    await asyncio.wait_for(batch.aclose(), LIMIT)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
