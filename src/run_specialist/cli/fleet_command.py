@@ -63,12 +63,14 @@ def status(
 def pause(batch: BatchId, store: StoreUrl = None) -> None:
     """Let no worker take items of a batch; those at work go on."""
     _with_queue(store, lambda control: control.pause(batch))
+    say(f"batch {batch} is paused")
 
 
 @app.command()
 def resume(batch: BatchId, store: StoreUrl = None) -> None:
     """Let workers take the items of a paused batch again."""
     _with_queue(store, lambda control: control.resume(batch))
+    say(f"batch {batch} goes on")
 
 
 @app.command()

@@ -12,7 +12,7 @@ from run_specialist.cli.worker_command import queue_url
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
     from run_specialist.cli.map_planning import Asked
-    from run_specialist.fleet.control import BatchStatus, Control
+    from run_specialist.fleet.control import Control
 
 LOOK = 2.0
 """How often a waiting command looks at the queue [s]."""
@@ -58,7 +58,7 @@ async def _put(url: str, asked: "Asked", runner: "Runner", each: EachRunOptions,
 
 
 async def _ended(control: "Control", batch_id: str) -> bool:
-    """Wait until no item is in the queue; return False if an answer will never come."""
+    """Wait until no item is in the queue; exit if answers will be missing."""
     while True:
         (status,) = await control.status(batch_id)
         if not status.queued and not status.at_work:
@@ -67,12 +67,8 @@ async def _ended(control: "Control", batch_id: str) -> bool:
             say(f"batch {batch_id} is paused: {status.reason}")
             raise typer.Exit(4)
         await asyncio.sleep(LOOK)
-    return not _is_incomplete(status)
-
-
-def _is_incomplete(status: "BatchStatus") -> bool:
     lost = {state: status.items[state] for state in ("dead", "cancelled") if status.items.get(state)}
     if lost:
-        say(f"batch {status.batch_id}: {', '.join(f'{count} {state}' for state, count in lost.items())}")
+        say(f"batch {batch_id}: {', '.join(f'{count} {state}' for state, count in lost.items())}")
         raise typer.Exit(4)
-    return False
+    return True

@@ -56,7 +56,7 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     if not file.digest:
         raise UsageError(f"{file.path}: a batch for a queue needs a specialist with a file")
     given = dict(settings or {})
-    named = {} if batch is None else {"batch": batch}
+    named: dict[str, Any] = {} if batch is None else {"batch": batch}
     name = runner.map(specialist, (), question, source=source, **named, **given).id
     # The config files of this host are not read by the workers.
     defaults = {key: default.value for key, default in file.defaults.items() if key not in file.lines}
