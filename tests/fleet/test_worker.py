@@ -83,6 +83,18 @@ async def test_a_run_that_another_worker_has_sends_no_more_requests(put, working
     assert states(url) == {"begun": 1}
 
 
+async def test_a_worker_does_not_take_its_own_items_over(put, working, model, url, monkeypatch):
+    """If its heartbeats are late, it works on; no takeover is counted, and the item is not at work elsewhere."""
+    monkeypatch.setattr(queue_module, "SILENCE", 0.0)
+    model.delay = 1.5
+    await put(2)
+    async with working():
+        await until(lambda: len(model.requests) == 6)
+        await until(lambda: states(url) == {"ended": 2})
+    assert ask(url, "select sum(takeovers) from run_specialist.items") == [(0,)]
+    assert model.paid_again().total() == 0
+
+
 async def test_an_item_that_ends_its_workers_is_given_up(put, working, model, url, queue, monkeypatch):
     """After three takeovers without a turn it is dead; nothing is sent, and the others are answered."""
     await put(2)

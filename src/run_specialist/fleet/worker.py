@@ -148,6 +148,9 @@ class Worker:
         return bool(jobs) and len(self._under_way) < self._at_once
 
     def _begin(self, job: Job) -> None:
+        if any(work.job.job_id == job.job_id for work in self._under_way.values()):
+            # Its heartbeats were late, so this worker has taken it from itself.
+            return
         batch = self._batches[job.batch_id]
         assert batch is not None  # noqa: S101 - only jobs of known batches are taken
         work = JobWork(job, batch, self.queue)
