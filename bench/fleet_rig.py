@@ -11,7 +11,7 @@ import argparse
 import sys
 import time
 
-from bench.fleet import deaths, outages
+from bench.fleet import deaths, outages, sizes
 
 ROWS = {
     "killed": deaths.killed,
@@ -20,6 +20,7 @@ ROWS = {
     "restarted": outages.restarted,
     "cut": outages.cut,
     "refused": outages.refused,
+    "needs": sizes.needs,
 }
 
 

@@ -89,7 +89,7 @@ class QueueConnection:
 
     async def _fetched(self, query: str, values: tuple[object, ...]) -> list[dict[str, object]]:
         if self._connection is None:
-            self._connection = await psycopg.AsyncConnection.connect(**_parameters(self.url), autocommit=True)
+            self._connection = await psycopg.AsyncConnection.connect(**parameters(self.url), autocommit=True)
         cursor = AsyncRawCursor(self._connection, row_factory=dict_row)
         await cursor.execute(query, values or None)
         return await cursor.fetchall() if cursor.description else []
@@ -110,7 +110,7 @@ def queries(connection: QueueConnection) -> Queries:
     )
 
 
-def _parameters(url: str) -> dict[str, Any]:
+def parameters(url: str) -> dict[str, Any]:
     """Return the parameters of the driver, as the connections of the store have them."""
     with readable_server_errors(url):
         settings = parsed(url).update_query_dict({"application_name": "run-specialist queue"})

@@ -118,7 +118,7 @@ class Control:
 
     async def _set_state(self, batch_id: str, state: str, reason: str | None = None) -> None:
         await self.status(batch_id)
-        await asyncio.to_thread(_set_state, self._url, batch_id, state, reason)
+        await asyncio.to_thread(set_state, self._url, batch_id, state, reason)
 
     async def __aenter__(self) -> Self:
         return self
@@ -133,7 +133,8 @@ def _create_store(url: str) -> None:
     BatchWriter(url).close()
 
 
-def _set_state(url: str, batch_id: str, state: str, reason: str | None) -> None:
+def set_state(url: str, batch_id: str, state: str, reason: str | None) -> None:
+    """Set the state of a batch; blocks. Raises StoreUnusable."""
     with BatchWriter(url) as writer:
         writer.set_state(batch_id, state, reason)
 

@@ -58,7 +58,7 @@ class JobWork:
         _log.debug("%s: %s", self.job.run_id, begun)
         if begun is None:
             return Finished(state=None)
-        if begun.taken_over and await self._is_dead(begun):
+        if begun.taken_over and not begun.has_ended and await self._is_dead(begun):
             return Finished("dead", DEAD.format(begun.takeovers))
         try:
             self._run = await self._taken_up(begun.question)

@@ -49,6 +49,8 @@ class Begun:
     question: str
     owner: str | None
     """Token of the process that wrote its run last; None = there is no run yet."""
+    has_ended: bool = False
+    """Whether its run has ended, so that taking it up costs nothing."""
 
 
 class Queue:
@@ -60,7 +62,6 @@ class Queue:
         url: a PostgreSQL store.
         """
         self.connection = QueueConnection(url)
-        self._heart = QueueConnection(url)
         self._queries = queries(self.connection)
         self.worker = QueueManagerId(uuid4())
         """Names this worker in the jobs that it holds."""
@@ -129,8 +130,7 @@ class Queue:
 
     async def keep(self, jobs: Collection[int]) -> set[int]:
         """Record that the worker is alive; return the jobs that it still holds."""
-        # In a connection of its own, so that a slow statement does not make a live worker look dead.
-        found = await self._heart.fetch(queue_sql.BEAT, list(jobs), self.worker)
+        found = await self.connection.fetch(queue_sql.BEAT, list(jobs), self.worker)
         return {int(str(row["id"])) for row in found}
 
     async def begin(self, job: Job) -> Begun | None:
@@ -139,7 +139,7 @@ class Queue:
         if not found:
             return None
         row: dict[str, Any] = found[0]
-        return Begun(row["taken_over"], row["takeovers"], _unpacked(row["question"]), row["owner"])
+        return Begun(row["taken_over"], row["takeovers"], _unpacked(row["question"]), row["owner"], row["has_ended"])
 
     async def uncount(self, job: Job) -> None:
         """Do not count the takeover of an item, because its run is at work elsewhere."""
@@ -188,9 +188,8 @@ class Queue:
         return await self.connection.fetch(queue_sql.COUNTS)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connection."""
         await self.connection.close()
-        await self._heart.close()
 
 
 def _job(job_id: int, attempts: int, payload: bytes) -> Job:

@@ -56,7 +56,8 @@ update {ITEMS} i set state = 'begun', turns = made, takeovers =
 from before where i.run_id = before.run_id and i.batch_id = before.batch_id
     and before.state in ('waiting', 'begun')
 returning before.state = 'begun' as taken_over, i.takeovers, i.question, i.input,
-    (select owner from {RUNS} r where r.run_id = $1) as owner
+    (select owner from {RUNS} r where r.run_id = $1) as owner,
+    exists (select 1 from {RUNS} r where r.run_id = $1 and r.status <> 'running') as has_ended
 """
 """Begins an item. If nobody handed it back, its worker has died: that is a takeover, counted since the newest turn."""
 

@@ -10,16 +10,15 @@ from pathlib import Path
 from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.fleet.batch_here import BatchHere
 from run_specialist.fleet.connection import QueueAway
+from run_specialist.fleet.control import set_state
+from run_specialist.fleet.heart import INTERVAL, Heart
 from run_specialist.fleet.job_work import JobWork
 from run_specialist.fleet.queue import SILENCE, Job, Queue
 from run_specialist.fleet.verdict import STORE_DELAY, Finished, HandedBack, Verdict
 from run_specialist.record.outcome import Exit
-from run_specialist.store.batches import BatchWriter
 
 AT_ONCE = 8
 """Items that a worker works on at the same time."""
-BEAT = 2.0
-"""Interval of the heartbeats, of which three may be missing [s]."""
 POLL = 1.0
 """How often an idle worker looks for jobs [s]."""
 PROBE_TIME = 60.0
@@ -61,6 +60,10 @@ class Worker:
         self._paused: set[str] = set()
         """Batches whose gate was closed when this worker looked last."""
         self._is_away = False
+        self._heart = Heart(url, self.queue.worker, self._held)
+
+    def _held(self) -> list[int]:
+        return [work.job.job_id for work in list(self._under_way.values())]
 
     def stop(self, *, after_turn: bool = True) -> None:
         """Take no more jobs, end the runs and hand their jobs back.
@@ -80,17 +83,19 @@ class Worker:
         # A takeover blocks a thread for two seconds.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._at_once + 4))
         await self._first_look()
-        heart = asyncio.create_task(self._beat())
+        self._heart.start()
         try:
             while not self._stopping.is_set():
+                self._heart.respond()
                 self._changed.clear()
                 if not await self._take_some():
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._changed.wait(), POLL)
             while self._under_way:
-                await asyncio.wait([*self._under_way])
+                self._heart.respond()
+                await asyncio.wait([*self._under_way], timeout=POLL)
         finally:
-            heart.cancel()
+            self._heart.stop()
             for task in self._under_way:
                 task.cancel()
             for batch in self._batches.values():
@@ -107,14 +112,6 @@ class Worker:
                 await self._wait_for_database(away)
             else:
                 return
-
-    async def _beat(self) -> None:
-        """Tell the queue that the jobs are worked on."""
-        while True:
-            await asyncio.sleep(BEAT)
-            if held := [work.job.job_id for work in self._under_way.values()]:
-                with suppress(QueueAway, StoreUnusable):
-                    await self.queue.keep(held)
 
     async def _take_some(self) -> bool:
         """Take jobs if there is room; return whether there may be more at once."""
@@ -198,7 +195,7 @@ class Worker:
             return
         if verdict.stops and verdict.pauses:
             self._say(f"batch {job.batch_id} is paused: {verdict.stops}; `specialists fleet resume {job.batch_id}`")
-            await asyncio.to_thread(_pause, self._url, job.batch_id, verdict.stops)
+            await asyncio.to_thread(set_state, self._url, job.batch_id, "paused", verdict.stops)
         elif verdict.stops and not self._stopping.is_set():
             self._say(f"this worker stops: {verdict.stops}")
             self.exit_code = Exit.PROVIDER
@@ -236,18 +233,15 @@ class Worker:
         if not self._is_away:
             self._is_away = True
             self._say(f"the database is away, waiting: {away}")
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), POLL)
+        await self._pause(POLL)
 
     async def _came_back(self) -> bool:
         """Take no job yet: those of workers that are connecting again look like those of dead ones for a moment."""
         self._is_away = False
         self._say("the database is back")
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), BEAT + POLL)
+        await self._pause(INTERVAL + POLL)
         return True
 
-
-def _pause(url: str, batch_id: str, reason: str) -> None:
-    with BatchWriter(url) as writer:
-        writer.set_state(batch_id, "paused", reason)
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
