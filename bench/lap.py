@@ -87,6 +87,33 @@ async def children(child: Child, conditions: Conditions, given: Given) -> Measur
     return {"wall": took, "cpu": cpu_took, "memory": peak_memory(), "answered": answered, "reason": reason}
 
 
+async def items(child: Child, conditions: Conditions, given: Given) -> Measured:
+    """Measure many questions, a few at a time: by the peer's own means, or by tasks and a semaphore."""
+    await child(_question(Script(f"{given['run']}-warm", wants=2)))
+    questions = [
+        _question(Script(f"{given['run']}-{number}", wants=given["calls"], delay=given["delay"]))
+        for number in range(given["items"])
+    ]
+    conditions.calls = 0
+    ask_all = getattr(child, "ask_all", None)
+    cpu_before, before = cpu(), time.perf_counter()
+    if ask_all is None:
+        free = asyncio.Semaphore(given["at_once"])
+
+        async def ask(question: str) -> str:
+            async with free:
+                return await child(question)
+
+        answers = await asyncio.gather(*(ask(question) for question in questions))
+    else:
+        answers = await ask_all(questions, given["at_once"])
+    took, cpu_took = time.perf_counter() - before, cpu() - cpu_before
+    wrong = [answer for answer in answers if ANSWER not in answer]
+    answered = not wrong and conditions.calls == given["calls"] * given["items"] and len(answers) == given["items"]
+    reason = f"{len(wrong)} items without an answer, the first: {wrong[0]!r}" if wrong else ""
+    return {"wall": took, "cpu": cpu_took, "memory": peak_memory(), "answered": answered, "reason": reason}
+
+
 async def landing(child: Child, conditions: Conditions, given: Given) -> Measured:
     """Measure runs in which the model wants more calls than the limit allows, one after another."""
     runs = []
@@ -112,7 +139,7 @@ async def search(child: Child, conditions: Conditions, given: Given) -> Measured
     return {"wall": wall, "cpu": processor, "memory": peak_memory(), "answered": answered, "reason": reason}
 
 
-MODES = {mode.__name__: mode for mode in (first, calls, children, landing, search)}
+MODES = {mode.__name__: mode for mode in (first, calls, children, items, landing, search)}
 
 
 async def measure(peer: str, mode: str, given: Given) -> Measured:

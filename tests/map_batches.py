@@ -22,7 +22,7 @@ class LookedAt:
     cost_usd: float = 0.0
     problem: str | None = None
     id: str = "b3f9c2d1e"
-    under_way: tuple[Item, ...] = ()
+    under_way: tuple[Item, ...] = tuple(Item(number, "", "", "") for number in (38, 39))
     stops: list[bool] = field(default_factory=list)
 
     def stop(self, *, now: bool = False) -> None:

@@ -3,9 +3,12 @@
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.given import MODEL, SYSTEM, Child, Conditions
+
+if TYPE_CHECKING:
+    from run_specialist import Runner, Specialist
 
 
 @asynccontextmanager
@@ -20,6 +23,17 @@ async def runner(
     conditions: Conditions, store: str, listener: Callable[[Any], None] | None = None
 ) -> AsyncIterator[Child]:
     """Open a runner with a store and an event listener."""
+    async with runner_of(conditions, store) as (opened_runner, specialist):
+
+        async def child(question: str) -> str:
+            return (await opened_runner.run(specialist, question, listener=listener)).answer
+
+        yield child
+
+
+@asynccontextmanager
+async def runner_of(conditions: Conditions, store: str) -> AsyncIterator[tuple["Runner", "Specialist"]]:
+    """Open a runner with a store; yield it with the specialist to ask."""
     os.environ.update(ANTHROPIC_BASE_URL=conditions.url, ANTHROPIC_API_KEY="none")
     from run_specialist import Runner, Specialist, tool  # noqa: PLC0415 - part of what is measured
 
@@ -42,8 +56,4 @@ async def runner(
         landing=conditions.landing,
     )
     async with Runner(root=conditions.folder, tools=[search_notes], store=store) as opened_runner:
-
-        async def child(question: str) -> str:
-            return (await opened_runner.run(specialist, question, listener=listener)).answer
-
-        yield child
+        yield opened_runner, specialist

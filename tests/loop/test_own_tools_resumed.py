@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from run_specialist import NotTrusted
+from run_specialist import NotTrusted, ProviderError, Specialist
 from run_specialist.providers.scripted import calls
 from tests.loop.tool_runs import ANSWER, LOOKS, LOOKUP, playing
 from tests.loop_jobs import results
@@ -74,3 +74,17 @@ async def test_a_module_changed_before_a_resume_needs_trust_again(app, tmp_path)
     async with playing(ANSWER, store=store, trust=True) as runner:
         run = await runner.resume("last", tool_calls_limit=3)
         assert (await run.outcome()).status == "answered"
+
+
+async def test_the_functions_of_a_program_need_no_trust_when_its_run_is_taken_up(app, tmp_path):
+    """A run of a specialist that a program has created is taken up with its functions, without trust."""
+    app.write("PKG/tools.py", *LOOKUP)
+    functions = (f"{app.package}.tools:lookup",)
+    finder = Specialist(name="finder", description="", prompt="You find.", tools=(), python_tools=functions)
+    store = str(tmp_path / "runs.db")
+    async with playing(LOOKS, ProviderError("gone"), store=store) as runner:
+        await (await runner.take_up("an-id", finder, "What?")).outcome()
+    again = calls(("lookup", {"word": "bat"}), first_id=5)
+    async with playing(again, ANSWER, store=store) as runner:
+        outcome = await (await runner.take_up("an-id", finder, "What?", retry="failed")).outcome()
+    assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.failed) == ("answered", 2, 0)

@@ -1,11 +1,14 @@
 """A run continues on another host, in another folder, if the same specialist is found there by its name."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from run_specialist.errors import NotResumable, ProviderError, UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls
+from run_specialist.spawning.begun_with import begun_with
+from run_specialist.spawning.origin import digest
 from run_specialist.specialist import registry
 from tests.loop.stored_replies import ANSWER
 from tests.scripted_specialists import write
@@ -127,3 +130,22 @@ async def test_a_host_without_the_specialist_says_so(hosts, monkeypatch):
     async with process(other, monkeypatch, provider=ScriptedProvider([])) as runner:
         with pytest.raises(NotResumable, match=f"{one.folder} no longer exists; .* no specialist named finder"):
             await runner.resume(ID)
+
+
+async def test_the_file_is_confined_to_the_project_it_is_found_in(hosts, monkeypatch, tmp_path):
+    """Secrets that the store has masked are read from the file only if it lies in the project that the run is in."""
+    one, _ = hosts
+    await begun(one, monkeypatch)
+    async with process(one, monkeypatch) as runner:
+        run = await runner._store.load(ID, "")
+    server = "mcp_servers: {web: {url: 'https://localhost:1/mcp', headers: {Authorization: Bearer canary-4711}}}"
+    outside = write(tmp_path / "other", "outside", server)
+    folder = tmp_path / "plain"
+    (folder / "specialists").mkdir(parents=True)
+    link, copy = folder / "specialists" / "link.md", folder / "specialists" / "copy.md"
+    link.symlink_to(outside)
+    shutil.copy(outside, copy)
+    settings = run.frozen["settings"] | {"mcp_servers": {"web": {"type": "http", "url": "https://localhost:1/mcp"}}}
+    frozen = {**run.frozen, "settings": settings, "digest": digest(outside), "root": "/gone"}
+    found = [begun_with(replace(run, frozen=frozen), file, folder)[1] for file in (link, copy)]
+    assert ["canary-4711" in repr(settings.mcp_servers) for settings in found] == [False, True]

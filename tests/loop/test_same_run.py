@@ -181,6 +181,18 @@ async def test_a_store_that_does_not_open_is_refused_if_it_was_named(office, tmp
             await taken(runner)
 
 
+async def test_a_store_that_cannot_be_queried_pays_nothing_twice(office, monkeypatch):
+    """If an open store cannot say whether the run has ended, nothing is sent."""
+    await office.take(ANSWER)
+
+    def fail(self, run_id):
+        raise OSError("the disk is on fire")
+
+    monkeypatch.setattr(Ledger, "_look", fail)
+    with pytest.raises(StoreUnusable, match="the disk is on fire"):
+        await office.take()
+
+
 async def test_the_default_store_may_fail_to_open(office, tmp_path, monkeypatch):
     """If the default store does not open, the run goes on with a warning."""
     (tmp_path / "file").write_text("no folder")

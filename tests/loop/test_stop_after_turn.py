@@ -181,7 +181,7 @@ async def test_p_5_a_request_that_waits_for_a_retry_is_given_up(monkeypatch):
     await waiting.wait()
     run.abort(after_turn=True)
     outcome = await task
-    assert (outcome.status, outcome.error_kind, len(provider.requests)) == ("aborted", None, 2)
+    assert (outcome.status, outcome.error_kind, outcome.landing, len(provider.requests)) == ("aborted", None, None, 2)
     assert "note on '1'" in outcome.answer
 
 

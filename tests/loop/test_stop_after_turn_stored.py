@@ -7,10 +7,12 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import ContextExceeded, ProviderError, Unavailable
+from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Received
 from run_specialist.record.messages import Stop
 from run_specialist.store.reader import Store
+from tests.journals import Notebook
 from tests.loop.nested_replies import answers, asks
 from tests.loop.nested_replies import looks as child_looks
 from tests.loop.stored_replies import ANSWER, looks
@@ -88,7 +90,9 @@ async def test_no_summary_begins_after_the_stop(desk):
 
 async def test_a_summary_that_has_begun_is_completed(desk):
     """Its notes are paid for and only stored as a whole: it is completed, and no request follows it."""
-    outcome, provider = await stopped(desk, *WIDE, (says("notes"),), specialist=LONG)
+    events = []
+    outcome, provider = await stopped(desk, *WIDE, (says("notes"),), specialist=LONG, listener=events.append)
+    assert [event.event for event in events].count("request") == 2
     assert (outcome.status, len(provider.requests)) == ("aborted", 3)
     assert outcome.usage.total_tokens == 45
     again = await desk.go_on(ANSWER)
@@ -107,6 +111,34 @@ async def test_a_summary_with_a_failed_request_is_dropped(desk):
 
 
 FULL = replace(says("half", Stop.TRUNCATED), more_room_helps=False)
+
+
+async def test_a_summary_that_is_dropped_sends_no_further_request(desk):
+    """Of a summary in parts, the parts after the one that was given up are not requested."""
+    turns = [calls(("look", {"query": "a" * 100}), first_id=number) for number in (1, 2, 3)]
+    last = calls(("look", {"query": "b" * 900}), first_id=4)
+    wide = LOOKER.model_copy(update={"summarize_at": 100})
+    busy = Unavailable("busy", status=529)
+    outcome, provider = await stopped(desk, *turns, last, (busy,), specialist=wide)
+    assert (outcome.status, len(provider.requests)) == ("aborted", 5)
+
+
+async def test_no_summary_begins_if_the_stop_comes_while_the_store_is_waited_for(desk):
+    """A stop during the wait for the store comes before the summary, which then does not begin."""
+
+    class Stopping(Notebook):
+        """A journal that stops the run when it is waited for."""
+
+        async def committed(self):
+            if len(provider.requests) == 2:
+                run.abort(after_turn=True)
+
+    provider = ScriptedProvider(WIDE)
+    async with desk.process(provider, store="none") as runner:
+        job = (await runner.prepare(LONG, "What is known?"))._job
+    run = Run(job, journal=Stopping())
+    outcome = await run.outcome()
+    assert (outcome.status, len(provider.requests)) == ("aborted", 2)
 
 
 @pytest.mark.parametrize("reply", [ContextExceeded("prompt is too long"), FULL], ids=["refused", "cut"])

@@ -138,6 +138,9 @@ class RunStore:
         location = self._location()
         if location is None:
             return None
+        writer = self._writer
+        if writer is not None and writer.was_open and not writer.is_given_up:
+            return writer
         # In a thread: a slow store must not block other runs.
         return await asyncio.to_thread(self._writer_for, location)
 

@@ -69,8 +69,7 @@ class Runner:
             SPECIALIST_STORE, else a file in the user's data directory.
         on_lost: if the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run
             before its next request, and refuses to start a run that cannot be stored.
-        trust: allow the files that are run to start the commands and import the functions they declare, and remember
-            this.
+        trust: allow the files that are run, now and later, to start the commands and import the functions they declare.
         max_depth: levels of specialists that may call one another below a run; 0 = none.
         secrets: credentials to redact in every tool result; credentials in the environment are always redacted.
         require_model: refuse to answer offline, without a language model; None = as SPECIALIST_REQUIRE_MODEL says.
@@ -222,6 +221,7 @@ class Runner:
     ) -> "Batch":
         """Ask about each of many items, a few at a time; iterate over the returned batch with `async for`.
 
+        specialist: a name, the path of a file, or a `Specialist`.
         items: questions, or fields by name for `question`; read one by one, but twice if they have a length.
         question: a template such as `What does {path} say?`; a text item is its field `item`.
         options: `at_once`, `cost_limit` of all items together, and the others of `MapOptions`.

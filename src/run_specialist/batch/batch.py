@@ -168,8 +168,8 @@ class Batch:
 
     @property
     def under_way(self) -> tuple[Item, ...]:
-        """The items that are worked on, the one that began last at the end."""
-        return tuple(working.item for working in self._state.under_way.values())
+        """The items that are worked on, the one that began last at the end; may be read from any thread."""
+        return tuple(working.item for working in [*self._state.under_way.values()])
 
     @property
     def cost_usd(self) -> float:
@@ -185,7 +185,7 @@ class Batch:
     def ended_because(self) -> str | None:
         """Why the batch ended before all items were done; None if it did not.
 
-        `stopped`, `cost_limit`, `usage`, or the `Outcome.error_kind` that broke it off.
+        `stopped`, `cost_limit`, `usage`, `store_lost`, or the `Outcome.error_kind` that broke it off.
         """
         return self._state.ended_because
 

@@ -10,7 +10,7 @@ from run_specialist.record.events import Event
 
 @dataclass(frozen=True, slots=True)
 class BatchEvent:
-    """Base of the events of a batch, which are no events of its runs."""
+    """Base of the events of a batch."""
 
     event: ClassVar[str]
 

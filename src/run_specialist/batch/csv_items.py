@@ -59,8 +59,7 @@ def _sniff(sample: Sequence[str]) -> str:
     best, most = _DELIMITERS[0], (False, 1)
     for delimiter in _DELIMITERS:
         widths = _widths(sample, delimiter)
-        # The last row may be cut off.
-        alike = len(set(widths[:-1] if len(widths) > 2 else widths)) == 1  # noqa: PLR2004 - header, row, cut row
+        alike = len(set(widths)) == 1
         if widths and widths[0] > 1 and (alike, widths[0]) > most:
             best, most = delimiter, (alike, widths[0])
     return best
@@ -73,7 +72,7 @@ def _widths(sample: Sequence[str], delimiter: str) -> list[int]:
         # `extend` keeps what it has when the reader raises an error.
         widths.extend(len(row) for row in csv.reader(sample, delimiter=delimiter, strict=True) if any(row))
     except csv.Error as error:
-        # A quoted value may go on after the sample.
+        # A quoted value may go on after the sample; its row is not counted.
         return widths if "end of data" in str(error) else []
     return widths
 

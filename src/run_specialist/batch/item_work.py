@@ -7,7 +7,7 @@ from run_specialist.batch.batch_state import STOPPED, BatchState, Working
 from run_specialist.batch.breaker import ENDING, MAY_BE_THE_ITEM, PAUSING, USAGE
 from run_specialist.batch.done import Done
 from run_specialist.batch.item_run import ItemRun, NotAffordable
-from run_specialist.errors import AtWork, RunSpecialistError
+from run_specialist.errors import AtWork, RunSpecialistError, StoreUnusable
 from run_specialist.record.events import Event, Replied
 from run_specialist.record.outcome import Outcome
 
@@ -47,6 +47,12 @@ class ItemWork:
         except AtWork as error:
             return None if state.put_last(item) else Done(item, run_id, None, str(error), "at work elsewhere")
         except NotAffordable:
+            state.inputs.drop()
+            return None
+        except StoreUnusable as error:
+            # Without the store the same call could not go on, and no other item can be stored either.
+            state.breaker.reason = str(error)
+            state.end("store_lost")
             state.inputs.drop()
             return None
         except RunSpecialistError as error:

@@ -38,7 +38,9 @@ def source_of(items: str, form: str | None = None) -> Source:
     path = Path(items)
     try:
         if path.is_dir():
-            raise UsageError(f"{items} is a folder; use a glob such as '{path.as_posix()}/**/*' for the files in it")
+            raise UsageError(
+                f"{items} is a folder; name a file of items, or use `--files` with a glob such as 'docs/**/*.md'"
+            )
         path.stat()
     except (OSError, ValueError) as error:
         raise _unreadable(items, error) from None

@@ -8,6 +8,9 @@ from run_specialist.batch.done import Done
 from run_specialist.batch.item import Item
 from run_specialist.batch.item_work import ItemWork
 
+BREATH = 1_000
+"""After how many items that are only counted the other tasks get a turn."""
+
 
 class Scheduler:
     """Works on the items of one batch; `drive` runs as a task of its own."""
@@ -109,6 +112,8 @@ class Scheduler:
             outcome = None if state.is_new(run_id) else await state.runs.ended(run_id)
             if outcome is None:
                 state.inputs.drop()
+                if item.number % BREATH == 0:
+                    await asyncio.sleep(0)
             else:
                 state.pass_on(Done(item, run_id, outcome, outcome.error, is_earlier=True))
             while not state.has_room and not state.stops_now:

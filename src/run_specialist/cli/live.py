@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
@@ -119,7 +120,8 @@ class LiveView:
 
     def stopping(self) -> None:
         """Show that the run ends after the turn under way."""
-        self._print(Text("  stopping after this turn; a second signal stops at once", "yellow"))
+        line = Text("stopping after this turn; a second signal stops at once", "yellow")
+        self._print(Padding(line, (0, 0, 0, 2), expand=False))
 
     def prepare(self, what: str) -> None:
         """Show what is done before the run begins; may be called from any thread."""

@@ -53,7 +53,7 @@ class MapView:
             return
         line = Text(ended_line(done), STATUSES.get(done.state, "red"))
         self.console.print(self._cut(line) if done.state in COMPLETE else line)
-        answer = "" if done.outcome is None else one_line(done.outcome.answer)
+        answer = "" if done.outcome is None or done.state not in STATUSES else one_line(done.outcome.answer)
         if self._answers and answer:
             self.console.print(self._cut(Text(f"    {answer}", "dim")))
 
@@ -74,7 +74,7 @@ class MapView:
     def _head(self, width: int) -> str:
         counts = self._batch.counts
         done = f"{counts.done:,}" if counts.total is None else f"{counts.done:,} of {counts.total:,}"
-        under_way = f"{len(self._progress.under_way)} under way"
+        under_way = f"{len(self._batch.under_way)} under way"
         return fitting([f"{done} items", under_way], width)
 
     def _with_bar(self, text: Text, width: int) -> Text:
@@ -110,7 +110,7 @@ class MapView:
                     *([f"of about {dollars(max(expected, cost))}"] if expected is not None and limit is None else []),
                 ]
             )
-        speed = progress.per_second
+        speed = None if self._batch.paused else progress.per_second
         if speed and rest:
             yield f"{duration(rest / speed)} left"
         yield duration(progress.seconds)
@@ -118,8 +118,9 @@ class MapView:
             yield rate(speed)
 
     def _items(self, width: int) -> Iterator[Text]:
-        newest = [*self._progress.under_way.values()][-MOST_ITEMS:]
-        for one in newest:
+        numbers = {item.number for item in self._batch.under_way}
+        shown = [one for one in [*self._progress.under_way.values()] if one.number in numbers]
+        for one in shown[-MOST_ITEMS:]:
             name = Text(f"{one.number:>4,}  {one.label}", no_wrap=True)
             name.truncate(max(width // 2 - 2, 8), overflow="ellipsis")
             yield _row(f"{name.plain}  {one_line(one.doing)}", "cyan", width)

@@ -33,7 +33,7 @@ class UnderWay:
 
 
 class Progress:
-    """Follows the events of a batch; a view asks it for figures."""
+    """Follows the events of a batch; a view asks it for figures, also from another thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin at zero.
@@ -43,7 +43,7 @@ class Progress:
         self.clock = clock
         self.begun = clock()
         self.under_way: dict[int, UnderWay] = {}
-        """By number, the item that began last is the last one."""
+        """By number, the item that began last is the last one; with items that were taken back."""
         self.spent: float | None = 0.0
         """Cost of all items that this call has ended; None if a price is unknown [USD]."""
         self.new = 0
@@ -67,8 +67,9 @@ class Progress:
         """
         match event.event:
             case "item_started":
+                # An item that was taken back and begins again reports what it has cost so far.
                 for item in items:
-                    if item.number not in self.under_way:
+                    if item.number == getattr(event, "number", None):
                         self.begin(item)
             case "batch_paused":
                 self._paused_at = self._paused_at or self.clock()
@@ -109,7 +110,7 @@ class Progress:
     def cost_usd(self) -> float | None:
         """Cost so far, with that of the items under way; None if a price is unknown."""
         total = self.spent
-        for one in self.under_way.values():
+        for one in [*self.under_way.values()]:
             total = _sum(total, one.total.cost_usd)
         return total
 

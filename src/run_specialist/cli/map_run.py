@@ -17,8 +17,8 @@ from run_specialist.errors import UsageError
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
     from run_specialist.batch.batch import Batch
-    from run_specialist.batch.done import Done
     from run_specialist.batch.batch_events import BatchEvent
+    from run_specialist.batch.done import Done
     from run_specialist.cli.map_live import MapView
     from run_specialist.record.events import Event
 

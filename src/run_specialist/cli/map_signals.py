@@ -1,14 +1,20 @@
 """Ctrl-C during `specialists map`: once finishes the turns under way, twice stops at once."""
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from run_specialist.cli.map_units import counted
+from run_specialist.record.outcome import Exit
 
 if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch
+
+_SHOW_CURSOR = b"\r\n\x1b[?7h\x1b[?25h"
+"""What the live view would restore at its end: wrapping, and the cursor, on a line of its own."""
 
 
 class Interrupts:
@@ -41,7 +47,14 @@ class Interrupts:
             doing = f"finishing {counted(turns, 'turn')}" if turns else "stopping"
             self._notify(f"{doing}; Ctrl-C again to stop at once")
             return
-        # The next one ends the program, also if a tool or a connection hangs.
+        # The next one ends the program, even if a tool ignores that it is cancelled; what was paid is stored.
         loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, _exit)
         self._notify("stopping at once")
         self._batch.stop(now=True)
+
+
+def _exit(*_: object) -> None:
+    if sys.stderr is not None and sys.stderr.isatty():
+        os.write(sys.stderr.fileno(), _SHOW_CURSOR)
+    os._exit(Exit.INTERRUPTED)

@@ -76,8 +76,8 @@ class Ended:
         if progress.spent is None:
             yield "price unknown"
         elif progress.spent:
-            now = progress.new_cost or 0.0
-            part = "" if abs(now - progress.spent) < 1e-9 else f", {dollars(now)} of it now"  # noqa: PLR2004 - rounding
+            now = progress.new_cost
+            part = f", {dollars(now)} of it now" if now and progress.earlier else ""
             limit = "" if self.batch.cost_limit is None else f" of at most {dollars(self.batch.cost_limit)}"
             yield f"{dollars(progress.spent)}{limit}{part}"
         yield duration(progress.seconds)
@@ -100,7 +100,8 @@ class Ended:
 
     def _answers(self) -> Iterator[tuple[str, str | None]]:
         if self.out is not None:
-            yield f"answers: {self.out}", None
+            if self.out.exists():
+                yield f"answers: {self.out}", None
         elif self.is_stored and not self.is_written:
             yield "the answers are stored; the same command with --out FILE writes them and asks nothing again", None
 
@@ -132,7 +133,7 @@ class Ended:
                 "not_run": counts.not_run,
             },
             "earlier": self.progress.earlier,
-            "cost_usd": self.progress.spent,
+            "cost_usd": None if self.progress.spent is None else round(self.progress.spent, 8),
             "duration_s": round(self.progress.seconds, 3),
             "ended_because": self.batch.ended_because,
             "problem": self.batch.problem,

@@ -22,7 +22,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     command: its parameters are dataclasses, whose fields are annotated as options, or options themselves. The first
         line of a dataclass's docstring, without its period, is the heading of its options.
     """
-    groups: "dict[str, type[DataclassInstance]]" = {}
+    groups: dict[str, type[DataclassInstance]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
         group = parameter.annotation

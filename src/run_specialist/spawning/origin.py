@@ -77,13 +77,12 @@ def resumed(stored: Mapping[str, Any], changed: Sequence[Kind], question: str | 
     """
     limits = stored.get("changed_limits")
     is_known = limits is not None or changed
+    settings = stored.get("settings", {})
+    # By these the run is recognized when it is taken up.
+    begun = {kind.key: settings[kind.key] for kind in changed if kind.key in settings} | stored.get("begun_limits", {})
     return {
+        **({"begun_limits": begun} if begun else {}),
         "changed_limits": sorted({*(limits or ()), *(kind.key for kind in changed)}) if is_known else None,
-        # The limits that the run began with, by which it is recognized.
-        "begun_limits": {
-            **{kind.key: stored["settings"].get(kind.key) for kind in changed},
-            **stored.get("begun_limits", {}),
-        },
         "questions": [*stored.get("questions", ()), *([question] if question else [])],
     }
 

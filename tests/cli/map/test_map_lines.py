@@ -56,6 +56,13 @@ def test_failures_do_not_fill_a_log(total):
     assert said[-1].endswith("; further ones are only counted")
 
 
+@pytest.fixture(autouse=True)
+def answers(tmp_path, monkeypatch):
+    """Let there be a file of answers."""
+    monkeypatch.chdir(tmp_path)
+    Path("answers.jsonl").touch()
+
+
 def ended(batch, progress=None, **options):
     """Return the lines at the end."""
     given = {
@@ -88,6 +95,11 @@ def test_the_end_has_counts_cost_answers_and_batch():
         "answers: answers.jsonl",
         "batch b3f9c2d1e; its page: specialists report b3f9c2d1e",
     ]
+
+
+def test_a_file_that_was_not_written_is_not_named():
+    """If the batch ended before its first item did, there is no file."""
+    assert not [line for line in ended(LookedAt(), out=Path("nowhere.jsonl")) if "answers" in line]
 
 
 def test_the_end_names_the_commands_that_go_on():

@@ -103,6 +103,14 @@ def test_an_unknown_number_of_items_has_no_bar_and_no_end(clock):
     assert "about" not in lines[2]
 
 
+def test_items_that_were_taken_back_are_not_shown(clock):
+    """During a pause the items whose requests the endpoint refused are not under way."""
+    batch = LookedAt(COUNTS, under_way=(item(39),))
+    head, *_, last = drawn(MapView(batch, progress_of(clock)))
+    assert "1 under way" in head
+    assert last == "    39  docs/limits-39.md  starting"
+
+
 @given(
     st.builds(
         Counts,
@@ -139,7 +147,7 @@ def printed(view, *items, width=80):
 
 ENDS = (
     done(1, answer="Owls eat mice,\nat night.\x1b[2J"),
-    done(2, "failed", answer="", error="the API answered 400: no such thing", cost=None),
+    done(2, "failed", answer="[No finished answer]", error="the API answered 400: no such thing", cost=None),
     done(3, is_earlier=True),
 )
 

@@ -27,6 +27,14 @@ def command(program, finder):
     return start
 
 
+def wait_for(text, process):
+    """Read the lines of standard error until one contains a text."""
+    said = process.stderr.readline()
+    while text not in said:
+        assert said, f"{text!r} was never said"
+        said = process.stderr.readline()
+
+
 class Held:
     """A model that looks once and holds back the second reply of some items until a gate opens."""
 
@@ -44,6 +52,7 @@ class Held:
         return answer(f"all about {item}")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
 def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
     """The reply that is under way is waited for, stored and counted; nothing new begins; the same call goes on."""
@@ -53,8 +62,7 @@ def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
     process = command(path, "--at-once", "1", "--json")
     model.gate.wait_for_request(PATIENCE)
     process.send_signal(number)
-    while "finishing 1 turn; Ctrl-C again to stop at once" not in process.stderr.readline():
-        pass
+    wait_for("finishing 1 turn; Ctrl-C again to stop at once", process)
     model.gate.open()
     out, err = process.communicate(timeout=PATIENCE)
     counts = json.loads(out)["counts"]
@@ -76,8 +84,7 @@ def test_a_second_ctrl_c_stops_at_once(api, items, command):
     process = command(path, "--at-once", "1", "--json")
     model.gate.wait_for_request(PATIENCE)
     process.send_signal(signal.SIGINT)
-    while "Ctrl-C again" not in process.stderr.readline():
-        pass
+    wait_for("Ctrl-C again", process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
     counts = json.loads(out)["counts"]
@@ -111,6 +118,7 @@ def test_after_a_kill_the_same_call_pays_only_for_what_is_missing(api, items, co
     assert items_of(simulator.requests[before:]) == ["mice", "mice", "newts"]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_on_a_terminal_the_progress_disappears_and_the_summary_stays(api, items, finder, width):
     """The live view is erased; without a file the beginning of each answer is shown; each line fits."""
@@ -140,3 +148,34 @@ def test_on_a_terminal_a_dear_batch_is_asked_about(api, items, map_, typed, code
     assert "This may cost $0.0000" in written
     assert (exit_code, len(simulator.requests)) == (code, 1 + asked)
     assert ("nothing was sent" in written) is not asked
+
+
+HANGS = """
+import asyncio, os, sys
+from run_specialist.providers.offline.provider import OfflineConversation, OfflineProvider
+sys.argv[0] = "specialists"
+
+async def wait_for_ever(*arguments):
+    os.write(2, b"hanging\\n")
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+
+OfflineConversation.ask = OfflineProvider.aclose = wait_for_ever
+from run_specialist.cli.manage import main
+main()
+"""
+"""The program with a provider that never answers, and ignores that it is cancelled."""
+
+
+def test_a_third_ctrl_c_ends_a_program_that_hangs(program, finder, items):
+    """The first and the second one are waited for in vain; the third ends the program without a traceback."""
+    process = program("map", "finder", str(items(["owls"])), "--model", "offline", code=HANGS)
+    for line in ("hanging", "Ctrl-C again to stop at once", "stopping at once"):
+        wait_for(line, process)
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert "Traceback" not in err

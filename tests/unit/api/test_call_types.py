@@ -12,7 +12,7 @@ import pytest
 from pydantic import TypeAdapter
 
 import run_specialist
-from run_specialist.api.run_options import ResumeOptions, RunOptions
+from run_specialist.api.run_options import MapOptions, ResumeOptions, RunOptions
 from run_specialist.errors import UsageError
 from run_specialist.specialist.call_settings import Countdown, Limits, Settings
 from run_specialist.specialist.fields import Specialist
@@ -38,6 +38,8 @@ async def main() -> Outcome:
         run_ = await runner.prepare("finder", query="What?", landing="order", countdown={"from": 0.5}, model="haiku")
         await run_.outcome()
         runner.stream("finder", question="What?", preset="finalize", evidence="require", cost_limit=None)
+        async for done in runner.map("finder", ["a"], "What of {item}?", at_once=3, cost_limit=1.5, retry=["failed"]):
+            print(done.number, done.outcome and done.outcome.answer)
         await runner.resume("last", "And?", tool_calls_limit=9, force=True, listener=listen)
     delegate_tool("finder", tool_calls_limit=3, model="haiku")
     return await run("finder", "What?", output_schema={"type": "object"}, share_budget=False)
@@ -55,6 +57,8 @@ WRONG = [
     ('Runner().resume("last", landing="order")', "landing"),
     ('delegate_tool("finder", call_limit=3)', "call_limit"),
     ("run_sync(3)", "specialist"),
+    ('Runner().map("finder", ["a"], at_one=3)', "at_one"),
+    ('Runner().map("finder", [3])', "items"),
 ]
 
 
@@ -69,6 +73,9 @@ def test_every_setting_has_a_type():
     extra = {"question", "listener", "watch"}
     assert set(RunOptions.__annotations__) == set(get_type_hints(Settings)) | extra
     assert set(ResumeOptions.__annotations__) == set(get_type_hints(Limits)) | extra
+    # The cost limit of a batch is that of all its items together.
+    of_a_batch = {"model", "at_once", "typical_cost", "retry", "batch", "source", "breaker", "pause_limit"}
+    assert set(MapOptions.__annotations__) == set(get_type_hints(Settings)) | of_a_batch
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -97,7 +104,16 @@ def test_the_choices_of_types_and_fields_agree(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["run", "run_sync", "Runner.run", "Runner.prepare", "Runner.stream", "Runner.resume", "Runner.take_up"],
+    [
+        "run",
+        "run_sync",
+        "Runner.run",
+        "Runner.prepare",
+        "Runner.stream",
+        "Runner.resume",
+        "Runner.take_up",
+        "Runner.map",
+    ],
 )
 def test_each_call_documents_its_arguments(name):
     """The docstring that `help` prints explains every argument in place, without reference to another function."""

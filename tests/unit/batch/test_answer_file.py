@@ -2,13 +2,13 @@
 
 import csv
 import os
-import resource
 import stat
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from run_specialist.batch import answer_part
 from run_specialist.batch.answer_cells import cells_of, unguarded_cell
 from run_specialist.batch.answers import AnswerFile
 from run_specialist.errors import UsageError
@@ -185,6 +185,23 @@ def test_two_calls_cannot_write_one_file(tmp_path):
     assert numbers(path) == [1, 2]
 
 
+def test_a_file_that_another_process_has_just_renamed_is_not_used(tmp_path, monkeypatch):
+    """Between the opening of the file beside and its lock, the other call may have ended."""
+    path = tmp_path / "a.jsonl"
+    real, renamed = answer_part._lock, []
+
+    def lock(descriptor):
+        if not renamed:
+            (tmp_path / "a.jsonl.part").replace(tmp_path / "elsewhere")
+            renamed.append(True)
+        real(descriptor)
+
+    monkeypatch.setattr(answer_part, "_lock", lock)
+    write(path, [done(1)])
+    assert numbers(path) == [1]
+    assert (tmp_path / "elsewhere").read_bytes() == b""
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("whole", [True, False])
 def test_permissions_and_links_are_kept(tmp_path, name, whole):
@@ -207,51 +224,6 @@ def test_a_link_in_the_place_of_the_other_file_is_not_followed(tmp_path):
     with pytest.raises(UsageError, match=r"a\.jsonl cannot be written: "):
         AnswerFile(tmp_path / "a.jsonl")
     assert (tmp_path / "victim").read_text() == "precious"
-
-
-@pytest.fixture
-def limited():
-    """Limit the size of the files that this process writes, as a full disk does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def limit(size):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_row_that_does_not_fit_is_not_written_in_part(tmp_path, limited):
-    """The error is one line, and the rows before it are in the file."""
-    path = tmp_path / "a.jsonl"
-    with AnswerFile(path) as answers:
-        answers.write(done(1))
-        size = answers.part.stat().st_size
-        limited(size + 100)
-        with pytest.raises(UsageError, match=r"a\.jsonl cannot be written: File too large; .* writes it again"):
-            answers.write(done(2))
-        assert answers.part.stat().st_size == size
-        limited(resource.RLIM_INFINITY)
-    assert numbers(path) == [1]
-    write(path, [done(1), done(2)])
-    assert numbers(path) == [1, 2]
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_without_room_for_the_new_file_the_rows_stay_beside(tmp_path, limited, whole):
-    """The error names the other file, the old one is complete, and the next call adds the rows."""
-    path = tmp_path / "a.csv"
-    write(path, [done(1, "old")])
-    answers = AnswerFile(path)
-    answers.write(done(2))
-    limited(10)
-    with pytest.raises(UsageError, match=r"; the rows of this call are in .*a\.csv\.part"):
-        answers.finish() if whole else answers.__exit__(None, None, None)
-    limited(resource.RLIM_INFINITY)
-    assert numbers(path) == [1]
-    assert left(tmp_path) == ["a.csv", "a.csv.part"]
-    write(path, [], whole=False)
-    assert numbers(path) == [1, 2]
 
 
 def test_an_error_of_the_batch_is_not_hidden(tmp_path):

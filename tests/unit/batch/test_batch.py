@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from run_specialist.batch.batch import Batch, Bounds
-from run_specialist.errors import AtWork, UsageError
+from run_specialist.errors import AtWork, StoreUnusable, UsageError
 from run_specialist.record.outcome import Exit
 from tests.unit.batch.scripted_items import LIMIT, ScriptedRuns, all_of, batch_of, items, outcome
 
@@ -205,6 +205,23 @@ async def test_an_error_that_is_the_same_for_every_item_is_raised():
     with pytest.raises(UsageError, match="not trusted"):
         await all_of(batch)
     assert (batch.counts.failed, batch.counts.not_run, batch.exit_code) == ({}, 100, Exit.USAGE)
+
+
+async def test_without_its_store_the_batch_ends():
+    """If the store is lost, no item counts as failed: the same call goes on when it is back."""
+    runs = ScriptedRuns(answers)
+    whole = runs.take_up
+
+    async def take_up(item, run_id, lend, *, is_new):
+        if item.number > 10:
+            raise StoreUnusable("runs.db: disk I/O error")
+        return await whole(item, run_id, lend, is_new=is_new)
+
+    runs.take_up = take_up
+    batch = batch_of(100, runs, at_once=4)
+    assert len(await all_of(batch)) == 10
+    assert (batch.ended_because, batch.problem) == ("store_lost", "runs.db: disk I/O error")
+    assert (batch.counts.failed, batch.counts.not_run, batch.exit_code) == ({}, 90, Exit.NO_ANSWER)
 
 
 async def test_what_check_finds_is_raised_before_anything_begins():

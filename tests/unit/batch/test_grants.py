@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from run_specialist.batch.batch import Batch, Bounds
+from run_specialist.batch.batch_record import NoRecord
 from run_specialist.batch.grants import Grants
-from tests.unit.batch.scripted_items import ScriptedRuns, all_of, batch_of, outcome
+from tests.unit.batch.scripted_items import Clock, ScriptedRuns, all_of, batch_of, items, outcome
 
 COSTS = st.floats(0, 10, allow_nan=False)
 TINY = 1e-8
@@ -110,6 +112,49 @@ async def test_at_the_cost_limit_outcomes_of_earlier_calls_are_passed_on():
     done = await all_of(batch)
     assert {5, 50} < set(done)
     assert batch.counts.done + batch.counts.not_run == 60
+
+
+class Record(NoRecord):
+    """Says that some runs are stored."""
+
+    def __init__(self, costs):
+        self._costs = costs
+
+    async def open(self, items):
+        """Return the stored runs with their costs."""
+        return self._costs
+
+
+@pytest.mark.anyio
+async def test_what_earlier_calls_have_spent_counts_and_a_resumed_run_spends_only_the_rest():
+    """A run of 0.3 that is resumed and ends at 0.5 has spent 0.2 now."""
+
+    async def script(run, item):
+        run.cost_before = 0.3
+        return outcome(cost=0.5)
+
+    clock, all_items = Clock(), items(1)
+    stored = Record({"b1-0000000000000001": 0.3})
+    batch = Batch(
+        "b1", lambda: all_items, ScriptedRuns(script), Bounds(cost_limit=1.0), total=1, record=stored,
+        clock=clock, sleep=clock.sleep,
+    )  # fmt: skip
+    await all_of(batch)
+    assert batch._state.grants.spent == pytest.approx(0.5)
+    assert batch._state.grants.granted == 0
+    assert batch.cost_usd == pytest.approx(0.5)
+
+
+@pytest.mark.anyio
+async def test_a_limit_that_earlier_calls_have_spent_begins_nothing():
+    """The costs of the stored runs also say what an item costs."""
+    runs, clock, all_items = ScriptedRuns(None), Clock(), items(5)
+    stored = Record({"b1-0000000000000001": 0.4, "b1-0000000000000002": 0.4})
+    batch = Batch(
+        "b1", lambda: all_items, runs, Bounds(cost_limit=1.0), total=5, record=stored, clock=clock, sleep=clock.sleep
+    )
+    assert await all_of(batch) == {}
+    assert (runs.begun, batch.ended_because, batch.counts.not_run) == ([], "cost_limit", 5)
 
 
 @pytest.mark.anyio

@@ -92,8 +92,16 @@ def test_a_tsv_file_has_tabs_only(tmp_path):
     assert inputs_in(tmp_path, "a.txt", "a\tb\n1\t2\n", "csv") == AB
 
 
+def test_the_delimiter_is_found_although_a_row_goes_on_after_the_sample():
+    """A long quoted value is cut off where the search for the delimiter ends."""
+    value = "one, two\n" * 100
+    rows = 'a;b\n1;2\n"' + value + '";3\n'
+    assert [one.input for one in read(rows)] == [{"a": "1", "b": "2"}, {"a": value, "b": "3"}]
+
+
 def test_a_value_of_a_megabyte(tmp_path):
     """The limit of the csv module does not hold."""
+    csv.field_size_limit(1000)
     value = "x" * 1024**2
     assert inputs_in(tmp_path, "a.csv", f"a,b\n{value},2\n") == [{"a": value, "b": "2"}]
 

@@ -117,7 +117,7 @@ def test_items_are_read_one_by_one(tmp_path):
     [
         ("missing.csv", None, r"missing\.csv cannot be read: No such file"),
         ("a\0b", None, "cannot be read: "),
-        (".", None, r"\. is a folder; use a glob"),
+        (".", None, r"\. is a folder; name a file of items, or use `--files`"),
         ("-", "yaml", "there is no format 'yaml'; use jsonl, csv or lines"),
     ],
 )

@@ -65,5 +65,8 @@ def test_a_resumption_adds_its_limits_and_its_question():
         "changed_limits": ["time_limit", "tool_calls_limit"],
         "questions": ["Why?", "And how?"],
     }
+    before = {"settings": {"tool_calls_limit": 3, "time_limit": None}, "begun_limits": {"tool_calls_limit": 2}}
+    changed = resumed(before, [Kind.TOOL_CALLS, Kind.TIME], None)
+    assert changed["begun_limits"] == {"tool_calls_limit": 2, "time_limit": None}
     assert resumed({}, [], None) == {"changed_limits": None, "questions": []}
     assert resumed({}, [Kind.TIME], None)["changed_limits"] == ["time_limit"]

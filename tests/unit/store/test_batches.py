@@ -8,6 +8,7 @@ from run_specialist.store import batches
 from run_specialist.store.backoff import Backoff
 from run_specialist.store.base import StoreOutage
 from run_specialist.store.batches import Batch, BatchWriter, Item, Mark
+from tests.unit.store.finished_runs import keep, run_of
 from tests.unit.store.records import ask, unpacked
 
 BATCH = Batch("b1", "looker", "What does {input} say?", 5.0, {"file": "content"}, cost_limit=2.5, project="/p")
@@ -157,3 +158,18 @@ def test_an_outage_is_waited_for(store_url, monkeypatch, failures, patience):
             with pytest.raises(batches.StoreUnusable, match=r": locked$"):
                 book.put(BATCH, [item("a", 1)])
     assert ask(store_url, NUMBERED) == ([("b1-a", 1, "waiting", 0)] if failures == 3 else [])
+
+
+def test_the_stored_runs_of_the_newest_call_are_known_with_their_costs(store_url, book):
+    """Runs of other batches, and of items that the newest call does not have, are left out."""
+    stored = ("b1-a", "b1-b", "b1-gone", "b2-a")
+    keep(store_url, **{run_id: run_of(run_id) for run_id in stored})
+    costs = dict(ask(store_url, "select run_id, cost_usd from runs"))
+    assert len(costs) == 4
+    assert all(costs.values())
+    book.put(BATCH, [item("gone", 1)])
+    book.put(BATCH, [item("a", 1), item("b", 2)])
+    assert book.add("b1", [item("new", 3)]) == 1
+    book.put(Batch("b2", "looker", "?", 6.0), [Item("b2-a", 1, "a", "?")])
+    assert book.begun("b1") == {run_id: costs[run_id] for run_id in ("b1-a", "b1-b")}
+    assert book.begun("b3") == {}

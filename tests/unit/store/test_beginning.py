@@ -1,17 +1,23 @@
 """A run with a given id belongs to one process from its first record on, and can be looked up by its whole id."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.record.journal import TakenOver
+from run_specialist.store import writer as writers
+from run_specialist.store.backoff import Backoff
 from run_specialist.store.base import StoreOutage
 from run_specialist.store.file_session import FileSession
-from run_specialist.store.inbox import RunJournal
+from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.known_run import KnownRun
-from tests.unit.store.records import ask, begun, change, counts, ended, opened, outcome, turn_of, write
+from run_specialist.store.ledger import Ledger
+from run_specialist.store.location import Location
+from run_specialist.store.writer import Writer
+from tests.unit.store.records import ask, begun, change, counts, ended, opened, outcome, stored, turn_of, write
 
 pytestmark = pytest.mark.anyio
 
@@ -70,8 +76,6 @@ async def test_an_earlier_outcome_does_not_end_a_resumed_run(writer):
     journal = writer.begin(opened("run-1"))
     assert await write(journal, *ended("run-1")) is None
     assert writer.look("run-1").ended == outcome("run-1")
-    from tests.unit.store.records import stored
-
     writer.claim(stored("run-1"))
     known = writer.look("run-1")
     assert (known.ended, known.outcome) == (None, outcome("run-1"))
@@ -130,3 +134,62 @@ async def test_a_closed_writer_begins_and_finds_nothing(writer):
     for call in (lambda: writer.begin(opened("run-1")), lambda: writer.look("run-1")):
         with pytest.raises(StoreUnusable, match="the store was closed"):
             call()
+
+
+class Watched(Inbox):
+    """An inbox that counts how often somebody asks for an outage."""
+
+    why = None
+
+    def __init__(self):
+        super().__init__()
+        self.asked_again = threading.Event()
+        self._asked = 0
+
+    @property
+    def outage(self):
+        """The reason for the outage."""
+        self._asked += self.why is not None
+        if self._asked > 2:
+            self.asked_again.set()
+        return self.why
+
+    @outage.setter
+    def outage(self, why):
+        self.why = why
+
+
+def test_a_beginning_waits_for_the_end_of_an_outage(path, monkeypatch):
+    """A run is begun as soon as an outage ends, also if that takes longer than the wait for a slow store."""
+    inbox = Watched()
+    writer = Writer(Location(f"sqlite:///{path}", named=True), Backoff(sleep=lambda _: inbox.asked_again.wait(60)))
+    writer._inbox = inbox
+    writer.check()
+    whole, failed = Ledger._begin, []
+
+    def fail_once(self, rows):
+        if len(failed) < 2:
+            failed.append(True)
+            raise StoreOutage("the server restarts")
+        return whole(self, rows)
+
+    monkeypatch.setattr(Ledger, "_begin", fail_once)
+    monkeypatch.setattr(writers, "PATIENCE", 0.001)
+    try:
+        assert isinstance(writer.begin(opened("run-1")), RunJournal)
+        assert inbox.asked_again.is_set()
+    finally:
+        writer.close()
+
+
+def test_a_beginning_does_not_wait_for_a_store_that_hangs(lasting, monkeypatch):
+    """Without an outage a store that does not answer is given up."""
+    lasting.check()
+    goes_on, whole = threading.Event(), Ledger._begin
+    monkeypatch.setattr(Ledger, "_begin", lambda self, rows: goes_on.wait(60) and whole(self, rows))
+    monkeypatch.setattr(writers, "PATIENCE", 0.001)
+    try:
+        with pytest.raises(StoreUnusable, match="did not respond within"):
+            lasting.begin(opened("run-1"))
+    finally:
+        goes_on.set()
