@@ -3,6 +3,7 @@
 import random
 import signal
 import time
+from collections import Counter
 
 from bench.fleet.model import Request
 from bench.fleet.rig import Rig, WorkerProcess, fleet
@@ -109,13 +110,14 @@ def two_at_work(rig: Rig, strike: Strike, woken: float) -> list[Request]:
 
 
 def _alive(rig: Rig) -> list[WorkerProcess]:
-    """Return the workers that work on something.
+    """Return the workers that hold items and have made turns: an item without one is given up after three deaths.
 
     Raises TimeoutError if the batch has ended too early.
     """
-    for _ in range(150):
+    for _ in range(300):
+        sent = Counter(one.worker for one in rig.model.requests)
         running = [one for one in rig.workers if one.process.poll() is None]
-        if busy := [one for one in running if rig.held(one)]:
+        if busy := [one for one in running if sent[one.number] > 2 * AT_ONCE and rig.held(one)]:
             return busy
         time.sleep(0.2)
     raise TimeoutError(f"no worker is at work; a larger batch takes longer: {rig.counts()}")
