@@ -95,6 +95,20 @@ async def test_a_worker_does_not_take_its_own_items_over(put, working, model, ur
     assert model.paid_again().total() == 0
 
 
+async def test_an_item_at_work_elsewhere_is_left_alone(put, working, model, url, monkeypatch):
+    """A worker that gets the job of a live one hands it back; no takeover is counted, and nothing is paid twice."""
+    monkeypatch.setattr(queue_module, "SILENCE", 0.0)
+    monkeypatch.setattr(job_work, "AT_WORK_DELAY", 0.2)
+    model.delay = 1.0
+    await put(2)
+    async with working():
+        await until(lambda: model.requests)
+        async with working():
+            await until(lambda: states(url) == {"ended": 2})
+    assert ask(url, "select sum(takeovers) from run_specialist.items") == [(0,)]
+    assert (len(model.requests), model.paid_again().total()) == (6, 0)
+
+
 async def test_an_item_that_ends_its_workers_is_given_up(put, working, model, url, queue, monkeypatch):
     """After three takeovers without a turn it is dead; nothing is sent, and the others are answered."""
     await put(2)
