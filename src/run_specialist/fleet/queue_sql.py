@@ -48,16 +48,18 @@ update {JOBS} set heartbeat = now() where id = any($1::bigint[]) and queue_manag
 
 BEGIN = f"""
 with before as (
-    select run_id, batch_id, state, turns, takeovers, (select count(*) from {TURNS} t where t.run_id = i.run_id) as made
+    select run_id, batch_id, state, turns, takeovers,
+        (select count(*) from {TURNS} t where t.run_id = i.run_id) as made,
+        exists (select 1 from {RUNS} r where r.run_id = i.run_id and r.status <> 'running') as has_ended
     from {ITEMS} i where run_id = $1 and batch_id = $2 for update
 )
 update {ITEMS} i set state = 'begun', turns = made, takeovers =
-    case when before.turns < made then 0 else before.takeovers end + case when before.state = 'begun' then 1 else 0 end
+    case when before.turns < made then 0 else before.takeovers end
+    + case when before.state = 'begun' and not has_ended then 1 else 0 end
 from before where i.run_id = before.run_id and i.batch_id = before.batch_id
     and before.state in ('waiting', 'begun')
-returning before.state = 'begun' as taken_over, i.takeovers, i.question, i.input,
-    (select owner from {RUNS} r where r.run_id = $1) as owner,
-    exists (select 1 from {RUNS} r where r.run_id = $1 and r.status <> 'running') as has_ended
+returning before.state = 'begun' as taken_over, i.takeovers, i.question, i.input, has_ended,
+    (select owner from {RUNS} r where r.run_id = $1) as owner
 """
 """Begins an item. If nobody handed it back, its worker has died: that is a takeover, counted since the newest turn."""
 
