@@ -4,6 +4,7 @@ import random
 import signal
 import time
 from collections import Counter
+from statistics import median
 
 from bench.fleet.model import Request
 from bench.fleet.rig import Rig, WorkerProcess, fleet
@@ -36,7 +37,8 @@ def killed(items: int = 500, kills: int = 20, pause: float = 5.0, seed: int = 1)
         )
         row.figures |= {
             "runs under way when killed": sum(len(strike.owned) for strike in row.strikes),
-            "taken over after [s]": f"{min(delays, default=0):.1f} to {max(delays, default=0):.1f}",
+            "next request after [s]": f"{min(delays):.1f} to {max(delays):.1f}, median {median(delays):.1f}",
+            "of these later than promised": sum(delay > WITHIN for delay in delays),
         }
     return row
 
