@@ -58,7 +58,7 @@ def test_after_a_kill_the_same_call_pays_only_for_what_was_under_way(
     monkeypatch.setenv("ANTHROPIC_BASE_URL", served.base_url)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
     first = run()
-    gate.wait_for_request()
+    gate.wait_for_request(timeout=60)
     first.kill()
     first.communicate()
     before = len(served.requests)

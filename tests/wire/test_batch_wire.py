@@ -91,7 +91,7 @@ async def test_after_a_stop_nothing_is_paid_for_twice(start, store):
     async with Runner(model="haiku", store=store) as runner:
         batch = runner.map("looker", names(8), QUESTION, at_once=3)
         task = asyncio.create_task(everything(batch))
-        await asyncio.to_thread(gate.wait_for_request)
+        await asyncio.to_thread(gate.wait_for_request, 60)
         batch.stop()
         gate.open()
         done = await task
@@ -116,7 +116,7 @@ async def test_a_stop_at_once_cuts_the_requests_under_way(start, store):
     async with Runner(model="haiku", store=store) as runner:
         batch = runner.map("looker", names(5), QUESTION, at_once=2)
         task = asyncio.create_task(everything(batch))
-        await asyncio.to_thread(gate.wait_for_request)
+        await asyncio.to_thread(gate.wait_for_request, 60)
         batch.stop(now=True)
         await asyncio.wait_for(task, 10)
     gate.open()
@@ -129,7 +129,7 @@ async def test_a_cancelled_call_is_gone_on_with(start, store):
     """A cancellation ends the runs before the runner is closed, and the next call resumes them."""
     served, gate = start(lambda request: looks_then_answers(request, gate=gate)), Gate()
     task = asyncio.create_task(mapped(store, 5, at_once=2))
-    await asyncio.to_thread(gate.wait_for_request)
+    await asyncio.to_thread(gate.wait_for_request, 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

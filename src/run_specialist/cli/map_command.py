@@ -60,7 +60,8 @@ def map_(
     with guarded():
         config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=answers.quiet)
         from run_specialist.cli.map_confirm import confirm  # noqa: PLC0415 - fast `--help`
-        from run_specialist.cli.map_planning import Asked, planned  # noqa: PLC0415 - as above
+        from run_specialist.cli.map_items import Asked  # noqa: PLC0415 - as above
+        from run_specialist.cli.map_planning import planned  # noqa: PLC0415 - as above
         from run_specialist.cli.map_reduce import Reducer  # noqa: PLC0415 - as above
         from run_specialist.cli.map_summary import SameCall  # noqa: PLC0415 - as above
         from run_specialist.cli.map_work import Work  # noqa: PLC0415 - as above

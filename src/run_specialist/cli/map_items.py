@@ -1,8 +1,15 @@
 """The items of `specialists map`: from a file, standard input, or the files that match a glob."""
 
 import sys
+from collections.abc import Iterable, Iterator, Sized
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from run_specialist.batch.checking import check
+from run_specialist.batch.file_items import files_source
+from run_specialist.batch.item import Given, Item, keyed
+from run_specialist.batch.question import Template, asked
+from run_specialist.batch.reading import STDIN, source_of
 from run_specialist.cli.console import fail, is_terminal, say
 from run_specialist.cli.map_options import ItemOptions
 
@@ -11,14 +18,38 @@ if TYPE_CHECKING:
     from run_specialist.batch.source import Source
 
 
-def source_of_items(items: str | None, each: ItemOptions, runner: "Runner", name: str) -> "Source":
+@dataclass(frozen=True)
+class Asked:
+    """A specialist and what it is asked: a question about each item."""
+
+    name: str
+    source: "Source"
+    given: Iterable[Given]
+    """The checked items; they have a length if they can be read more than once."""
+    template: Template | None
+
+    @classmethod
+    def of(cls, items: str | None, each: ItemOptions, runner: "Runner", name: str) -> "Asked":
+        """Return checked items; exit, or raise UsageError, if they cannot be asked about."""
+        source = _source(items, each, runner, name)
+        template = None if each.question is None else Template(each.question)
+        return cls(name, source, check(source, template), template)
+
+    @property
+    def count(self) -> int | None:
+        """The number of items; None if they can be read only once."""
+        return len(self.given) if isinstance(self.given, Sized) else None
+
+    def items(self) -> Iterator[Item]:
+        """Yield the items with their questions."""
+        return keyed(asked(self.given, self.template))
+
+
+def _source(items: str | None, each: ItemOptions, runner: "Runner", name: str) -> "Source":
     """Return where the items come from; exit if it is not clear.
 
     Raises UsageError if they cannot be read.
     """
-    from run_specialist.batch.file_items import files_source  # noqa: PLC0415 - fast `--help`
-    from run_specialist.batch.reading import STDIN, source_of  # noqa: PLC0415 - as above
-
     if each.files is not None:
         if items is not None:
             fail("ITEMS and --files cannot be combined; use one of them, and quotes around the glob")

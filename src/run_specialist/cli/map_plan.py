@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch
     from run_specialist.batch.forecast import Forecast, Typical
     from run_specialist.batch.item import Item
-    from run_specialist.cli.map_planning import Asked
+    from run_specialist.cli.map_items import Asked
 
 
 SHOWN = 3

@@ -123,10 +123,13 @@ class Store:
                 others = f"; other projects have {elsewhere:,} run{'s' * (elsewhere != 1)}" if elsewhere else ""
                 raise RunNotFound(f"{shown(self.url)} contains no runs of {project} yet{others}")
             run_id = run_id if found is None else found.run_id
-        matches = self.runs(ids=[run_id])
-        for match in matches:
-            if match.run_id == run_id or len(matches) == 1:
-                return match
+        exactly = Selection().flat().where(runs.c.run_id == column_text(run_id))
+        with self._snapshot() as connection:
+            # By its key: a search for a prefix reads the whole table.
+            whole = self._matching(connection, Selection(), exactly)
+        matches = whole or self.runs(ids=[run_id])
+        if len(matches) == 1:
+            return matches[0]
         raise RunNotFound(self._ambiguous(run_id, matches) if matches else self._not_found(run_id))
 
     def load(self, run_id: str, project: str | None = None) -> StoredRun:

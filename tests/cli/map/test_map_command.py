@@ -132,6 +132,18 @@ def test_wrong_credentials_end_the_batch(api, items, map_):
     assert "to go on: specialists map finder" in result.stderr
 
 
+def test_a_batch_that_ends_early_keeps_the_rows_of_the_file(api, items, map_, notes):
+    """Rows of an earlier call are dropped only if all items of the newest one have a row."""
+    refused = ApiError(401, "authentication_error", "invalid x-api-key")
+    api(about(dict.fromkeys(["mice", "newts", "moles"], refused)))
+    map_(str(items(["owls", "toads"])), "--out", "answers.jsonl")
+    result = map_(str(items(["bats", "mice", "newts", "moles"])), "--out", "answers.jsonl", "--at-once", "1")
+    assert result.exit_code == 3
+    assert "4 items for finder: 1 answered, 3 not run" in result.stderr
+    rows = map(json.loads, (notes / "answers.jsonl").read_text().splitlines())
+    assert sorted(row["input"] for row in rows) == ["bats", "owls", "toads"]
+
+
 def test_quiet_prints_rows_and_errors_only(api, items, map_):
     """With an answer for each item nothing is on standard error; else the counts are."""
     special = {}

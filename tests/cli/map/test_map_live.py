@@ -106,8 +106,9 @@ def test_an_unknown_number_of_items_has_no_bar_and_no_end(clock):
 def test_items_that_were_taken_back_are_not_shown(clock):
     """During a pause the items whose requests the endpoint refused are not under way."""
     batch = LookedAt(COUNTS, under_way=(item(39),))
-    head, *_, last = drawn(MapView(batch, progress_of(clock)))
+    head, *others, last = drawn(MapView(batch, progress_of(clock)))
     assert "1 under way" in head
+    assert not [line for line in others if "limits-38" in line]
     assert last == "    39  docs/limits-39.md  starting"
 
 
