@@ -11,7 +11,7 @@ from run_specialist.cli.worker_command import queue_url
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
-    from run_specialist.cli.map_planning import Asked
+    from run_specialist.cli.map_items import Asked
     from run_specialist.fleet.control import Control
 
 LOOK = 2.0
