@@ -25,6 +25,10 @@ class Connection(asyncio.Protocol):
         """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._transport.abort()
+
     def data_received(self, data: bytes) -> None:
         """Answer each complete request."""
         self._read += data

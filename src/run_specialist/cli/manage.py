@@ -9,6 +9,7 @@ import typer
 
 from run_specialist.cli import (
     batches_command,
+    fleet_command,
     history,
     map_command,
     mcp,
@@ -18,6 +19,7 @@ from run_specialist.cli import (
     show_config,
     show_specialist,
     tuning,
+    worker_command,
 )
 from run_specialist.cli.cannot_work import BLOCKED, print_reasons, unavailable
 from run_specialist.cli.command_list import CommandList
@@ -177,8 +179,10 @@ for command in (
     report_command.report,
     tuning.tune,
     mcp.mcp,
+    worker_command.worker,
 ):
     app.command(cls=WordsCommand if command is resume.resume else None)(command)
+app.add_typer(fleet_command.app, name="fleet")
 app.command("map", cls=GroupedCommand)(map_command.map_)
 
 

@@ -69,6 +69,11 @@ def map_(
         make_runner = partial(_runner, each_run, project, config)
         runner = make_runner(project.root)
         asked = Asked.of(items, each_item, runner, name)
+        if batch.queue or batch.wait:
+            from run_specialist.cli.map_queue import put_into_queue  # noqa: PLC0415 - as above
+
+            if not put_into_queue(asked, runner, each_run, batch, money):
+                return
         reducer = None if answers.reduce is None else Reducer(runner.registry.find(answers.reduce), make_runner)
         plan = planned(asked, runner, each_run, _bounds(money, batch), RETRIED[batch.retry])
         if batch.dry_run:

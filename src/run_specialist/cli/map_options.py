@@ -132,6 +132,12 @@ class BatchOptions:
             help="Continue this batch.  [default: the batch of the same specialist, question, settings and ITEMS]",
         ),
     ] = None
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Put the items into the queue of a fleet instead, for workers on any hosts.")
+    ] = False
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With --queue: wait until the fleet has worked on all items.")
+    ] = False
     pause_limit: Annotated[
         Any,
         typer.Option(

@@ -121,6 +121,20 @@ def is_alive(url: str, token: str) -> bool:
     return bool(_query(url, f"select 1 from {_HELD}", token))  # noqa: S608 - constants
 
 
+def challenge(url: str, token: str) -> bool:
+    """End the session that holds the lock of a process; return whether there was one.
+
+    A live process reconnects at once. A frozen one, or one on a host that cannot be reached, keeps its session and its
+    lock, although it does not work.
+    Raises StoreUnusable if the server cannot be queried.
+    """
+    # A session that has just been opened shows that its process is alive.
+    held = f"select pid from {_HELD}"  # noqa: S608 - constants
+    old = f"backend_start < clock_timestamp() - interval '{PING} seconds'"
+    ended = f"select pg_terminate_backend(pid) from pg_stat_activity where {old} and pid in ({held})"  # noqa: S608
+    return _query(url, ended, token) is not None
+
+
 def describe(url: str, token: str) -> str | None:
     """Return the description of the process with this token; None if no process holds its lock.
 

@@ -1,0 +1,79 @@
+"""One row of the table in docs/reliability.md: what was done to a fleet, what was measured, what did not hold."""
+
+import time
+from dataclasses import dataclass, field
+
+from bench.fleet.rig import Rig, WorkerProcess
+
+WITHIN = 15.0
+"""How soon the items of a dead worker are taken over [s]."""
+
+
+@dataclass(frozen=True)
+class Strike:
+    """What was known when something was done to a worker."""
+
+    worker: int
+    at: float
+    """[seconds since 1970]"""
+    owned: dict[int, int]
+    """Items that it worked on, with the number of their stored turns."""
+
+
+@dataclass
+class Row:
+    """The result of one row."""
+
+    name: str
+    strikes: list[Strike] = field(default_factory=list)
+    figures: dict[str, object] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    """Promises that did not hold."""
+
+    def require(self, what: str, *, holds: bool) -> None:
+        """Note a promise that does not hold."""
+        if not holds:
+            self.broken.append(what)
+
+    def check(self, rig: Rig, items: int) -> None:
+        """Check what holds in every row: one outcome per item, and no stored reply is paid for twice."""
+        counts = rig.counts()
+        self.require(f"every item is answered: {counts}", holds=counts == {"answered": items})
+        (left,) = rig.query("select count(*) from run_specialist_queue.pgqueuer")[0]
+        self.require(f"{left} jobs are left", holds=left == 0)
+        again = rig.model.paid_again()
+        twice = [
+            (strike.worker, request)
+            for strike in self.strikes
+            for request in rig.model.requests
+            if request.at > strike.at and request.turn < strike.owned.get(request.item, 0)
+        ]
+        self.require(f"stored replies were paid twice: {twice[:3]}", holds=not twice)
+        by_item = {item: sum(n for (one, _), n in again.items() if one == item) for item, _ in again}
+        struck = {item: sum(item in strike.owned for strike in self.strikes) for item in by_item}
+        over = {item: (n, struck[item]) for item, n in by_item.items() if n > struck[item]}
+        self.require(f"more paid again than the request under way: {over}", holds=not over)
+        self.figures |= {"requests": len(rig.model.requests), "paid again": sum(again.values())}
+
+    def taken_over(self, rig: Rig) -> list[float]:
+        """Return how long after a strike the next request of each item came [s].
+
+        If another strike hit the worker that took an item over, only that one counts.
+        """
+        delays = []
+        for number, strike in enumerate(self.strikes):
+            for item in strike.owned:
+                next_at = min(
+                    (one.at for one in rig.model.requests if one.item == item and one.at > strike.at), default=0
+                )
+                again = any(item in later.owned and later.at < next_at for later in self.strikes[number + 1 :])
+                if next_at and not again:
+                    delays.append(next_at - strike.at)
+        return delays
+
+
+def struck(rig: Rig, worker: WorkerProcess, at: float) -> Strike:
+    """Return what is known of a worker that has just been struck."""
+    # The last commit of a process that was killed may still be on its way.
+    time.sleep(0.2)
+    return Strike(worker.number, at, rig.held(worker))

@@ -1,0 +1,83 @@
+"""The command `specialists worker`: work on the items of batches that are in the queue."""
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from run_specialist.cli.console import fail, guarded, say
+from run_specialist.cli.flags import StoreUrl
+from run_specialist.store.location import place, shown
+
+if TYPE_CHECKING:
+    from run_specialist.record.outcome import Exit
+
+POSTGRES = ("postgresql:", "postgres:", "postgresql+")
+
+Roots = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--root",
+        metavar="NAME=PATH",
+        help="Folder of this host that batches know by a name; repeatable.  [default: the project, by its own name]",
+    ),
+]
+AtOnce = Annotated[
+    int, typer.Option("--at-once", metavar="N", min=1, help="Items that this worker works on at the same time.")
+]
+TrustBatches = Annotated[
+    bool, typer.Option("--trust", help="Allow the commands and imports that the specialists of the batches declare.")
+]
+
+
+def worker(at_once: AtOnce = 8, root: Roots = None, store: StoreUrl = None, trust: TrustBatches = False) -> None:
+    """Work on the items of batches in the queue, until SIGTERM or Ctrl-C.
+
+    Any number of workers share a queue, on any hosts. At the first signal the model replies under way end and are
+    stored, and the items go back to the queue; the second signal does not wait for the replies.
+    """
+    with guarded():
+        url = queue_url(store)
+        from run_specialist.fleet.roots import roots_of  # noqa: PLC0415 - fast `--help`
+
+        roots = roots_of(root or (), Path.cwd())
+        code = asyncio.run(_work(url, roots, at_once=at_once, trust=trust))
+    raise typer.Exit(code)
+
+
+def queue_url(store: str | None) -> str:
+    """Return the URL of the queue's database; ends the command if it is none, or if the extra is not installed."""
+    if find_spec("pgqueuer") is None or find_spec("psycopg") is None:
+        from run_specialist.installation import adding  # noqa: PLC0415 - for errors only
+
+        fail(f"a queue needs the extra `fleet`; {adding('fleet')}")
+    url = place(store).url
+    if not url.startswith(POSTGRES):
+        fail(f"a queue needs a PostgreSQL store, got {shown(url)}; use --store postgresql://USER@HOST:PORT/DATABASE")
+    return url
+
+
+async def _work(url: str, roots: Mapping[str, Path], *, at_once: int, trust: bool) -> "Exit":
+    from run_specialist.fleet.worker import Worker  # noqa: PLC0415 - a database library
+
+    worker = Worker(url, roots, say, at_once=at_once, trust=trust)
+    names = ", ".join(f"{name}={path}" for name, path in sorted(roots.items()))
+    say(f"worker {worker.queue.worker}, {at_once} items at once, for {shown(url)}, with {names}")
+    loop = asyncio.get_running_loop()
+    signals = 0
+
+    def stop(name: str) -> None:
+        nonlocal signals
+        signals += 1
+        say(
+            f"{name}: {'the replies under way end' if signals == 1 else 'stopping at once'}, items go back to the queue"
+        )
+        worker.stop(after_turn=signals == 1)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number.name)
+    return await worker.work()

@@ -1,0 +1,1 @@
+"""Items of a batch on many hosts: PgQueuer dispatches them, and the store of the runs decides what is true."""

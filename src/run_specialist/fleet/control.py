@@ -1,0 +1,152 @@
+"""What people do with batches in the queue: put, look, pause, resume, cancel and retry."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from run_specialist.errors import StoreUnusable, UsageError
+from run_specialist.fleet import queue_sql
+from run_specialist.fleet.connection import QueueAway
+from run_specialist.fleet.queue import Queue
+from run_specialist.store.batches import BatchWriter
+from run_specialist.store.location import shown
+from run_specialist.store.packing import unpack
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatus:
+    """The state of a batch in the queue."""
+
+    batch_id: str
+    specialist: str
+    state: str
+    """`open`, `paused`, `cancelled` or `ended`."""
+    reason: str | None
+    """Why it is in this state, or why its endpoint is left alone; None = there is nothing to say."""
+    closed_until: float | None
+    """Until when no worker takes its items, because its endpoint refused requests [seconds since 1970]; None = now."""
+    items: dict[str, int] = field(default_factory=dict)
+    """Items by state: `waiting`, `begun`, `dead`, `cancelled`, or the status of the run."""
+    queued: int = 0
+    at_work: int = 0
+    """Items that a worker holds."""
+    workers: int = 0
+    silent: float | None = None
+    """Age of the oldest heartbeat [s]; None = no worker holds an item."""
+
+
+class Control:
+    """Access to the queue for one command.
+
+    Its methods raise UsageError if the batch is unknown, and StoreUnusable if the database cannot be used.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Connect on first use.
+
+        url: a PostgreSQL store.
+        """
+        self._url = url
+        self._queue = Queue(url)
+
+    async def set_up(self) -> None:
+        """Create or upgrade the tables of store and queue."""
+        await asyncio.to_thread(_create_store, self._url)
+        await self._queue.set_up()
+
+    async def put(self, batch_id: str) -> int:
+        """Put the items of a stored batch that have not ended into the queue; return how many were not there yet."""
+        return await self._queue.put(batch_id, await self._items(queue_sql.TO_DO, batch_id))
+
+    async def status(self, batch_id: str | None = None) -> list[BatchStatus]:
+        """Return the state of a batch, or of all that have jobs."""
+        rows = await self._queue.connection.fetch(queue_sql.STATUS, batch_id)
+        jobs = {str(row["batch_id"]): row for row in await self._queue.counts()}
+        if batch_id is not None and not rows:
+            raise UsageError(f"there is no batch {batch_id} in {shown(self._url)}")
+        found = []
+        for row in rows:
+            own = jobs.get(str(row["batch_id"]), {})
+            closed = row["closed_until"]
+            packed = row["reason"]
+            found.append(
+                BatchStatus(
+                    str(row["batch_id"]),
+                    str(row["specialist"]),
+                    str(row["state"]),
+                    unpack(packed) if isinstance(packed, bytes) else _optional_text(row["closed_by"]),
+                    None if closed is None else float(str(closed)),
+                    dict(row["items"]) if isinstance(row["items"], dict) else {},
+                    _count(own.get("queued")),
+                    _count(own.get("picked")),
+                    _count(own.get("workers")),
+                    None if own.get("silent") is None else float(str(own["silent"])),
+                )
+            )
+        return found
+
+    async def pause(self, batch_id: str) -> None:
+        """Let no worker take items of a batch; those at work go on."""
+        await self._set_state(batch_id, "paused", "paused by `specialists fleet pause`")
+
+    async def resume(self, batch_id: str) -> None:
+        """Let workers take the items of a batch again, also if its endpoint refused requests a moment ago."""
+        await self._set_state(batch_id, "open")
+        await self._queue.connection.fetch(queue_sql.FORGET_GATE, batch_id)
+
+    async def cancel(self, batch_id: str) -> int:
+        """End a batch: items that have not begun are not run, the others end after their turn; return how many."""
+        await self._set_state(batch_id, "cancelled", "cancelled by `specialists fleet cancel`")
+        return await self._queue.cancel(batch_id)
+
+    async def retry(self, batch_id: str, statuses: Sequence[str]) -> int:
+        """Put the items into the queue again that were given up or have no run; return how many.
+
+        statuses: also those whose runs ended with one of these; such runs are resumed.
+        """
+        await self.status(batch_id)
+        items = await self._items(queue_sql.TO_RETRY, batch_id, [*statuses])
+        await asyncio.to_thread(_put_back, self._url, batch_id, [run_id for _, run_id in items])
+        if items:
+            await self._set_state(batch_id, "open")
+        return await self._queue.put(batch_id, items, statuses)
+
+    async def _items(self, statement: str, *values: object) -> list[tuple[int, str]]:
+        rows = await self._queue.connection.fetch(statement, *values)
+        return [(_count(row["number"]), str(row["run_id"])) for row in rows]
+
+    async def _set_state(self, batch_id: str, state: str, reason: str | None = None) -> None:
+        await self.status(batch_id)
+        await asyncio.to_thread(set_state, self._url, batch_id, state, reason)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        await self._queue.close()
+        if isinstance(error, QueueAway):
+            raise StoreUnusable(f"{shown(self._url)}: {error}") from error
+
+
+def _create_store(url: str) -> None:
+    BatchWriter(url).close()
+
+
+def set_state(url: str, batch_id: str, state: str, reason: str | None) -> None:
+    """Set the state of a batch; blocks. Raises StoreUnusable."""
+    with BatchWriter(url) as writer:
+        writer.set_state(batch_id, state, reason)
+
+
+def _put_back(url: str, batch_id: str, run_ids: Sequence[str]) -> None:
+    with BatchWriter(url) as writer:
+        writer.put_back(batch_id, run_ids)
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _count(value: object) -> int:
+    return 0 if value is None else int(str(value))

@@ -1,0 +1,99 @@
+"""One job: take up the run of its item, wait for its outcome, and judge what becomes of the job."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from run_specialist.errors import AtWork, RunSpecialistError, StoreUnusable
+from run_specialist.fleet.batch_here import BatchHere
+from run_specialist.fleet.queue import Begun, Job, Queue
+from run_specialist.fleet.verdict import AT_WORK_DELAY, STORE_DELAY, Finished, HandedBack, Verdict, judge
+from run_specialist.store import owners
+from run_specialist.store.server_owner import challenge
+
+if TYPE_CHECKING:
+    from run_specialist.api.ended_run import EndedRun
+    from run_specialist.loop.run import Run
+
+MAX_TAKEOVERS = 3
+"""Takeovers of an item without a new turn in between after which it is given up: it may kill its workers."""
+DEAD = (
+    "given up: {} workers ended while they worked on it, without a new turn; `specialists fleet retry` tries it again"
+)
+
+_log = logging.getLogger(__name__)
+
+
+class JobWork:
+    """Works on one job."""
+
+    def __init__(self, job: Job, batch: BatchHere, queue: Queue) -> None:
+        """Prepare the work.
+
+        batch: that of the job.
+        """
+        self.job = job
+        self.is_cancelled = False
+        """Whether the batch was cancelled."""
+        self._batch, self._queue = batch, queue
+        self._run: Run | EndedRun | None = None
+        self._abort: Callable[[Run | EndedRun], None] | None = None
+
+    def abort(self, *, after_turn: bool) -> None:
+        """End the run, so that the job can be handed back.
+
+        after_turn: not before the reply that is being paid for was stored, with the results of its calls.
+        """
+        self._abort = lambda run: run.abort(after_turn=after_turn)
+        if self._run is not None:
+            self._abort(self._run)
+
+    async def verdict(self) -> Verdict:
+        """Work on the job until it is clear what becomes of it.
+
+        Raises QueueAway or StoreUnusable if the database does not answer before the run has begun.
+        """
+        begun = await self._queue.begin(self.job)
+        _log.debug("%s: %s", self.job.run_id, begun)
+        if begun is None:
+            return Finished(state=None)
+        if begun.taken_over and not begun.has_ended and await self._is_dead(begun):
+            return Finished("dead", DEAD.format(begun.takeovers))
+        try:
+            self._run = await self._taken_up(begun.question)
+        except AtWork as busy:
+            _log.debug("%s: %s", self.job.run_id, busy)
+            if begun.taken_over:
+                await self._queue.uncount(self.job)
+            return HandedBack(AT_WORK_DELAY, waits=False)
+        except StoreUnusable as lost:
+            _log.debug("%s: %s", self.job.run_id, lost)
+            return HandedBack(STORE_DELAY)
+        except RunSpecialistError as error:
+            return Finished(error=str(error))
+        if self._abort is not None:
+            self._abort(self._run)
+        outcome = await self._run.outcome()
+        return judge(outcome, self.job.attempts, cancelled=self.is_cancelled)
+
+    async def _taken_up(self, question: str) -> "Run | EndedRun":
+        """Return the run of the item; one that ended without saying anything about the item is resumed."""
+        retry = [*self.job.retry]
+        run = await self._batch.take_up(self.job.run_id, question, retry)
+        if run.ended is not None and isinstance(judge(run.ended, self.job.attempts), HandedBack):
+            return await self._batch.take_up(self.job.run_id, question, [*retry, run.ended.status])
+        return run
+
+    async def _is_dead(self, begun: Begun) -> bool:
+        """Return whether an item is given up; end the session of a frozen worker, so that its run can be taken up."""
+        url, owner = self._queue.connection.url, begun.owner
+        was_held = owner is not None and await asyncio.to_thread(challenge, url, owner)
+        if begun.takeovers < MAX_TAKEOVERS:
+            return False
+        if owner is None:
+            return True
+        if was_held:
+            # A live worker reconnects in this time, and its item is not dead.
+            await asyncio.sleep(owners.GRACE)
+        return not await asyncio.to_thread(owners.is_alive, url, owner)

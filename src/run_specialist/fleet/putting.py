@@ -1,0 +1,77 @@
+"""Put a batch into the queue: the same batch as a call of `Runner.map`, frozen so that any host can work on it."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from run_specialist.api.runner import Runner
+from run_specialist.batch import item as batch_item
+from run_specialist.batch.item import Given, Input, keyed
+from run_specialist.batch.question import Template, asked
+from run_specialist.errors import UsageError
+from run_specialist.fleet.control import Control
+from run_specialist.fleet.frozen_batch import freeze
+from run_specialist.specialist.project import project_path
+from run_specialist.store.batches import Batch, BatchWriter, Item
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A batch that was put into the queue."""
+
+    batch_id: str
+    items: int
+    added: int
+    """Items that were not in the queue yet; those that have ended are left out."""
+
+
+async def put(  # noqa: PLR0913 - what a call of `map` has
+    runner: Runner,
+    url: str,
+    specialist: str,
+    items: Iterable[Input | Given],
+    *,
+    question: str | None = None,
+    model: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    source: str = "",
+    batch: str | None = None,
+    at_once: int = 0,
+) -> Queued:
+    """Put a batch into the queue; calling it again puts only what is missing.
+
+    url: a PostgreSQL store, with a queue.
+    items: questions, or fields by name for `question`.
+    question: a template such as `What does {path} say?`.
+    model: that of the `Runner`; None = that of the file, else of the worker.
+    settings: keys of the file to override in every run.
+    source: where the items are from.
+    batch: the id; None for the one that `Runner.map` has for the same call.
+    at_once: how many items the whole fleet may work on at the same time; 0 = any number.
+    Raises UsageError.
+    """
+    file = runner.registry.find(specialist)
+    if not file.digest:
+        raise UsageError(f"{file.path}: a batch for a queue needs a specialist with a file")
+    given = dict(settings or {})
+    named: dict[str, Any] = {} if batch is None else {"batch": batch}
+    name = runner.map(specialist, (), question, source=source, **named, **given).id
+    # The config files of this host are not read by the workers.
+    defaults = {key: default.value for key, default in file.defaults.items() if key not in file.lines}
+    frozen = freeze(file, runner.root, {**defaults, **given}, model, at_once)
+    row = Batch(name, file.name, question or "", time.time(), frozen.as_json(), model, project_path(runner.root))
+    template = None if question is None else Template(question)
+    count = await asyncio.to_thread(_write, url, row, _rows(name, keyed(asked(items, template))))
+    async with Control(url) as control:
+        return Queued(name, count, await control.put(name))
+
+
+def _rows(name: str, items: Iterable[batch_item.Item]) -> Iterator[Item]:
+    return (Item(f"{name}-{one.key}", one.number, one.input, one.question) for one in items)
+
+
+def _write(url: str, batch: Batch, items: Iterable[Item]) -> int:
+    with BatchWriter(url) as writer:
+        return writer.put(batch, items)

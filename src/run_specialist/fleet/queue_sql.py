@@ -1,0 +1,153 @@
+"""The statements that PgQueuer does not have: those on a job change it only while its worker still holds it.
+
+A worker that was frozen may have lost its jobs. PgQueuer's own statements would then delete the job of the worker that
+has it now, whose item would be lost if that worker died. Job and item change in one statement, so that neither can
+change alone.
+"""
+
+from run_specialist.fleet.connection import QUEUE_SCHEMA
+from run_specialist.store.identity import NAMESPACE
+
+JOBS, LOG = f"{QUEUE_SCHEMA}.pgqueuer", f"{QUEUE_SCHEMA}.pgqueuer_log"
+GATES = f"{QUEUE_SCHEMA}.gates"
+BATCHES, ITEMS, RUNS, TURNS = (f"{NAMESPACE}.{name}" for name in ("batches", "items", "runs", "turns"))
+
+_LOGGED = f"insert into {LOG} (job_id, status, entrypoint, priority) select id, {{}}, entrypoint, priority from mine"
+_ITEM_OF_MINE = "where run_id = $3 and batch_id = $4 and exists (select 1 from mine)"
+
+FINISH = f"""
+with mine as (delete from {JOBS} where id = $1 and queue_manager_id = $2 returning id, entrypoint, priority),
+logged as ({_LOGGED.format("'successful'")}),
+item as (update {ITEMS} set state = coalesce($5, state), error = $6 {_ITEM_OF_MINE})
+select id from mine
+"""
+"""Deletes a job and sets the state of its item.
+
+Values: job, worker, run, batch, state (null = as it is), packed error.
+"""
+
+HAND_BACK = f"""
+with mine as (
+    update {JOBS} set status = 'queued', execute_after = now() + $5::interval, attempts = attempts + $7::int,
+        updated = now(), queue_manager_id = null, slot = null
+    where id = $1 and queue_manager_id = $2 returning id, entrypoint, priority
+),
+logged as ({_LOGGED.format("'queued'")}),
+item as (update {ITEMS} set state = 'waiting' {_ITEM_OF_MINE} and $6 and state = 'begun')
+select id from mine
+"""
+"""Queues a job again.
+
+Values: job, worker, run, batch, delay, whether the item waits and is not at work elsewhere, attempts to add.
+"""
+
+BEAT = f"""
+update {JOBS} set heartbeat = now() where id = any($1::bigint[]) and queue_manager_id = $2 returning id
+"""
+"""Keeps jobs; returns those that the worker still holds."""
+
+BEGIN = f"""
+with before as (
+    select run_id, batch_id, state, turns, takeovers,
+        (select count(*) from {TURNS} t where t.run_id = i.run_id) as made,
+        exists (select 1 from {RUNS} r where r.run_id = i.run_id and r.status <> 'running') as has_ended
+    from {ITEMS} i where run_id = $1 and batch_id = $2 for update
+)
+update {ITEMS} i set state = 'begun', turns = made, takeovers =
+    case when before.turns < made then 0 else before.takeovers end
+    + case when before.state = 'begun' and not has_ended then 1 else 0 end
+from before where i.run_id = before.run_id and i.batch_id = before.batch_id
+    and before.state in ('waiting', 'begun')
+returning before.state = 'begun' as taken_over, i.takeovers, i.question, i.input, has_ended,
+    (select owner from {RUNS} r where r.run_id = $1) as owner
+"""
+"""Begins an item. If nobody handed it back, its worker has died: that is a takeover, counted since the newest turn."""
+
+UNCOUNT = f"update {ITEMS} set takeovers = greatest(takeovers - 1, 0) where run_id = $1 and batch_id = $2"
+"""Takes back the count of a takeover that was none."""
+
+WAITING = f"""
+select b.batch_id, b.state, greatest(g.until, g.probe) - extract(epoch from now()) as closed
+from {BATCHES} b left join {GATES} g on g.batch_id = b.batch_id
+where exists (select 1 from {JOBS} j where j.entrypoint = b.batch_id)
+"""
+"""Selects the batches that have jobs, and for how long their gate is closed [s]; null = it is open."""
+
+SELECT_BATCH = f"select frozen from {BATCHES} where batch_id = $1"
+
+PROBE = f"""
+update {GATES} set probe = extract(epoch from now()) + $2::float
+where batch_id = $1 and greatest(until, probe) <= extract(epoch from now()) returning batch_id
+"""
+"""Lets one worker of the fleet try one item after a pause; values: batch, time for it [s]."""
+
+CLOSE = f"""
+insert into {GATES} as g (batch_id, until, probe, failures, reason)
+values ($1, extract(epoch from now()) + coalesce($2::float, $3::float), 0, 1, $4)
+on conflict (batch_id) do update set reason = excluded.reason, probe = 0,
+    failures = g.failures + case when g.until <= extract(epoch from now()) then 1 else 0 end,
+    until = greatest(g.until, extract(epoch from now()) + coalesce($2,
+        case when g.until <= extract(epoch from now()) then least($3 * power(2, g.failures), $5::float) else 0 end))
+"""
+"""Closes the gate of a batch; values: batch, the wait the endpoint asked for [s], first pause, reason, longest.
+
+The other runs that the same outage ends do not make the pause longer.
+"""
+
+OPEN = f"delete from {GATES} where batch_id = $1 and until <= extract(epoch from now())"
+
+FORGET_GATE = f"delete from {GATES} where batch_id = $1"
+
+MAKE_GATES = f"""
+create table if not exists {GATES} (
+    batch_id varchar primary key, until float not null, probe float not null, failures integer not null,
+    reason varchar not null
+)
+"""
+"""Creates the gates: a batch has a row while its endpoint refuses requests."""
+
+CANCEL = f"""
+with gone as (delete from {JOBS} where entrypoint = $1 and status <> 'picked' returning id, entrypoint, priority)
+insert into {LOG} (job_id, status, entrypoint, priority) select id, 'canceled', entrypoint, priority from gone
+returning job_id
+"""
+"""Deletes the jobs of a batch that no worker holds."""
+
+COUNTS = f"""
+select entrypoint as batch_id, count(*) filter (where status = 'queued') as queued,
+    count(*) filter (where status = 'picked') as picked,
+    count(distinct queue_manager_id) as workers,
+    max(extract(epoch from now() - heartbeat)) filter (where status = 'picked') as silent
+from {JOBS} group by entrypoint order by entrypoint
+"""
+"""Counts the jobs of each batch; `silent`: age of the oldest heartbeat [s]."""
+
+TO_DO = f"""
+select number, run_id from {ITEMS} where batch_id = $1 and number is not null and state in ('waiting', 'begun')
+order by number
+"""
+"""Selects the items of the newest call that have not ended."""
+
+TO_RETRY = f"""
+select i.number, i.run_id from {ITEMS} i left join {RUNS} r on r.run_id = i.run_id
+where i.batch_id = $1 and i.number is not null
+    and (i.state = 'dead' or i.state = 'ended' and (r.run_id is null or r.status = any($2::text[])))
+order by i.number
+"""
+"""Selects the items that were given up, that have no run, or whose run ended with one of some statuses."""
+
+STATUS = f"""
+select b.batch_id, b.specialist, b.state, b.reason, g.reason as closed_by,
+    case when greatest(g.until, g.probe) > extract(epoch from now()) then greatest(g.until, g.probe) end
+        as closed_until,
+    (select json_object_agg(state, count) from (
+        select case when i.state in ('dead', 'cancelled') then i.state
+            when i.state = 'ended' then coalesce(r.status, 'failed') else i.state end as state, count(*) as count
+        from {ITEMS} i left join {RUNS} r on r.run_id = i.run_id
+        where i.batch_id = b.batch_id and i.number is not null group by 1
+    ) as by_state) as items
+from {BATCHES} b left join {GATES} g on g.batch_id = b.batch_id
+where b.batch_id = $1 or $1 is null and exists (select 1 from {JOBS} j where j.entrypoint = b.batch_id)
+order by b.created_at, b.batch_id
+"""
+"""Selects the state of one batch, or of all that have jobs; counts its items by state."""

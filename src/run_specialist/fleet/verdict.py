@@ -1,0 +1,73 @@
+"""What becomes of a job once its run has ended: it is finished, or it goes back to the queue."""
+
+from dataclasses import dataclass
+
+from run_specialist.record.outcome import Outcome
+
+STORE_DELAY = 2.0
+"""Delay after which an item is taken again whose run could not be stored [s]."""
+AT_WORK_DELAY = 10.0
+"""Delay after which an item is taken again whose run is at work elsewhere [s]."""
+SERVER_ERROR_DELAY = 30.0
+"""Delay after the first answer of a server that is a defect of the server; it doubles [s]."""
+MAX_SERVER_ERRORS = 3
+"""Server errors of one item after which it counts as failed: they may be caused by its question."""
+PAUSING = frozenset({"rate_limited", "overloaded", "quota", "connection"})
+"""Kinds of failure that say nothing about the item: the whole batch waits, and the item is resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The job is removed from the queue."""
+
+    state: str | None = "ended"
+    """State of the item; None = as it is."""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """The job goes back to the queue."""
+
+    delay: float = 0.0
+    """Time before a worker may take it [s]."""
+    waits: bool = True
+    """The item waits; False if its run is at work elsewhere."""
+    counts: bool = False
+    """It adds to the attempts of the job."""
+    closes: bool = False
+    """The whole batch waits for its endpoint."""
+    wait: float | None = None
+    """How long the endpoint wants to be left alone; None = it does not say [s]."""
+    stops: str | None = None
+    """Why this worker, or with `pauses` the batch, must not go on; None = it may."""
+    pauses: bool = False
+    """The batch is paused until a person resumes it."""
+    reason: str = ""
+
+
+Verdict = Finished | HandedBack
+
+
+def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdict:
+    """Return what becomes of the job of a run.
+
+    attempts: earlier server errors of this item.
+    cancelled: whether the batch was cancelled, which aborts its runs.
+    """
+    if outcome.error_kind == "store_lost":
+        return HandedBack(STORE_DELAY)
+    if outcome.status == "aborted":
+        return Finished("cancelled") if cancelled else HandedBack()
+    return _judge_failure(outcome, attempts) if outcome.status == "failed" else Finished()
+
+
+def _judge_failure(outcome: Outcome, attempts: int) -> Verdict:
+    kind, reason = outcome.error_kind, outcome.error or ""
+    if kind in PAUSING:
+        return HandedBack(closes=True, wait=outcome.retry_after, reason=reason)
+    if kind in {"credentials", "model_missing"}:
+        return HandedBack(stops=reason, pauses=kind == "model_missing")
+    if kind == "server_error" and attempts < MAX_SERVER_ERRORS - 1:
+        return HandedBack(SERVER_ERROR_DELAY * 2**attempts, counts=True, reason=reason)
+    return Finished()

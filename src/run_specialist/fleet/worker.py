@@ -1,0 +1,247 @@
+"""A worker of the fleet: takes jobs, keeps them alive, and hands back what it does not finish."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from run_specialist.errors import StoreUnusable, UsageError
+from run_specialist.fleet.batch_here import BatchHere
+from run_specialist.fleet.connection import QueueAway
+from run_specialist.fleet.control import set_state
+from run_specialist.fleet.heart import INTERVAL, Heart
+from run_specialist.fleet.job_work import JobWork
+from run_specialist.fleet.queue import SILENCE, Job, Queue
+from run_specialist.fleet.verdict import STORE_DELAY, Finished, HandedBack, Verdict
+from run_specialist.record.outcome import Exit
+
+AT_ONCE = 8
+"""Items that a worker works on at the same time."""
+POLL = 1.0
+"""How often an idle worker looks for jobs [s]."""
+PROBE_TIME = 60.0
+"""How long the first item after a pause has the endpoint for itself [s]."""
+FAREWELL = 10.0
+"""How long a worker that was told to stop tries to hand its jobs back; later they are taken over [s]."""
+_MAX_DEFECTS = 3
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Takes jobs from the queue until it is told to stop."""
+
+    def __init__(
+        self,
+        url: str,
+        roots: Mapping[str, Path],
+        say: Callable[[str], None],
+        *,
+        at_once: int = AT_ONCE,
+        trust: bool = False,
+    ) -> None:
+        """Configure a worker.
+
+        url: a PostgreSQL store, with a queue.
+        roots: folders of this host by the names that batches have for them.
+        say: called with lines for the operator.
+        trust: allow the specialists to start the commands and import the functions that they declare.
+        """
+        self.queue = Queue(url)
+        self.exit_code = Exit.OK
+        self._url, self._roots, self._say, self._at_once, self._trust = url, dict(roots), say, at_once, trust
+        self._stopping = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._under_way: dict[asyncio.Task[None], JobWork] = {}
+        self._batches: dict[str, BatchHere | None] = {}
+        """Batches that this worker knows; None for one that it cannot work on."""
+        self._paused: set[str] = set()
+        """Batches whose gate was closed when this worker looked last."""
+        self._is_away = False
+        self._heart = Heart(url, self.queue.worker, self._held)
+
+    def _held(self) -> list[int]:
+        return [work.job.job_id for work in list(self._under_way.values())]
+
+    def stop(self, *, after_turn: bool = True) -> None:
+        """Take no more jobs, end the runs and hand their jobs back.
+
+        after_turn: end them after the reply that is being paid for; False: at once.
+        """
+        self._stopping.set()
+        self._changed.set()
+        for work in self._under_way.values():
+            work.abort(after_turn=after_turn)
+
+    async def work(self) -> Exit:
+        """Work until `stop`; return the exit code.
+
+        Raises StoreUnusable if the database has no queue.
+        """
+        # A takeover blocks a thread for two seconds.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._at_once + 4))
+        await self._first_look()
+        self._heart.start()
+        try:
+            while not self._stopping.is_set():
+                self._heart.respond()
+                self._changed.clear()
+                if not await self._take_some():
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), POLL)
+            while self._under_way:
+                self._heart.respond()
+                await asyncio.wait([*self._under_way], timeout=POLL)
+        finally:
+            self._heart.stop()
+            for task in self._under_way:
+                task.cancel()
+            for batch in self._batches.values():
+                if batch is not None:
+                    await batch.aclose()
+            await self.queue.close()
+        return self.exit_code
+
+    async def _first_look(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                await self.queue.waiting()
+            except QueueAway as away:
+                await self._wait_for_database(away)
+            else:
+                return
+
+    async def _take_some(self) -> bool:
+        """Take jobs if there is room; return whether there may be more at once."""
+        room = self._at_once - len(self._under_way)
+        try:
+            waiting = await self.queue.waiting()
+            if self._is_away:
+                return await self._came_back()
+            limits: dict[str, int] = {}
+            jobs: list[Job] = []
+            for batch_id, (state, closed) in waiting.items():
+                if state == "cancelled":
+                    self._cancel(batch_id)
+                batch = await self._batch(batch_id) if state == "open" and room else None
+                if batch is None:
+                    continue
+                if closed is None:
+                    self._paused.discard(batch_id)
+                    limits[batch_id] = batch.frozen.at_once
+                elif closed <= 0 and len(jobs) < room and await self.queue.may_probe(batch_id, PROBE_TIME):
+                    self._paused.add(batch_id)
+                    jobs += await self.queue.take({batch_id: batch.frozen.at_once}, 1)
+            if limits and (left := room - len(jobs)):
+                jobs += await self.queue.take(limits, left)
+        except QueueAway as away:
+            await self._wait_for_database(away)
+            return True
+        for job in jobs:
+            self._begin(job)
+        await self._forget({*waiting})
+        return bool(jobs) and len(self._under_way) < self._at_once
+
+    def _begin(self, job: Job) -> None:
+        if any(work.job.job_id == job.job_id for work in self._under_way.values()):
+            # Its heartbeats were late, so this worker has taken it from itself.
+            return
+        batch = self._batches[job.batch_id]
+        assert batch is not None  # noqa: S101 - only jobs of known batches are taken
+        work = JobWork(job, batch, self.queue)
+        if self._stopping.is_set():
+            work.abort(after_turn=True)
+        task = asyncio.create_task(self._do(work))
+        self._under_way[task] = work
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        del self._under_way[task]
+        self._changed.set()
+
+    async def _do(self, work: JobWork) -> None:
+        job = work.job
+        try:
+            verdict = await work.verdict()
+        except (QueueAway, StoreUnusable):
+            verdict = HandedBack(STORE_DELAY)
+        except Exception as error:  # noqa: BLE001 - a defect in one item must not end the worker
+            line = f"internal error: {error!r}; please report it"
+            self._say(f"{job.run_id}: {line}")
+            last = job.attempts >= _MAX_DEFECTS - 1
+            verdict = Finished(error=line) if last else HandedBack(SILENCE, counts=True)
+        _log.debug("%s: %s", job.run_id, verdict)
+        await self._obey(job, verdict)
+
+    async def _obey(self, job: Job, verdict: Verdict) -> None:
+        """Record a verdict, however long the database is away; a worker that was told to stop waits only briefly."""
+        since_stop = 0.0
+        while since_stop < FAREWELL:
+            try:
+                await self._record(job, verdict)
+            except (QueueAway, StoreUnusable):
+                since_stop += POLL if self._stopping.is_set() else 0.0
+                await asyncio.sleep(POLL)
+            else:
+                return
+
+    async def _record(self, job: Job, verdict: Verdict) -> None:
+        if isinstance(verdict, Finished):
+            await self.queue.finish(job, verdict.state, verdict.error)
+            if job.batch_id in self._paused:
+                await self.queue.open_gate(job.batch_id)
+            return
+        if verdict.stops and verdict.pauses:
+            self._say(f"batch {job.batch_id} is paused: {verdict.stops}; `specialists fleet resume {job.batch_id}`")
+            await asyncio.to_thread(set_state, self._url, job.batch_id, "paused", verdict.stops)
+        elif verdict.stops and not self._stopping.is_set():
+            self._say(f"this worker stops: {verdict.stops}")
+            self.exit_code = Exit.PROVIDER
+            self.stop()
+        if verdict.closes:
+            await self.queue.close_gate(job.batch_id, verdict.wait, verdict.reason)
+        await self.queue.hand_back(job, verdict.delay, waits=verdict.waits, counts=verdict.counts)
+
+    async def _batch(self, batch_id: str) -> BatchHere | None:
+        """Return a batch that this worker can work on; say why once if it cannot."""
+        if batch_id not in self._batches:
+            content = await self.queue.frozen(batch_id)
+            try:
+                self._batches[batch_id] = BatchHere.found(batch_id, content, self._roots, self._url, trust=self._trust)
+            except UsageError as error:
+                self._say(f"refused: {error}")
+                self._batches[batch_id] = None
+        return self._batches[batch_id]
+
+    def _cancel(self, batch_id: str) -> None:
+        for work in self._under_way.values():
+            if work.job.batch_id == batch_id and not work.is_cancelled:
+                work.is_cancelled = True
+                work.abort(after_turn=True)
+
+    async def _forget(self, waiting: set[str]) -> None:
+        """Close the batches that have no more jobs."""
+        at_work = {work.job.batch_id for work in self._under_way.values()}
+        for batch_id in [one for one in self._batches if one not in waiting and one not in at_work]:
+            batch = self._batches.pop(batch_id)
+            if batch is not None:
+                await batch.aclose()
+
+    async def _wait_for_database(self, away: QueueAway) -> None:
+        if not self._is_away:
+            self._is_away = True
+            self._say(f"the database is away, waiting: {away}")
+        await self._pause(POLL)
+
+    async def _came_back(self) -> bool:
+        """Take no job yet: those of workers that are connecting again look like those of dead ones for a moment."""
+        self._is_away = False
+        self._say("the database is back")
+        await self._pause(INTERVAL + POLL)
+        return True
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)

@@ -1,0 +1,112 @@
+"""`specialists worker`, `specialists fleet` and `map --queue` as commands, with a real PostgreSQL server."""
+
+import json
+import signal
+
+import pytest
+from typer.testing import CliRunner
+
+from bench.fleet.model import Model, serving
+from run_specialist.cli import manage
+from tests.postgres_server import postgres_server
+
+PATIENCE = 60
+"""Timeout, after which a hanging worker fails the test [s]."""
+WORKER = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
+
+
+def specialists(*command):
+    """Run `specialists` in this process and return its result; exceptions that it does not catch are raised."""
+    return CliRunner().invoke(manage.app, command, catch_exceptions=False)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A server whose database is the store."""
+    with postgres_server() as running:
+        monkeypatch.setenv("SPECIALIST_STORE", running.url)
+        yield running
+
+
+@pytest.fixture
+def model(monkeypatch):
+    """A model that calls a tool once and then answers."""
+    with serving(Model(turns=2, delay=0.0)) as running:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", f"{running.url}/1")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+        yield running
+
+
+@pytest.mark.parametrize("command", [["worker"], ["fleet", "setup"], ["fleet", "status"]])
+def test_a_queue_needs_postgresql(notes, command):
+    """A file is refused in one line that says which store is needed."""
+    done = specialists(*command, "--store", "runs.db")
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert "a queue needs a PostgreSQL store, got " in done.stderr
+
+
+@pytest.mark.parametrize("command", [["worker"], ["fleet", "status"]])
+def test_a_missing_extra_is_named(notes, monkeypatch, command):
+    """The line says how to install it."""
+    monkeypatch.setattr("run_specialist.cli.worker_command.find_spec", lambda _name: None)
+    done = specialists(*command)
+    assert (done.exit_code, "a queue needs the extra `fleet`; " in done.stderr) == (2, True)
+
+
+def test_options_that_exclude_each_other_are_refused(write, model):
+    """Each line says what to do instead."""
+    path = write("finder").parent.parent / "items.txt"
+    path.write_text("owls ITEM{1}\n")
+    for flags, said in [
+        (["--wait"], "it needs --queue"),
+        (["--queue", "--cost-limit", "1"], "--cost-limit counts on one machine"),
+        (["--queue", "--retry", "failed"], "`specialists fleet retry`"),
+    ]:
+        done = specialists("map", "finder", "items.txt", *flags)
+        assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+    assert model.requests == []
+
+
+@pytest.mark.exhaustive
+def test_a_batch_goes_through_the_queue(server, model, write, program):
+    """Set up, put, put again, work, wait with answers, SIGTERM: nothing is sent twice, and the queue is empty."""
+    path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"
+    path.write_text("".join(f"owls ITEM{{{n}}}\n" for n in range(1, 6)))
+    put = ("map", "finder", "items.txt", "--question", "What of {item}?", "--queue")
+    refused = specialists(*put)
+    assert (refused.exit_code, "the queue is not set up; run `specialists fleet setup`" in refused.stderr) == (2, True)
+    assert specialists("fleet", "setup").exit_code == 0
+    assert "5 items, 5 new in the queue" in specialists(*put).stderr
+    assert "5 items, 0 new in the queue" in specialists(*put).stderr
+    (batch,) = json.loads(specialists("fleet", "status", "--json").stdout)["batches"]
+    assert (batch["state"], batch["items"], batch["queued"]) == ("open", {"waiting": 5}, 5)
+    worker = program("worker", code=WORKER)
+    done = specialists(*put, "--wait", "--out", "answers.jsonl")
+    assert done.exit_code == 0, done.stderr
+    rows = [json.loads(line) for line in (path.parent / "answers.jsonl").read_text().splitlines()]
+    assert {(row["number"], row["state"]) for row in rows} == {(n, "answered") for n in range(1, 6)}
+    assert (len(model.requests), model.paid_again().total()) == (10, 0)
+    worker.send_signal(signal.SIGTERM)
+    _, err = worker.communicate(timeout=PATIENCE)
+    assert (worker.returncode, "SIGTERM: the replies under way end, items go back to the queue" in err) == (0, True)
+    assert specialists("fleet", "status").stderr.endswith("no batch is in the queue\n")
+
+
+@pytest.mark.exhaustive
+def test_a_batch_is_paused_resumed_and_cancelled(server, write):
+    """Each command says what it did, and `status` shows it."""
+    path = write("finder").parent.parent / "items.txt"
+    path.write_text("owls\ntoads\n")
+    specialists("fleet", "setup")
+    specialists("map", "finder", "items.txt", "--queue")
+    (batch,) = json.loads(specialists("fleet", "status", "--json").stdout)["batches"]
+    name = batch["batch_id"]
+    assert specialists("fleet", "pause", name).stderr.endswith(f"batch {name} is paused\n")
+    assert f"{name}: paused by `specialists fleet pause`" in specialists("fleet", "status").stdout
+    assert specialists("fleet", "resume", name).stderr.endswith(f"batch {name} goes on\n")
+    assert specialists("fleet", "cancel", name).stderr.endswith("2 items removed from the queue\n")
+    (ended,) = json.loads(specialists("fleet", "status", name, "--json").stdout)["batches"]
+    assert (ended["state"], ended["items"]) == ("cancelled", {"cancelled": 2})
+    unknown = specialists("fleet", "retry", "nothing")
+    assert (unknown.exit_code, unknown.stderr.count("\n")) == (2, 1)

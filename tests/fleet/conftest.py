@@ -1,0 +1,118 @@
+"""A PostgreSQL server, a project with a specialist, a scripted model, and batches in the queue."""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from bench.fleet.model import Model, serving
+from run_specialist.fleet.control import Control
+from run_specialist.fleet.frozen_batch import freeze
+from run_specialist.fleet.queue import Queue
+from run_specialist.fleet.worker import Worker
+from run_specialist.specialist.loader import load
+from run_specialist.store.batches import Batch, BatchWriter, Item
+from tests.postgres_server import postgres_server
+from tests.unit.store.records import change
+
+BATCH = "b00000001"
+PATIENCE = 60
+"""Timeout, after which a hanging worker fails the test [s]."""
+FILE = "---\nname: finder\ndescription: Finds.\ntools: [grep]\nmodel: claude-sonnet-4-5\n---\nFind notes.\n"
+
+
+@pytest.fixture(scope="session")
+def server():
+    """A server for all tests of this folder."""
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture
+async def url(server):
+    """The URL of a database with an empty queue."""
+    change(server.url, "drop schema if exists run_specialist cascade")
+    change(server.url, "drop schema if exists run_specialist_queue cascade")
+    async with Control(server.url) as control:
+        await control.set_up()
+    return server.url
+
+
+@pytest.fixture
+def model(monkeypatch):
+    """A model that calls a tool twice and then answers."""
+    with serving(Model(turns=3, delay=0.0)) as running:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", f"{running.url}/1")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+        yield running
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A project named `notes`."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    root = tmp_path / "notes"
+    (root / "specialists").mkdir(parents=True)
+    (root / ".git").mkdir()
+    (root / "owls.md").write_text("Owls eat mice.\n")
+    (root / "specialists" / "finder.md").write_text(FILE)
+    return root
+
+
+def run_id(number):
+    """Return the id of the run of an item."""
+    return f"{BATCH}-{number:016x}"
+
+
+@pytest.fixture
+def put(url, root):
+    """Return a function that puts so many items into the queue."""
+
+    async def put_items(count, **frozen):
+        content = freeze(load(root / "specialists" / "finder.md"), root, {}).as_json() | frozen
+        batch = Batch(BATCH, "finder", "What do owls eat?", time.time(), content)
+        with BatchWriter(url) as writer:
+            items = (Item(run_id(n), n, f"item {n}", f"What do owls eat? ITEM{{{n}}}") for n in range(1, count + 1))
+            writer.put(batch, items)
+        async with Control(url) as control:
+            return await control.put(BATCH)
+
+    return put_items
+
+
+@pytest.fixture
+async def queue(url):
+    """Another worker's access to the queue."""
+    queue = Queue(url)
+    yield queue
+    await queue.close()
+
+
+@pytest.fixture
+def working(url, root):
+    """Return a context manager with a worker at work; what it says is in `said`."""
+
+    @asynccontextmanager
+    async def start(**options):
+        said = []
+        worker = Worker(url, {"notes": root} | options.pop("roots", {}), said.append, at_once=4)
+        worker.said = said
+        task = asyncio.create_task(worker.work())
+        try:
+            yield worker, task
+        finally:
+            worker.stop(after_turn=False)
+            async with asyncio.timeout(PATIENCE):
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    return start
+
+
+async def until(condition):
+    """Wait until a function returns something true; return it."""
+    async with asyncio.timeout(PATIENCE):
+        while not (found := condition()):  # noqa: ASYNC110 - the worker changes a database
+            await asyncio.sleep(0.02)
+        return found

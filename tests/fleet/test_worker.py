@@ -1,0 +1,214 @@
+"""Workers on a real PostgreSQL server with a scripted model that counts its requests."""
+
+import pytest
+
+from run_specialist.fleet import job_work
+from run_specialist.fleet import queue as queue_module
+from run_specialist.fleet.control import Control
+from run_specialist.record.outcome import Exit
+from run_specialist.store.batches import BatchWriter, Mark
+from tests.fleet.conftest import BATCH, run_id, until
+from tests.unit.store.records import ask, change
+
+pytestmark = [pytest.mark.anyio, pytest.mark.exhaustive]
+
+
+def states(url):
+    """Return how many items are in each state."""
+    return dict(ask(url, "select state, count(*) from run_specialist.items group by state"))
+
+
+def statuses(url):
+    """Return how many runs have each status."""
+    return dict(ask(url, "select status, count(*) from run_specialist.runs group by status"))
+
+
+async def test_two_workers_answer_a_batch(put, working, model, url):
+    """Each item has one outcome, no request is sent twice, and the queue is empty."""
+    await put(20)
+    async with working(), working():
+        await until(lambda: states(url) == {"ended": 20})
+    assert statuses(url) == {"answered": 20}
+    assert (len(model.requests), model.paid_again().total()) == (60, 0)
+    assert ask(url, "select count(*) from run_specialist_queue.pgqueuer") == [(0,)]
+
+
+async def test_a_worker_without_the_root_refuses_the_batch(put, working, model, url):
+    """It says so once, with the option to start it with, and takes no item."""
+    await put(1, root="elsewhere")
+    async with working() as (worker, _):
+        (line,) = await until(lambda: worker.said)
+    assert line == (
+        f"refused: batch {BATCH} needs the root elsewhere, and this worker has notes; "
+        "start it with --root elsewhere=PATH"
+    )
+    assert (states(url), model.requests) == ({"waiting": 1}, [])
+
+
+async def test_a_batch_of_one_machine_is_refused(put, working, url):
+    """Its row does not hold the specialist's file."""
+    await put(1, file="finder.md")
+    async with working() as (worker, _):
+        (line,) = await until(lambda: worker.said)
+    assert line.startswith(f"refused: batch {BATCH} was not made for a queue")
+
+
+async def test_a_worker_that_stops_pays_nothing_twice(put, working, model, url):
+    """The replies under way are stored, the items go back, and the next worker continues them."""
+    model.delay = 0.3
+    await put(6)
+    async with working() as (worker, task):
+        await until(lambda: len(model.requests) >= 5)
+        worker.stop()
+        assert await task == Exit.OK
+    assert set(states(url)) <= {"waiting", "ended"}
+    assert states(url)["waiting"]
+    async with working():
+        await until(lambda: states(url) == {"ended": 6})
+    assert (statuses(url), len(model.requests), model.paid_again().total()) == ({"answered": 6}, 18, 0)
+
+
+async def test_a_run_that_another_worker_has_sends_no_more_requests(put, working, model, url):
+    """The owner in the row fences the worker that lost it, before its next request."""
+    model.delay = 0.3
+    await put(1)
+    async with working() as (worker, task):
+        await until(lambda: model.requests)
+        change(url, "update run_specialist.runs set owner = 'another'")
+        change(url, "update run_specialist_queue.pgqueuer set queue_manager_id = gen_random_uuid(), heartbeat = now()")
+        await until(lambda: not worker._under_way)
+        worker.stop()
+        await task
+    assert len(model.requests) == 1
+    assert states(url) == {"begun": 1}
+
+
+async def test_a_worker_does_not_take_its_own_items_over(put, working, model, url, monkeypatch):
+    """If its heartbeats are late, it works on; no takeover is counted, and the item is not at work elsewhere."""
+    monkeypatch.setattr(queue_module, "SILENCE", 0.0)
+    model.delay = 1.5
+    await put(2)
+    async with working():
+        await until(lambda: len(model.requests) == 6)
+        await until(lambda: states(url) == {"ended": 2})
+    assert ask(url, "select sum(takeovers) from run_specialist.items") == [(0,)]
+    assert model.paid_again().total() == 0
+
+
+async def test_an_item_at_work_elsewhere_is_left_alone(put, working, model, url, monkeypatch):
+    """A worker that gets the job of a live one hands it back; no takeover is counted, and nothing is paid twice."""
+    monkeypatch.setattr(queue_module, "SILENCE", 0.0)
+    monkeypatch.setattr(job_work, "AT_WORK_DELAY", 0.2)
+    model.delay = 1.0
+    await put(2)
+    async with working():
+        await until(lambda: model.requests)
+        async with working():
+            await until(lambda: states(url) == {"ended": 2})
+    assert ask(url, "select sum(takeovers) from run_specialist.items") == [(0,)]
+    assert (len(model.requests), model.paid_again().total()) == (6, 0)
+
+
+async def test_an_item_that_ends_its_workers_is_given_up(put, working, model, url, queue, monkeypatch):
+    """After three takeovers without a turn it is dead; nothing is sent, and the others are answered."""
+    await put(2)
+    (job,) = await queue.take({BATCH: 0}, 1)
+    for _ in range(job_work.MAX_TAKEOVERS):
+        await queue.begin(job)
+    monkeypatch.setattr(queue_module, "SILENCE", 0.0)
+    async with working():
+        await until(lambda: states(url) == {"ended": 1, "dead": 1})
+    assert {request.item for request in model.requests} == {2}
+    async with Control(url) as control:
+        assert (await control.status(BATCH))[0].items == {"answered": 1, "dead": 1}
+
+
+async def test_a_batch_waits_for_its_endpoint_and_then_goes_on(put, working, model, url, monkeypatch):
+    """No credit: no item fails; the first item after the pause opens the gate."""
+    monkeypatch.setattr(queue_module, "FIRST_PAUSE", 0.2)
+    model.refusal = "quota"
+    await put(8)
+    async with working():
+        await until(lambda: ask(url, "select failures from run_specialist_queue.gates where failures > 1"))
+        model.refusal = ""
+        await until(lambda: states(url) == {"ended": 8})
+    assert statuses(url) == {"answered": 8}
+    assert ask(url, "select count(*) from run_specialist_queue.gates") == [(0,)]
+
+
+async def test_a_worker_with_a_wrong_key_stops(put, working, model, url):
+    """Its items go back for workers with another key; the exit code is that of the provider."""
+    model.refusal = "credentials"
+    await put(2)
+    async with working() as (worker, task):
+        assert await task == Exit.PROVIDER
+    assert states(url) == {"waiting": 2}
+    assert worker.said[0].startswith("this worker stops: ")
+
+
+async def test_a_missing_model_pauses_the_batch(put, working, model, url):
+    """The batch says why, and waits for a person."""
+    model.refusal = "model_missing"
+    await put(2)
+    async with working() as (worker, _):
+        await until(lambda: ask(url, "select 1 from run_specialist.batches where state = 'paused'"))
+        await until(lambda: not worker._under_way)
+    assert states(url) == {"waiting": 2}
+    assert f"batch {BATCH} is paused: " in worker.said[0]
+    model.refusal = ""
+    async with Control(url) as control:
+        await control.resume(BATCH)
+    async with working():
+        await until(lambda: states(url) == {"ended": 2})
+
+
+async def test_a_cancelled_batch_ends_after_the_turn(put, working, model, url):
+    """Items at work end as cancelled, the others are not run."""
+    model.delay = 0.3
+    await put(6)
+    async with working():
+        await until(lambda: len(model.requests) >= 4)
+        async with Control(url) as control:
+            await control.cancel(BATCH)
+        await until(lambda: states(url).get("cancelled") == 6)
+    assert ask(url, "select count(*) from run_specialist_queue.pgqueuer") == [(0,)]
+    assert model.paid_again().total() == 0
+
+
+async def test_a_paused_batch_is_left_alone(put, working, model, url):
+    """No worker takes its items until it is resumed."""
+    await put(2)
+    async with Control(url) as control:
+        await control.pause(BATCH)
+    with BatchWriter(url) as writer:
+        writer.put_back(BATCH, [])
+    async with working() as (worker, task):
+        worker.stop()
+        await task
+    assert model.requests == []
+    async with Control(url) as control:
+        await control.resume(BATCH)
+    async with working():
+        await until(lambda: states(url) == {"ended": 2})
+
+
+async def test_an_item_that_cannot_begin_fails_alone(put, working, model, url):
+    """A question that differs from the one stored under its id is an error of the item, with its reason."""
+    await put(2)
+    async with working():
+        await until(lambda: states(url) == {"ended": 2})
+    with BatchWriter(url) as writer:
+        writer.mark(BATCH, [Mark(run_id(1), "waiting"), Mark(run_id(2), "waiting")])
+    first = "select question from run_specialist.items where number = 1"
+    change(url, f"update run_specialist.items set question = ({first}) where number = 2")  # noqa: S608 - a constant
+    await put_again(url)
+    async with working():
+        await until(lambda: states(url) == {"ended": 2})
+    assert ask(url, "select number from run_specialist.items where error is not null") == [(2,)]
+    assert len(model.requests) == 6
+
+
+async def put_again(url):
+    """Put the items of the batch that wait into the queue."""
+    async with Control(url) as control:
+        await control.put(BATCH)

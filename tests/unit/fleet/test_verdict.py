@@ -1,0 +1,53 @@
+"""What becomes of a job once its run has ended."""
+
+from typing import get_args
+
+import pytest
+
+from run_specialist.fleet.verdict import MAX_SERVER_ERRORS, STORE_DELAY, Finished, HandedBack, judge
+from run_specialist.record.outcome import ErrorKind, Status
+from tests.unit.record.outcomes import outcome as make_outcome
+
+HELD_UP = {"rate_limited", "overloaded", "quota", "connection"}
+STOPS = {"credentials", "model_missing"}
+
+
+def outcome(status="failed", kind=None, error=None, retry_after=None):
+    """Return an outcome with what matters here."""
+    return make_outcome(status=status, error=error, error_kind=kind, retry_after=retry_after)
+
+
+@pytest.mark.parametrize("status", [status for status in get_args(Status) if status not in {"failed", "aborted"}])
+def test_an_answer_ends_the_item(status):
+    """Answered, landed and partial runs are never repeated."""
+    assert judge(outcome(status), 0) == Finished()
+
+
+@pytest.mark.parametrize("kind", [None, *get_args(ErrorKind)])
+def test_every_kind_of_failure_has_one_consequence(kind):
+    """A failure of the endpoint or the store goes back to the queue; one of the item ends it."""
+    verdict = judge(outcome(kind=kind, error="why", retry_after=7.0), attempts=0)
+    if kind == "store_lost":
+        assert verdict == HandedBack(STORE_DELAY)
+    elif kind in HELD_UP:
+        assert verdict == HandedBack(closes=True, wait=7.0, reason="why")
+    elif kind in STOPS:
+        assert verdict == HandedBack(stops="why", pauses=kind == "model_missing")
+    elif kind == "server_error":
+        assert verdict == HandedBack(30.0, counts=True, reason="why")
+    else:
+        assert verdict == Finished()
+
+
+def test_a_server_error_that_stays_is_a_failure():
+    """A question that breaks the server does not come back for ever; each wait is twice as long."""
+    broken = outcome(kind="server_error", error="500")
+    delays = [judge(broken, attempts).delay for attempts in range(MAX_SERVER_ERRORS - 1)]
+    assert delays == [30.0, 60.0]
+    assert judge(broken, MAX_SERVER_ERRORS - 1) == Finished()
+
+
+def test_an_aborted_run_goes_back_unless_its_batch_was_cancelled():
+    """SIGTERM of a worker does not count as the end of an item."""
+    assert judge(outcome("aborted"), 0) == HandedBack()
+    assert judge(outcome("aborted"), 0, cancelled=True) == Finished("cancelled")
