@@ -9,9 +9,9 @@ import pytest
 
 from run_specialist.batch.counts import Counts
 from run_specialist.batch.done import Done
-from run_specialist.batch.reading import FORMATS
-from run_specialist.cli import map_lines, map_options
-from run_specialist.cli.map_progress import TELLING
+from run_specialist.batch.items.reading import FORMATS
+from run_specialist.cli.batch import map_lines, map_options
+from run_specialist.cli.batch.map_progress import TELLING
 from run_specialist.record.outcome import Exit
 from tests.contracts import tables
 from tests.docs.examples import execute

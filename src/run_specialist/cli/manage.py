@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli import (
-    batches_command,
     fleet_command,
     history,
-    map_command,
     mcp,
     report_command,
     resume,
@@ -21,6 +19,7 @@ from run_specialist.cli import (
     tuning,
     worker_command,
 )
+from run_specialist.cli.batch import batches_command, map_command
 from run_specialist.cli.cannot_work import BLOCKED, print_reasons, unavailable
 from run_specialist.cli.command_list import CommandList
 from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from run_specialist.cli.batch.report_batch import write_batch
 from run_specialist.cli.console import fail, guarded, print_json, print_line
 from run_specialist.cli.flags import Overwrite, StoreUrl
 from run_specialist.cli.open_page import open_page
-from run_specialist.cli.report_batch import write_batch
 from run_specialist.cli.report_file import report_path
 from run_specialist.cli.report_index import STDOUT, flags_problem, print_page, write_index
 from run_specialist.cli.stored_run_flags import (

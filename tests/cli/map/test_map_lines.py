@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from run_specialist.batch.counts import Counts
-from run_specialist.cli import map_lines
-from run_specialist.cli.map_lines import ItemLines
-from run_specialist.cli.map_progress import Progress
-from run_specialist.cli.map_summary import Ended, SameCall
+from run_specialist.cli.batch import map_lines
+from run_specialist.cli.batch.map_lines import ItemLines
+from run_specialist.cli.batch.map_progress import Progress
+from run_specialist.cli.batch.map_summary import Ended, SameCall
 from tests.loop_jobs import Clock
 from tests.map_batches import LookedAt, done, item
 

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from run_specialist.batch.breaker import Pause
 from run_specialist.batch.counts import Counts
-from run_specialist.cli import map_live
-from run_specialist.cli.map_live import MapView
-from run_specialist.cli.map_progress import Progress
+from run_specialist.cli.batch import map_live
+from run_specialist.cli.batch.map_live import MapView
+from run_specialist.cli.batch.map_progress import Progress
 from run_specialist.record.events import Called, Replied, Requested
 from run_specialist.record.messages import Usage
 from tests.loop_jobs import Clock

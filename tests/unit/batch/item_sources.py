@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from run_specialist.batch.done import Done
 from run_specialist.batch.item import Given, Input, Item
-from run_specialist.batch.reading import source_of
+from run_specialist.batch.items.reading import source_of
 from tests.unit.record.outcomes import outcome
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.batch import answer_part
-from run_specialist.batch.answer_cells import cells_of, unguarded_cell
-from run_specialist.batch.answers import AnswerFile
+from run_specialist.batch.answers import answer_part
+from run_specialist.batch.answers.answer_cells import cells_of, unguarded_cell
+from run_specialist.batch.answers.answer_file import AnswerFile
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import INPUTS, done, rows
 

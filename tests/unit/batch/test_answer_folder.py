@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.batch.answer_folder import AnswerFolder, folder_for
+from run_specialist.batch.answers.answer_folder import AnswerFolder, folder_for
 from run_specialist.batch.done import Done
 from run_specialist.batch.item import Item
 from run_specialist.record.outcome import Evidence

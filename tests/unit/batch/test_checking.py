@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from run_specialist.batch.checking import CheckedItems, check
-from run_specialist.batch.file_items import files_source
-from run_specialist.batch.question import Template
-from run_specialist.batch.reading import source_of
+from run_specialist.batch.items.checking import CheckedItems, check
+from run_specialist.batch.items.file_items import files_source
+from run_specialist.batch.items.reading import source_of
+from run_specialist.batch.items.template import Template
 from run_specialist.errors import UsageError
 
 TEMPLATE = Template("Why {a}?")

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from run_specialist.batch.file_items import files_source
 from run_specialist.batch.item import keyed
-from run_specialist.batch.question import Template, asked
+from run_specialist.batch.items.file_items import files_source
+from run_specialist.batch.items.template import Template, asked
 from run_specialist.errors import UsageError
 from run_specialist.tools.sandbox.sandbox import Sandbox
 

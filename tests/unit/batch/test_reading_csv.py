@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from run_specialist.batch.csv_items import csv_items
-from run_specialist.batch.decoded_lines import decoded_lines, stop
 from run_specialist.batch.item import Given
+from run_specialist.batch.items.csv_items import csv_items
+from run_specialist.batch.items.decoded_lines import decoded_lines, stop
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import TEXTS, inputs_in, items_in
 

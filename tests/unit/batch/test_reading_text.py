@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from run_specialist.batch.decoded_lines import LONGEST_LINE
-from run_specialist.batch.reading import source_of
+from run_specialist.batch.items.decoded_lines import LONGEST_LINE
+from run_specialist.batch.items.reading import source_of
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import inputs_in, items_in
 

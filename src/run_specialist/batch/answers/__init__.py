@@ -1,0 +1,1 @@
+"""Write the answers of a batch."""

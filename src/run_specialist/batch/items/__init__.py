@@ -1,0 +1,1 @@
+"""Read the items of a batch, and make their questions."""

@@ -1,0 +1,112 @@
+"""The command `specialists map NAME ITEMS`."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from run_specialist.cli.batch.map_options import (
+    RETRIED,
+    AnswerOptions,
+    BatchOptions,
+    EachRunOptions,
+    ItemOptions,
+    MoneyOptions,
+    ProjectOptions,
+)
+from run_specialist.cli.console import guarded, say
+from run_specialist.cli.flags import SpecialistName
+from run_specialist.cli.from_config import config_for_run
+from run_specialist.cli.option_groups import given_words, grouped
+
+if TYPE_CHECKING:
+    from run_specialist.api.runner import Runner
+    from run_specialist.config.config import Config
+
+Items = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ITEMS",
+        show_default=False,
+        help="File with the items: JSON lines, a JSON array, CSV with a header, or one text per line; `-` stands for "
+        "standard input.",
+    ),
+]
+
+
+@grouped
+def map_(
+    context: typer.Context,
+    name: SpecialistName,
+    items: Items = None,
+    *,
+    each_item: ItemOptions,
+    answers: AnswerOptions,
+    money: MoneyOptions,
+    batch: BatchOptions,
+    each_run: EachRunOptions,
+    project: ProjectOptions,
+) -> None:
+    """Ask a specialist a question about each of many items.
+
+    The same command again continues where it stopped: items with an outcome are not asked again, and a changed item is
+    a new one. Ctrl-C finishes the turns under way, a second Ctrl-C stops at once; nothing that was paid is lost.
+
+    Exit codes: 0 each item has an answer, 2 wrong flag or file, 3 ended by the model's endpoint, 4 an item has no
+    answer, 130 interrupted.
+    """
+    answers.check()
+    with guarded():
+        config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=answers.quiet)
+        from run_specialist.cli.batch.map_confirm import confirm  # noqa: PLC0415 - fast `--help`
+        from run_specialist.cli.batch.map_items import Asked  # noqa: PLC0415 - as above
+        from run_specialist.cli.batch.map_planning import planned  # noqa: PLC0415 - as above
+        from run_specialist.cli.batch.map_reduce import Reducer  # noqa: PLC0415 - as above
+        from run_specialist.cli.batch.map_summary import SameCall  # noqa: PLC0415 - as above
+        from run_specialist.cli.batch.map_work import Work  # noqa: PLC0415 - as above
+
+        make_runner = partial(_runner, each_run, project, config)
+        runner = make_runner(project.root)
+        asked = Asked.of(items, each_item, runner, name)
+        if batch.queue or batch.wait:
+            from run_specialist.cli.batch.map_queue import put_into_queue  # noqa: PLC0415 - as above
+
+            if not put_into_queue(asked, runner, each_run, batch, money):
+                return
+        reducer = None if answers.reduce is None else Reducer(runner.registry.find(answers.reduce), make_runner)
+        plan = planned(asked, runner, each_run, _bounds(money, batch), RETRIED[batch.retry])
+        if batch.dry_run:
+            plan.show(json=answers.json_)
+            return
+        if not answers.quiet:
+            say(str(plan))
+        confirm(plan, money)
+        code = Work(plan, runner, answers, SameCall(given_words(context)), reducer).work()
+    raise typer.Exit(code)
+
+
+def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config", root: Path | None) -> "Runner":
+    """Return a runner for the specialists of the project.
+
+    root: the folder that the file tools can read.
+    """
+    from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
+
+    return Runner(
+        root=root,
+        dir=project.dir_ or config.get("dir"),
+        model=each_run.model,
+        strict=bool(config.get("strict") if project.strict is None else project.strict),
+        store=project.store,
+        on_lost=project.on_lost,
+        trust=project.trust,
+        require_model=each_run.require_model or None,
+        defaults=config.defaults,
+    )
+
+
+def _bounds(money: MoneyOptions, batch: BatchOptions) -> dict[str, Any]:
+    """Return what bounds the batch, as arguments of `Runner.map`."""
+    given = {"cost_limit": money.limit, "batch": batch.batch, "pause_limit": batch.pause_limit}
+    return {"at_once": batch.at_once, **{name: value for name, value in given.items() if value is not None}}

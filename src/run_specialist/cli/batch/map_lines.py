@@ -1,0 +1,58 @@
+"""The progress of `specialists map` without a live view: a line for each item, or for large batches now and then."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from run_specialist.budget.units import dollars
+from run_specialist.cli.batch.map_counts import by_state, ended_line
+from run_specialist.cli.batch.map_progress import Progress
+from run_specialist.cli.batch.map_units import duration, rate
+
+if TYPE_CHECKING:
+    from run_specialist.batch.batch import Batch
+    from run_specialist.batch.done import Done
+
+EACH_UP_TO = 200
+"""A larger batch gets a line every `SECONDS`, and a line for each item without an answer [items]."""
+SECONDS = 15.0
+MOST_FAILURES = 50
+"""So many items without an answer get a line in a large batch."""
+
+
+class ItemLines:
+    """Prints lines about the items that end; those that earlier calls have ended are only counted."""
+
+    def __init__(self, batch: "Batch", progress: Progress, say: Callable[[str], None]) -> None:
+        self._batch = batch
+        self._progress = progress
+        self._say = say
+        self._last = progress.clock()
+        self._failures = 0
+
+    def end(self, done: "Done") -> None:
+        """Print what the end of an item calls for."""
+        if done.is_earlier:
+            return
+        counts = self._batch.counts
+        if counts.total is not None and counts.total <= EACH_UP_TO:
+            self._say(f"{counts.done} of {counts.total}: item {ended_line(done)}")
+            return
+        if done.state not in {"answered", "landed", "partial"} and self._failures < MOST_FAILURES:
+            self._failures += 1
+            last = "; further ones are only counted" if self._failures == MOST_FAILURES else ""
+            self._say(f"item {ended_line(done)}{last}")
+        if self._progress.clock() - self._last >= SECONDS:
+            self._last = self._progress.clock()
+            self._say(self._state())
+
+    def _state(self) -> str:
+        counts, progress = self._batch.counts, self._progress
+        done = f"{counts.done:,}" if counts.total is None else f"{counts.done:,} of {counts.total:,}"
+        parts = [f"{done} items", *by_state(counts)]
+        if cost := progress.cost_usd:
+            parts.append(dollars(cost))
+        if speed := progress.per_second:
+            parts.append(rate(speed))
+            if counts.total is not None:
+                parts.append(f"{duration((counts.total - counts.done) / speed)} left")
+        return " · ".join(parts)

@@ -1,0 +1,52 @@
+"""Prepare a batch for `specialists map`: look at the store, and forecast."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from run_specialist.batch.forecast import forecast
+from run_specialist.cli.batch.map_items import Asked
+from run_specialist.cli.batch.map_options import RETRIED, EachRunOptions
+from run_specialist.cli.batch.map_past import known_runs
+from run_specialist.cli.batch.map_plan import Plan
+from run_specialist.cli.console import fail
+
+if TYPE_CHECKING:
+    from run_specialist.api.runner import Runner
+
+
+def planned(
+    asked: Asked, runner: "Runner", each: EachRunOptions, bounds: dict[str, Any], retried: Sequence[str]
+) -> Plan:
+    """Return the batch and what it is going to do; nothing is sent.
+
+    each: options of each run.
+    bounds: arguments of `Runner.map` about the batch.
+    retried: statuses of earlier runs that are resumed.
+    """
+    settings = each.settings
+    with known_runs(runner.store) as known:
+        if not known.are_stored and [*retried] != [*RETRIED[None]]:
+            fail("--retry needs stored runs; name a store with --store")
+        past = known.past(runner, asked.name, settings, each.model)
+        cost = forecast(past, None).cost_usd
+        batch = runner.map(
+            asked.name,
+            asked.given,
+            None if asked.template is None else asked.template.text,
+            source=asked.source.name,
+            retry=retried,
+            typical_cost=0.0 if cost is None else cost.high,
+            **bounds,
+            **settings,
+        )
+        earlier = known.earlier(batch.id, retried)
+    count = asked.count
+    ended = 0 if count is None else earlier.count(asked.items())
+    return Plan(
+        batch=batch,
+        asked=asked,
+        earlier=ended,
+        forecast=forecast(past, None if count is None else count - ended),
+        at_once=bounds["at_once"],
+        spent=earlier.cost_usd,
+    )

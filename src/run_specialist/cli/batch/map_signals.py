@@ -1,0 +1,60 @@
+"""Ctrl-C during `specialists map`: once finishes the turns under way, twice stops at once."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from run_specialist.cli.batch.map_units import counted
+from run_specialist.record.outcome import Exit
+
+if TYPE_CHECKING:
+    from run_specialist.batch.batch import Batch
+
+_SHOW_CURSOR = b"\r\n\x1b[?7h\x1b[?25h"
+"""What the live view would restore at its end: wrapping, and the cursor, on a line of its own."""
+
+
+class Interrupts:
+    """Turns signals into the end of a batch."""
+
+    def __init__(self, batch: "Batch", notify: Callable[[str], None]) -> None:
+        """Prepare to stop a batch.
+
+        notify: called with a line for people.
+        """
+        self._batch = batch
+        self._notify = notify
+        self.count = 0
+        """How many signals have come."""
+
+    def handle(self) -> None:
+        """Handle the signals of the running event loop from now on."""
+        loop = asyncio.get_running_loop()
+        # Closing the terminal ends the batch, unless `nohup` ignores the signal.
+        hang_up = getattr(signal, "SIGHUP", None)
+        hang_ups = [] if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN else [hang_up]
+        for number in (signal.SIGINT, signal.SIGTERM, *hang_ups):
+            loop.add_signal_handler(number, self._interrupt, loop)
+
+    def _interrupt(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.count += 1
+        if self.count == 1:
+            self._batch.stop()
+            turns = self._batch.counts.under_way
+            doing = f"finishing {counted(turns, 'turn')}" if turns else "stopping"
+            self._notify(f"{doing}; Ctrl-C again to stop at once")
+            return
+        # The next one ends the program, even if a tool ignores that it is cancelled; what was paid is stored.
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, _exit)
+        self._notify("stopping at once")
+        self._batch.stop(now=True)
+
+
+def _exit(*_: object) -> None:
+    if sys.stderr is not None and sys.stderr.isatty():
+        os.write(sys.stderr.fileno(), _SHOW_CURSOR)
+    os._exit(Exit.INTERRUPTED)

@@ -1,0 +1,142 @@
+"""The end of `specialists map`: honest counts, cost, where the answers are, and the commands that go on."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from run_specialist.api.flag_names import with_flags
+from run_specialist.budget.units import dollars
+from run_specialist.cli.batch.map_counts import by_state
+from run_specialist.cli.batch.map_progress import Progress
+from run_specialist.cli.batch.map_units import counted, duration
+
+if TYPE_CHECKING:
+    from run_specialist.batch.batch import Batch
+    from run_specialist.record.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class SameCall:
+    """The command line of this call, with which the batch goes on."""
+
+    words: Sequence[str]
+    """The arguments after `specialists map`."""
+
+    def __str__(self) -> str:
+        return shlex.join(["specialists", "map", *_without_passwords(self.words)])
+
+    def retrying(self, state: str) -> str:
+        """Return the command that also resumes the runs that ended in a state."""
+        kept, skip = [], False
+        for word in self.words:
+            if not skip and word != "--retry" and not word.startswith("--retry="):
+                kept.append(word)
+            skip = word == "--retry"
+        return shlex.join(["specialists", "map", *_without_passwords(kept), "--retry", state])
+
+
+def _without_passwords(words: Sequence[str]) -> list[str]:
+    from run_specialist.store.location import shown  # noqa: PLC0415 - fast `--help`
+
+    return [shown(word) if "://" in word else word for word in words]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A batch that has ended, and where its answers are."""
+
+    batch: "Batch"
+    progress: Progress
+    specialist: str
+    call: SameCall
+    out: Path | None
+    """The file of the answers; None = they are not in a file of this call."""
+    is_written: bool
+    """Whether the answers were written to somewhere."""
+    is_stored: bool
+
+    def lines(self) -> Iterator[tuple[str, str | None]]:
+        """Yield the lines for people, each with the command in it that is not wrapped."""
+        counts, batch = self.batch.counts, self.batch
+        total = counts.done + counts.not_run if counts.total is None else counts.total
+        yield f"{counted(total)} for {self.specialist}: {', '.join(by_state(counts)) or 'none'}", None
+        yield " · ".join(self._figures()), None
+        if reason := self.reason:
+            yield reason, None
+        yield from self._answers()
+        yield from self._next()
+        if self.is_stored:
+            page = f"specialists report {batch.id}"
+            yield f"batch {batch.id}; its page: {page}", page
+
+    def _figures(self) -> Iterator[str]:
+        progress = self.progress
+        if progress.spent is None:
+            yield "price unknown"
+        elif progress.spent:
+            now = progress.new_cost
+            part = f", {dollars(now)} of it now" if now and progress.earlier else ""
+            limit = "" if self.batch.cost_limit is None else f" of at most {dollars(self.batch.cost_limit)}"
+            yield f"{dollars(progress.spent)}{limit}{part}"
+        yield duration(progress.seconds)
+        if progress.seconds_paused >= 1:
+            yield f"paused for {duration(progress.seconds_paused)} of it"
+        if progress.earlier:
+            yield f"{counted(progress.earlier, 'outcome')} of earlier calls, not paid again"
+
+    @property
+    def reason(self) -> str | None:
+        """Why not all items were asked about; None if they were."""
+        because = self.batch.ended_because
+        if because in {None, "stopped"} or not self.batch.counts.not_run:
+            return None
+        limit = self.batch.cost_limit
+        if because == "cost_limit" and limit is not None:
+            return f"ended early: the cost limit of {dollars(limit)} leaves too little for another item"
+        problem = self.batch.problem
+        return f"ended early: {with_flags(problem) if problem else str(because).replace('_', ' ')}"
+
+    def _answers(self) -> Iterator[tuple[str, str | None]]:
+        if self.out is not None:
+            if self.out.exists():
+                yield f"answers: {self.out}", None
+        elif self.is_stored and not self.is_written:
+            yield "the answers are stored; the same command with --out FILE writes them and asks nothing again", None
+
+    def _next(self) -> Iterator[tuple[str, str | None]]:
+        counts = self.batch.counts
+        if not self.is_stored:
+            return
+        if counts.not_run or counts.aborted:
+            command = str(self.call)
+            yield f"to go on: {command}", command
+        if counts.failed:
+            command = self.call.retrying("failed")
+            yield f"to retry the failed: {command}", command
+
+    def as_json(self, reduced: "Outcome | None" = None) -> dict[str, Any]:
+        """Return the summary in JSON values."""
+        counts = self.batch.counts
+        return {
+            "batch": self.batch.id,
+            "specialist": self.specialist,
+            "items": counts.done + counts.not_run if counts.total is None else counts.total,
+            "counts": {
+                "answered": counts.answered,
+                "landed": counts.landed,
+                "partial": counts.partial,
+                "failed": dict(counts.failed),
+                "aborted": counts.aborted,
+                "at_work_elsewhere": counts.at_work_elsewhere,
+                "not_run": counts.not_run,
+            },
+            "earlier": self.progress.earlier,
+            "cost_usd": None if self.progress.spent is None else round(self.progress.spent, 8),
+            "duration_s": round(self.progress.seconds, 3),
+            "ended_because": self.batch.ended_because,
+            "problem": self.batch.problem,
+            "out": None if self.out is None else str(self.out),
+            "reduced": None if reduced is None else reduced.as_json(),
+        }
