@@ -77,6 +77,7 @@ def test_a_batch_goes_through_the_queue(server, model, write, program):
     refused = specialists(*put)
     assert (refused.exit_code, "the queue is not set up; run `specialists fleet setup`" in refused.stderr) == (2, True)
     assert specialists("fleet", "setup").exit_code == 0
+    assert "nothing was sent" in specialists(*put, "--dry-run").stdout
     assert "5 items, 5 new in the queue" in specialists(*put).stderr
     assert "5 items, 0 new in the queue" in specialists(*put).stderr
     (batch,) = json.loads(specialists("fleet", "status", "--json").stdout)["batches"]

@@ -72,7 +72,7 @@ def test_every_setting_flag_reaches_the_run(job_of):
     assert job_of("--patience none").patience is None
     settings = {name for name, one in inspect.signature(run).parameters.items() if one.annotation in _ours()}
     tested = {flag.removeprefix("--").replace("-", "_") for flag, *_ in LIMITS} | {
-        *("landing", "evidence", "tool_calls", "preset", "patience")
+        *("landing", "evidence", "tool_calls", "preset", "patience", "requests_at_once")
     }
     assert settings - {"name", "store", "on_lost", "dir_", "root", "model", "require_model", "strict"} == tested
 

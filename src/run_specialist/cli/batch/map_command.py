@@ -62,6 +62,7 @@ def map_(
         from run_specialist.cli.batch.map_confirm import confirm  # noqa: PLC0415 - fast `--help`
         from run_specialist.cli.batch.map_items import Asked  # noqa: PLC0415 - as above
         from run_specialist.cli.batch.map_planning import planned  # noqa: PLC0415 - as above
+        from run_specialist.cli.batch.map_queue import check_queue, put_into_queue  # noqa: PLC0415 - as above
         from run_specialist.cli.batch.map_reduce import Reducer  # noqa: PLC0415 - as above
         from run_specialist.cli.batch.map_summary import SameCall  # noqa: PLC0415 - as above
         from run_specialist.cli.batch.map_work import Work  # noqa: PLC0415 - as above
@@ -69,19 +70,21 @@ def map_(
         make_runner = partial(_runner, each_run, project, config)
         runner = make_runner(project.root)
         asked = Asked.of(items, each_item, runner, name)
-        if batch.queue or batch.wait:
-            from run_specialist.cli.batch.map_queue import put_into_queue  # noqa: PLC0415 - as above
-
-            if not put_into_queue(asked, runner, each_run, batch, money):
-                return
+        check_queue(batch, money)
         reducer = None if answers.reduce is None else Reducer(runner.registry.find(answers.reduce), make_runner)
-        plan = planned(asked, runner, each_run, _bounds(money, batch), RETRIED[batch.retry])
+        make_plan = partial(planned, asked, runner, each_run, _bounds(money, batch), RETRIED[batch.retry])
+        plan = make_plan()
         if batch.dry_run:
             plan.show(json=answers.json_)
             return
         if not answers.quiet:
             say(str(plan))
         confirm(plan, money)
+        if batch.queue:
+            if not put_into_queue(asked, runner, each_run, batch):
+                return
+            # The fleet has worked on the items: what is left is to read their answers.
+            plan = make_plan()
         code = Work(plan, runner, answers, SameCall(given_words(context)), reducer).work()
     raise typer.Exit(code)
 

@@ -18,19 +18,23 @@ LOOK = 2.0
 """How often a waiting command looks at the queue [s]."""
 
 
-def put_into_queue(
-    asked: "Asked", runner: "Runner", each: EachRunOptions, batch: BatchOptions, money: MoneyOptions
-) -> bool:
-    """Put items into the queue; return whether the fleet has worked on all, so that the answers can be read.
-
-    Exits if options exclude each other, or if the batch does not go on.
-    """
-    if not batch.queue:
+def check_queue(batch: BatchOptions, money: MoneyOptions) -> None:
+    """Exit if options exclude each other."""
+    if batch.wait and not batch.queue:
         fail("--wait waits for the workers of a fleet; it needs --queue")
+    if not batch.queue:
+        return
     if money.limit is not None:
         fail("--cost-limit counts on one machine; with --queue, limit each run: cost_limit in the specialist's file")
     if batch.retry:
         fail("with --queue, retry items by `specialists fleet retry`")
+
+
+def put_into_queue(asked: "Asked", runner: "Runner", each: EachRunOptions, batch: BatchOptions) -> bool:
+    """Put items into the queue; return whether the fleet has worked on all, so that the answers can be read.
+
+    Exits if the batch does not go on.
+    """
     url = queue_url(runner.store)
     return asyncio.run(_put(url, asked, runner, each, batch))
 
