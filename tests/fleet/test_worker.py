@@ -164,7 +164,8 @@ async def test_a_missing_model_pauses_the_batch(put, working, model, url):
 
 async def test_a_cancelled_batch_ends_after_the_turn(put, working, model, url):
     """Items at work end as cancelled, the others are not run."""
-    model.delay = 0.3
+    # A worker looks at the queue each second, and a run takes three requests.
+    model.delay = 1.5
     await put(6)
     async with working():
         await until(lambda: len(model.requests) >= 4)
