@@ -138,7 +138,7 @@ def test_a_failed_summary_does_not_end_the_run():
     assert any("could not be summarized" in warning for warning in played.end.warnings)
 
 
-@pytest.mark.parametrize("text", ['{"n": 1}', '{"n": 1'])
+@pytest.mark.parametrize("text", ['{"n": 1}', '{"n": 1', "{}", "```json\n{}\n```"])
 def test_a_cut_off_object_that_is_no_input_of_respond_is_text(text):
     """A reply to a landing by schema that was cut off, and holds none of the fields of `respond`, is kept as text."""
     wishes = (ScriptedCall("do"),)

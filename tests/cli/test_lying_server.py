@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist.cli.manage import app as manage
+from run_specialist.providers.admission.entrance import GATES
 from tests.wire.liar.kinds import KINDS
 from tests.wire.liar.moments import MOMENTS
 from tests.wire.liar.server import Liar
@@ -58,6 +59,8 @@ def ask(api, write, call, notes, monkeypatch):
             monkeypatch.setenv("ANTHROPIC_BASE_URL", liar.url)
             result = call("finder", "What do owls eat?", "--model", "haiku", *flags)
             do(liar.heal())
+            # The command is a process of its own, whose gates are open.
+            GATES.clear()
             (line,) = (line for line in result.stderr.splitlines() if "to resume: " in line)
             _, *command = shlex.split(line.partition("to resume: ")[2])
             return result, line, CliRunner().invoke(manage, [*command, "--json"], catch_exceptions=False)

@@ -41,9 +41,11 @@ class SchemaReplies:
         """
         if choice != Choice.SCHEMA or self._respond is None:
             return None
-        is_cut = reply.stop is Stop.TRUNCATED
-        arguments = _decoded(_FENCE.sub("", reply.text), is_cut=is_cut)
-        if not isinstance(arguments, dict) or not self._is_input(arguments, is_cut=is_cut):
+        is_cut, text = reply.stop is Stop.TRUNCATED, _FENCE.sub("", reply.text)
+        arguments = _decoded(text, is_cut=is_cut)
+        # An empty object that is complete says nothing as an input: it is kept as text.
+        is_empty = not arguments and text.rstrip().endswith("}")
+        if not isinstance(arguments, dict) or is_empty or not self._is_input(arguments, is_cut=is_cut):
             return None
         given = restored(arguments, self._respond.input_schema)
         return Response.parse(given if isinstance(given, dict) else {}, None if is_cut else self._answer_schema)

@@ -5,7 +5,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -125,6 +125,7 @@ def test_items_that_were_taken_back_are_not_shown(clock):
     st.integers(12, 220),
     st.integers(3, 60),
 )
+@example(Counts(total=100_000), "", 0, 12, 3)
 def test_the_lines_fit_any_terminal(counts, reason, items, width, height):
     """No line is wider than the terminal, and together they are not higher, whatever the figures and texts."""
     clock = Clock()

@@ -9,6 +9,7 @@ from typing import Any
 
 from run_specialist.api.runner import Runner
 from run_specialist.providers import anthropic, openai_chat
+from run_specialist.providers.admission.entrance import GATES
 from run_specialist.providers.base import Provider
 from run_specialist.record.outcome import Outcome
 from tests.leak_check import Census, leaks_since_async
@@ -114,6 +115,8 @@ async def _go(case: Case, liar: Liar, folder: Path) -> CaseResult:
             seconds, struck = time.monotonic() - begun, liar.struck
             left_open = await _open_connections(liar)
             await liar.heal()
+            # As another process resumes it: in this one the gate stays closed for as long as the server wanted.
+            GATES.clear()
             resumed = None
             if outcome.status in {"failed", "partial", "aborted"}:
                 run = await runner.resume(outcome.run_id, watch=watch, **({"time_limit": None} if limits else {}))

@@ -65,7 +65,8 @@ class MapView:
         """Return the lines; each fits the width of the terminal, all of them fit its height."""
         width, height = self.console.width, self.console.height
         first = Text(self._head(width - 2))
-        first.no_wrap, first.overflow = True, "ellipsis"
+        # The spinner does not keep the settings of its text.
+        first.truncate(max(width - 2, 0), overflow="ellipsis")
         self._spinner.update(text=self._with_bar(first, width - 2))
         lines = [*self._figures(width), *self._items(width)]
         room = max(height - 2, 1)
