@@ -18,6 +18,8 @@ WORKERS_PER_CORE = 1.5
 """Workers per core; tests spend a third of their time waiting for servers, child processes and disks."""
 SHARE = 10
 """Divisor of the number of examples in the ordinary run."""
+USUAL = 60
+"""Examples of a property that names no number; they are others in each exhaustive run."""
 LUCK = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 _full = False
 
@@ -33,8 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _full = config.getoption(FLAG)
     # A slow machine or many discarded random examples do not count as failures.
     luck = {"deadline": None, "suppress_health_check": LUCK}
-    settings.register_profile("exhaustive", **luck, derandomize=False, print_blob=True)
-    settings.register_profile("ordinary", **luck, derandomize=True, database=None, max_examples=examples(100))
+    settings.register_profile("exhaustive", **luck, derandomize=False, print_blob=True, max_examples=examples(USUAL))
+    settings.register_profile("ordinary", **luck, derandomize=True, database=None, max_examples=examples(USUAL))
     settings.load_profile("exhaustive" if _full else "ordinary")
 
 
