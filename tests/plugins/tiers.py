@@ -18,7 +18,7 @@ WORKERS_PER_CORE = 1.5
 """Workers per core; tests spend a third of their time waiting for servers, child processes and disks."""
 SHARE = 10
 """Divisor of the number of examples in the ordinary run."""
-USUAL = 60
+USUAL = 40
 """Examples of a property that names no number; they are others in each exhaustive run."""
 LUCK = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 _full = False

@@ -40,9 +40,7 @@ def run(tmp_path, monkeypatch, store_url):
     return start
 
 
-@pytest.mark.parametrize(
-    "killed_at", [pytest.param(2, marks=pytest.mark.exhaustive), 13, pytest.param(24, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("killed_at", [13, pytest.param(24, marks=pytest.mark.exhaustive)])
 def test_after_a_kill_the_same_call_pays_only_for_what_was_under_way(
     messages_api, monkeypatch, run, store_url, killed_at
 ):

@@ -72,6 +72,9 @@ class JobWork:
             return HandedBack(STORE_DELAY)
         except RunSpecialistError as error:
             return Finished(error=str(error))
+        if begun.taken_over and self._run.ended is not None:
+            # It ended in between, so nobody had left it.
+            await self._queue.uncount(self.job)
         if self._abort is not None:
             self._abort(self._run)
         outcome = await self._run.outcome()

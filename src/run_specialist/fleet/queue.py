@@ -142,7 +142,7 @@ class Queue:
         return Begun(row["taken_over"], row["takeovers"], _unpacked(row["question"]), row["owner"], row["has_ended"])
 
     async def uncount(self, job: Job) -> None:
-        """Do not count the takeover of an item, because its run is at work elsewhere."""
+        """Do not count the takeover of an item, because its run is at work elsewhere, or has ended there."""
         await self.connection.fetch(queue_sql.UNCOUNT, job.run_id, job.batch_id)
 
     async def finish(self, job: Job, state: str | None, error: str | None = None) -> bool:

@@ -174,7 +174,8 @@ def test_a_beginning_waits_for_the_end_of_an_outage(path, monkeypatch):
         return whole(self, rows)
 
     monkeypatch.setattr(Ledger, "_begin", fail_once)
-    monkeypatch.setattr(writers, "PATIENCE", 0.001)
+    # Long enough for the first failure.
+    monkeypatch.setattr(writers, "PATIENCE", 1.0)
     try:
         assert isinstance(writer.begin(opened("run-1")), RunJournal)
         assert inbox.asked_again.is_set()
