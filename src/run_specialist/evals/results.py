@@ -1,0 +1,96 @@
+"""The results of an eval: what each run of each case was found to be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any, Literal
+
+from run_specialist.record.outcome import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one evaluator says of one run."""
+
+    name: str
+    """The evaluator, with what it looks for if several of them have the same name."""
+    value: bool | float | str
+    """Held or not; a score, usually of 0 to 1; or a label, which is only shown."""
+    reason: str | None = None
+
+    @property
+    def score(self) -> float | None:
+        """The value as a number; None for a label."""
+        return None if isinstance(self.value, str) else float(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRun:
+    """One run of one case with one variant, and its checks."""
+
+    case: str
+    variant: str
+    repeat: int
+    """From 1."""
+    run_id: str | None
+    """None if it did not begin."""
+    status: Status | Literal["not run"]
+    checks: tuple[Check, ...] = ()
+    tool_calls: int = 0
+    tokens: int = 0
+    cost_usd: float | None = 0.0
+    """Without that of judges; None if a price is unknown."""
+    judge_cost_usd: float | None = 0.0
+    seconds: float = 0.0
+    error: str | None = None
+    """Why there is no outcome, or no complete answer, or why a check could not be made."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is an outcome to judge."""
+        return self.status not in {"not run", "aborted"}
+
+    @property
+    def score(self) -> float:
+        """The mean of its checks; 1.0 if there is none and the run gave an answer, 0.0 if it failed."""
+        if self.status == "failed":
+            return 0.0
+        scores = [one.score for one in self.checks if one.score is not None]
+        return fmean(scores) if scores else 1.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run gave an answer and all checks that hold or not held."""
+        return self.has_ended and self.status != "failed" and all(one.value is not False for one in self.checks)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to run the cases."""
+
+    name: str
+    """As shown, such as `model=haiku, tool_calls_limit=8`; `as it is` for a file without changes."""
+    path: str
+    """The specialist file."""
+    digest: str
+    """Of the content of the file."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What differs from the file, by the name of the key."""
+    is_baseline: bool = False
+    """Whether the others are compared with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalResult:
+    """All runs of an eval."""
+
+    eval_id: str
+    specialist: str
+    cases: tuple[str, ...]
+    """Names, in the order of the file."""
+    variants: tuple[Variant, ...]
+    runs: tuple[CaseRun, ...]
+
+    def of(self, variant: str) -> tuple[CaseRun, ...]:
+        """Return the runs of a variant that have ended."""
+        return tuple(one for one in self.runs if one.variant == variant and one.has_ended)
