@@ -1,6 +1,6 @@
 """Choose the tools of a run, with the reason for each that the file names or could have, but does not get."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from run_specialist.errors import UsageError
@@ -42,15 +42,17 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
     """
     paths = () if settings.paths is None else settings.paths
     known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit)}
-    known |= {tool.name: tool for tool in environment.extra_tools.served}
+    known |= {tool.name: tool for tool in (*environment.extra_tools.served, *environment.extra_tools.web)}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
     delegate = _delegate(settings, environment)
     unfiltered = [*environment.extra_tools.functions, *environment.tools, *delegate]
     # Without a server that cannot be reached, the run has fewer tools, but it runs.
     has_others = settings.mcp_servers or environment.delegate or environment.extra_tools.functions
     if resolved.nothing_known and settings.tools and not has_others:
+        why = "".join(f"; {name}: {reason}" for name, reason in environment.extra_tools.withheld.items())
         raise UsageError(
-            f"{file.place('tools')}: tools: none of {', '.join(settings.tools)} exists; available: {', '.join(known)}"
+            f"{file.place('tools')}: tools: none of {', '.join(settings.tools)} exists{why}; "
+            f"available: {', '.join(known)}"
         )
     tools = [*(known[name] for name in resolved.names), *unfiltered]
     allowed = set(resolve_tools(None, settings.disallowed_tools, known).names)
@@ -65,11 +67,17 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
         not_chosen.append(DroppedTool(DELEGATE, "none of them can be called", "agents"))
     elif environment.delegate and not delegate:
         not_chosen.append(DroppedTool(DELEGATE, "disallowed", "disallowed_tools"))
-    return ChosenTools(tools, (*not_chosen, *_unknown(resolved.unknown, settings, tools)))
+    unknown = _unknown(resolved.unknown, settings, tools, environment.extra_tools.withheld)
+    return ChosenTools(tools, (*not_chosen, *unknown))
 
 
-def _unknown(names: Iterable[str], settings: Specialist, tools: Sequence[Tool]) -> list[DroppedTool]:
-    """Return the names in `tools` that stand for no tool of the run; those of MCP servers are reported elsewhere."""
+def _unknown(
+    names: Iterable[str], settings: Specialist, tools: Sequence[Tool], withheld: Mapping[str, str]
+) -> list[DroppedTool]:
+    """Return the names in `tools` that stand for no tool of the run; those of MCP servers are reported elsewhere.
+
+    withheld: as in `ExtraTools`.
+    """
     offered = [*(tool.name for tool in tools), "respond", "get_tool_response"]
     dropped = []
     for name in names:
@@ -78,6 +86,7 @@ def _unknown(names: Iterable[str], settings: Specialist, tools: Sequence[Tool]) 
             continue
         asks = resolve_tools([name], (), [DELEGATE]).names
         reason = "offered only with `agents` that can be called" if asks else "no such tool here"
+        reason = next((withheld[one] for one in resolve_tools([name], (), withheld).names), reason)
         dropped.append(DroppedTool(name, reason, "tools"))
     return dropped
 

@@ -8,17 +8,19 @@ from pathlib import Path
 
 from run_specialist.errors import UsageError
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
+from run_specialist.spawning.web_tools import WebTools, web_tools
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.registry import project_root
-from run_specialist.specialist.tool_names import resolve_tools
+from run_specialist.specialist.tool_names import names_tool, resolve_tools
 from run_specialist.tools import python
 from run_specialist.tools.base import Tool
 from run_specialist.tools.command_files import started_files
 from run_specialist.tools.mcp.clients import McpClients
 from run_specialist.tools.threads import in_thread
+from run_specialist.tools.web.fetch import NAME as FETCH
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,10 @@ class ExtraTools:
     """Tools from `python_tools`; not filtered by `tools`."""
     served: tuple[Tool, ...] = ()
     """Tools from `mcp_servers`, named `mcp__server__tool`; filtered by `tools`."""
+    web: tuple[Tool, ...] = ()
+    """`fetch`, if `tools` names it and the file may have it."""
+    withheld: Mapping[str, str] = field(default_factory=dict)
+    """Built-in tools that the file names but does not get, with the reason."""
     warnings: tuple[str, ...] = ()
     """Reasons for missing tools."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -63,22 +69,24 @@ async def equip(  # noqa: PLR0913 - the context of a run
     by_program: Whether the specialist was created in Python and so needs no trust.
     Raises NotTrusted before anything is imported or started, and UsageError for a missing function.
     """
-    if not settings.python_tools and not settings.mcp_servers:
+    if not (settings.python_tools or settings.mcp_servers or names_tool(settings.tools, FETCH)):
         return ExtraTools()
 
-    def prepare() -> tuple[DeclaredTools, tuple[Tool, ...], tuple[str, ...]]:
+    def prepare() -> tuple[DeclaredTools, tuple[Tool, ...], WebTools, tuple[str, ...]]:
         declared = wanted_by(file, settings, root, resumed=resumed, by_program=by_program)
         trust_warnings = trust.check(declared.claim)
         functions, missing = _functions(file, settings, declared, resumed=resumed)
-        return declared, functions, (*declared.warnings, *trust_warnings, *missing)
+        web = web_tools(file, settings, root, trust, resumed=resumed, by_program=by_program)
+        return declared, functions, web, (*declared.warnings, *trust_warnings, *missing, *web.warnings)
 
     # Disks and imports may be slow and must not block the event loop.
-    declared, functions, warnings = await in_thread(prepare)
+    declared, functions, web, warnings = await in_thread(prepare)
     served: tuple[Tool, ...] = ()
     if declared.servers:
         served, missing = await clients.tools(declared.servers, root=declared.claim.project)
         warnings += tuple(f"{file.place('mcp_servers')}: {text}" for text in missing)
-    return ExtraTools(functions, served, warnings, _secrets(declared.servers.values()))
+    withheld = {FETCH: web.withheld} if web.withheld else {}
+    return ExtraTools(functions, served, web.tools, withheld, warnings, _secrets(declared.servers.values()))
 
 
 def _secrets(servers: Iterable[ServerConfig]) -> tuple[str, ...]:

@@ -62,6 +62,7 @@ class OtherSettings(TypedDict, total=False):
     share_budget: bool
     mcp_servers: dict[str, Any] | list[Any] | None
     python_tools: Names
+    allowed_domains: Names
     preset: Preset | None
 
 

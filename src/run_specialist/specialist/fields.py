@@ -138,6 +138,8 @@ class Specialist(BaseModel):
     """MCP servers that provide tools."""
     python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function")] = ()
     """Python functions of the project to use as tools."""
+    allowed_domains: Names = ()
+    """Domains, with their subdomains, that `fetch` may read; empty = all public ones."""
     preset: Annotated[
         Preset | None,
         BeforeValidator(lower),

@@ -36,6 +36,7 @@ CANONICAL = (
     "share_budget",
     "mcp_servers",
     "python_tools",
+    "allowed_domains",
     "preset",
 )
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-BUILT_IN = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate")
+BUILT_IN = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate", "fetch")
 
 # Names of the same tools in Claude Code, Gemini CLI, opencode, Copilot and others.
 _ALIASES = {
@@ -20,6 +20,7 @@ _ALIASES = {
             search/listdirectory""",
         "search": "codebase search/codebase codebase_search semantic_search codebasesearch",
         "delegate": "agent task runsubagent",
+        "fetch": "webfetch web_fetch web/fetch fetch_webpage fetchwebpage urlfetch url_fetch fetch_url",
     }.items()
     for name in names.split()
 }
@@ -59,6 +60,15 @@ def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], availa
     return ResolvedTools(
         tuple(name for name in found if name not in removed), tuple(unknown), nothing_known=bool(unknown) and not found
     )
+
+
+def names_tool(tools: Iterable[str] | None, name: str) -> bool:
+    """Return whether a list names a tool itself; a pattern such as `*` does not.
+
+    tools: as for `resolve_tools`.
+    """
+    exact = (one for one in tools or () if _STARS.isdisjoint(_ARGUMENTS.sub("", one)))
+    return bool(resolve_tools(exact, (), [name]).names)
 
 
 class _Known:

@@ -1,4 +1,4 @@
-"""Search processes that never outlive the call that waits for them."""
+"""Processes of tools, such as searches, that never outlive the call that waits for them."""
 
 import os
 import subprocess
@@ -16,24 +16,25 @@ _CAN_LIMIT = bool(sys.executable) and find_spec("resource") is not None
 """False on Windows, where only the caller can stop a search."""
 
 
-def run(command: Sequence[str], folder: Path, seconds: float) -> tuple[bytes, int | None]:
+def run(command: Sequence[str], folder: Path, seconds: float, given: bytes | None = None) -> tuple[bytes, int | None]:
     """Run a command; return its standard output and its exit code, None after a timeout.
 
     A negative exit code is the signal that killed the command, as in `subprocess`.
     folder: working folder.
     seconds: timeout, after which it is killed.
+    given: its standard input.
     Raises OSError or ValueError if it cannot be started.
     """
     with subprocess.Popen(  # noqa: S603 - no shell
         _limited(command, seconds + GRACE),
         cwd=folder,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
             when_cancelled(process.kill)
-            return process.communicate(timeout=seconds)[0], process.returncode
+            return process.communicate(given, timeout=seconds)[0], process.returncode
         except subprocess.TimeoutExpired:
             process.kill()
             return process.communicate()[0], None
