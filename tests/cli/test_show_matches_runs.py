@@ -10,7 +10,7 @@ from tests.wire.simulator.replies import answers
 
 FILES = {
     "default": (),
-    "listed": ("tools: Read, Grep, WebFetch", "disallowed_tools: grep"),
+    "listed": ("tools: Read, Grep, WebSearch", "disallowed_tools: grep"),
     "none": ("tools: []",),
     "agents": ("agents: other",),
     "agents and a list": ("agents: other", "tools: Task, search"),

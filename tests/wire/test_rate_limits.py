@@ -76,7 +76,7 @@ def answered(outcomes):
 @pytest.mark.parametrize("status", [429, 529])
 async def test_r2_fifty_runs_adapt_to_what_the_api_takes(real_time, kind, status):
     """After the first bursts nothing is refused any more, although the API takes only four requests at once."""
-    # On a busy machine a reply still takes longer than sending a request, so all that the gate lets begin is there at once.
+    # On a busy machine too, a reply takes longer than sending a request: all that the gate lets begin is there at once.
     with limited(at_most(4), status=status, seconds=0.05) as api:
         outcomes = await crowd(api, kind=kind)
     assert answered(outcomes) == RUNS

@@ -37,12 +37,16 @@ def web_tools(  # noqa: PLR0913 - the context of a run
     if not names_tool(settings.tools, NAME) or names_tool(settings.disallowed_tools, NAME):
         return WebTools()
     if not is_installed():
-        return WebTools(withheld=f"it needs the extra `{EXTRA}`; {adding(EXTRA)}")
+        return _withheld(file, f"it needs the extra `{EXTRA}`; {adding(EXTRA)}")
     claim = _claim(file, settings, root, own=by_program or _is_own(file, settings, root, resumed=resumed))
     if not trust.allows(claim):
-        return WebTools(withheld=f"it would {claim.demands[0].action}; allow it once, with --trust")
+        return _withheld(file, f"it would {claim.demands[0].action}; allow it once, with --trust")
     tool = fetch_tool(Downloads(settings.allowed_domains), settings.tool_result_limit)
     return WebTools((tool,), warnings=trust.check(claim))
+
+
+def _withheld(file: SpecialistFile, reason: str) -> WebTools:
+    return WebTools(withheld=reason, warnings=(f"{file.place('tools')}: tools: `{NAME}` is not offered: {reason}",))
 
 
 def _is_own(file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> bool:

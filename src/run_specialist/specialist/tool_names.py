@@ -87,6 +87,8 @@ class _Known:
         """Return the tools that match a name or glob as written in a file."""
         name = _ARGUMENTS.sub("", pattern.strip())
         folded = name.lower()
+        if "/" in name and (served := "mcp__{}__{}".format(*name.split("/", 1))) in self._names:
+            return [served]
         for exact in (name, _ALIASES.get(folded, folded)):
             if exact in self._names:
                 return [exact]

@@ -136,7 +136,9 @@ def test_rule_7_problems_with_a_block_point_at_its_key(written: str) -> None:
 
 def test_rule_7_unavailable_tools_cause_a_warning() -> None:
     """Rule 7: a warning names unavailable tools, and says when no tool is left."""
-    assert lines_of(file_of(HEAD + "tools: Read, Bash, WebFetch")) == ["4:8: tools: not available here: Bash, WebFetch"]
+    assert lines_of(file_of(HEAD + "tools: Read, Bash, Telescope")) == [
+        "4:8: tools: not available here: Bash, Telescope"
+    ]
     assert lines_of(file_of(HEAD + "tools: Bash")) == [
         "4:8: tools: not available here: Bash; no tool is left, so the specialist cannot be run"
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.web.addresses_of_pages import checked
+from run_specialist.tools.web.page_urls import checked
 from run_specialist.tools.web.public_addresses import is_public
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXT = re.compile(r"text/.*|application/(.*\+)?(json|xml|yaml|x-yaml|javascript|x-ndjson|toml)|")
 _LOOKS_LIKE_HTML = re.compile(rb"\s*(<!--.*?-->\s*)*<(!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]{1,40})""", re.IGNORECASE)
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _HEAD = 2_048
 """In how many bytes a page may declare its encoding."""
 
@@ -36,7 +37,8 @@ def text_of(page: Download) -> Sequence[str]:
     is_html = page.media_type in _HTML or (
         page.media_type in {"", "text/plain"} and bool(_LOOKS_LIKE_HTML.match(page.body[:_HEAD]))
     )
-    if not is_html and (not _TEXT.fullmatch(page.media_type) or b"\0" in page.body):
+    is_binary = b"\0" in page.body and not page.body.startswith(_UTF_16)
+    if not is_html and (is_binary or not _TEXT.fullmatch(page.media_type)):
         raise ToolError(f"{page.url} is {page.media_type or 'binary'}; only pages of text can be read")
     text = _decoded(page, is_html=is_html)
     if is_html:
@@ -46,7 +48,7 @@ def text_of(page: Download) -> Sequence[str]:
 
 def _decoded(page: Download, *, is_html: bool) -> str:
     declared = _DECLARED.search(page.body[:_HEAD]) if is_html else None
-    if page.body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if page.body.startswith(_UTF_16):
         return page.body.decode("utf-16", "replace")
     for name in (page.charset, declared and declared[1].decode("ascii", "replace"), "utf-8-sig"):
         try:
