@@ -75,12 +75,14 @@ class ForkedFrom:
     cold_cost: float | None = None
     """Price of this input [USD]; None if it is unknown."""
 
-    def stored(self, notes: Sequence[str]) -> dict[str, Any]:
+    def stored(self, notes: Sequence[str], messages: int) -> dict[str, Any]:
         """Return the JSON values that the run stores.
 
         notes: the notes about earlier resumptions in the copied turns.
+        messages: how many messages are copied, each counted once.
         """
-        return {"run_id": self.run_id, "at": self.at, "model": self.model, "notes": [*notes]}
+        own = {"run_id": self.run_id, "at": self.at, "model": self.model, "note": self.note}
+        return {**own, "notes": [*notes], "messages": messages}
 
 
 @dataclass(frozen=True)

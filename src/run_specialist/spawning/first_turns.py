@@ -118,7 +118,7 @@ def _notes(run: StoredRun) -> list[str]:
     """Return the notes about resumptions that the model has read, of a run that was forked before, too."""
     copied = run.frozen.get("fork") or {}
     told = [str(event.body.get("note") or "") for event in run.events if event.body.get("event") in NOTED]
-    return [note for note in (*copied.get("notes", ()), *told) if note]
+    return list(dict.fromkeys(note for note in (*copied.get("notes", ()), copied.get("note"), *told) if note))
 
 
 def _entered(messages: Sequence[StoredMessage], turns: Sequence[StoredTurn]) -> list[tuple[StoredTurn, StoredMessage]]:

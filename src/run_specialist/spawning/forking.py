@@ -24,7 +24,7 @@ from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.spawner import LIMITS, new_run_id
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.resolve import overridden
-from run_specialist.store.forks import MARK
+from run_specialist.store.fork_mark import MARK
 from run_specialist.store.stored import StoredRun
 
 
@@ -77,13 +77,14 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
     note = prompts.resumed(used, changed, resuming.question, remarks)
     cold = _cold_tokens(job.opening, state) if is_other and provider.capabilities.is_language_model else None
     state = _noted(_with_dearest(state, copied, provider, cold), note)
+    own = sum(not one.copied for one in copied.messages)
     source = ForkedFrom(run.run_id, request.at, run.model, note, cold, _price(provider, cold))
     job = replace(
         job,
         run_id=new_run_id(MARK),
         parent_id=None,
         warnings=(*job.warnings, *warnings),
-        origin={**_origin(job, run, begin, resuming.question), "fork": source.stored(begin.notes)},
+        origin={**_origin(job, run, begin, resuming.question), "fork": source.stored(begin.notes, own)},
         resume_state=state,
         forked_from=source,
     )

@@ -88,9 +88,9 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
 def new_run_id(mark: str = "") -> str:
     """Return an id that no other run has.
 
-    mark: ends the id.
+    mark: ends the id, which is shorter without it, so that a listing has room for both.
     """
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(5)}{mark}"
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4 if mark else 5)}{mark}"
 
 
 def _front_chars(

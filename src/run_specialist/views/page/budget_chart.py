@@ -63,7 +63,9 @@ def _limits(run: StoredRun, axis: Axis) -> Iterator[_Limits]:
     first = next((event.body for event in run.events if event.body.get("event") == "started"), {})
     outcome = run.outcome or {}
     known = {key: spent["limit"] for key, spent in outcome.get("limits", {}).items()}
-    yield run.started_at, first.get("limits") or run.frozen.get("limits") or known, {}
+    # The copied turns of a fork are older than it is; of them only what counts against the limits is spent.
+    copied = next((event.body["used"] for event in run.events if event.body.get("event") == "forked"), {})
+    yield run.started_at, first.get("limits") or run.frozen.get("limits") or known, copied
     for span in axis.resumptions:
         if limits := span.resumed.get("limits"):
             yield span.begin, limits, span.resumed.get("used") or {}
