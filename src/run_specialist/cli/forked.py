@@ -1,17 +1,48 @@
 """What `specialists resume --at` says before the first request of a fork."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol, get_args
+
+import typer
 
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
+from run_specialist.budget.ladder import Style
+from run_specialist.cli.flags import takes
 from run_specialist.cli.live_run import Output, Prepare
 from run_specialist.cli.notes import note
+from run_specialist.specialist.presets import Preset
 
 if TYPE_CHECKING:
     from run_specialist.loop.job import ForkedFrom
     from run_specialist.loop.run import Run
     from run_specialist.providers.base import Watch
     from run_specialist.record.events import Listener
+
+
+ForkAt = Annotated[
+    int | None,
+    typer.Option("--at", metavar="N", min=0, help="Fork: a new run that begins with the first N turns of this one."),
+]
+ForkLanding = Annotated[
+    str | None,
+    typer.Option(
+        "--landing",
+        metavar="HOW",
+        callback=takes("landing"),
+        autocompletion=lambda: get_args(Style),
+        help=f"With --at: another landing: {', '.join(get_args(Style))}.",
+    ),
+]
+ForkPreset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        callback=takes("preset"),
+        autocompletion=lambda: get_args(Preset),
+        help=f"With --at: another preset: {', '.join(get_args(Preset))}.",
+    ),
+]
 
 
 class PrepareFork(Protocol):

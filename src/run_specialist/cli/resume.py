@@ -8,10 +8,8 @@ import typer
 from run_specialist.cli.console import fail, guarded
 from run_specialist.cli.flags import (
     CostLimit,
-    LandingStyle,
     OnLostFlag,
     PatienceTime,
-    PresetName,
     RequestsAtOnce,
     RequireModel,
     StoreUrl,
@@ -22,7 +20,7 @@ from run_specialist.cli.flags import (
     TurnsLimit,
     settings,
 )
-from run_specialist.cli.forked import forked
+from run_specialist.cli.forked import ForkAt, ForkLanding, ForkPreset, forked
 from run_specialist.cli.live_run import Events, OutcomeJson, Output, Prepare, Quiet, Raw, answer
 from run_specialist.cli.output_file import OutputOption
 from run_specialist.cli.query_words import MoreWords, more_from
@@ -42,14 +40,9 @@ def resume(
     tool_chars_limit: ToolCharsLimit = None,
     requests_at_once: RequestsAtOnce = None,
     model: Annotated[str | None, typer.Option(help="Another model.  [default: the model of the run]")] = None,
-    at: Annotated[
-        int | None,
-        typer.Option(
-            "--at", metavar="N", min=0, help="Fork: a new run that begins with the first N turns of this one."
-        ),
-    ] = None,
-    landing: LandingStyle = None,
-    preset: PresetName = None,
+    at: ForkAt = None,
+    landing: ForkLanding = None,
+    preset: ForkPreset = None,
     require_model: RequireModel = False,
     force: Annotated[
         bool,
@@ -66,7 +59,7 @@ def resume(
     quiet: Quiet = False,
     raw: Raw = False,
 ) -> None:
-    """Resume a run after a limit, a crash, Ctrl-C or a failure; or fork it.
+    """Resume a run after a limit, a crash or a failure, or fork it.
 
     Limits are new totals that include the usage so far. The run keeps its system prompt, tools and messages, so that
     the prompt cache remains valid; a note to the model lists the changes. With --at the run is not changed: a new run

@@ -18,7 +18,7 @@ from run_specialist.record.journal import Checkpointed, Received, Record, Return
 from run_specialist.record.messages import Message, Usage, encode
 from run_specialist.spawning.begun_with import begun_with
 from run_specialist.spawning.first_turns import FirstTurns, first_turns
-from run_specialist.spawning.other_model import for_other_model, with_portable_ids
+from run_specialist.spawning.other_model import for_other_model, lost_parts, with_portable_ids
 from run_specialist.spawning.resuming import ResumeRequest, call_record, changed_file, continued, missing_tools
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.spawner import LIMITS, new_run_id
@@ -66,10 +66,11 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
     state = _state(copied)
     _check_totals(run, settings, state, request.at)
     warnings = [_what_counts(run, request.at, len(copied.calls))]
-    if is_other and (adapted := for_other_model(state, also_written=True)) is not state:
-        state = adapted
-        remarks.append(prompts.other_model(run.model))
-        warnings.append(f"the thinking of {run.model} was left out, because {provider.model} cannot use it")
+    if is_other:
+        if lost := lost_parts(state.messages):
+            remarks.append(prompts.other_model(run.model))
+            warnings.append(f"{lost} of {run.model} were left out, because {provider.model} cannot use them")
+        state = for_other_model(state, also_written=True)
     job = continued(copied, file, settings, environment)
     used = _spent(job.budget, state)
     if not (remarks or changed or resuming.question) and state.messages[-1].role == "assistant":

@@ -7,7 +7,9 @@ from dataclasses import replace
 from run_specialist import prompts
 from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.loop.job import ResumeState
+from run_specialist.loop.reply_room import has_thought
 from run_specialist.providers.json_reader import unique_id
+from run_specialist.providers.openai_messages import FIELDS
 from run_specialist.record.messages import Block, Message, sendable, spoken
 from run_specialist.store.stored import StoredRun
 
@@ -29,6 +31,15 @@ def for_other_model(state: ResumeState, *, also_written: bool = False) -> Resume
         return state
     # The adapted transcript is stored as a new part, all of it copied.
     return replace(state, messages=messages, part=state.part + 1, copies=len(messages), pending=pending)
+
+
+def lost_parts(messages: Sequence[Message]) -> str:
+    """Return which parts of a transcript another model does not get; empty if it gets all."""
+    blocks = [block for message in messages if message.role == "assistant" for block in message.blocks]
+    own = {block["type"] for block in blocks} - {*_PORTABLE_KEYS, FIELDS}
+    if has_thought(messages):
+        return "the thoughts"
+    return "parts of the replies" if own else ""
 
 
 def with_portable_ids(run: StoredRun) -> StoredRun:

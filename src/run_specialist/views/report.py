@@ -13,7 +13,7 @@ from run_specialist.views.page.axis import axis
 from run_specialist.views.page.budget_chart import budget
 from run_specialist.views.page.calls import turns
 from run_specialist.views.page.child_runs import Descendants, child_runs, children, spent
-from run_specialist.views.page.comparison import NO_KIN, Kin, comparison
+from run_specialist.views.page.comparison import NO_KIN, Kin, comparison, copied
 from run_specialist.views.page.marks import marks
 from run_specialist.views.page.quotes import holders
 from run_specialist.views.page.requests import requests
@@ -66,6 +66,7 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Kin = N
         "seconds": working.seconds,
         "facts": facts(run, usage["kinds"]),
         "answer": answer(run, replies, sources),
+        "copied": copied(run),
         "comparison": comparison(run, kin),
         "children": children(run, direct, descendants),
         "budget": usage,

@@ -90,8 +90,6 @@ def facts(run: StoredRun, kinds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "failed": sum(call.is_error for call in run.calls),
         "skipped": outcome["tool_calls"]["skipped"] if outcome else skipped,
         "turns": len(run.own_turns),
-        "copied_turns": len(run.turns) - len(run.own_turns),
-        "copied_calls": sum(call.turn <= (run.forked_at or 0) for call in run.calls),
         # `usage` includes child runs, also if they do not share the budget.
         "tokens": sum(outcome["usage"].values()) if outcome else int(used[Kind.TOKENS]),
         "cost_usd": outcome.get("cost_usd", run.cost_usd),

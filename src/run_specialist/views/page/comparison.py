@@ -51,6 +51,12 @@ def _loaded(run_id: str, load: Callable[[str], StoredRun]) -> StoredRun | None:
     return found if found.run_id == run_id else None
 
 
+def copied(run: StoredRun) -> dict[str, int]:
+    """Return how many turns and tool calls a run has copied from another one."""
+    calls = sum(call.turn <= (run.forked_at or 0) for call in run.calls)
+    return {"turns": len(run.turns) - len(run.own_turns), "calls": calls}
+
+
 def comparison(run: StoredRun, kin: Kin) -> list[dict[str, Any]]:
     """Return the pairs of the report: the run and its source, then the run and each of its forks."""
     pairs = [_pair(run, kin.source, run)] if run.forked_from else []

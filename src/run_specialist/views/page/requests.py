@@ -82,7 +82,7 @@ def _copied(run: StoredRun) -> Iterator[str]:
     number = len(run.turns) - len(run.own_turns)
     if number:
         turns = "turn is" if number == 1 else f"{number} turns are"
-        yield f"The first {turns} copied from {run.forked_from}, which paid for them; they are not part of these figures."
+        yield f"The first {turns} copied from {run.forked_from}, which paid for them; these figures are without them."
 
 
 def _row(turn: StoredTurn, axis: Axis, lost: str | None) -> dict[str, Any]:
