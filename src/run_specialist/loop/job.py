@@ -75,14 +75,15 @@ class ForkedFrom:
     cold_cost: float | None = None
     """Price of this input [USD]; None if it is unknown."""
 
-    def stored(self, notes: Sequence[str], messages: int) -> dict[str, Any]:
+    def stored(self, notes: Sequence[Mapping[str, Any]], proven: Sequence[str], messages: int) -> dict[str, Any]:
         """Return the JSON values that the run stores.
 
-        notes: the notes about earlier resumptions in the copied turns.
+        notes: the notes about earlier resumptions in the copied turns, each as `text` and `after`, a number of turns.
+        proven: quotes that children have read, whose answers are copied.
         messages: how many messages are copied, each counted once.
         """
         own = {"run_id": self.run_id, "at": self.at, "model": self.model, "note": self.note}
-        return {**own, "notes": [*notes], "messages": messages}
+        return {**own, "notes": [*notes], "proven": [*proven], "messages": messages}
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,8 @@ class Job:
     """State before the run was resumed; empty for a new run."""
     resume_note: ResumeNote | None = None
     """None for a new run."""
+    proven: tuple[str, ...] = ()
+    """Quotes that the children of another run have read, whose answers a fork has copied."""
     forked_from: ForkedFrom | None = None
     """Where a new run was forked from; None for any other run."""
 

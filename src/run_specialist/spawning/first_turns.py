@@ -11,12 +11,18 @@ from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import NotResumable
 from run_specialist.record.journal import RunSnapshot
-from run_specialist.record.messages import Block, Stop, ToolCall, sendable, text_of
+from run_specialist.record.messages import Stop, ToolCall, sendable, text_of
 from run_specialist.store.stored import StoredMessage, StoredRun, StoredTurn
 from run_specialist.tools.respond import NAME as RESPOND
 
-NOTED = ("resumed", "forked")
-"""Events with a note that was added to the message that followed."""
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A text about a resumption or a fork, which was added to the message that followed."""
+
+    after: int
+    """How many replies had arrived before."""
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +33,10 @@ class FirstTurns:
     """The run with its first turns alone: no outcome, no events, and a snapshot without tokens, cost and time."""
     last: StoredTurn | None
     """The newest turn in its transcript; None if that is the question alone."""
-    notes: tuple[str, ...]
-    """The notes about resumptions in the transcript, in order."""
-    left_out: tuple[str, ...]
-    """Those after the last turn, which were removed: they are about what followed."""
+    notes: tuple[Note, ...]
+    """The notes in the transcript, in order."""
+    left_out: tuple[Note, ...]
+    """Those after the turns, which were removed: they are about what followed."""
 
     @property
     def is_paused(self) -> bool:
@@ -42,10 +48,12 @@ class FirstTurns:
         """Whether the last turn ended the run with an answer, so that nothing is left to ask without a question."""
         if self.last is None:
             return False
-        if self.run.messages[-1].message.role == "assistant":
+        newest = self.run.messages[-1].message
+        if newest.role == "assistant":
             return self.last.stop not in {Stop.PAUSED, Stop.TRUNCATED}
-        results = [block for block in self.run.messages[-1].message.blocks if block["type"] == "tool_result"]
-        return any(text_of(block["content"]) == prompts.DELIVERED for block in results)
+        # A text after the results is a further question, whose reply was cut.
+        are_results = all(block["type"] == "tool_result" for block in newest.blocks)
+        return are_results and any(text_of(block["content"]) == prompts.DELIVERED for block in newest.blocks)
 
 
 def first_turns(run: StoredRun, at: int) -> FirstTurns:
@@ -64,10 +72,11 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
     calls = tuple(call for call in run.calls if call.turn <= at)
     if any(call.turn > (last.number if last else 0) for call in calls):
         raise NotResumable(f"{run.run_id}: turn {at} is not stored completely; use a smaller number of turns")
-    known = {*_notes(run)}
+    notes = _notes(run)
+    later = {note.text for note in notes if note.after >= at}
     kept = [one for one in run.messages if (one.part, one.place) <= (begin.part, begin.place)]
     following = begin if last is None else _following(run, begin)
-    tail, left_out = (None, ()) if following is None else _without_notes(following, known)
+    tail = None if following is None else _without(following, later)
     if last is not None and last.calls and tail is None:
         raise NotResumable(f"{run.run_id}: the results of turn {last.number} are not stored; use `at={at - 1}`")
     kept = kept if last is not None else kept[:-1]
@@ -85,7 +94,6 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
         history_tokens=last.usage.total_tokens if last else 0,
         last_text=next((turn.reply.text for turn in reversed(turns) if turn.reply.text), ""),
     )
-    texts = [block["text"] for one in kept for block in one.message.blocks if block["type"] == "text"]
     beginning = replace(
         run,
         snapshot=snapshot,
@@ -97,7 +105,12 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
         events=(),
         children=(),
     )
-    return FirstTurns(beginning, last, tuple(note for note in _notes(run) if note in texts), left_out)
+    return FirstTurns(
+        beginning,
+        last,
+        tuple(note for note in notes if note.after < at),
+        tuple(note for note in notes if note.after >= at),
+    )
 
 
 def _check_number(run: StoredRun, at: int) -> None:
@@ -114,11 +127,16 @@ def _check_number(run: StoredRun, at: int) -> None:
     raise NotResumable(f"`at={at}`: {run.run_id} has {has}; use {'`at=0`' if not done else f'0 to {done}'}")
 
 
-def _notes(run: StoredRun) -> list[str]:
-    """Return the notes about resumptions that the model has read, of a run that was forked before, too."""
+def _notes(run: StoredRun) -> list[Note]:
+    """Return the notes that the model has read, of a run that was forked before, too; in order."""
     copied = run.frozen.get("fork") or {}
-    told = [str(event.body.get("note") or "") for event in run.events if event.body.get("event") in NOTED]
-    return list(dict.fromkeys(note for note in (*copied.get("notes", ()), copied.get("note"), *told) if note))
+    found = [Note(note["after"], note["text"]) for note in copied.get("notes", ())]
+    found += [Note(copied["at"], copied["note"])] if copied else []
+    for event in run.events:
+        if event.body.get("event") == "resumed":
+            before = (turn.number for turn in run.turns if turn.at <= event.at)
+            found.append(Note(max(before, default=0), str(event.body.get("note") or "")))
+    return [note for note in found if note.text]
 
 
 def _entered(messages: Sequence[StoredMessage], turns: Sequence[StoredTurn]) -> list[tuple[StoredTurn, StoredMessage]]:
@@ -143,15 +161,10 @@ def _following(run: StoredRun, reply: StoredMessage) -> StoredMessage | None:
     return found if found is not None and found.message.role == "user" else None
 
 
-def _without_notes(one: StoredMessage, notes: Collection[str]) -> tuple[StoredMessage, tuple[str, ...]]:
+def _without(one: StoredMessage, notes: Collection[str]) -> StoredMessage:
     """Return a message that is to be sent next: without notes, and without the instruction of its old request."""
-    blocks = tuple(block for block in one.message.blocks if not _is_note(block, notes))
-    left_out = tuple(block["text"] for block in one.message.blocks if _is_note(block, notes))
-    return replace(one, message=replace(one.message, blocks=blocks, landing_instruction=None)), left_out
-
-
-def _is_note(block: Block, notes: Collection[str]) -> bool:
-    return block["type"] == "text" and block["text"] in notes
+    blocks = tuple(block for block in one.message.blocks if not (block["type"] == "text" and block["text"] in notes))
+    return replace(one, message=replace(one.message, blocks=blocks, landing_instruction=None))
 
 
 def _skipped(turns: Sequence[StoredTurn], executed: Collection[tuple[int, str]]) -> int:

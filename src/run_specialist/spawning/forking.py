@@ -1,7 +1,7 @@
 """Build the job of a fork: a new run that begins with the first turns of a stored one."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +12,7 @@ from run_specialist.errors import NotResumable
 from run_specialist.loop.compaction.plan import tokens
 from run_specialist.loop.compaction.turns import characters
 from run_specialist.loop.executed import EarlierCalls
+from run_specialist.loop.founded import proven as proven_by
 from run_specialist.loop.job import ForkedFrom, Job, ResumeState
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.record.journal import Checkpointed, Received, Record, Returned
@@ -80,16 +81,20 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
     state = _noted(_with_dearest(state, copied, provider, cold), note)
     own = sum(not one.copied for one in copied.messages)
     source = ForkedFrom(run.run_id, request.at, run.model, note, cold, _price(provider, cold))
+    origin = _origin(job, run, begin, resuming.question)
+    proven = _proven(run, copied, job)
+    stored = source.stored([asdict(one) for one in begin.notes], proven, own)
+    warnings = [*job.warnings, *warnings]
     job = replace(
         job,
         run_id=new_run_id(MARK),
         parent_id=None,
-        warnings=(*job.warnings, *warnings),
-        origin={**_origin(job, run, begin, resuming.question), "fork": source.stored(begin.notes, own)},
+        warnings=tuple(warnings),
+        origin={**origin, "warnings": warnings, "fork": stored},
         resume_state=state,
+        proven=proven,
         forked_from=source,
     )
-    job = replace(job, origin={**job.origin, "warnings": list(job.warnings)})
     return Fork(job, (*_records(copied), _checkpointed(state)))
 
 
@@ -199,8 +204,19 @@ def _origin(job: Job, run: StoredRun, begin: FirstTurns, question: str | None) -
     """Return the stored values of the new run, without those that are about the later turns of the other one."""
     frozen = run.frozen
     kept = {key: frozen[key] for key in ("digest", "given_tools", "parents") if key in frozen}
-    asked = [one for one in frozen.get("questions", ()) if any(prompts.ASKS + one in note for note in begin.notes)]
+    settings, at_first = job.origin["settings"], {**frozen["settings"], **frozen.get("begun_limits", {})}
+    begun = {key: at_first[key] for key in LIMITS if key in at_first and at_first[key] != settings[key]}
+    asked = [one for one in frozen.get("questions", ()) if any(prompts.ASKS + one in note.text for note in begin.notes)]
+    kept |= {"begun_limits": begun} if begun else {}
     return {**job.origin, **kept, "questions": [*asked, *([question] if question else [])]}
+
+
+def _proven(run: StoredRun, begin: StoredRun, job: Job) -> tuple[str, ...]:
+    """Return the quotes that child runs have read, as far as their copied answers contain them."""
+    answers = [call.whole for call in begin.calls if job.opening.tools.runs_child(call.call.name)]
+    children = (*(run.snapshot.children if run.snapshot else ()), *run.children)
+    quotes = [*(run.frozen.get("fork") or {}).get("proven", ()), *(one.quote for one in proven_by(children))]
+    return tuple(dict.fromkeys(quote for quote in quotes if any(quote in answer for answer in answers)))
 
 
 def _records(begin: StoredRun) -> Iterator[Record]:

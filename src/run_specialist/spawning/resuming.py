@@ -76,6 +76,7 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
         run_id=run.run_id,
         warnings=tuple(dict.fromkeys([*frozen["warnings"], *job.warnings])),
         origin={**job.origin, **original, **resumed(frozen, changed, request.question)},
+        proven=tuple((frozen.get("fork") or {}).get("proven", ())),
         resume_state=state,
         resume_note=ResumeNote(changed, request.question, tuple(remarks)),
     )
