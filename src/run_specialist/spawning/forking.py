@@ -19,7 +19,7 @@ from run_specialist.record.journal import Checkpointed, Received, Record, Return
 from run_specialist.record.messages import Message, Usage, encode
 from run_specialist.spawning.begun_with import begun_with
 from run_specialist.spawning.first_turns import FirstTurns, first_turns
-from run_specialist.spawning.other_model import for_other_model, lost_parts, with_portable_ids
+from run_specialist.spawning.other_model import for_other_model, lost_parts, with_own_ids
 from run_specialist.spawning.resuming import ResumeRequest, call_record, changed_file, continued, missing_tools
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.spawner import LIMITS, new_run_id
@@ -63,7 +63,7 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
     changed = _changed(run, begin, before, settings)
     remarks = [*changed_file(run, resuming), *missing_tools(run, environment, resuming)]
     is_other = provider.model != run.model
-    copied = with_portable_ids(begin.run) if is_other else begin.run
+    copied = with_own_ids(begin.run) if is_other else begin.run
     state = _state(copied)
     _check_totals(run, settings, state, request.at)
     warnings = [_what_counts(run, request.at, len(copied.calls))]

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from run_specialist import prompts
-from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.loop.job import ResumeState
 from run_specialist.loop.reply_room import has_thought
-from run_specialist.providers.json_reader import unique_id
 from run_specialist.providers.openai_messages import FIELDS
 from run_specialist.record.messages import Block, Message, sendable, spoken
 from run_specialist.store.stored import StoredRun
@@ -16,8 +15,8 @@ from run_specialist.store.stored import StoredRun
 _PORTABLE_KEYS = {"text": ("type", "text"), "tool_use": ("type", "id", "name", "input")}
 """The block types of a reply that every model accepts, with the keys that make them up."""
 
-_PORTABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
-"""Ids of calls that both APIs accept: the one refuses other characters, the other longer ids."""
+_MENTIONED = re.compile(r"(execution_id=|executionId:')([^\s']+)")
+"""Where a text of ours mentions the id of a call; see `prompts.read_on` and `archived_placeholder`."""
 
 
 def for_other_model(state: ResumeState, *, also_written: bool = False) -> ResumeState:
@@ -42,16 +41,15 @@ def lost_parts(messages: Sequence[Message]) -> str:
     return "parts of the replies" if own else ""
 
 
-def with_portable_ids(run: StoredRun) -> StoredRun:
-    """Return a run whose call ids every API accepts; the same object if they are."""
-    odd = [block["id"] for turn in run.turns for block in turn.blocks if _has_odd_id(block)]
-    if not odd:
-        return run
-    taken = {block["id"] for turn in run.turns for block in turn.blocks if block.get("type") == "tool_use"}
-    names: dict[str, str] = {}
-    for number, call_id in enumerate(dict.fromkeys(odd), 1):
-        names[call_id] = unique_id(f"copied_{number}", taken, f"copied_{number}_")
-        taken.add(names[call_id])
+def with_own_ids(run: StoredRun) -> StoredRun:
+    """Return a run with new ids of all calls.
+
+    One API accepts only some characters, the other only short ids, and a server may remember the ids that it has made
+    and refuse them in a request to another model.
+    """
+    contents = [*(turn.blocks for turn in run.turns), *(one.message.blocks for one in run.messages)]
+    ids = dict.fromkeys(block["id"] for blocks in contents for block in blocks if block.get("type") == "tool_use")
+    names = {call_id: f"copied_{number}" for number, call_id in enumerate(ids, 1)}
 
     def named(blocks: Sequence[Block]) -> tuple[Block, ...]:
         return tuple(_with_id(block, names) for block in blocks)
@@ -60,7 +58,15 @@ def with_portable_ids(run: StoredRun) -> StoredRun:
         run,
         turns=tuple(replace(turn, blocks=named(turn.blocks)) for turn in run.turns),
         calls=tuple(
-            replace(one, call=replace(one.call, id=names.get(one.call.id, one.call.id)), note=_naming(one.note, names))
+            replace(
+                one,
+                call=replace(
+                    one.call,
+                    id=names.get(one.call.id, one.call.id),
+                    arguments=_named_arguments(one.call.arguments, names),
+                ),
+                note=_naming(one.note, names),
+            )
             for one in run.calls
         ),
         messages=tuple(
@@ -69,28 +75,31 @@ def with_portable_ids(run: StoredRun) -> StoredRun:
     )
 
 
-def _has_odd_id(block: Block) -> bool:
-    return block.get("type") == "tool_use" and not _PORTABLE_ID.fullmatch(str(block.get("id")))
-
-
 def _with_id(block: Block, names: Mapping[str, str]) -> Block:
     match block.get("type"):
-        case "tool_use" if block["id"] in names:
+        case "tool_use":
             # What a server wants back unchanged has the old id, and only that server wants it.
-            return {key: names[value] if key == "id" else value for key, value in block.items() if key != "chat"}
+            kept = {key: value for key, value in block.items() if key != "chat"}
+            return {**kept, "id": names[block["id"]], "input": _named_arguments(block.get("input"), names)}
         case "tool_result":
-            call_id, content = block["tool_use_id"], block["content"]
-            return {**block, "tool_use_id": names.get(call_id, call_id), "content": _naming(content, names)}
+            call_id = block["tool_use_id"]
+            return {**block, "tool_use_id": names.get(call_id, call_id), "content": _naming(block["content"], names)}
+        case "text":
+            return {**block, "text": _naming(block["text"], names)}
         case _:
             return block
 
 
+def _named_arguments(arguments: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401 - what a model wrote
+    """Return the arguments of a call, which may be about an earlier call."""
+    if not isinstance(arguments, Mapping) or "execution_id" not in arguments:
+        return arguments
+    return {**arguments, "execution_id": names.get(str(arguments["execution_id"]), arguments["execution_id"])}
+
+
 def _naming(text: str, names: Mapping[str, str]) -> str:
-    """Return a result or its note with the new ids where the model reads how to read on."""
-    for old, new in names.items():
-        text = text.replace(f"execution_id={old} ", f"execution_id={new} ")
-        text = text.replace(archived_placeholder(old), archived_placeholder(new))
-    return text
+    """Return a text of ours with the new ids: how to read on in a result, or the placeholder of a summarized one."""
+    return _MENTIONED.sub(lambda found: found[1] + names.get(found[2], found[2]), text)
 
 
 def _portable_message(message: Message, *, also_written: bool) -> Message:

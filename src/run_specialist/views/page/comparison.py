@@ -78,6 +78,7 @@ def _pair(this: StoredRun, source: StoredRun | None, fork: StoredRun) -> dict[st
 def _side(run: StoredRun, at: int) -> dict[str, Any]:
     later = [turn for turn in run.turns if turn.number > at]
     outcome = run.outcome or {}
+    evidence = outcome.get("evidence", ())
     tokens, cost = _spent(run, at, later)
     return {
         "run_id": run.run_id,
@@ -90,12 +91,11 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
         "tokens": tokens,
         "cost_usd": cost,
         "next": _did(later[0]) if later else "",
-        "answer": {
-            "text": outcome.get("answer", ""),
-            "evidence": [dict(one) for one in outcome.get("evidence", ())],
-        },
+        # With its quotes in place, because they are not listed below it.
+        "answer": {"text": outcome.get("answer", ""), "evidence": []},
         "output": outcome.get("output"),
-        "verified": sum(one["verified"] is True for one in outcome.get("evidence", ())),
+        "quotes": len(evidence),
+        "verified": sum(one["verified"] is True for one in evidence),
         "unjudged": NO_MODEL if run.model == OFFLINE else None,
     }
 
