@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from run_specialist.cli.forked import cold_line
 from run_specialist.errors import ProviderError
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import Stop, Usage
@@ -23,8 +24,8 @@ class OtherProvider(ScriptedProvider):
     model = "other"
 
     def cost(self, usage):
-        """Return two cents a thousand tokens."""
-        return usage.total_tokens / 50_000
+        """Return two cents a thousand tokens, if the price is known."""
+        return usage.total_tokens / 50_000 if self.priced else None
 
 
 async def eventful(desk):
@@ -141,13 +142,17 @@ async def test_fork_5_a_fork_is_stored_before_its_first_request(desk):
 
 async def test_fork_6_another_model_is_priced_before_it_reads_the_turns(desk):
     """The size and the price of the first request of another model are known before it is sent."""
-    await desk.ask(*THREE[:1], replace(looks(2), usage=Usage(1_000, 0, 0, 20)), looks(3), ANSWER)
+    first = await desk.ask(*THREE[:1], replace(looks(2), usage=Usage(1_000, 0, 0, 20)), looks(3), ANSWER)
     fork = await desk.fork(2, provider=OtherProvider([ANSWER]))
     tail = -(-len(fork.requests[0].messages[-1].blocks[0]["content"]) // 4)
     assert fork.run.forked_from.cold_tokens == 1_020 + tail
     assert fork.run.forked_from.cold_cost == (1_020 + tail) / 50_000
     assert fork.outcome.model == "other"
     assert fork.outcome.cost_usd == 15 / 50_000
+    assert cold_line(fork.run.forked_from, "other").endswith("it reads about 1,025 tokens anew, price about $0.02")
+    unknown = await desk.fork(0, provider=OtherProvider([ANSWER], priced=False), run_id=first.outcome.run_id)
+    assert unknown.run.forked_from.cold_tokens > 100
+    assert cold_line(unknown.run.forked_from, "other").endswith(" tokens anew, price unknown")
 
 
 async def test_fork_6_the_price_of_the_cold_prefix_is_reserved(desk):
