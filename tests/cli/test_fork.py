@@ -26,7 +26,7 @@ def source(store, api, write, call):
     return ask
 
 
-def test_fork_6_another_model_is_priced_in_one_line_before_its_first_request(source):
+def test_f_6_another_model_is_priced_in_one_line_before_its_first_request(source):
     """The line names size and price before the outcome; it is silent with --quiet."""
     source = source(OWLS, *map(answers, ("more", "last")))
     forked = manage("resume", source, "--at", "2", "--model", "sonnet")
@@ -38,7 +38,7 @@ def test_fork_6_another_model_is_priced_in_one_line_before_its_first_request(sou
     assert manage("resume", source, "--at", "0", "--model", "sonnet", "-q").stderr == ""
 
 
-def test_fork_4_every_command_shows_where_a_fork_is_from(source, tmp_path):
+def test_f_4_every_command_shows_where_a_fork_is_from(source, tmp_path):
     """`runs`, `transcript` and `report` name the source, and the transcript says where the copied turns end."""
     source = source(OWLS, answers("more"))
     outcome = json.loads(manage("resume", source, "--at", "2", "--landing", "order", "--json").stdout)
@@ -70,7 +70,7 @@ REFUSED = (
 )
 
 
-def test_fork_7_a_fork_is_refused_with_one_line(source):
+def test_f_7_a_fork_is_refused_with_one_line(source):
     """Each refusal names the flag, with exit code 2, and no run is added."""
     source = source()
     for flags, reason in REFUSED:

@@ -41,7 +41,7 @@ async def eventful(desk):
     return [*first.requests, *second.requests[:2], *last.requests[1:]]
 
 
-async def test_fork_1_a_fork_repeats_the_request_after_any_turn(desk):
+async def test_f_1_a_fork_repeats_the_request_after_any_turn(desk):
     """At each turn a fork sends what followed it: across a landing, a resumption, a cut reply and a summary."""
     requests = await eventful(desk)
     source = desk.load()
@@ -65,7 +65,7 @@ async def test_fork_1_a_fork_repeats_the_request_after_any_turn(desk):
     assert load(desk.url, source.run_id) == source
 
 
-async def test_fork_1_the_note_about_a_limit_is_renewed(desk):
+async def test_f_1_the_note_about_a_limit_is_renewed(desk):
     """A fork before a turn at which a limit was raised does not copy the note about it, but has the limit."""
     await eventful(desk)
     fork = await desk.fork(2, says("So."), run_id=desk.load().run_id, summarize_at=None)
@@ -75,7 +75,7 @@ async def test_fork_1_the_note_about_a_limit_is_renewed(desk):
     assert "of which 3 are used" not in str(deeper.requests[0].messages)
 
 
-async def test_fork_3_copied_calls_and_turns_count_but_not_what_they_cost(desk):
+async def test_f_3_copied_calls_and_turns_count_but_not_what_they_cost(desk):
     """Calls, turns and characters of the copied turns count against the limits; tokens, cost and time do not."""
     first = await desk.ask(*THREE, ANSWER, tool_calls_limit=5)
     fork = await desk.fork(2, looks(4), looks(5), ANSWER, tool_calls_limit=4)
@@ -94,7 +94,7 @@ async def test_fork_3_copied_calls_and_turns_count_but_not_what_they_cost(desk):
     assert (stored.parent_id, stored.forked_from, stored.forked_at) == (None, first.outcome.run_id, 2)
 
 
-async def test_fork_3_nothing_is_said_to_the_model_if_nothing_has_changed(desk):
+async def test_f_3_nothing_is_said_to_the_model_if_nothing_has_changed(desk):
     """With the same model and limits the first request of the fork is the third of the run."""
     first = await desk.ask(*THREE, ANSWER)
     fork = await desk.fork(2, ANSWER)
@@ -105,7 +105,7 @@ async def test_fork_3_nothing_is_said_to_the_model_if_nothing_has_changed(desk):
     assert fork.run.forked_from.cold_tokens is None
 
 
-async def test_fork_4_a_fork_does_not_need_the_run_that_it_came_from(desk):
+async def test_f_4_a_fork_does_not_need_the_run_that_it_came_from(desk):
     """When the source is deleted, transcript, resuming and forking of the fork stay as they are."""
     first = await desk.ask(*THREE, ANSWER)
     fork = await desk.fork(2, looks(4), DOWN)
@@ -123,7 +123,7 @@ async def test_fork_4_a_fork_does_not_need_the_run_that_it_came_from(desk):
     assert (desk.load().forked_from, deeper.outcome.tool_calls.used) == (fork.outcome.run_id, 1)
 
 
-async def test_fork_5_a_fork_is_stored_before_its_first_request(desk):
+async def test_f_5_a_fork_is_stored_before_its_first_request(desk):
     """A fork that is killed before its first reply is resumed with its turns and its note, and pays for them once."""
     first = await desk.ask(*THREE, ANSWER)
     provider = OtherProvider([])
@@ -140,7 +140,7 @@ async def test_fork_5_a_fork_is_stored_before_its_first_request(desk):
     assert (stored.forked_from, desk.load().forked_from) == (first.outcome.run_id, first.outcome.run_id)
 
 
-async def test_fork_6_another_model_is_priced_before_it_reads_the_turns(desk):
+async def test_f_6_another_model_is_priced_before_it_reads_the_turns(desk):
     """The size and the price of the first request of another model are known before it is sent."""
     first = await desk.ask(*THREE[:1], replace(looks(2), usage=Usage(1_000, 0, 0, 20)), looks(3), ANSWER)
     fork = await desk.fork(2, provider=OtherProvider([ANSWER]))
@@ -155,7 +155,7 @@ async def test_fork_6_another_model_is_priced_before_it_reads_the_turns(desk):
     assert cold_line(unknown.run.forked_from, "other").endswith(" tokens anew, price unknown")
 
 
-async def test_fork_6_the_price_of_the_cold_prefix_is_reserved(desk):
+async def test_f_6_the_price_of_the_cold_prefix_is_reserved(desk):
     """A cost limit that does not pay for reading the turns twice lets the fork land at once."""
     await desk.ask(replace(looks(1), usage=Usage(1_000, 0, 0, 20)), ANSWER)
     fork = await desk.fork(1, provider=OtherProvider([ANSWER]), cost_limit=0.05)
@@ -178,7 +178,7 @@ async def test_fork_6_the_price_of_the_cold_prefix_is_reserved(desk):
         (2, {"landing": "softly"}, "landing: must be"),
     ],
 )
-async def test_fork_7_what_cannot_be_forked_is_refused_by_name(desk, at, options, reason):
+async def test_f_7_what_cannot_be_forked_is_refused_by_name(desk, at, options, reason):
     """Each refusal is one line with what to do; nothing is sent, and no run is stored."""
     first = await desk.ask(*THREE, ANSWER)
     async with desk.process(ScriptedProvider([])) as runner:
@@ -189,7 +189,7 @@ async def test_fork_7_what_cannot_be_forked_is_refused_by_name(desk, at, options
     assert desk.load().run_id == first.outcome.run_id
 
 
-async def test_fork_7_a_reply_that_was_not_acted_upon_is_no_turn_yet(desk):
+async def test_f_7_a_reply_that_was_not_acted_upon_is_no_turn_yet(desk):
     """If the process died before the calls of the last reply had run, one turn less can be forked."""
     killed = await desk.record(*THREE, ANSWER)
     records = killed.notebook.records
@@ -200,7 +200,7 @@ async def test_fork_7_a_reply_that_was_not_acted_upon_is_no_turn_yet(desk):
     assert (await desk.fork(1, ANSWER)).outcome.tool_calls.used == 1
 
 
-async def test_fork_8_a_preset_replaces_the_one_before(desk):
+async def test_f_9_a_preset_replaces_the_one_before(desk):
     """A preset and a landing of the fork replace those of the run; limits that nobody names stay."""
     desk.specialist = desk.specialist.model_copy(update={"tool_calls_limit": 3})
     await desk.ask(*THREE, says("So."), preset="openai-loop")
@@ -211,7 +211,7 @@ async def test_fork_8_a_preset_replaces_the_one_before(desk):
     assert (settings["preset"], settings["landing"], settings["tool_calls_limit"]) == ("soft-landing", "force", 3)
 
 
-async def test_fork_9_a_further_question_after_the_answer(desk):
+async def test_f_9_a_further_question_after_the_answer(desk):
     """At the answer itself a fork asks a further question, and the run keeps its own end."""
     first = await desk.ask(looks(1), says("It is known."))
     fork = await desk.fork(2, says("Because."), question="And why?")
@@ -222,8 +222,8 @@ async def test_fork_9_a_further_question_after_the_answer(desk):
     assert [one.blocks for one in again.requests[0].messages] == [({"type": "text", "text": "What is known?"},)]
 
 
-async def test_fork_9_an_answer_that_a_server_wrote_with_odd_ids(desk):
-    """Ids that the other API refuses are replaced in calls, results and stored calls, the same everywhere."""
+async def test_f_2_calls_with_odd_ids_get_new_ones(desk):
+    """The calls that another model gets have new ids in calls, results and stored calls, the same everywhere."""
     odd = calls(("look", {"query": "1"}))
     blocks = ({**odd.content[0], "id": "functions.look:0", "chat": {"id": "functions.look:0"}},)
     await desk.ask(replace(odd, content=blocks), ANSWER)

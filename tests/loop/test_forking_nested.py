@@ -28,7 +28,7 @@ def store(tmp_path, monkeypatch):
     return f"sqlite:///{tmp_path}/runs.db"
 
 
-async def test_fork_3_the_calls_of_children_belong_to_the_source(store):
+async def test_f_3_the_calls_of_children_belong_to_the_source(store):
     """The spending of copied children does not count; what they have read still proves a quote, on resume too."""
     cast = ScriptedSpecialists(lead=[[ASKS, answers(answer="some")]], finder=[[LOOKS, answers(**FOUND)]])
     async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
@@ -41,7 +41,7 @@ async def test_fork_3_the_calls_of_children_belong_to_the_source(store):
     assert [one.verified for one in (*outcome.evidence, *again.evidence)] == [True, True]
 
 
-async def test_fork_4_a_fork_of_a_child_has_no_parent(store):
+async def test_f_4_a_fork_of_a_child_has_no_parent(store):
     """A child run is forked as a run of its own, which its parent does not count."""
     cast = ScriptedSpecialists(lead=[[ASKS, answers(answer="some")]], finder=[[LOOKS, answers(**FOUND)]])
     async with Runner(provider=cast, tools=[LOOK], store=store) as runner:

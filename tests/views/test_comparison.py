@@ -20,7 +20,7 @@ async def pair(folder):
     return (load(desk.url, one.outcome.run_id) for one in (first, fork))
 
 
-async def test_fork_8_both_runs_are_shown_side_by_side(tmp_path):
+async def test_f_8_both_runs_are_shown_side_by_side(tmp_path):
     """The page of either run shows where they part, and what each did, used and answered after that."""
     source, fork = await pair(tmp_path)
     stored = {one.run_id: one for one in (source, fork)}
@@ -43,7 +43,7 @@ async def test_fork_8_both_runs_are_shown_side_by_side(tmp_path):
     assert "Side by side" not in report(source)
 
 
-async def test_fork_3_the_page_bills_only_what_the_fork_has_requested(tmp_path):
+async def test_f_3_the_page_bills_only_what_the_fork_has_requested(tmp_path):
     """Requests, timeline and figures leave the copied turns out; the budget begins with what they spend."""
     _, fork = await pair(tmp_path)
     page = data(fork)
@@ -57,7 +57,7 @@ async def test_fork_3_the_page_bills_only_what_the_fork_has_requested(tmp_path):
     assert (mark["kind"], mark["words"]) == ("forked", f"Forked from {fork.forked_from}")
 
 
-async def test_fork_4_the_source_may_be_gone(tmp_path):
+async def test_f_4_the_source_may_be_gone(tmp_path):
     """Without its source, the page of a fork names it and the model of the copied turns, and shows the rest."""
     _, fork = await pair(tmp_path)
     (shown,) = data(fork)["comparison"]

@@ -28,7 +28,7 @@ async def forked(one, at, question=None, source="last", **options):
 
 
 @pytest.mark.parametrize("kind", [MESSAGES, CHAT])
-async def test_fork_1_with_the_same_model_the_prefix_is_sent_byte_for_byte(endpoint, kind):
+async def test_f_1_with_the_same_model_the_prefix_is_sent_byte_for_byte(endpoint, kind):
     """A fork at turn 2 repeats the request after turn 2 byte for byte, so that the prompt cache can be read."""
     say = replies if kind == MESSAGES else chat_replies
     script = [*(look(say, q) for q in "abc"), say.answers("some"), look(say, "d"), say.answers("more")]
@@ -52,7 +52,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("kind", "script"), [(MESSAGES, THINKS), (CHAT, REASONS)])
-async def test_fork_2_another_model_gets_no_thinking_of_the_first(endpoint, kind, script):
+async def test_f_2_another_model_gets_no_thinking_of_the_first(endpoint, kind, script):
     """A run of one API continues on the other: without thinking, with ids that it accepts, with a note about it."""
     other = CHAT if kind == MESSAGES else MESSAGES
     say = replies if other == MESSAGES else chat_replies
@@ -70,7 +70,7 @@ async def test_fork_2_another_model_gets_no_thinking_of_the_first(endpoint, kind
 
 
 @pytest.mark.parametrize(("first", "then"), [("haiku", "sonnet"), ("sonnet", "haiku")])
-async def test_fork_2_a_model_that_thinks_otherwise_goes_on(endpoint, first, then):
+async def test_f_2_a_model_that_thinks_otherwise_goes_on(endpoint, first, then):
     """Between models that think and those that do not, inside a tool loop, the API accepts every request of a fork."""
     thinks = THINKS if first == "sonnet" else [look(replies, q) for q in "ab"]
     script = [*thinks, replies.answers("some"), look(replies, "c"), replies.answers("more"), replies.answers("last")]
@@ -90,7 +90,7 @@ def stored(one):
 
 
 @pytest.mark.parametrize("kind", [MESSAGES, CHAT])
-async def test_fork_2_calls_as_json_go_on_at_the_other_api(endpoint, kind):
+async def test_f_2_calls_as_json_go_on_at_the_other_api(endpoint, kind):
     """A run whose calls are JSON is forked with another model of the other API, whose calls are JSON too."""
     other = CHAT if kind == MESSAGES else MESSAGES
     texts = [written("look", query="a", part=None), written("respond", answer="some", evidence=None, gaps=None)]
@@ -104,7 +104,7 @@ async def test_fork_2_calls_as_json_go_on_at_the_other_api(endpoint, kind):
     assert "note on 'a', part 0" in str(two.requests[0].messages)
 
 
-async def test_fork_3_a_fork_in_the_middle_of_a_landing_raises_its_limit(endpoint):
+async def test_f_9_a_fork_in_the_middle_of_a_landing_raises_its_limit(endpoint):
     """After a landing rung that the model ignored, a fork with a higher limit gets its tools back."""
     script = [
         look(replies, "a"),

@@ -18,7 +18,7 @@ class Desk(StoredRunHarness):
     url = ""
 
 
-async def test_fork_5_a_fork_is_committed_in_one_transaction(store_url, tmp_path):
+async def test_f_5_a_fork_is_committed_in_one_transaction(store_url, tmp_path):
     """Before its first request a fork has its turns, calls and messages; listings name the run that it is from."""
     desk = Desk(tmp_path)
     desk.url = store_url
