@@ -102,6 +102,16 @@ class StoredRunHarness:
         provider.assert_used_up()
         return RunSegment(outcome, provider, run, events)
 
+    async def fork(self, at: int, *script: Line, question: str | None = None, **wish: Any) -> RunSegment:
+        """Fork a run, by default the newest, in a new process."""
+        provider = wish.pop("provider", None) or ScriptedProvider(script, schema=self.schema)
+        events: list[Event] = []
+        async with self.process(provider) as runner:
+            run = await runner.fork(wish.pop("run_id", "last"), question, at=at, listener=events.append, **wish)
+            outcome = await run.outcome()
+        provider.assert_used_up()
+        return RunSegment(outcome, provider, run, events)
+
     async def record(
         self, *script: Line, past: StoredRun | None = None, clock: Clock | None = None, **settings: Any
     ) -> RunSegment:

@@ -85,6 +85,13 @@ EVENTS = {
         "tokens": "count",
         "cost_usd": "number?",
     },
+    "forked": {
+        "run_id": "text",
+        "source": "text",
+        "at": "count",
+        "used": {"tool_calls": "number", "turns": "number", "characters": "number"},
+        "note": "text",
+    },
     "retrying": {"status": "count?", "seconds": "number", "attempt": "count", "reason": "text"},
     "waiting": {"phase": {"started", "finished"}, "seconds": "number?", "reason": "text"},
     "request": {"turn": "count", "choice": CHOICES},
@@ -192,6 +199,8 @@ LISTED_RUN = {
     "cost_usd": "number?",
     "project": "text?",
     "duration_s": "number?",
+    "forked_from": "text?",
+    "forked_at": "count?",
 }
 RUNS = {"runs": [LISTED_RUN], "store": "text", "size_bytes": "count", "project": "text?"}
 MESSAGES = {
@@ -296,6 +305,9 @@ PRINTED = {
         "status": LISTED,
         "parent_id": "text?",
         "children": [{"run_id": "text", "specialist": "text", "status": LISTED}],
+        "forked_from": "text?",
+        "forked_at": "count?",
+        "copied_messages": "count",
         "messages": [{"...": "any"}],
     },
     "specialists report": {
@@ -309,6 +321,10 @@ PRINTED = {
         "started_at": "number",
         "ended_at": "number?",
         "seconds": "number",
+        "forked_from": "text?",
+        "forked_at": "count?",
+        "copied": {"turns": "count", "calls": "count"},
+        "comparison": ["any"],
         "facts": {"...": "any"},
         "answer": {"...": "any"},
         "children": {"...": "any"},

@@ -159,6 +159,9 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
         await runner.run(long, "What?", listener=told.append)
     async with Runner(**where, provider=ScriptedProvider([says("notes"), ANSWER])) as runner:
         await (await runner.resume("last", "And?", force=True, listener=told.append)).outcome()
+        resumed = told[-1].outcome.run_id
+    async with Runner(**where, provider=ScriptedProvider([ANSWER])) as runner:
+        await (await runner.fork(resumed, at=1, force=True, listener=told.append)).outcome()
     # Scripted models have no endpoint at which requests wait; see tests/wire/test_rate_limits.py.
     told += [events.Waiting("started", None, "busy"), events.Waiting("finished", 2.5, "busy")]
     for event in told:
@@ -168,7 +171,7 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
             holds(event.told.as_json(), {"event": {event.told.event}, **tables.EVENTS[event.told.event]})
     the_same({event.event for event in told}, set(tables.EVENTS))
     the_same({event.phase for event in told if isinstance(event, events.Called)}, tables.CALL_PHASES)
-    messages = json.loads(call(f"specialists transcript last --json --store {store} --root {tmp_path}"))["messages"]
+    messages = json.loads(call(f"specialists transcript {resumed} --json --store {store}"))["messages"]
     for message in messages:
         holds(message, {"kind": {message["kind"]}, **tables.MESSAGES[message["kind"]]})
     the_same({message["kind"] for message in messages}, set(tables.MESSAGES))

@@ -33,6 +33,7 @@ NAMES = [
     "Evidence",
     "Executed",
     "Finished",
+    "Forked",
     "Landed",
     "NotResumable",
     "NotTrusted",

@@ -2,7 +2,7 @@
 
 import re
 
-_ARGUMENT = re.compile(r"`(root|dir|model|store|trust|force)(?:=([^`]*))?`")
+_ARGUMENT = re.compile(r"`(root|dir|model|store|trust|force|at)(?:=([^`]*))?`")
 """An argument in backticks, alone or with its value."""
 
 

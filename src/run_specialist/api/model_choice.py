@@ -65,22 +65,24 @@ class ModelChoice:
         return await self._chosen(asked, settings.model, None if by_program else file, self._root)
 
     async def provider_for_resumed(
-        self, current: SpecialistFile, settings: Specialist, root: Path, model: str
+        self, current: SpecialistFile, settings: Specialist, root: Path, model: str, asked: str | None = None
     ) -> Provider:
-        """Return the provider of a run that is resumed.
+        """Return the provider of a run that is resumed or forked.
 
         current: the file as it is now, which may require a model that the stored settings do not.
         model: the model of the run so far.
+        asked: the model that was asked for; None = that of the runner, else that of the run.
         Raises UsageError as `provider` does.
         """
         if current.specialist is not None and current.specialist.offline == "refuse":
             settings = settings.model_copy(update={"offline": "refuse"})
         if self._provider is not None:
             return self._checked(current, settings, self._provider)
-        if choose_model(self.model, model) == OFFLINE:
-            why = why_offline(self.model, model) if self.model else f"the run is {OFFLINE}; name a model to resume it"
+        asked = asked or self.model
+        if choose_model(asked, model) == OFFLINE:
+            why = why_offline(asked, model) if asked else f"the run is {OFFLINE}; name a model to resume it"
             self._rule.check(current, settings, why)
-        return await self._chosen(self.model, model, current, root)
+        return await self._chosen(asked, model, current, root)
 
     async def provider_for_child(self, file: SpecialistFile, settings: Specialist, parents: Provider) -> Provider:
         """Return the provider of a child; a child without a model inherits that of its parent.

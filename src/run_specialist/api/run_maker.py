@@ -21,10 +21,11 @@ from run_specialist.providers.base import Provider, Watch
 from run_specialist.record.events import Listener
 from run_specialist.record.journal import Journal
 from run_specialist.spawning.begun_with import begun_with
+from run_specialist.spawning.forking import ForkRequest, fork
 from run_specialist.spawning.granted import granted, own_cost_left
 from run_specialist.spawning.resume_place import ResumePlace, place_of
 from run_specialist.spawning.resuming import ResumeRequest, resume
-from run_specialist.spawning.run_environment import Parent
+from run_specialist.spawning.run_environment import Parent, RunEnvironment
 from run_specialist.spawning.spawner import spawn
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
@@ -158,18 +159,40 @@ class RunMaker:
         """
         here = None if asked is None else ResumePlace(self.root, asked.file.path)
         place = here or place_of(run, self.root, self.registry, force=request.force)
-        root, request = place.root, replace(request, file=place.file)
-        file, settled = begun_with(run, place.file, root)
-        parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
-        by_program = asked is not None and asked.by_program
-        current = asked.file if asked and by_program else load(file.path, project_of(file.path, [root]))
-        provider = await self.models.provider_for_resumed(current, settled, root, run.model)
-        environment = await self.environments.make(
-            root, current, settled, provider, parent, resumed=True, by_program=by_program
-        )
+        request = replace(request, file=place.file)
+        environment = await self._as_stored(run, place, asked)
         job = await _lent(resume(run, request, environment), asked.lend if asked else None)
         job = replace(job, warnings=(*job.warnings, *place.warnings(run)))
         return self._run(job, watchers, await self.store.claim(run))
+
+    async def fork(self, run: StoredRun, request: ForkRequest, watchers: Watchers, model: str | None) -> Run:
+        """Return a new run, stored before this returns, that begins with the first turns of a stored one.
+
+        model: the model of the call; None for that of the `Runner` or of the run.
+        Raises NotResumable with the reason, StoreUnusable.
+        """
+        place = place_of(run, self.root, self.registry, force=request.resume.force)
+        request = replace(request, resume=replace(request.resume, file=place.file))
+        environment = await self._as_stored(run, place, None, model)
+        made = fork(run, request, environment)
+        job = replace(made.job, warnings=(*made.job.warnings, *place.warnings(run)))
+        return self._run(job, watchers, await self.store.fork(job.opened(), made.copied, request.at))
+
+    async def _as_stored(
+        self, run: StoredRun, place: ResumePlace, asked: Asked | None, model: str | None = None
+    ) -> RunEnvironment:
+        """Return the environment in which a stored run continues.
+
+        asked: the question with which the run was taken up; None if it is resumed or forked by its id alone.
+        """
+        file, settled = begun_with(run, place.file, place.root)
+        parent = Parent(run.parent_id, place.root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
+        by_program = asked is not None and asked.by_program
+        current = asked.file if asked and by_program else load(file.path, project_of(file.path, [place.root]))
+        provider = await self.models.provider_for_resumed(current, settled, place.root, run.model, model)
+        return await self.environments.make(
+            place.root, current, settled, provider, parent, resumed=True, by_program=by_program
+        )
 
     async def child(  # noqa: PLR0913, PLR0917 - called in one place
         self,

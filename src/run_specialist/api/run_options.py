@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+from run_specialist.budget.ladder import Style
 from run_specialist.providers.base import Watch
 from run_specialist.record.events import Listener
 from run_specialist.specialist.call_settings import Limits, OtherLimits, OtherSettings, Settings
+from run_specialist.specialist.presets import Preset
 
 
 class RunOptions(Settings, total=False):
@@ -27,6 +29,13 @@ class ResumeOptions(Limits, total=False):
     """Called with each event of the run, in order."""
     watch: Watch | None
     """Called with the pieces of a reply while it streams."""
+
+
+class ForkOptions(ResumeOptions, total=False):
+    """Keyword arguments of a call that forks a run: totals of the limits, which include the copied turns, and these."""
+
+    landing: Style
+    preset: Preset | None
 
 
 class MapOptions(OtherLimits, OtherSettings, total=False):

@@ -1,12 +1,12 @@
 """The store of one `Runner`, opened by the first run that needs it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TypeVar, get_args
 
 from run_specialist.errors import NotResumable, StoreUnusable, UsageError
-from run_specialist.record.journal import Journal, OnLost, Opened
+from run_specialist.record.journal import Journal, OnLost, Opened, Record
 from run_specialist.store import owners
 from run_specialist.store.known_run import KnownRun
 from run_specialist.store.location import NONE, Location, place
@@ -14,6 +14,8 @@ from run_specialist.store.stored import StoredRun
 from run_specialist.store.writer import Writer
 
 _T = TypeVar("_T")
+
+NOTHING_STORED = "the store is `none`, so no runs are stored; set the store that contains the run"
 
 
 class RunStore:
@@ -70,6 +72,21 @@ class RunStore:
                 raise
             return writer.journal(opened.run_id)
 
+    async def fork(self, opened: Opened, copied: Sequence[Record], turns: int) -> Journal:
+        """Commit a new run with what it begins with, and return its journal.
+
+        copied: the turns, calls and messages of another run.
+        turns: their number.
+        Raises StoreUnusable: without its beginning the run could not be resumed.
+        """
+        writer = await self._open_writer()
+        if writer is None:
+            raise NotResumable(NOTHING_STORED)
+        journal = await _completed(lambda: writer.begin(opened, copied, turns))
+        if isinstance(journal, KnownRun):
+            raise NotResumable(f"{opened.run_id} is stored already")
+        return journal
+
     async def look(self, run_id: str) -> KnownRun | None:
         """Return a stored run by its whole id, without its transcript; None if there is none.
 
@@ -105,7 +122,7 @@ class RunStore:
         """
         location = self._location()
         if location is None:
-            raise NotResumable("the store is `none`, so no runs are stored; set the store that contains the run")
+            raise NotResumable(NOTHING_STORED)
         return await asyncio.to_thread(_load, location.url, run_id, project)
 
     async def opened_url(self) -> str | None:

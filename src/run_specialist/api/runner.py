@@ -11,10 +11,10 @@ from run_specialist.api.model_choice import ModelChoice
 from run_specialist.api.project_files import find_project
 from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.api.run_maker import RunMaker
-from run_specialist.api.run_options import MapOptions, ResumeOptions, RunOptions
+from run_specialist.api.run_options import ForkOptions, MapOptions, ResumeOptions, RunOptions
 from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
-from run_specialist.api.taking_up import begin, resume, take_up
+from run_specialist.api.taking_up import begin, fork, resume, take_up
 from run_specialist.api.working_specialists import WorkingSpecialists
 from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.run import Run
@@ -145,6 +145,29 @@ class Runner:
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
         return await resume(self._maker, run_id, query, options, force=force)
+
+    async def fork(
+        self,
+        run_id: str,
+        query: str | None = None,
+        *,
+        at: int,
+        model: str | None = None,
+        force: bool = False,
+        **options: Unpack[ForkOptions],
+    ) -> Run:
+        """Return a new run that begins with the first turns of a stored one, which is not changed.
+
+        run_id: as for `resume`; the new run has an id of its own, and is stored before this returns.
+        query: an additional question; `question` is another name of this argument.
+        at: how many turns are copied, with the results of their calls; 0 = the question alone.
+        model: an alias, a full id or `offline`; None for the model of the `Runner`, else that of the run.
+        force: fork even if the specialist's file has changed, or tools of the program are missing.
+        listener, watch: called with the events of the new run, and with the pieces of its replies while they stream.
+        options: new totals of limits, which include the copied turns; `landing` and `preset`.
+        Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
+        """
+        return await fork(self._maker, run_id, query, options, at=at, model=model, force=force)
 
     async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
         self,

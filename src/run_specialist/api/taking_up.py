@@ -9,6 +9,7 @@ from run_specialist.api.query import optional_question
 from run_specialist.api.run_maker import Asked, RunMaker, Watchers
 from run_specialist.errors import AtWork, NotResumable, UsageError
 from run_specialist.loop.run import Run
+from run_specialist.spawning.forking import ForkRequest
 from run_specialist.spawning.resuming import ResumeRequest
 from run_specialist.spawning.same_run import check_same
 from run_specialist.specialist.problems import shown
@@ -76,6 +77,27 @@ async def resume(maker: RunMaker, run_id: str, query: str | None, options: Mappi
     watchers = Watchers.taken_from(limits)
     run = await maker.store.load(run_id, project_path(maker.root))
     return await maker.resume(run, ResumeRequest(question, limits, force), watchers)
+
+
+async def fork(  # noqa: PLR0913 - keyword arguments, all optional
+    maker: RunMaker,
+    run_id: str,
+    query: str | None,
+    options: Mapping[str, Any],
+    *,
+    at: int,
+    model: str | None,
+    force: bool,
+) -> Run:
+    """Return a new run that begins with the first turns of a stored one; see `Runner.fork`.
+
+    options: `ForkOptions`.
+    """
+    settings = dict(options)
+    question = optional_question(query, settings.pop("question", None))
+    watchers = Watchers.taken_from(settings)
+    run = await maker.store.load(run_id, project_path(maker.root))
+    return await maker.fork(run, ForkRequest(at, ResumeRequest(question, settings, force)), watchers, model)
 
 
 async def take_up(  # noqa: PLR0913 - keyword arguments, all optional

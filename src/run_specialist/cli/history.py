@@ -11,7 +11,16 @@ import typer
 from run_specialist.cli.console import fail, guarded, is_terminal, print_json, say
 from run_specialist.cli.flags import Json, StoreUrl
 from run_specialist.cli.runs_table import print_runs
-from run_specialist.cli.show_runs import as_json, counted, local, print_labelled, print_rows, size
+from run_specialist.cli.show_runs import (
+    END_OF_COPY,
+    as_json,
+    counted,
+    forked_line,
+    local,
+    print_labelled,
+    print_rows,
+    size,
+)
 from run_specialist.cli.stored_run_flags import (
     ALL,
     DEFAULT_LIMIT,
@@ -106,28 +115,31 @@ def transcript(
 ) -> None:
     """Show the messages and tool calls of a run."""
     with guarded(), open_store(store) as opened:
-        from run_specialist.store.conversation import transcript_rows  # noqa: PLC0415 - fast `--help`
+        from run_specialist.store.conversation import copied_rows, transcript_rows  # noqa: PLC0415 - fast `--help`
 
         stored = opened.load(find_run(opened, run, project_filter(root, all_projects=all_projects)))
-        rows = transcript_rows(stored)
+        rows, copied = transcript_rows(stored), copied_rows(stored)
         if json_:
             head = {"run_id": stored.run_id, "specialist": stored.specialist, "status": stored.status}
             children = [
                 {"run_id": one.run_id, "specialist": one.specialist, "status": one.status} for one in stored.children
             ]
-            print_json({**head, "parent_id": stored.parent_id, "children": children, "messages": rows})
+            fork = {"forked_from": stored.forked_from, "forked_at": stored.forked_at, "copied_messages": copied}
+            print_json({**head, "parent_id": stored.parent_id, "children": children, **fork, "messages": rows})
             return
         if is_terminal():
             from run_specialist.cli.transcript_view import show_transcript  # noqa: PLC0415 - fast `--help`
 
-            show_transcript(stored, rows)
+            show_transcript(stored, rows, copied)
             return
         print_labelled(f"{stored.run_id}  {stored.specialist}  {stored.status}  {local(stored.started_at)}")
         if stored.parent_id:
             print_labelled(f"asked by {stored.parent_id}")
         for one in stored.children:
             print_labelled(f"asked {one.run_id}  {one.specialist}  {one.status}")
-        print_rows(rows)
+        if stored.forked_from:
+            print_labelled(forked_line(stored))
+        print_rows(rows, {copied: END_OF_COPY} if stored.forked_from else {})
 
 
 def _selection(ids: Sequence[str], project: str | None, **filters: Any) -> "Selection":  # noqa: ANN401 - its fields

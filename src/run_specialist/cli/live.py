@@ -27,6 +27,7 @@ from run_specialist.record.events import (
     ChildTold,
     Event,
     Finished,
+    Forked,
     Requested,
     Resumed,
     Retrying,
@@ -96,7 +97,7 @@ class LiveView:
                 self._title = one_line(f"{event.specialist} · {event.model}")
                 self._budget = _unspent(event)
                 self._print(Text(self._title, "bold"))
-            case Resumed():
+            case Resumed() | Forked():
                 self._show_resumed(event)
             case Requested():
                 self._turn, self._doing, self._reply = event.turn, "thinking", PartialReply()
@@ -152,13 +153,17 @@ class LiveView:
     def _wait_for(self, event: Retrying | Waiting, name: str = "") -> None:
         self._wait = _Wait(event, None if event.seconds is None else time.monotonic() + event.seconds, name)
 
-    def _show_resumed(self, event: Resumed) -> None:
+    def _show_resumed(self, event: Resumed | Forked) -> None:
         self._call_lines.calls = int(event.used.get(Kind.TOOL_CALLS, 0))
         if self._budget is not None and self._budget.limit is not None:
             used = event.used.get(self._budget.kind, 0)
             remaining = max(self._budget.limit - used, 0)
             self._budget = replace(self._budget, used=used, remaining=remaining)
-        self._print(Text(f"  resumed after {units.amount(Kind.TOOL_CALLS, self._call_lines.calls)}", "cyan"))
+        calls = units.amount(Kind.TOOL_CALLS, self._call_lines.calls)
+        after = f"resumed after {calls}"
+        if isinstance(event, Forked):
+            after = f"forked after {units.amount(Kind.TURNS, event.at)} and {calls}"
+        self._print(Text(f"  {after}", "cyan"))
 
     def _print(self, line: RenderableType) -> None:
         self._console.print(line)

@@ -112,6 +112,7 @@ def write_missing(opened: "Store", run_ids: Iterable[str], folder: Path, *, over
     overwrite: Write all reports, also those that exist.
     """
     from run_specialist.views.page.child_runs import descendants  # noqa: PLC0415 - fast `--help`
+    from run_specialist.views.page.comparison import kin  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.report import report  # noqa: PLC0415 - fast `--help`
 
     paths = {run_id: folder / report_name(run_id) for run_id in run_ids if SAFE_ID.fullmatch(run_id)}
@@ -120,7 +121,8 @@ def write_missing(opened: "Store", run_ids: Iterable[str], folder: Path, *, over
     for run_id, path in missing.items():
         try:
             stored = opened.load(run_id)
-            page = report(stored, descendants(stored, opened.load)).encode("utf-8", "replace")
+            related = (descendants(stored, opened.load), kin(stored, opened.load, opened.forks(stored)))
+            page = report(stored, *related).encode("utf-8", "replace")
             write_private(path, page, overwrite=overwrite)
         except RunSpecialistError as error:
             say(f"no report of {run_id}: {error}")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from run_specialist.cli.console import guarded
+from run_specialist.cli.console import fail, guarded
 from run_specialist.cli.flags import (
     CostLimit,
     OnLostFlag,
@@ -20,7 +20,8 @@ from run_specialist.cli.flags import (
     TurnsLimit,
     settings,
 )
-from run_specialist.cli.live_run import Events, OutcomeJson, Output, Quiet, Raw, answer
+from run_specialist.cli.forked import ForkAt, ForkLanding, ForkPreset, forked
+from run_specialist.cli.live_run import Events, OutcomeJson, Output, Prepare, Quiet, Raw, answer
 from run_specialist.cli.output_file import OutputOption
 from run_specialist.cli.query_words import MoreWords, more_from
 from run_specialist.cli.stored_run_flags import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
@@ -39,6 +40,9 @@ def resume(
     tool_chars_limit: ToolCharsLimit = None,
     requests_at_once: RequestsAtOnce = None,
     model: Annotated[str | None, typer.Option(help="Another model.  [default: the model of the run]")] = None,
+    at: ForkAt = None,
+    landing: ForkLanding = None,
+    preset: ForkPreset = None,
     require_model: RequireModel = False,
     force: Annotated[
         bool,
@@ -55,11 +59,15 @@ def resume(
     quiet: Quiet = False,
     raw: Raw = False,
 ) -> None:
-    """Resume a run after a limit, a crash, Ctrl-C or a failure.
+    """Resume a run after a limit, a crash or a failure, or fork it.
 
     Limits are new totals that include the usage so far. The run keeps its system prompt, tools and messages, so that
-    the prompt cache remains valid; a note to the model lists the changes.
+    the prompt cache remains valid; a note to the model lists the changes. With --at the run is not changed: a new run
+    begins with its first turns, and goes on with another model, preset, landing or limit.
     """
+    forking = settings(landing=landing, preset=preset)
+    if at is None and forking:
+        fail(f"--{next(iter(forking))} needs --at N: a run that is resumed keeps it")
     given = settings(
         tool_calls_limit=tool_calls_limit,
         turns_limit=turns_limit,
@@ -86,5 +94,9 @@ def resume(
             require_model=require_model or None,
             requests_at_once=requests_at_once,
         )
-        outcome = answer(runner, partial(runner.resume, run, question, force=force, **given), shown)
+        if at is None:
+            prepare: Prepare = partial(runner.resume, run, question, force=force, **given)
+        else:
+            prepare = forked(partial(runner.fork, run, question, at=at, force=force, **given, **forking), shown)
+        outcome = answer(runner, prepare, shown)
     raise typer.Exit(outcome.exit_code)

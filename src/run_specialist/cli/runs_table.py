@@ -105,8 +105,10 @@ def run_cells(run: "Listed", depth: int, *, projects: bool) -> dict[str, Cell]:
 
 
 def question_of(run: "Listed", depth: int) -> str:
-    """Return the question of a run on one line, after the id of a parent that is not listed."""
-    return ("" if depth or run.parent_id is None else f"(of {run.parent_id}) ") + one_line(run.question)
+    """Return the question of a run on one line, after the id of a parent that is not listed, or of a fork's source."""
+    parent = "" if depth or run.parent_id is None else f"(of {run.parent_id}) "
+    source = f" (fork of {run.forked_from} at turn {run.forked_at})" if run.forked_from else ""
+    return f"{parent}{one_line(run.question)}{source}"
 
 
 def fitting(widths: dict[str, int], available: int, dropped: Sequence[str] = _DROPPED_FIRST) -> list[str]:

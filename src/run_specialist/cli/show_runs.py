@@ -1,9 +1,10 @@
 """Formats stored runs: as JSON, transcripts, sizes and times."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from run_specialist.store.conversation import Row
     from run_specialist.store.stored import Listed
 
+NO_LINES: Mapping[int, str] = MappingProxyType({})
+
 
 def as_json(run: "Listed") -> dict[str, Any]:
     """Return a run as an item of `runs --json`; times in UTC."""
@@ -21,12 +24,29 @@ def as_json(run: "Listed") -> dict[str, Any]:
     return {**asdict(run), "started_at": iso(run.started_at), "ended_at": ended_at}
 
 
-def print_rows(rows: Sequence["Row"]) -> None:
-    """Print a transcript: each call on one line, all other messages indented below a label."""
+END_OF_COPY = "the copied turns end here"
+"""Line in the transcript of a fork before its own messages."""
+
+
+def forked_line(run: "Listed") -> str:
+    """Return the line that names the run that a fork begins with."""
+    turns = run.forked_at or 0
+    return f"forked from {run.forked_from} after {f'{turns} turn' if turns == 1 else f'{turns} turns'}"
+
+
+def print_rows(rows: Sequence["Row"], lines: Mapping[int, str] = NO_LINES) -> None:
+    """Print a transcript: each call on one line, all other messages indented below a label.
+
+    lines: further lines, by the index of the row that they precede.
+    """
     numbers: dict[object, int] = {}
     calls, before = 0, None
-    for row in rows:
+    for index, row in enumerate(rows):
         kind = row["kind"]
+        if index in lines:
+            before = None
+            print_line("")
+            print_labelled(lines[index])
         if (before, kind) != ("tool_call", "tool_call"):
             print_line("")
         before = kind

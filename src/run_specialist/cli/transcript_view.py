@@ -13,7 +13,7 @@ from run_specialist.cli.evidence_block import evidence_block, gaps_block
 from run_specialist.cli.markdown_text import apart, markdown, written
 from run_specialist.cli.pager import page
 from run_specialist.cli.screen import Prefixed, Screen
-from run_specialist.cli.show_runs import local
+from run_specialist.cli.show_runs import END_OF_COPY, forked_line, local
 from run_specialist.cli.table import rendered_lines
 from run_specialist.record.outcome import Evidence
 from run_specialist.tools.respond import NAME as RESPOND
@@ -27,24 +27,34 @@ if TYPE_CHECKING:
 _INDENT = "  "
 
 
-def show_transcript(run: "StoredRun", rows: Sequence["Row"]) -> None:
-    """Show the conversation of a run on the terminal."""
+def show_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int = 0) -> None:
+    """Show the conversation of a run on the terminal.
+
+    copied: how many rows, the first ones, a fork has copied from another run.
+    """
     screen = Screen.of_stdout()
-    page("\n".join(rendered_lines(apart([Group(*_head(run)), *_blocks(rows, screen)]))))
+    numbers: dict[object, int] = {}
+    end = [_label(END_OF_COPY)] if run.forked_from else []
+    blocks = [*_blocks(rows[:copied], numbers, screen), *end, *_blocks(rows[copied:], numbers, screen)]
+    page("\n".join(rendered_lines(apart([Group(*_head(run)), *blocks]))))
 
 
 def _head(run: "StoredRun") -> Iterator[Text]:
     yield _label(f"{run.run_id}  {run.specialist}  {run.status}  {local(run.started_at)}")
     if run.parent_id:
         yield _label(f"asked by {run.parent_id}")
+    if run.forked_from:
+        yield _label(forked_line(run))
     for one in run.children:
         yield _label(f"asked {one.run_id}  {one.specialist}  {one.status}")
 
 
-def _blocks(rows: Sequence["Row"], screen: Screen) -> Iterator[RenderableType]:
-    """Yield a block for each message and each result; the calls of a turn are one block."""
-    numbers: dict[object, int] = {}
-    calls = 0
+def _blocks(rows: Sequence["Row"], numbers: dict[object, int], screen: Screen) -> Iterator[RenderableType]:
+    """Yield a block for each message and each result; the calls of a turn are one block.
+
+    numbers: numbers of the calls before, by id; extended with those of these rows.
+    """
+    calls = len(numbers)
     for is_call, group in groupby(rows, key=lambda row: row["kind"] == "tool_call"):
         if not is_call:
             yield from (_message(row, numbers, screen) for row in group)

@@ -31,7 +31,8 @@ def quotes(
     claims = tuple(_claims(job, response))
     if job.evidence == "off":
         return tuple(Evidence(source, quote, verified=None) for source, quote in claims)
-    return evidence.check(claims, own_calls(job, executed), (quote.quote for quote in proven(children)))
+    known = [*(quote.quote for quote in proven(children)), *job.proven]
+    return evidence.check(claims, own_calls(job, executed), known)
 
 
 def own_calls(job: Job, executed: Iterable[CallRecord]) -> list[CallRecord]:

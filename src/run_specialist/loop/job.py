@@ -1,6 +1,6 @@
 """Everything that one run needs, resolved and frozen: made by `spawning`, executed by `Run`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.loop.executed import Augmenter, EarlierCalls
 from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.providers.base import Opening, Provider
-from run_specialist.record.events import Started
+from run_specialist.record.events import Forked, Started
 from run_specialist.record.journal import Opened, RunSnapshot
 from run_specialist.record.messages import Message, Reply
 from run_specialist.record.outcome import EvidencePolicy
@@ -56,6 +56,34 @@ class ResumeState:
     """Whether that request was part of the landing."""
     pending_seconds: float = 0
     """How long the request took [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkedFrom:
+    """Where a run was forked from."""
+
+    run_id: str
+    """The run whose first turns it begins with."""
+    at: int
+    """How many turns are copied."""
+    model: str
+    """The model that made them."""
+    note: str = ""
+    """Text for the model after these turns; empty if it needs none."""
+    cold_tokens: int | None = None
+    """Estimated input of the first request if another model reads it without a cache [tokens]; None if it is not."""
+    cold_cost: float | None = None
+    """Price of this input [USD]; None if it is unknown."""
+
+    def stored(self, notes: Sequence[Mapping[str, Any]], proven: Sequence[str], messages: int) -> dict[str, Any]:
+        """Return the JSON values that the run stores.
+
+        notes: the notes about earlier resumptions in the copied turns, each as `text` and `after`, a number of turns.
+        proven: quotes that children have read, whose answers are copied.
+        messages: how many messages are copied, each counted once.
+        """
+        own = {"run_id": self.run_id, "at": self.at, "model": self.model, "note": self.note}
+        return {**own, "notes": [*notes], "proven": [*proven], "messages": messages}
 
 
 @dataclass(frozen=True)
@@ -105,6 +133,10 @@ class Job:
     """State before the run was resumed; empty for a new run."""
     resume_note: ResumeNote | None = None
     """None for a new run."""
+    proven: tuple[str, ...] = ()
+    """Quotes that the children of another run have read, whose answers a fork has copied."""
+    forked_from: ForkedFrom | None = None
+    """Where a new run was forked from; None for any other run."""
 
     @cached_property
     def hide(self) -> Callable[[str], str]:
@@ -122,6 +154,11 @@ class Job:
         limits = {limit.kind.value: limit.limit for limit in self.budget.limits}
         tools = self.opening.tools.names
         return Started(self.run_id, self.specialist, self.provider.model, self.question, tools, limits)
+
+    def forked(self) -> Forked | None:
+        """Return the second event of its run if that is a fork."""
+        source, snapshot = self.forked_from, self.resume_state.snapshot
+        return None if source is None else Forked(self.run_id, source.run_id, source.at, snapshot.used, source.note)
 
     def opened(self) -> Opened:
         """Return the first record of its run."""

@@ -8,7 +8,7 @@ from run_specialist.errors import ContextExceeded, ProviderError, UsageError
 from run_specialist.loop.checkpoint import Checkpoint, StoreLost
 from run_specialist.loop.ending import Ending, RunParts, conclude
 from run_specialist.loop.exchange import Exchange
-from run_specialist.loop.job import Job
+from run_specialist.loop.job import ForkedFrom, Job
 from run_specialist.loop.loop import Loop
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
@@ -86,9 +86,19 @@ class Run:
         return self._job.run_id
 
     @property
+    def model(self) -> str:
+        """The id of the model that it asks."""
+        return self._job.provider.model
+
+    @property
     def cost_before(self) -> float:
         """Known cost before the run was resumed; 0 for a new run [USD]."""
         return self._job.resume_state.snapshot.total.cost_usd or 0.0
+
+    @property
+    def forked_from(self) -> ForkedFrom | None:
+        """The run whose first turns this one begins with; None if it does not."""
+        return self._job.forked_from
 
     @property
     def transcript(self) -> tuple[Message, ...]:
@@ -173,6 +183,8 @@ class Run:
             # Another model continues with another transcript, which is recorded before anything else happens.
             self._observers.record(self._checkpoint.checkpointed())
         self._observers.notify(self._job.started())
+        if (forked := self._job.forked()) is not None:
+            self._observers.notify(forked)
 
     async def _conclude(self, ending: Ending) -> Outcome:
         """Close the transcript, make the outcome and store it before anybody gets it."""

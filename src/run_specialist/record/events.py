@@ -54,6 +54,22 @@ class Resumed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Forked(Event):
+    """The run begins with the first turns of another run; precedes its first request."""
+
+    event = "forked"
+    run_id: str
+    source: str
+    """Id of the other run."""
+    at: int
+    """How many turns are copied."""
+    used: Mapping[str, float]
+    """What the copied turns spend of the limits, by kind."""
+    note: str
+    """Text for the model after these turns; empty if it needs none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Requested(Event):
     """A request is sent to the model."""
 

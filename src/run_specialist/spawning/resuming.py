@@ -23,12 +23,16 @@ from run_specialist.spawning.other_model import for_other_model
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.spawner import LIMITS, spawn
 from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.resolve import checked
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import NAME as RESPOND
+
+_ORIGINAL = ("digest", "given_tools", "parents", "warnings", "given", "fork")
+"""Stored values that a resumption does not change."""
 
 
 @dataclass(frozen=True)
@@ -59,31 +63,40 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
     state = _resume_state(run, before.tool_calls_limit)
     _check_totals(run, settings, state, changed)
     _check_purpose(run, request, changed)
-    remarks = [*_changed_file(run, request), *_missing_tools(run, environment, request)]
+    remarks = [*changed_file(run, request), *missing_tools(run, environment, request)]
     if run.model != environment.provider.model and (adapted := for_other_model(state)) is not state:
         state = adapted
         remarks.append(_left_out(run, request))
     if not (remarks or changed or request.question) and _needs_user_message(run, state):
         remarks.append(prompts.GO_ON)
+    job = continued(run, file, settings, environment)
+    original = {key: frozen[key] for key in _ORIGINAL if key in frozen}
+    return replace(
+        job,
+        run_id=run.run_id,
+        warnings=tuple(dict.fromkeys([*frozen["warnings"], *job.warnings])),
+        origin={**job.origin, **original, **resumed(frozen, changed, request.question)},
+        proven=tuple((frozen.get("fork") or {}).get("proven", ())),
+        resume_state=state,
+        resume_note=ResumeNote(changed, request.question, tuple(remarks)),
+    )
+
+
+def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> Job:
+    """Return the job of a new run with system prompt, tools and archive of a stored one."""
+    frozen = run.frozen
     keeps_archive = any(tool["name"] == GET_TOOL_RESPONSE for tool in frozen["tools"])
     job = spawn(file, settings, run.question, replace(environment, keeps_archive=keeps_archive))
     if job.archive is not None:
         _refill(job.archive, run)
-    original = {key: frozen[key] for key in ("digest", "given_tools", "parents", "warnings", "given") if key in frozen}
-    return replace(
-        job,
-        run_id=run.run_id,
-        opening=replace(
-            job.opening,
-            system=frozen["system"],
-            tools=_as_stored(frozen["tools"], job.opening.tools),
-            effort=frozen["effort"],
-        ),
-        warnings=tuple(dict.fromkeys([*frozen["warnings"], *environment.extra_tools.warnings, *job.context_warnings])),
-        origin={**job.origin, **original, **resumed(frozen, changed, request.question)},
-        resume_state=state,
-        resume_note=ResumeNote(changed, request.question, tuple(remarks)),
+    opening = replace(
+        job.opening,
+        system=frozen["system"],
+        tools=_as_stored(frozen["tools"], job.opening.tools),
+        effort=frozen["effort"],
     )
+    warnings = dict.fromkeys([*environment.extra_tools.warnings, *job.context_warnings])
+    return replace(job, opening=opening, warnings=tuple(warnings))
 
 
 def _refill(archive: Archive, run: StoredRun) -> None:
@@ -113,7 +126,7 @@ def _resume_state(run: StoredRun, limit: int | None) -> ResumeState:
         part=part,
         copies=sum(stored.copied for stored in run.messages if stored.part == part),
         earlier=EarlierCalls(
-            executed={call.number: _call_record(call) for call in run.calls},
+            executed={call.number: call_record(call) for call in run.calls},
             started=snapshot.calls,
             cut_off=min(to_run, affordable),
             skipped=snapshot.skipped,
@@ -149,7 +162,8 @@ def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:
     return 0 if answers and Returned.TOO_EARLY in snapshot.returned else len(turn.calls) - answers
 
 
-def _call_record(call: StoredCall) -> CallRecord:
+def call_record(call: StoredCall) -> CallRecord:
+    """Return a stored call as the loop keeps it."""
     return CallRecord(call.call, call.text, call.is_error, call.truncated, call.note, call.repeated, call.whole)
 
 
@@ -177,7 +191,7 @@ def _check_purpose(run: StoredRun, request: ResumeRequest, changed: Sequence[Kin
         raise NotResumable(f"{run.run_id} landed at its limit; set a higher limit, or ask a follow-up question")
 
 
-def _changed_file(run: StoredRun, request: ResumeRequest) -> list[str]:
+def changed_file(run: StoredRun, request: ResumeRequest) -> list[str]:
     """Return the remark that the file has changed, if so; raises NotResumable without `force`."""
     original, file = run.frozen["digest"], request.file or Path(run.frozen["file"])
     if not original or (current := digest(file)) == original:
@@ -190,7 +204,7 @@ def _changed_file(run: StoredRun, request: ResumeRequest) -> list[str]:
     return [prompts.CHANGED_FILE]
 
 
-def _missing_tools(run: StoredRun, environment: RunEnvironment, request: ResumeRequest) -> list[str]:
+def missing_tools(run: StoredRun, environment: RunEnvironment, request: ResumeRequest) -> list[str]:
     """Return the remark that tools of the program are missing, if so; raises NotResumable without `force`."""
     available = {tool.name for tool in environment.tools}
     missing = [name for name in run.frozen["given_tools"] if name not in available]

@@ -59,7 +59,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     if uses_archive:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
     return Job(
-        run_id=f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(5)}",
+        run_id=new_run_id(),
         specialist=settings.name,
         question=question,
         opening=Opening(system, Toolset([*tools, respond_tool(schema)]), settings.effort, settings.tool_calls),
@@ -83,6 +83,14 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         secrets=(*credentials(os.environ), *keys_of(provider), *extra_tools.secrets, *environment.secrets),
         origin=origin(file, given, schema, environment, [*warnings, *fitted.warnings]),
     )
+
+
+def new_run_id(mark: str = "") -> str:
+    """Return an id that no other run has.
+
+    mark: ends the id, which is shorter without it, so that a listing has room for both.
+    """
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4 if mark else 5)}{mark}"
 
 
 def _front_chars(

@@ -88,6 +88,33 @@ def resolve(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool 
     return Resolved(file.specialist.model_copy(update=values), origins)
 
 
+def overridden(settings: Specialist, overrides: Mapping[str, Any]) -> Specialist:
+    """Return resolved settings with those of a call, among them a preset, which replaces the one that they came from.
+
+    Raises UsageError for an invalid setting.
+    """
+    call = checked({key: value for key, value in overrides.items() if (key, value) != ("preset", None)})
+    by: Callable[[str], Origin] = lambda _: Origin("flag")  # noqa: E731 - origins are of no interest here
+    layers: list[_Layer] = [(settings, by)]
+    if call.preset:
+        layers = [(_without_preset(settings), by), (checked(PRESETS[call.preset]), by)]
+    values, _ = _merged([*layers, (call, by)])
+    dropped = layers[0][0]
+    return dropped.model_copy(update=values)
+
+
+def _without_preset(settings: Specialist) -> Specialist:
+    """Return settings with the default in place of each value that its preset has set."""
+    if settings.preset is None:
+        return settings
+    preset = checked(PRESETS[settings.preset])
+    set_by_it = {key for key in preset.model_fields_set if getattr(preset, key) == getattr(settings, key)}
+    defaults = {key: Specialist.model_fields[key].get_default(call_default_factory=True) for key in set_by_it}
+    without = settings.model_copy(update=defaults)
+    without.model_fields_set.difference_update(set_by_it)
+    return without
+
+
 def checked(settings: Mapping[str, Any]) -> Specialist:
     """Validate settings and return a specialist in which only these are set.
 

@@ -23,13 +23,31 @@ def transcript_rows(run: StoredRun) -> list[Row]:
     A pending reply comes last, with the results of its calls received so far.
     """
     names: dict[object, str] = {}
-    rows: list[Row] = []
-    for message in _in_order(run.messages):
-        rows += _summary(message) if isinstance(message, str) else _rows(message.role, message.content, names)
+    rows = [row for message in _in_order(run.messages) for row in _rows_of(message, names)]
     if pending := run.pending:
         rows += _rows("assistant", pending.blocks, names)
         rows += (_result_of(call) for call in run.calls if call.turn == pending.number)
     return rows
+
+
+def copied_rows(run: StoredRun) -> int:
+    """Return how many of these rows, the first ones, a fork has copied from another run."""
+    fork = run.frozen.get("fork")
+    if not fork:
+        return 0
+    left, names = fork["messages"], dict[object, str]()
+    copied: list[Row] = []
+    for message in _in_order(run.messages):
+        if left == 0:
+            break
+        left -= isinstance(message, Message)
+        copied += _rows_of(message, names)
+    is_note = bool(copied) and copied[-1]["kind"] == "user" and copied[-1]["text"] == fork["note"]
+    return len(copied) - is_note
+
+
+def _rows_of(message: Message | str, names: dict[object, str]) -> Iterator[Row]:
+    return _summary(message) if isinstance(message, str) else _rows(message.role, message.content, names)
 
 
 def _in_order(messages: Sequence[StoredMessage]) -> list[Message | str]:

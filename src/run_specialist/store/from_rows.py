@@ -30,9 +30,13 @@ def stored_run(
     run: row of the table `runs`.
     rows: ordered rows of the other tables by table name; rows of `calls` include the `body` of their output.
     """
+    frozen = json.loads(run["frozen"])
+    fork = frozen.get("fork") or {}
     return StoredRun(
         **listed,
-        frozen=json.loads(run["frozen"]),
+        forked_from=fork.get("run_id"),
+        forked_at=fork.get("at"),
+        frozen=frozen,
         snapshot=None if run["standing"] is None else run_snapshot(json.loads(run["standing"])),
         outcome=outcome(run["outcome"]),
         turns=tuple(map(_turn, rows["turns"])),

@@ -5,7 +5,7 @@ from contextlib import ExitStack, suppress
 from typing import TypeVar
 
 from run_specialist.errors import AtWork, NotResumable, StoreUnusable
-from run_specialist.record.journal import Opened
+from run_specialist.record.journal import Opened, Record
 from run_specialist.store import owners
 from run_specialist.store.backoff import Backoff
 from run_specialist.store.base import StoreFailure, StoreOutage
@@ -117,13 +117,7 @@ class Ledger:
             )
             owned = self._owned([rows.run_id for rows in batch])
             owned_rows = [rows for rows in batch if rows.run_id in owned]
-            for table in ADDED:
-                added = [values(table, row) for rows in owned_rows for row in rows.added.get(table, ())]
-                self._execute(self._sql.insert_row[table], added)
-            self._replace(owned_rows)
-            self._execute(
-                self._sql.update_snapshot, [snapshot_values(rows.snapshot) for rows in owned_rows if rows.snapshot]
-            )
+            self._add(owned_rows)
             self._execute(self._sql.update_end, [end_values(rows.ending) for rows in owned_rows if rows.ending])
             self._execute(
                 self._sql.insert_search,
@@ -132,6 +126,14 @@ class Ledger:
             self._execute(self._sql.update_answer, [answer_values(rows.ending) for rows in owned_rows if rows.ending])
             lost = [rows.run_id for rows in batch if rows.run_id not in owned]
             return {run_id: bool(self._session.read(self._sql.select_owner, (run_id,))) for run_id in lost}
+
+    def _add(self, batch: Sequence[Rows]) -> None:
+        """Write turns, calls, events, messages and snapshots."""
+        for table in ADDED:
+            added = [values(table, row) for rows in batch for row in rows.added.get(table, ())]
+            self._execute(self._sql.insert_row[table], added)
+        self._replace(batch)
+        self._execute(self._sql.update_snapshot, [snapshot_values(rows.snapshot) for rows in batch if rows.snapshot])
 
     def _owned(self, runs: Sequence[str]) -> set[str]:
         """Return the runs that this process still owns, and lock them against takeover until the commit."""
@@ -165,13 +167,14 @@ class Ledger:
         except (ValueError, TypeError, LookupError) as error:
             raise StoreUnusable(f"{shown(self._url)}: the data of {run_id} cannot be read: {error!r}") from None
 
-    def begin(self, opened: Opened) -> KnownRun | None:
-        """Commit the first record of a new run, unless a run with its id is stored; return that one, or None.
+    def begin(self, opened: Opened, more: Sequence[Record] = ()) -> KnownRun | None:
+        """Commit the first records of a new run, unless a run with its id is stored; return that one, or None.
 
+        more: what the run begins with, if it is a fork.
         The run belongs to this process before its first request: nobody else can begin it.
         Raises StoreUnusable if the store cannot be written.
         """
-        rows = rows_of(opened.run_id, self.owner, [opened], 1)
+        rows = rows_of(opened.run_id, self.owner, [opened, *more], 1)
         try:
             return self._retried(lambda: self._begin(rows))
         finally:
@@ -186,6 +189,7 @@ class Ledger:
                 return None if known and self._taking == rows.run_id and known.owner == self.owner else known
             self._taking = rows.run_id
             self._execute(self._sql.insert_search, [values("search", row) for row in rows.added["search"]])
+            self._add([rows])
             return None
 
     def claim(self, run: StoredRun, dead: Collection[str] = ()) -> int:

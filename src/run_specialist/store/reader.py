@@ -16,6 +16,7 @@ from run_specialist.store.as_text import column_text
 from run_specialist.store.deleting import delete_runs
 from run_specialist.store.descendants import children, portions
 from run_specialist.store.failures import readable_errors
+from run_specialist.store.forks import forks_of, with_sources
 from run_specialist.store.from_rows import outcome, stored_run
 from run_specialist.store.identity import NAMESPACE
 from run_specialist.store.location import file_of, shown
@@ -150,6 +151,11 @@ class Store:
             raise StoreUnusable(f"{shown(self.url)}: the data of {run_id} cannot be read: {error!r}") from None
         raise RunNotFound(self._not_found(run_id))
 
+    def forks(self, run: StoredRun) -> list[str]:
+        """Return the ids of the runs that begin with the first turns of a run, oldest first."""
+        with self._snapshot() as connection:
+            return forks_of(connection, run.run_id, run.started_at)
+
     def past(self, specialist: str, project: str | None = None) -> list[PastRun]:
         """Return the runs of a specialist that have an outcome, newest first.
 
@@ -233,7 +239,7 @@ class Store:
         is_dead = cache(self._is_dead)
         rows = connection.execute(query).all()
         found = (Listed(**_listed(row._asdict(), is_dead)) for row in rows)
-        return [run for run in found if selection.status in {None, run.status}]
+        return with_sources(connection, [run for run in found if selection.status in {None, run.status}])
 
     def _with_children(self, connection: Connection, selection: Selection, found: Sequence[Listed]) -> list[Listed]:
         """Return runs with those of their descendants that are selected, newest first."""

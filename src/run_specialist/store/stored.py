@@ -32,6 +32,10 @@ class Listed:
     """Path of the project that the run worked in; None if it is unknown."""
     duration_s: float | None = field(default=None, kw_only=True)
     """Time of work so far; None if it is unknown [s]."""
+    forked_from: str | None = field(default=None, kw_only=True)
+    """The run whose first turns this one begins with; None if it is no fork."""
+    forked_at: int | None = field(default=None, kw_only=True)
+    """How many turns these are; None if it is no fork."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,11 @@ class StoredRun(Listed):
     events: tuple[StoredEvent, ...]
     children: tuple[Child, ...] = ()
     """Child runs, with any outcome or none."""
+
+    @property
+    def own_turns(self) -> tuple[StoredTurn, ...]:
+        """The replies that this run has requested itself: of a fork, those after the copied ones."""
+        return tuple(turn for turn in self.turns if turn.number > (self.forked_at or 0))
 
     @property
     def transcript(self) -> tuple[Message, ...]:

@@ -6,13 +6,13 @@ If the store cannot be written, runs continue with one warning each. Database li
 import atexit
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from run_specialist.errors import StoreUnusable, UsageError
-from run_specialist.record.journal import Journal, Opened
+from run_specialist.record.journal import Journal, Opened, Record
 from run_specialist.store.as_text import column_text
 from run_specialist.store.backoff import Backoff
 from run_specialist.store.inbox import CLOSED, Batch, Inbox, Question, Records, RunJournal
@@ -91,15 +91,17 @@ class Writer:
         known: KnownRun | None = self._ask(run_id, lambda ledger: ledger.look(run_id))
         return known
 
-    def begin(self, opened: Opened) -> Journal | KnownRun:
-        """Commit the first record of a run, and return its journal; blocks until that is done.
+    def begin(self, opened: Opened, more: Sequence[Record] = (), turns: int = 0) -> Journal | KnownRun:
+        """Commit the first records of a run, and return its journal; blocks until that is done.
+
+        more, turns: what the run begins with, if it is a fork, and how many turns that are.
 
         If a run with this id is stored already, nothing is written, and that run is returned.
         Raises StoreUnusable.
         """
         self.check()
-        known: KnownRun | None = self._ask(opened.run_id, lambda ledger: ledger.begin(opened))
-        return known or self._working_on(RunJournal(self._inbox, opened.run_id, turns=0, begun=True))
+        known: KnownRun | None = self._ask(opened.run_id, lambda ledger: ledger.begin(opened, more))
+        return known or self._working_on(RunJournal(self._inbox, opened.run_id, turns=turns, begun=True))
 
     def claim(self, run: StoredRun) -> Journal:
         """Take over a run to resume it, and return its journal; blocks until the store has answered.

@@ -13,6 +13,7 @@ from run_specialist.views.page.axis import axis
 from run_specialist.views.page.budget_chart import budget
 from run_specialist.views.page.calls import turns
 from run_specialist.views.page.child_runs import Descendants, child_runs, children, spent
+from run_specialist.views.page.comparison import NO_KIN, Kin, comparison, copied
 from run_specialist.views.page.marks import marks
 from run_specialist.views.page.quotes import holders
 from run_specialist.views.page.requests import requests
@@ -37,10 +38,11 @@ _FILTERS = {
 _PAGE = HtmlPage("report", _FILTERS)
 
 
-def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS) -> Mapping[str, Any]:
+def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Kin = NO_KIN) -> Mapping[str, Any]:
     """Return the data of the report as JSON values; times within the run are working time [s].
 
     descendants: the child runs and their child runs, by id.
+    kin: the runs that it is compared with.
     """
     working = axis(run)
     marks_between = marks(run, working)
@@ -52,6 +54,8 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS) -> Mapping[s
     return {
         "run_id": run.run_id,
         "parent_id": run.parent_id,
+        "forked_from": run.forked_from,
+        "forked_at": run.forked_at,
         "specialist": run.specialist,
         "model": run.model,
         "question": run.question,
@@ -62,6 +66,8 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS) -> Mapping[s
         "seconds": working.seconds,
         "facts": facts(run, usage["kinds"]),
         "answer": answer(run, replies, sources),
+        "copied": copied(run),
+        "comparison": comparison(run, kin),
         "children": children(run, direct, descendants),
         "budget": usage,
         "timeline": timeline(run, working, marks_between),
@@ -72,9 +78,10 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS) -> Mapping[s
     }
 
 
-def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS) -> str:
+def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Kin = NO_KIN) -> str:
     """Return the report as one self-contained HTML document; all untrusted text is escaped.
 
     descendants: the child runs and their child runs, by id.
+    kin: the runs that it is compared with.
     """
-    return _PAGE.render(data(run, descendants))
+    return _PAGE.render(data(run, descendants, kin))

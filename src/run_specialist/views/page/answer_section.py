@@ -89,7 +89,7 @@ def facts(run: StoredRun, kinds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "limit": next(kind["limit"] for kind in kinds if kind["kind"] == Kind.TOOL_CALLS),
         "failed": sum(call.is_error for call in run.calls),
         "skipped": outcome["tool_calls"]["skipped"] if outcome else skipped,
-        "turns": len(run.turns),
+        "turns": len(run.own_turns),
         # `usage` includes child runs, also if they do not share the budget.
         "tokens": sum(outcome["usage"].values()) if outcome else int(used[Kind.TOKENS]),
         "cost_usd": outcome.get("cost_usd", run.cost_usd),

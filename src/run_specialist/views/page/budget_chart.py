@@ -63,7 +63,11 @@ def _limits(run: StoredRun, axis: Axis) -> Iterator[_Limits]:
     first = next((event.body for event in run.events if event.body.get("event") == "started"), {})
     outcome = run.outcome or {}
     known = {key: spent["limit"] for key, spent in outcome.get("limits", {}).items()}
-    yield run.started_at, first.get("limits") or run.frozen.get("limits") or known, {}
+    # The copied turns of a fork are older than it is; of them only what counts against the limits is spent.
+    copied: Mapping[str, Any] = next(
+        (event.body["used"] for event in run.events if event.body.get("event") == "forked"), {}
+    )
+    yield run.started_at, first.get("limits") or run.frozen.get("limits") or known, copied
     for span in axis.resumptions:
         if limits := span.resumed.get("limits"):
             yield span.begin, limits, span.resumed.get("used") or {}
@@ -130,7 +134,7 @@ def _final(run: StoredRun, kind: Kind, seen: float) -> float | None:
 
 def _bands(run: StoredRun, axis: Axis) -> Iterator[dict[str, Any]]:
     """Yield the phases in order, from the `budget` and `landing` events."""
-    changes = [(0.0, Phase.SILENT)]
+    changes = [(0.0, _first_phase(run))]
     for event in run.events:
         match event.body.get("event"):
             case "budget":
@@ -146,6 +150,13 @@ def _bands(run: StoredRun, axis: Axis) -> Iterator[dict[str, Any]]:
                 yield {"phase": phase.value, "begin": begin, "end": at}
             begin, phase = at, current
     yield {"phase": phase.value, "begin": begin, "end": axis.seconds}
+
+
+def _first_phase(run: StoredRun) -> Phase:
+    """Return the phase at the start of a run, which for a fork follows from the copied turns."""
+    first = {str(event.body.get("event")): event.body for event in reversed(run.events)}
+    forked = first.get("forked")
+    return _phase(run, {**first.get("started", {}), "used": forked["used"]}) if forked else Phase.SILENT
 
 
 def _phase(run: StoredRun, resumed: Mapping[str, Any]) -> Phase:

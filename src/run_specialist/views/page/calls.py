@@ -49,6 +49,7 @@ def turns(
             "stop": turn.stop,
             "reason": turn.reason,
             "text": turn.reply.text,
+            "copied": turn.number <= (run.forked_at or 0),
             "before": [mark for mark in marks if mark["before"] == turn.number],
             "calls": [
                 {**call, "child": child_ids.get(call["number"])}

@@ -52,7 +52,8 @@ def child_runs(run: StoredRun, stored: Descendants) -> list[ChildRun]:
     """Return the direct child runs, in the order of their start."""
     in_outcome = [child_of(values) for values in (run.outcome or {}).get("children", ())]
     stored_ids = {one.run_id for one in run.children}
-    unmatched = [call for call in run.calls if call.call.name == DELEGATE]
+    # A fork's copied calls have no child runs of its own.
+    unmatched = [call for call in run.calls if call.call.name == DELEGATE and call.turn > (run.forked_at or 0)]
     found = []
     for child in (*run.children, *(one for one in in_outcome if one.run_id not in stored_ids)):
         child_run = stored.get(child.run_id)

@@ -38,6 +38,8 @@ def _resumptions(axis: Axis) -> Iterator[_Mark]:
 def _landings_and_summaries(run: StoredRun) -> Iterator[_Mark]:
     for event in run.events:
         match event.body.get("event"):
+            case "forked":
+                yield event.at, "forked", f"Forked from {event.body['source']}", str(event.body["note"])
             case "landing":
                 kind, how = Kind(event.body["reason"]), Rung(event.body["how"])
                 yield event.at, "landing", f"Limit of {kind.label} reached: {HOW[how]}", ""

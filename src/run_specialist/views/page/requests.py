@@ -53,10 +53,12 @@ class _Request:
 def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
     """Return the table of requests, including those for summaries, and sentences about the cache."""
     summaries = [event for event in run.events if event.body.get("event") == "summarized"]
-    uses_cache = any(turn.usage.cache_read_input_tokens or turn.usage.cache_creation_input_tokens for turn in run.turns)
+    uses_cache = any(
+        turn.usage.cache_read_input_tokens or turn.usage.cache_creation_input_tokens for turn in run.own_turns
+    )
     rows: list[dict[str, Any]] = []
     before: StoredTurn | None = None
-    for turn in run.turns:
+    for turn in run.own_turns:
         since = before.at if before else run.started_at
         preceding = [event for event in summaries if since < event.at <= turn.at]
         rows += [_summary_row(event.body, axis(event.at)) for event in preceding]
@@ -69,11 +71,18 @@ def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
     return {
         "rows": rows,
         "largest": max((row["total"] for row in rows), default=0),
-        "sentences": _sentences(turns, uses_cache=uses_cache),
+        "sentences": [*_copied(run), *_sentences(turns, uses_cache=uses_cache)],
         "losses": [{"turn": row["turn"], "words": row["lost"]} for row in turns if row["lost"]],
         "total": {key: sum(row[key] for row in rows) for key in ("input", "read", "written", "output", "total")}
         | {"cost": None if any(row["cost"] is None for row in rows) else sum(row["cost"] for row in rows)},
     }
+
+
+def _copied(run: StoredRun) -> Iterator[str]:
+    number = len(run.turns) - len(run.own_turns)
+    if number:
+        turns = "turn is" if number == 1 else f"{number} turns are"
+        yield f"The first {turns} copied from {run.forked_from}, which paid for them; these figures are without them."
 
 
 def _row(turn: StoredTurn, axis: Axis, lost: str | None) -> dict[str, Any]:

@@ -17,11 +17,11 @@ def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> 
     calls: defaultdict[int, list[StoredCall]] = defaultdict(list)
     for call in run.calls:
         calls[call.turn].append(call)
-    rows = [_row(turn, calls[turn.number], axis) for turn in run.turns]
+    rows = [_row(turn, calls[turn.number], axis) for turn in run.own_turns]
     return {
         "seconds": axis.seconds,
         "turns": len(rows),
-        "calls": len(run.calls),
+        "calls": sum(len(row["calls"]) for row in rows),
         "marks": marks,
         "groups": list(_groups(rows, marks)),
         "asking": sum(row["seconds"] for row in rows),

@@ -1,0 +1,76 @@
+"""What `specialists resume --at` says before the first request of a fork."""
+
+from typing import TYPE_CHECKING, Annotated, Protocol, get_args
+
+import typer
+
+from run_specialist.budget import units
+from run_specialist.budget.budget import Kind
+from run_specialist.budget.ladder import Style
+from run_specialist.cli.flags import takes
+from run_specialist.cli.live_run import Output, Prepare
+from run_specialist.cli.notes import note
+from run_specialist.specialist.presets import Preset
+
+if TYPE_CHECKING:
+    from run_specialist.loop.job import ForkedFrom
+    from run_specialist.loop.run import Run
+    from run_specialist.providers.base import Watch
+    from run_specialist.record.events import Listener
+
+
+ForkAt = Annotated[
+    int | None,
+    typer.Option("--at", metavar="N", min=0, help="Fork: a new run that begins with the first N turns of this one."),
+]
+ForkLanding = Annotated[
+    str | None,
+    typer.Option(
+        "--landing",
+        metavar="HOW",
+        callback=takes("landing"),
+        autocompletion=lambda: get_args(Style),
+        help=f"With --at: another landing: {', '.join(get_args(Style))}.",
+    ),
+]
+ForkPreset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        callback=takes("preset"),
+        autocompletion=lambda: get_args(Preset),
+        help=f"With --at: another preset: {', '.join(get_args(Preset))}.",
+    ),
+]
+
+
+class PrepareFork(Protocol):
+    """Prepares a fork, e.g. `partial(runner.fork, run_id, at=12)`."""
+
+    async def __call__(self, *, listener: "Listener | None", watch: "Watch | None") -> "Run":
+        """Return the new run, with its listener and the watcher of its replies."""
+        ...
+
+
+def forked(prepare: PrepareFork, output: Output) -> Prepare:
+    """Return what prepares a fork, and says what it costs that another model reads the copied turns."""
+
+    async def prepare_and_say(*, listener: "Listener | None", watch: "Watch | None") -> "Run":
+        run = await prepare(listener=listener, watch=watch)
+        source = run.forked_from
+        if source and source.cold_tokens is not None and not output.quiet:
+            note(cold_line(source, run.model))
+        return run
+
+    return prepare_and_say
+
+
+def cold_line(source: "ForkedFrom", model: str) -> str:
+    """Return the line with the price of the first request of another model.
+
+    model: of the fork.
+    """
+    price = "unknown" if source.cold_cost is None else f"about {units.dollars(source.cold_cost)}"
+    tokens = units.amount(Kind.TOKENS, source.cold_tokens or 0)
+    return f"{model} has no prompt cache of {source.run_id}: it reads about {tokens} anew, price {price}"
