@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from run_specialist.tools.sandbox.expected_answers import names_expected_answers
 from run_specialist.tools.sandbox.ignore import spec_of
 from run_specialist.tools.sandbox.secret_files import names_secret
 
@@ -30,15 +31,15 @@ class NamedPath:
         return not (self.folder or self.rest)
 
     @property
-    def names_secret(self) -> bool:
-        """Whether it explicitly names a file or folder that usually holds secrets.
+    def names_closed(self) -> bool:
+        """Whether it explicitly names a file or folder that usually holds secrets, or a file with expected answers.
 
         A symlink with another name to such a file does not count.
         """
         parts = [part for part in f"{self.folder}/{self.rest}".split("/") if part]
         written = {part.casefold() for part in self.written}
         return any(
-            names_secret(above, part) and part.casefold() in written
+            (names_secret(above, part) or names_expected_answers(above, part)) and part.casefold() in written
             for above, part in zip(["", *parts], parts, strict=False)
         )
 
