@@ -1,5 +1,6 @@
 """Find the cases of a specialist: beside its file, or in the folder of an agent skill."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from run_specialist.errors import UsageError
@@ -12,14 +13,15 @@ SKILL_CASES = Path("evals") / "evals.json"
 """Where the agent-skills convention has the cases, beside the file."""
 
 
-def cases_of(file: SpecialistFile, given: Path | None = None) -> EvalSet:
+def cases_of(file: SpecialistFile, check_judge: Callable[[str], None], given: Path | None = None) -> EvalSet:
     """Return the cases of a specialist.
 
+    check_judge: raises UsageError for the name of a judge that cannot be asked.
     given: their file; None = where they usually are.
     Raises UsageError if there is no such file, or for each of its errors.
     """
     if given is not None:
-        return load_cases(given)
+        return load_cases(given, check_judge)
     names = [file.path.with_name(f"{stem(file.path)}{ending}") for ending in ENDINGS]
     found = next((one for one in names if one.is_file()), None)
     if found is None:
@@ -27,4 +29,4 @@ def cases_of(file: SpecialistFile, given: Path | None = None) -> EvalSet:
             f"{file.path}:1:1: {file.name} has no cases; expected {names[0].name} beside it, or "
             f"`specialists eval {file.name} --new` to begin with questions of past runs"
         )
-    return load_cases(found)
+    return load_cases(found, check_judge)

@@ -63,6 +63,8 @@ class EvalPlan:
     """How often each case is run with each variant."""
     project: str
     runs: tuple[PlannedRun, ...]
+    is_fresh: bool = False
+    """Whether all is asked again."""
 
     def row(self, cost_limit: float | None) -> "batches.Batch":
         """Return how the eval is stored."""
@@ -72,9 +74,12 @@ class EvalPlan:
             {"name": one.name, "path": one.path, "digest": one.digest, "settings": dict(one.settings)}
             for one in (subject.variant for subject in self.subjects)
         ]
-        frozen = {"eval": {"cases": str(self.cases.path), "variants": variants, "repeat": self.repeat}}
+        frozen = {
+            "eval": {"cases": str(self.cases.path), "variants": variants, "repeat": self.repeat, "fresh": self.is_fresh}
+        }
+        question = f"eval of {self.cases.path.name}"
         return batches.Batch(
-            self.eval_id, self.specialist, "", time.time(), frozen, None, self.project, cost_limit=cost_limit
+            self.eval_id, self.specialist, question, time.time(), frozen, None, self.project, cost_limit=cost_limit
         )
 
 

@@ -1,6 +1,6 @@
 """The command `specialists eval NAME`."""
 
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -42,19 +42,20 @@ def eval_(
         from run_specialist.cli.evals.eval_planning import Asking  # noqa: PLC0415 - fast `--help`
         from run_specialist.cli.evals.eval_work import EvalWork  # noqa: PLC0415 - as above
 
-        asking = Asking(name, cases, variants, each_run)
-        plan = asking.plan(_runner(each_run, project, config, project.root))
-        code = EvalWork(plan, lambda: _runner(each_run, project, config, project.root), results, money, work).work()
+        make_runner = partial(_runner, each_run, project, config)
+        runner = make_runner(each_run.model)
+        plan = Asking(name, cases, variants, each_run).plan(runner)
+        code = EvalWork(plan, make_runner, cases, results, money, work).work(runner)
     raise typer.Exit(code)
 
 
-def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config", root: Path | None) -> "Runner":
+def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config", model: str | None) -> "Runner":
     from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
     return Runner(
-        root=root,
+        root=project.root,
         dir=project.dir_ or config.get("dir"),
-        model=each_run.model,
+        model=model,
         strict=bool(config.get("strict") if project.strict is None else project.strict),
         store=project.store,
         on_lost=project.on_lost,

@@ -73,3 +73,7 @@ class WorkOptions:
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be run and the forecast; send nothing.")
     ] = False
+    judge_model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Model of the judges.  [default: that of their file or the environment]"),
+    ] = None
