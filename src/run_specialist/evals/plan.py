@@ -39,11 +39,16 @@ class PlannedRun:
         return run_id(self.key, self.repeat, self.generation)
 
     @property
+    def name(self) -> str:
+        """The case and the variant, for people."""
+        name = f"{self.case.name} · {self.subject.variant.name}"
+        return name if self.repeat == 1 else f"{name} · {self.repeat}"
+
+    @property
     def item(self) -> Item:
         """The item of the batch."""
-        name = f"{self.case.name} · {self.subject.variant.name}"
         given = {
-            "name": name if self.repeat == 1 else f"{name} · {self.repeat}",
+            "name": self.name,
             "case": self.case.name,
             "variant": self.subject.variant.name,
             "repeat": self.repeat,

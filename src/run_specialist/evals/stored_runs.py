@@ -1,9 +1,9 @@
 """Look up stored runs and earlier evals."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import RunNotFound, StoreMissing
 
@@ -50,6 +50,15 @@ class StoredRuns:
         from run_specialist.store.run_statuses import run_statuses  # noqa: PLC0415 - fast `--help`
 
         return run_statuses(self._store.url, run_ids)
+
+    def questions(self, specialist: str, project: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the questions and outcomes of the ended runs of a specialist, newest first, without those of judges."""
+        if self._store is None:
+            return
+        for past in self._store.past(specialist, project):
+            run = self._store.find(past.run_id)
+            if run.parent_id is None:
+                yield run.question, past.outcome
 
     def unfinished(self, eval_id: str) -> Unfinished | None:
         """Return what an earlier call of an eval has left; None if there was none, or if it came to its end."""

@@ -1,14 +1,13 @@
 """The command `specialists eval NAME`."""
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from run_specialist.cli.batch.map_options import EachRunOptions, MoneyOptions, ProjectOptions
-from run_specialist.cli.console import guarded
+from run_specialist.cli.console import complete_names, fail, guarded
 from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, VariantOptions, WorkOptions
-from run_specialist.cli.flags import SpecialistName
 from run_specialist.cli.from_config import config_for_run
 from run_specialist.cli.option_groups import grouped
 
@@ -17,9 +16,20 @@ if TYPE_CHECKING:
     from run_specialist.config.config import Config
 
 
+Evaluated = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME",
+        show_default=False,
+        help="Name of the specialist, or path of its file.",
+        autocompletion=complete_names,
+    ),
+]
+
+
 @grouped
 def eval_(
-    name: SpecialistName,
+    name: Evaluated = None,
     *,
     cases: CaseOptions,
     variants: VariantOptions,
@@ -38,12 +48,23 @@ def eval_(
     endpoint, 4 a run has no answer, 130 interrupted.
     """
     with guarded():
+        if cases.schema:
+            from run_specialist.cli.evals.eval_files import print_schema  # noqa: PLC0415 - fast `--help`
+
+            print_schema()
+            return
+        if name is None:
+            fail("there is no specialist to run; name one, e.g. specialists eval thoughts-analyzer")
         config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
+        from run_specialist.cli.evals.eval_files import write_cases  # noqa: PLC0415 - as above
         from run_specialist.cli.evals.eval_planning import Asking  # noqa: PLC0415 - fast `--help`
         from run_specialist.cli.evals.eval_work import EvalWork  # noqa: PLC0415 - as above
 
         make_runner = partial(_runner, each_run, project, config)
         runner = make_runner(each_run.model)
+        if cases.new:
+            write_cases(name, cases.cases, runner)
+            return
         plan = Asking(name, cases, variants, each_run).plan(runner)
         code = EvalWork(plan, make_runner, cases, results, money, work).work(runner)
     raise typer.Exit(code)

@@ -103,7 +103,7 @@ class EvalWork:
         print_line(str(announced))
         for one in announced.reused.plan.runs:
             state = "stored" if one.run_id in announced.reused.earlier else "to run"
-            print_line(f"{state}  {one.item.input['name']}")  # type: ignore[index, call-overload]
+            print_line(f"{state}  {one.name}")
         print_line(f"eval {announced.reused.plan.eval_id}; nothing was sent")
 
     def _run(self, batch: "Batch", runner: "Runner", ends: Ends) -> None:
