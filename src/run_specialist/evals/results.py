@@ -97,3 +97,10 @@ class EvalResult:
     def of(self, variant: str) -> tuple[CaseRun, ...]:
         """Return the runs of a variant that have ended."""
         return tuple(one for one in self.runs if one.variant == variant and one.has_ended)
+
+    def score_of(self, variant: str) -> float:
+        """Return the mean score of a variant: of each case over its repeats, then over the cases; 0.0 without runs."""
+        by_case: dict[str, list[float]] = {}
+        for one in self.of(variant):
+            by_case.setdefault(one.case, []).append(one.score)
+        return fmean(map(fmean, by_case.values())) if by_case else 0.0

@@ -1,0 +1,64 @@
+"""The command `specialists eval NAME`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from run_specialist.cli.batch.map_options import EachRunOptions, MoneyOptions, ProjectOptions
+from run_specialist.cli.console import guarded
+from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, VariantOptions, WorkOptions
+from run_specialist.cli.flags import SpecialistName
+from run_specialist.cli.from_config import config_for_run
+from run_specialist.cli.option_groups import grouped
+
+if TYPE_CHECKING:
+    from run_specialist.api.runner import Runner
+    from run_specialist.config.config import Config
+
+
+@grouped
+def eval_(
+    name: SpecialistName,
+    *,
+    cases: CaseOptions,
+    variants: VariantOptions,
+    results: ResultOptions,
+    money: MoneyOptions,
+    work: WorkOptions,
+    each_run: EachRunOptions,
+    project: ProjectOptions,
+) -> None:
+    """Run a specialist on a set of questions, and check its answers.
+
+    The same command again asks only what has changed: runs of the same question, file, settings and model are used
+    again, unless a file that they read has changed. Ctrl-C finishes the turns under way, a second one stops at once.
+
+    Exit codes: 0 all was run, 1 a variant scores less than --min-score, 2 wrong flag or file, 3 ended by the model's
+    endpoint, 4 a run has no answer, 130 interrupted.
+    """
+    with guarded():
+        config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
+        from run_specialist.cli.evals.eval_planning import Asking  # noqa: PLC0415 - fast `--help`
+        from run_specialist.cli.evals.eval_work import EvalWork  # noqa: PLC0415 - as above
+
+        asking = Asking(name, cases, variants, each_run)
+        plan = asking.plan(_runner(each_run, project, config, project.root))
+        code = EvalWork(plan, lambda: _runner(each_run, project, config, project.root), results, money, work).work()
+    raise typer.Exit(code)
+
+
+def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config", root: Path | None) -> "Runner":
+    from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
+
+    return Runner(
+        root=root,
+        dir=project.dir_ or config.get("dir"),
+        model=each_run.model,
+        strict=bool(config.get("strict") if project.strict is None else project.strict),
+        store=project.store,
+        on_lost=project.on_lost,
+        trust=project.trust,
+        require_model=each_run.require_model or None,
+        defaults=config.defaults,
+    )

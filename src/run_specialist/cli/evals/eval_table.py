@@ -1,0 +1,55 @@
+"""The results of an eval on the terminal: a table of cases by variants, the checks that failed, and the totals."""
+
+from collections.abc import Iterator
+from statistics import fmean
+
+from run_specialist.budget.units import dollars
+from run_specialist.cli.batch.map_units import counted, duration
+from run_specialist.cli.console import print_line
+from run_specialist.cli.table import print_table
+from run_specialist.evals.results import CaseRun, EvalResult
+
+
+def print_results(result: EvalResult) -> None:
+    """Print the results for people."""
+    head = ("CASE", *(f"{one.name}" for one in result.variants))
+    rows = [(case, *(_cell(result, case, one.name) for one in result.variants)) for case in result.cases]
+    rows.append(("score", *(f"{result.score_of(one.name):.2f}" for one in result.variants)))
+    print_table(head, rows)
+    for line in failures(result):
+        print_line(line)
+    for variant in result.variants:
+        print_line(" · ".join(_totals(variant.name, result.of(variant.name))))
+
+
+def failures(result: EvalResult) -> Iterator[str]:
+    """Yield a line for each check that failed, and for each run without one."""
+    for run in result.runs:
+        where = f"{run.case} · {run.variant}"
+        for one in run.checks:
+            if one.value is False:
+                yield f"{where}: {one.name}: {one.reason or 'failed'}; specialists report {run.run_id}"
+        if run.error:
+            yield f"{where}: {run.error}"
+
+
+def _cell(result: EvalResult, case: str, variant: str) -> str:
+    runs = [run for run in result.runs if run.case == case and run.variant == variant]
+    ended = [run for run in runs if run.has_ended]
+    if not ended:
+        return "not run"
+    passed = sum(run.passed for run in ended)
+    mark = ("pass" if passed else "fail") if len(runs) == 1 else f"{passed}/{len(runs)}"
+    return f"{mark} {fmean(run.score for run in ended):.2f}"
+
+
+def _totals(name: str, runs: tuple[CaseRun, ...]) -> Iterator[str]:
+    yield name
+    yield f"{sum(run.passed for run in runs)} of {counted(len(runs), 'run')} passed"
+    costs = [run.cost_usd for run in runs]
+    if None in costs:
+        yield "price unknown"
+    elif any(costs):
+        yield dollars(sum(cost or 0.0 for cost in costs))
+    yield counted(sum(run.tool_calls for run in runs), "tool call")
+    yield duration(sum(run.seconds for run in runs))
