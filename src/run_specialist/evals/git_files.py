@@ -53,7 +53,7 @@ class Commit:
         found = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
         digest = found.stdout.decode("ascii", "replace").strip()
         if found.returncode or not digest:
-            raise NoCommit(f"no commit of {top} has this name")
+            raise NoCommit(f"no commit of {top} has this name; a shallow clone may have to fetch it first")
         return cls(top, digest)
 
     def read(self, path: str) -> bytes:

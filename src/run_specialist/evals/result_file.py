@@ -1,29 +1,15 @@
-"""Results of evals as JSON: written by `--json`, read again as a baseline."""
+"""Read the result of an eval from a file that `--json` wrote."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from run_specialist import safe_open
 from run_specialist.errors import UsageError
-from run_specialist.evals.comparison import Comparison
 from run_specialist.evals.results import EvalResult
-from run_specialist.evals.verdict_text import notes, verdict_text
 
 LARGEST = 256 * 1024 * 1024
 """[bytes]"""
-
-
-def comparison_json(one: Comparison) -> dict[str, Any]:
-    """Return a comparison as JSON values, with its verdict in words."""
-    values = asdict(one)
-    both = values.pop("paired")
-    pairs = [
-        {**pair, "difference": of.difference} for pair, of in zip(both.pop("pairs"), one.paired.pairs, strict=True)
-    ]
-    return {**values, **both, "cases": one.cases, "pairs": pairs, "text": verdict_text(one), "notes": notes(one)}
 
 
 def read_result(path: Path) -> EvalResult:
@@ -50,8 +36,8 @@ def _result(value: object) -> EvalResult:
     if not isinstance(value, Mapping):
         raise ValueError("expected what `specialists eval NAME --json` prints")  # noqa: TRY004 - bad input
     try:
-        return TypeAdapter(EvalResult).validate_python(value)
+        return TypeAdapter(EvalResult).validate_python({**value, "eval_id": value.get("eval")})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        where = ".".join(map(str, first["loc"])).replace("eval_id", "eval")
         raise ValueError(f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None

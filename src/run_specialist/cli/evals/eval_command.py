@@ -1,5 +1,6 @@
 """The command `specialists eval NAME`."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,6 +8,7 @@ import typer
 
 from run_specialist.cli.batch.map_options import EachRunOptions, MoneyOptions, ProjectOptions
 from run_specialist.cli.console import guarded
+from run_specialist.cli.evals.comparison_options import ComparisonOptions
 from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, VariantOptions, WorkOptions
 from run_specialist.cli.flags import SpecialistName
 from run_specialist.cli.from_config import config_for_run
@@ -23,6 +25,7 @@ def eval_(
     *,
     cases: CaseOptions,
     variants: VariantOptions,
+    comparison: ComparisonOptions,
     results: ResultOptions,
     money: MoneyOptions,
     work: WorkOptions,
@@ -34,17 +37,21 @@ def eval_(
     The same command again asks only what has changed: runs of the same question, file, settings and model are used
     again, unless a file that they read has changed. Ctrl-C finishes the turns under way, a second one stops at once.
 
-    Exit codes: 0 all was run, 1 a variant scores less than --min-score, 2 wrong flag or file, 3 ended by the model's
+    Exit codes: 0 all was run, 1 a variant scores less than --min-score, or is certainly
+    worse than the baseline, 2 wrong flag or file, 3 ended by the model's
     endpoint, 4 a run has no answer, 130 interrupted.
     """
     with guarded():
         config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
+        from run_specialist.cli.evals.comparing import Comparing  # noqa: PLC0415 - fast `--help`
         from run_specialist.cli.evals.eval_planning import Asking  # noqa: PLC0415 - fast `--help`
         from run_specialist.cli.evals.eval_work import EvalWork  # noqa: PLC0415 - as above
 
-        asking = Asking(name, cases, variants, each_run)
-        plan = asking.plan(_runner(each_run, project, config, project.root))
-        code = EvalWork(plan, lambda: _runner(each_run, project, config, project.root), results, money, work).work()
+        runner = _runner(each_run, project, config, project.root)
+        comparing = Comparing.begun(comparison, runner.registry.find(name), runner.store)
+        plan = Asking(name, cases, variants, each_run, comparing).plan(runner)
+        make = partial(_runner, each_run, project, config, project.root)
+        code = EvalWork(plan, make, results, money, work, comparing).work()
     raise typer.Exit(code)
 
 

@@ -9,6 +9,7 @@ from run_specialist.batch.batch import Bounds
 from run_specialist.cli.batch.map_options import MoneyOptions
 from run_specialist.cli.batch.map_run import Shown, Worker
 from run_specialist.cli.console import is_terminal, print_json
+from run_specialist.cli.evals.comparing import Comparing
 from run_specialist.cli.evals.eval_options import ResultOptions, WorkOptions
 from run_specialist.cli.evals.eval_table import print_results
 from run_specialist.evals.plan import EvalPlan
@@ -46,12 +47,14 @@ class EvalWork:
         results: ResultOptions,
         money: MoneyOptions,
         work: WorkOptions,
+        comparing: Comparing,
     ) -> None:
         self._plan = plan
         self._make_runner = make_runner
         self._results = results
         self._money = money
         self._work = work
+        self._comparing = comparing
 
     def work(self) -> int:
         """Run, check and print; return the exit code."""
@@ -66,20 +69,24 @@ class EvalWork:
         worker = Worker(batch, [ends], self._shown())
         worker.work(runner)
         result = asyncio.run(self._scored(ends, runner.store))
+        compared = self._comparing.compared(result)
         if self._results.json_:
-            print_json(as_json(result))
+            print_json(as_json(result, compared))
         else:
-            print_results(result)
-        return int(batch.exit_code) or self._code(result)
+            print_results(result, compared)
+        self._comparing.write(result, compared)
+        return int(batch.exit_code) or self._code(result) or int(self._comparing.is_regression(compared))
 
     async def _scored(self, ends: Ends, store: str | None) -> EvalResult:
         plan, runs = self._plan, list[CaseRun]()
         with stored_runs(store) as known:
             for one in plan.runs:
                 runs.append(await scored(one, ends.by_number.get(one.number), {}, known.load))
+            earlier = [await scored(one, done, {}, known.load) for one, done in self._comparing.stored(plan.cases)]
         cases = tuple(case.name for case in plan.cases.cases)
         variants = tuple(one.variant for one in plan.subjects)
-        return EvalResult(plan.eval_id, plan.specialist, cases, variants, tuple(runs))
+        result = EvalResult(plan.eval_id, plan.specialist, cases, variants, tuple(runs))
+        return self._comparing.completed(result, earlier)
 
     def _code(self, result: EvalResult) -> int:
         least = self._results.min_score
