@@ -52,7 +52,7 @@ def find_baseline(text: str, specialist: Path, earlier: Earlier, keep: Path | No
     try:
         return _found(kind, name, specialist, earlier, keep)
     except UsageError as error:
-        raise UsageError(f"{shown(str(specialist), None)}:1:1: baseline {shown(text)}: {error}") from None
+        raise UsageError(f"{shown(str(specialist), None)}:1:1: baseline {shown(text) or repr(text)}: {error}") from None
 
 
 def _found(kind: str, name: str, specialist: Path, earlier: Earlier, keep: Path | None) -> Baseline:
@@ -73,6 +73,8 @@ def _found(kind: str, name: str, specialist: Path, earlier: Earlier, keep: Path 
 
 
 def _of_file(path: Path) -> Baseline:
+    if path.suffix.lower() not in _FILES:
+        raise UsageError("must end in .md, as specialists do, or in .json, as a result of --json")
     if path.suffix.lower() != ".json":
         if not path.is_file():
             raise UsageError("no such file")
@@ -98,13 +100,15 @@ def _of_commit(name: str, specialist: Path, keep: Path | None, *, is_named: bool
     except NoCommit as error:
         neither = "" if is_named else "is neither a file, nor a stored eval, nor a commit: "
         raise UsageError(f"{neither}{error}") from None
-    if not path:
+    is_given = bool(path)
+    if not is_given:
         inside = os.path.relpath(os.path.realpath(specialist), os.path.realpath(commit.top))
         path = inside.replace(os.sep, "/")
     try:
         copy = past_file(commit, path, keep)
     except NoFile as error:
-        raise UsageError(f"{error}; if it had another path, write git:{ref}:PATH") from None
+        advice = "" if is_given else f"; if it had another path, write git:{ref}:PATH"
+        raise UsageError(f"{error}{advice}") from None
     return Baseline(commit.short if commit.digest == ref else name, copy)
 
 

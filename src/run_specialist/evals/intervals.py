@@ -70,7 +70,10 @@ def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
     mean = exact(fmean(differences)) if differences else 0.0
     if not mean:
         return None
-    deviation = stdev(differences) if len(differences) > 1 else abs(mean)
+    if len(differences) == 1:
+        # A single difference has no deviation that could be estimated.
+        return fewest_cases(alpha)
+    deviation = stdev(differences)
     certain, likely = NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(POWER)
     # A deviation that is a million times the mean gives a number that nobody asks for, not an overflow.
     count = ((certain + likely) * min(deviation / abs(mean), 1e6)) ** 2 + certain**2 / 2

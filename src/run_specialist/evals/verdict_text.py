@@ -66,7 +66,8 @@ def _open(one: Comparison, score: Difference) -> str:
     seen = f"score {signed(score.difference)}{interval_text(score, one.alpha)}"
     if one.cases_needed is None or one.cases_needed > MOST_CASES:
         return f"{seen}; more than {_cases(MOST_CASES)} would be needed to tell so small a difference"
-    return f"{seen}; about {_cases(one.cases_needed)} would be needed to tell such a difference"
+    roughly = "at least" if one.cases_needed == fewest else "about"
+    return f"{seen}; {roughly} {_cases(one.cases_needed)} would be needed to tell such a difference"
 
 
 def _cases(count: int) -> str:

@@ -86,7 +86,7 @@ def test_the_median_interval_is_that_of_the_sign_test():
         ([0.2] * 4, 6),
         ([0.2] * 9, 10),
         ([0.2, -0.2], None),
-        ([1.0], 10),
+        ([1.0], 6),
         ([], None),
     ],
 )
