@@ -142,7 +142,7 @@ class BatchMaker:
         """Return the id of the model that a new run would have; nothing is contacted."""
         return self._maker.models.model_id(asked.settings, asked.model)
 
-    def make_of(
+    def make_of(  # noqa: PLR0913, PLR0917 - the parts of a batch
         self,
         row: "batches.Batch",
         items: "Sequence[Item]",

@@ -1,7 +1,7 @@
 """Load the cases of an eval from YAML in the format of pydantic-evals, with the line of each error."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,21 @@ _OF_CASE = ("name", "inputs", "evaluators", "expected_output", "metadata")
 _OF_INPUTS = ("question", "settings")
 
 
-def load_cases(path: Path) -> EvalSet:
-    """Return the cases of a file; raises UsageError, a line per error."""
-    return CaseReader(path).cases(read(path))
+def load_cases(path: Path, check_judge: Callable[[str], None]) -> EvalSet:
+    """Return the cases of a file; raises UsageError, a line per error.
+
+    check_judge: raises UsageError for the name of a judge that cannot be asked.
+    """
+    return CaseReader(path, check_judge).cases(read(path))
 
 
 class CaseReader:
     """Makes cases, and collects the problems of their file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, check_judge: Callable[[str], None]) -> None:
         self._path = path
         self._problems = Problems(path)
-        self._evaluators = EvaluatorList(self._problems)
+        self._evaluators = EvaluatorList(self._problems, check_judge)
 
     def cases(self, file: Placed) -> EvalSet:
         """Return the cases; raises UsageError, a line per error."""
@@ -48,7 +51,7 @@ class CaseReader:
             case for number, one in enumerate(listed.items if listed else (), 1) for case in self._case(one, number)
         ]
         cases = tuple(replace(case, evaluators=(*case.evaluators, *shared)) for case in found)
-        self._check_names(found, listed)
+        self._check_names(listed)
         self._raise()
         return EvalSet(self._path, cases)
 
@@ -106,7 +109,7 @@ class CaseReader:
                 hint = f"did you mean {close[0]}?" if close else f"{shown(owner)} can have {', '.join(known)}"
                 self._problems.error(placed.place, f"unknown key; {hint}", key)
 
-    def _check_names(self, cases: list[EvalCase], listed: Placed | None) -> None:
+    def _check_names(self, listed: Placed | None) -> None:
         seen: set[str] = set()
         for given in listed.items if listed else ():
             named = given.get("name")

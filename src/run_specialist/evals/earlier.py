@@ -1,5 +1,6 @@
 """The runs of an earlier eval, to be checked again by today's checks."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -11,10 +12,13 @@ from run_specialist.evals.case import EvalSet
 from run_specialist.evals.plan import PlannedRun
 from run_specialist.evals.results import Variant
 from run_specialist.evals.variants import Subject
+from run_specialist.store.from_rows import outcome_of
 from run_specialist.store.stored_batch import ItemResult
 
 PREFIX = "eval-"
 """Beginning of the ids of evals."""
+_RUN_ID = re.compile(r"(.+)-(\d{1,9})(?:\.(\d{1,9}))?")
+"""Key, repeat and generation, see `run_id`."""
 
 
 @dataclass(frozen=True)
@@ -25,25 +29,24 @@ class EarlierEval:
     variants: tuple[Variant, ...]
     items: tuple[ItemResult, ...]
 
-    def planned(self, cases: EvalSet, variant: Variant, name: str) -> Iterator[tuple[PlannedRun, Done]]:
+    def planned(self, cases: EvalSet, variant: str, today: Variant) -> Iterator[tuple[PlannedRun, Done]]:
         """Yield the runs of a variant that have ended, for the cases that ask the same question today.
 
-        name: of the variant from now on.
+        variant: its name in this eval.
+        today: the variant that the runs belong to now.
         """
-        today = {one.name: one for one in cases.cases}
+        by_name = {one.name: one for one in cases.cases}
         # Nothing is asked, so neither the file nor its settings are needed.
-        subject = Subject(Variant(name, variant.path, variant.digest, variant.settings, True), cast("Any", None))
+        subject, asked = Subject(today, cast("Any", None)), cast("Any", None)
         for item in self.items:
             given = item.input if isinstance(item.input, Mapping) else {}
-            case = today.get(str(given.get("case")))
-            done = _done(item)
-            if case is None or done is None or case.question != item.question or given.get("variant") != variant.name:
+            case, found = by_name.get(str(given.get("case"))), _RUN_ID.fullmatch(item.run_id)
+            if case is None or found is None or given.get("variant") != variant or case.question != item.question:
                 continue
-            key, _, rest = item.run_id.rpartition("-")
-            repeat, _, generation = rest.partition(".")
-            if repeat.isdecimal() and (not generation or generation.isdecimal()):
-                number, asked = int(repeat), cast("Any", None)
-                yield PlannedRun(item.number, case, subject, number, asked, key, int(generation or 1)), done
+            if item.outcome is not None:
+                run = PlannedRun(item.number, case, subject, int(found[2]), asked, found[1], int(found[3] or 1))
+                done = Done(Item(item.number, item.input, item.question, item.run_id), item.run_id, outcome_of(item.outcome))
+                yield run, done
 
 
 def earlier_eval(name: str, store: str | None) -> EarlierEval | None:
@@ -76,11 +79,3 @@ def earlier_eval(name: str, store: str | None) -> EarlierEval | None:
     except (KeyError, TypeError):
         raise UsageError(f"{found.batch_id} was not stored as an eval") from None
     return EarlierEval(found.batch_id, variants, items)
-
-
-def _done(item: ItemResult) -> Done | None:
-    from run_specialist.store.from_rows import outcome_of  # noqa: PLC0415 - fast `--help`
-
-    if item.outcome is None:
-        return None
-    return Done(Item(item.number, item.input, item.question, item.run_id, ""), item.run_id, outcome_of(item.outcome))

@@ -2,8 +2,10 @@
 
 import difflib
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from run_specialist.errors import UsageError
 from run_specialist.evals.positions import Placed
 from run_specialist.specialist.problems import Problems, shown
 
@@ -17,8 +19,13 @@ LONGEST = 200
 class EvaluatorList:
     """Makes evaluators from what a file contains."""
 
-    def __init__(self, problems: Problems) -> None:
+    def __init__(self, problems: Problems, check_judge: Callable[[str], None]) -> None:
+        """Prepare to read.
+
+        check_judge: raises UsageError for the name of a judge that cannot be asked.
+        """
         self._problems = problems
+        self._check_judge = check_judge
         self._made: dict[str, Evaluator[Any, Any, Any]] = {}
 
     def read(self, given: Placed | None) -> "tuple[Evaluator[Any, Any, Any], ...]":
@@ -31,7 +38,8 @@ class EvaluatorList:
         return tuple(made for one in given.items if (made := self._made_of(one)) is not None)
 
     def _made_of(self, given: Placed) -> "Evaluator[Any, Any, Any] | None":
-        from run_specialist.evals.evaluators.registry import by_name, make  # noqa: PLC0415 - heavy
+        from run_specialist.evals.evaluators.judging import Judge  # noqa: PLC0415 - heavy
+        from run_specialist.evals.evaluators.registry import by_name, make  # noqa: PLC0415 - as above
 
         name = _name(given)
         if name is None:
@@ -52,7 +60,9 @@ class EvaluatorList:
             return self._made[key]
         try:
             made = self._made[key] = make(given.value)
-        except ValueError as error:
+            if isinstance(made, Judge):
+                self._check_judge(made.specialist)
+        except (ValueError, UsageError) as error:
             self._problems.error(given.place, shown(" ".join(str(error).split()), LONGEST), name)
             return None
         return made

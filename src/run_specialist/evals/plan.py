@@ -39,11 +39,16 @@ class PlannedRun:
         return run_id(self.key, self.repeat, self.generation)
 
     @property
+    def name(self) -> str:
+        """The case and the variant, for people."""
+        name = f"{self.case.name} · {self.subject.variant.name}"
+        return name if self.repeat == 1 else f"{name} · {self.repeat}"
+
+    @property
     def item(self) -> Item:
         """The item of the batch."""
-        name = f"{self.case.name} · {self.subject.variant.name}"
         given = {
-            "name": name if self.repeat == 1 else f"{name} · {self.repeat}",
+            "name": self.name,
             "case": self.case.name,
             "variant": self.subject.variant.name,
             "repeat": self.repeat,
@@ -63,6 +68,8 @@ class EvalPlan:
     """How often each case is run with each variant."""
     project: str
     runs: tuple[PlannedRun, ...]
+    is_fresh: bool = False
+    """Whether all is asked again."""
 
     def row(self, cost_limit: float | None) -> "batches.Batch":
         """Return how the eval is stored."""
@@ -71,9 +78,12 @@ class EvalPlan:
         variants = [
             {**asdict(one), "settings": dict(one.settings)} for one in (subject.variant for subject in self.subjects)
         ]
-        frozen = {"eval": {"cases": str(self.cases.path), "variants": variants, "repeat": self.repeat}}
+        frozen = {
+            "eval": {"cases": str(self.cases.path), "variants": variants, "repeat": self.repeat, "fresh": self.is_fresh}
+        }
+        question = f"eval of {self.cases.path.name}"
         return batches.Batch(
-            self.eval_id, self.specialist, "", time.time(), frozen, None, self.project, cost_limit=cost_limit
+            self.eval_id, self.specialist, question, time.time(), frozen, None, self.project, cost_limit=cost_limit
         )
 
 

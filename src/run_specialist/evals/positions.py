@@ -52,7 +52,9 @@ def read(path: Path) -> Placed:
     if len(data) > LARGEST:
         raise UsageError(f"{_file(path)}: is larger than {LARGEST // 1024**2} MiB")
     try:
-        return parse(data.decode("utf-8-sig"))
+        text = data.decode("utf-8-sig")
+        # JSON may be indented with tabs, which YAML refuses; no text of JSON contains one.
+        return parse(text.replace("\t", " ") if path.suffix == ".json" else text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{_file(path)}:{line}:1: is not UTF-8") from None

@@ -47,6 +47,8 @@ class CaseRun:
     seconds: float = 0.0
     error: str | None = None
     """Why there is no outcome, or no complete answer, or why a check could not be made."""
+    unmade_checks: int = 0
+    """How many checks could not be made, e.g. because a judge failed; they are not among `checks`."""
 
     @property
     def has_ended(self) -> bool:
@@ -63,7 +65,9 @@ class CaseRun:
 
     @property
     def passed(self) -> bool:
-        """Whether the run gave an answer and all checks that hold or not held."""
+        """Whether the run gave an answer, all checks could be made, and those that hold or not held."""
+        if self.unmade_checks:
+            return False
         return self.has_ended and self.status != "failed" and all(one.value is not False for one in self.checks)
 
 

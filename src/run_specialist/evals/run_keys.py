@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from run_specialist.api.run_maker import Asked
@@ -10,11 +10,12 @@ if TYPE_CHECKING:
 _DIGITS = 16
 
 
-def run_key(asked: "Asked", model: str, project: str) -> str:
-    """Return `e` and 16 hexadecimal digits that change with anything that the run is asked with.
+def run_key(asked: "Asked", model: str, project: str, kind: Literal["e", "j"] = "e") -> str:
+    """Return a letter and 16 hexadecimal digits that change with anything that the run is asked with.
 
     model: id of the model.
     project: the folder whose files the run reads; their content is compared before a run is used again.
+    kind: `e` for a case, `j` for a judge.
     """
     from run_specialist.spawning.spawner import answer_schema  # noqa: PLC0415 - fast `--help`
 
@@ -22,7 +23,7 @@ def run_key(asked: "Asked", model: str, project: str) -> str:
     schema = answer_schema(asked.file, asked.settings)
     settings["output_schema"] = None if schema is None else dict(schema.schema)
     parts = [project, asked.file.name, asked.file.digest, settings, model, asked.question]
-    return f"e{_digest(parts)}"
+    return f"{kind}{_digest(parts)}"
 
 
 def run_id(key: str, repeat: int, generation: int = 1) -> str:

@@ -79,6 +79,7 @@ async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str
         _sum(one.cost_usd for one in judgements.values()),
         outcome.duration_s,
         "; ".join(errors) or None,
+        len(errors) - bool(outcome.error),
     )
 
 

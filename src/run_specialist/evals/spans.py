@@ -1,4 +1,4 @@
-"""The spans of a stored run, as pydantic-evals reads those of OpenTelemetry: the run, its requests and its tool calls."""
+"""The spans of a stored run, its requests and its calls, as pydantic-evals reads those of OpenTelemetry."""
 
 import json
 from collections.abc import Iterator

@@ -12,7 +12,7 @@ from run_specialist.evals.baseline import Baseline, find_baseline
 from run_specialist.evals.comparison import Comparison, comparisons
 from run_specialist.evals.earlier import earlier_eval
 from run_specialist.evals.junit import junit
-from run_specialist.evals.results import CaseRun, EvalResult, Variant
+from run_specialist.evals.results import EvalResult, Variant
 from run_specialist.evals.variants import Subject
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from run_specialist.api.runner import Runner
     from run_specialist.batch.done import Done
-    from run_specialist.evals.case import EvalSet
-    from run_specialist.evals.plan import PlannedRun
+    from run_specialist.evals.plan import EvalPlan
     from run_specialist.specialist.loader import SpecialistFile
 
 
@@ -65,33 +64,44 @@ class Comparing:
         )
         return (Subject(variant, file, settings), *others)
 
-    def stored(self, cases: "EvalSet") -> "Iterator[tuple[PlannedRun, Done]]":
-        """Yield the runs of an earlier eval that are to be checked again."""
-        base = self.baseline
-        if base is not None and base.earlier is not None and base.variant is not None:
-            yield from base.earlier.planned(cases, base.variant, base.name)
+    def with_earlier(self, plan: "EvalPlan", ends: "dict[int, Done]") -> "EvalPlan":
+        """Return the plan with the runs of an earlier eval, which have ended, for today's checks.
 
-    def completed(self, result: EvalResult, checked: Sequence[CaseRun]) -> EvalResult:
-        """Return the result with the baseline whose runs were there already.
-
-        checked: the runs of `stored` with their checks.
+        ends: the runs that have ended, by number; those of the earlier eval are added.
         """
         base = self.baseline
-        if base is None or base.variant is None:
+        if base is None or base.earlier is None or base.variant is None:
+            return plan
+        name = self._name([one.variant for one in plan.subjects])
+        variant = replace(base.variant, name=name, is_baseline=True)
+        first = max((one.number for one in plan.runs), default=0) + 1
+        added = []
+        for number, (run, done) in enumerate(base.earlier.planned(plan.cases, base.variant.name, variant), first):
+            added.append(replace(run, number=number))
+            ends[number] = done
+        subject = Subject(variant, plan.subjects[0].file)
+        return replace(plan, subjects=(subject, *plan.subjects), runs=(*added, *plan.runs))
+
+    def completed(self, result: EvalResult) -> EvalResult:
+        """Return the result with the runs of the result in JSON that is its baseline."""
+        base = self.baseline
+        if base is None or base.variant is None or base.earlier is not None:
             return result
         cases = set(result.cases)
-        runs = [one for one in (*base.runs, *checked) if one.case in cases]
         name = self._name(result.variants)
         variant = replace(base.variant, name=name, is_baseline=True)
-        renamed = tuple(replace(one, variant=name) for one in runs)
-        return replace(result, variants=(variant, *result.variants), runs=(*renamed, *result.runs))
+        runs = tuple(replace(one, variant=name) for one in base.runs if one.case in cases)
+        return replace(result, variants=(variant, *result.variants), runs=(*runs, *result.runs))
 
     def compared(self, result: EvalResult) -> tuple[Comparison, ...]:
         """Return the comparisons of the variants with the baseline, or else with the first of them."""
         return comparisons(result, self.options.tolerance)
 
-    def write(self, result: EvalResult, compared: Sequence[Comparison]) -> None:
-        """Write the files that were asked for; raises OSError."""
+    def write(self, result: EvalResult, compared: Sequence[Comparison], store: str | None) -> None:
+        """Write the files that were asked for; raises OSError.
+
+        store: URL of the store; None for the usual one.
+        """
         if self.options.junit is not None:
             text = junit(result, compared if self.baseline else ())
             write_private(self.options.junit, text.encode("utf-8", "replace"), overwrite=True)

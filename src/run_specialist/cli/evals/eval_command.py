@@ -1,16 +1,14 @@
 """The command `specialists eval NAME`."""
 
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from run_specialist.cli.batch.map_options import EachRunOptions, MoneyOptions, ProjectOptions
-from run_specialist.cli.console import guarded
+from run_specialist.cli.console import complete_names, fail, guarded
 from run_specialist.cli.evals.comparison_options import ComparisonOptions
 from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, VariantOptions, WorkOptions
-from run_specialist.cli.flags import SpecialistName
 from run_specialist.cli.from_config import config_for_run
 from run_specialist.cli.option_groups import grouped
 
@@ -19,9 +17,20 @@ if TYPE_CHECKING:
     from run_specialist.config.config import Config
 
 
+Evaluated = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME",
+        show_default=False,
+        help="Name of the specialist, or path of its file.",
+        autocompletion=complete_names,
+    ),
+]
+
+
 @grouped
 def eval_(
-    name: SpecialistName,
+    name: Evaluated = None,
     *,
     cases: CaseOptions,
     variants: VariantOptions,
@@ -42,26 +51,37 @@ def eval_(
     endpoint, 4 a run has no answer, 130 interrupted.
     """
     with guarded():
+        if cases.schema:
+            from run_specialist.cli.evals.eval_files import print_schema  # noqa: PLC0415 - fast `--help`
+
+            print_schema()
+            return
+        if name is None:
+            fail("there is no specialist to run; name one, e.g. specialists eval thoughts-analyzer")
         config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
         from run_specialist.cli.evals.comparing import Comparing  # noqa: PLC0415 - fast `--help`
+        from run_specialist.cli.evals.eval_files import write_cases  # noqa: PLC0415 - as above
         from run_specialist.cli.evals.eval_planning import Asking  # noqa: PLC0415 - fast `--help`
         from run_specialist.cli.evals.eval_work import EvalWork  # noqa: PLC0415 - as above
 
-        runner = _runner(each_run, project, config, project.root)
+        make_runner = partial(_runner, each_run, project, config)
+        runner = make_runner(each_run.model)
+        if cases.new:
+            write_cases(name, cases.cases, runner)
+            return
         comparing = Comparing.begun(comparison, runner.registry.find(name), runner.store)
         plan = Asking(name, cases, variants, each_run, comparing).plan(runner)
-        make = partial(_runner, each_run, project, config, project.root)
-        code = EvalWork(plan, make, results, money, work, comparing).work()
+        code = EvalWork(plan, make_runner, cases, results, money, work, comparing).work(runner)
     raise typer.Exit(code)
 
 
-def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config", root: Path | None) -> "Runner":
+def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config", model: str | None) -> "Runner":
     from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
 
     return Runner(
-        root=root,
+        root=project.root,
         dir=project.dir_ or config.get("dir"),
-        model=each_run.model,
+        model=model,
         strict=bool(config.get("strict") if project.strict is None else project.strict),
         store=project.store,
         on_lost=project.on_lost,

@@ -21,6 +21,12 @@ class CaseOptions:
         list[str] | None,
         typer.Option(metavar="GLOB", help="Only cases whose name matches; may be repeated."),
     ] = None
+    new: Annotated[
+        bool, typer.Option("--new", help="Write a first set of cases from stored runs, to be edited; run nothing.")
+    ] = False
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of files with cases; run nothing.")
+    ] = False
     repeat: Annotated[int, typer.Option(metavar="N", min=1, help="How often each case is run with each variant.")] = 1
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Ask all again, instead of using stored runs of the same questions.")
@@ -73,3 +79,7 @@ class WorkOptions:
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be run and the forecast; send nothing.")
     ] = False
+    judge_model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Model of the judges.  [default: that of their file or the environment]"),
+    ] = None

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING
 
 from run_specialist.cli.batch.map_options import EachRunOptions
@@ -11,6 +12,7 @@ from run_specialist.cli.evals.extra import check_extra
 from run_specialist.errors import UsageError
 from run_specialist.evals.case import EvalSet
 from run_specialist.evals.finding import cases_of
+from run_specialist.evals.judge_plan import check_judge
 from run_specialist.evals.plan import EvalPlan, planned
 from run_specialist.evals.variants import Subject, subjects, varied
 from run_specialist.specialist.problems import shown
@@ -33,7 +35,7 @@ class Asking:
         """Return what is going to be run; raises UsageError."""
         check_extra()
         file = runner.registry.find(self.name)
-        cases = self._chosen(cases_of(file, self.cases.cases))
+        cases = self._chosen(cases_of(file, partial(check_judge, runner), self.cases.cases))
         return planned(runner, file.name, cases, self._subjects(runner), self.cases.repeat)
 
     def _subjects(self, runner: "Runner") -> tuple[Subject, ...]:

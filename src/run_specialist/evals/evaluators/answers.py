@@ -35,8 +35,9 @@ class Regex(Evaluator[object, object, object]):
     pattern: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.pattern, str) or not self.pattern:
-            raise ValueError(f"expected a regular expression, got {self.pattern!r}")
+        given: object = self.pattern
+        if not isinstance(given, str) or not given:
+            raise ValueError(f"expected a regular expression, got {given!r}")
         try:
             re.compile(self.pattern)
         except (re.error, RecursionError, OverflowError) as error:

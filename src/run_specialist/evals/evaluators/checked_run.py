@@ -40,8 +40,6 @@ class Judgement:
     """None if the judge gave no verdict."""
     reason: str
     """One line."""
-    score: float | None = None
-    """0 to 1; None = the judge gives no score."""
     run_id: str | None = None
     """The run of the judge; None if none began."""
     cost_usd: float | None = 0.0

@@ -19,7 +19,8 @@ class Judge(Evaluator[object, object, object]):
     specialist: str = ANSWER_JUDGE
 
     def __post_init__(self) -> None:
-        for name, value in (("rubric", self.rubric), ("specialist", self.specialist)):
+        given: dict[str, object] = {"rubric": self.rubric, "specialist": self.specialist}
+        for name, value in given.items():
             if not isinstance(value, str) or not value.strip():
                 raise ValueError(f"{name} must be a text, got {value!r}")
 
