@@ -1,17 +1,22 @@
 """The results of an eval on the terminal: a table of cases by variants, the checks that failed, and the totals."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from run_specialist.budget.units import dollars
 from run_specialist.cli.batch.map_units import counted, duration
 from run_specialist.cli.console import print_line
+from run_specialist.cli.evals.comparing import comparison_lines
 from run_specialist.cli.table import print_table
+from run_specialist.evals.comparison import Comparison
 from run_specialist.evals.results import CaseRun, EvalResult
 
 
-def print_results(result: EvalResult) -> None:
-    """Print the results for people."""
+def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> None:
+    """Print the results for people.
+
+    compared: the comparisons of its variants.
+    """
     head = ("CASE", *(f"{one.name}" for one in result.variants))
     rows = [(case, *(_cell(result, case, one.name) for one in result.variants)) for case in result.cases]
     rows.append(("score", *(f"{result.score_of(one.name):.2f}" for one in result.variants)))
@@ -20,6 +25,8 @@ def print_results(result: EvalResult) -> None:
         print_line(line)
     for variant in result.variants:
         print_line(" · ".join(_totals(variant.name, result.of(variant.name))))
+    for line in comparison_lines(compared):
+        print_line(line)
 
 
 def failures(result: EvalResult) -> Iterator[str]:

@@ -10,6 +10,7 @@ from run_specialist.cli.batch.map_confirm import confirm
 from run_specialist.cli.batch.map_options import MoneyOptions
 from run_specialist.cli.batch.map_run import Shown, Worker
 from run_specialist.cli.console import is_terminal, print_json, print_line, say
+from run_specialist.cli.evals.comparing import Comparing
 from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, WorkOptions
 from run_specialist.cli.evals.eval_table import print_results
 from run_specialist.cli.evals.eval_view import Announced
@@ -56,6 +57,7 @@ class EvalWork:
         results: ResultOptions,
         money: MoneyOptions,
         work: WorkOptions,
+        comparing: Comparing,
     ) -> None:
         """Take what is going to be run.
 
@@ -67,6 +69,7 @@ class EvalWork:
         self._results = results
         self._money = money
         self._work = work
+        self._comparing = comparing
         self._is_interrupted = False
 
     def work(self, runner: "Runner") -> int:
@@ -81,14 +84,20 @@ class EvalWork:
         plan, ends = announced.reused.plan, Ends()
         batch = runs_batch(plan, runner, Bounds(self._work.at_once, self._money.limit))
         self._run(batch, runner, ends)
+        plan = self._comparing.with_earlier(plan, ends.by_number)
         judgements = self._judgements(plan, ends, batch)
         with stored_runs(runner.store) as known:
             result = asyncio.run(result_of(plan, ends.by_number, judgements, known.load))
+        result = self._comparing.completed(result)
+        compared = self._comparing.compared(result)
         if self._results.json_:
-            print_json(as_json(result))
+            print_json(as_json(result, compared))
         else:
-            print_results(result)
-        return Exit.INTERRUPTED if self._is_interrupted else int(batch.exit_code) or self._code(result)
+            print_results(result, compared)
+        self._comparing.write(result, compared, runner.store)
+        if self._is_interrupted:
+            return Exit.INTERRUPTED
+        return int(batch.exit_code) or self._code(result) or int(self._comparing.is_regression(compared))
 
     def _announced(self, runner: "Runner") -> Announced:
         with stored_runs(runner.store) as known:
