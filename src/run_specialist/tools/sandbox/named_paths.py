@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from run_specialist.tools.sandbox.expected_answers import names_expected_answers
+from run_specialist.tools.sandbox.expected_answers import holds_expected_answers
 from run_specialist.tools.sandbox.ignore import spec_of
 from run_specialist.tools.sandbox.secret_files import names_secret
 
@@ -39,7 +39,7 @@ class NamedPath:
         parts = [part for part in f"{self.folder}/{self.rest}".split("/") if part]
         written = {part.casefold() for part in self.written}
         return any(
-            (names_secret(above, part) or names_expected_answers(above, part)) and part.casefold() in written
+            (names_secret(above, part) or holds_expected_answers(f"{above}/{part}")) and part.casefold() in written
             for above, part in zip(["", *parts], parts, strict=False)
         )
 
