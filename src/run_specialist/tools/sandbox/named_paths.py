@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from run_specialist.tools.sandbox.expected_answers import holds_expected_answers
 from run_specialist.tools.sandbox.ignore import spec_of
 from run_specialist.tools.sandbox.secret_files import names_secret
 
@@ -31,15 +30,15 @@ class NamedPath:
         return not (self.folder or self.rest)
 
     @property
-    def names_closed(self) -> bool:
-        """Whether it explicitly names a file or folder that usually holds secrets, or a file with expected answers.
+    def names_secret(self) -> bool:
+        """Whether it explicitly names a file or folder that usually holds secrets.
 
         A symlink with another name to such a file does not count.
         """
         parts = [part for part in f"{self.folder}/{self.rest}".split("/") if part]
         written = {part.casefold() for part in self.written}
         return any(
-            (names_secret(above, part) or holds_expected_answers(f"{above}/{part}")) and part.casefold() in written
+            names_secret(above, part) and part.casefold() in written
             for above, part in zip(["", *parts], parts, strict=False)
         )
 

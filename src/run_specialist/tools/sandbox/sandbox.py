@@ -9,7 +9,6 @@ from typing import BinaryIO
 
 from run_specialist.errors import ToolError, UsageError
 from run_specialist.safe_open import Folder, folder, way
-from run_specialist.tools.sandbox.expected_answers import holds_expected_answers
 from run_specialist.tools.sandbox.ignore_rules import IgnoreRules
 from run_specialist.tools.sandbox.named_paths import NamedPath, NamedPaths
 from run_specialist.tools.sandbox.secret_files import is_secret
@@ -41,7 +40,7 @@ def unescape_path(path: str) -> str:
 
 
 class Sandbox:
-    """Root folder that paths cannot leave; ignored, unselected and closed entries are hidden."""
+    """Root folder that paths cannot leave; ignored, unselected and secret entries are hidden."""
 
     def __init__(self, root: Path, paths: Sequence[str] = ()) -> None:
         """Create a sandbox for a root folder, which need not exist yet.
@@ -53,7 +52,7 @@ class Sandbox:
         named = [self._parse(path) for path in paths]
         self._named = NamedPaths(named)
         self._sees_all = not named or any(path.is_root for path in named)
-        self._named_closed = NamedPaths([path for path in named if path.names_closed])
+        self._named_secrets = NamedPaths([path for path in named if path.names_secret])
 
     def _parse(self, path: str) -> NamedPath:
         parts = Path(path).parts
@@ -111,8 +110,7 @@ class Sandbox:
             # It is unknown whether it is ignored.
             return f"cannot be reached: {error.strerror}"
         if self.is_closed(relative, is_folder=is_folder):
-            held = "secrets" if is_secret(relative) else "expected answers"
-            return f"is closed: such files hold {held}, and only `paths` in the specialist's file opens them, by name"
+            return "is closed: such files hold secrets, and only `paths` in the specialist's file opens them, by name"
         return None
 
     def rules_above(self, relative: str) -> Iterator[IgnoreRules]:
@@ -138,9 +136,8 @@ class Sandbox:
         return self._sees_all or self._named.select(relative, is_folder=is_folder)
 
     def is_closed(self, relative: str, *, is_folder: bool) -> bool:
-        """Return whether an entry usually holds secrets or expected answers, and `paths` does not name it."""
-        is_named = self._named_closed.select
-        return (is_secret(relative) or holds_expected_answers(relative)) and not is_named(relative, is_folder=is_folder)
+        """Return whether an entry usually holds secrets and is not named explicitly in `paths`."""
+        return is_secret(relative) and not self._named_secrets.select(relative, is_folder=is_folder)
 
     def starts(self) -> Iterator[str]:
         """Yield the existing, visible folders and files with which `paths` begin."""
