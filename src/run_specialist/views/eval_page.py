@@ -16,6 +16,8 @@ LONGEST_REASON = 400
 
 _WIDTH = 100.0
 """Of the axis of an interval [%]."""
+_LARGE = 100
+"""From which numbers have no decimal."""
 _FEWEST_DIGITS = 2
 _MOST_DIGITS = 6
 
@@ -34,13 +36,13 @@ def _amount(value: float, name: str) -> str:
             return units.dollars(value)
         case "seconds":
             return formats.lasted(value)
-    return f"{value:,.1f}".removesuffix(".0")
+    return f"{value:,.0f}" if value >= _LARGE else f"{value:,.1f}".removesuffix(".0")
 
 
 def _change(value: float, name: str) -> str:
     """Return a difference of an amount with its sign."""
     shown = _amount(abs(value), name)
-    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{shown}"
+    return f"{'+' if value > 0 else '-' if value < 0 else '±'}{shown}"
 
 
 _FILTERS: Mapping[str, Callable[..., Any]] = {
@@ -79,6 +81,7 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
         for number, case in enumerate(result["cases"][:MOST_CASES], 1)
     ]
     rows = [_variant(one, result["runs"], compared.get(one["name"])) for one in variants]
+    reach = _reach(result["comparison"])
     return _PAGE.render(
         {
             "eval_id": result["eval"],
@@ -87,7 +90,7 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
             "omitted": len(result["cases"]) - len(cases),
             "cases": cases,
             "variants": rows,
-            "compared": [{**one, "plot": _plot(one)} for one in result["comparison"]],
+            "compared": [{**one, "plot": _plot(one, reach)} for one in result["comparison"]],
             "amounts": AMOUNTS,
             "runs": len(result["runs"]),
             "linked": bool(links),
@@ -134,12 +137,18 @@ def _variant(
     }
 
 
-def _plot(one: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return the places of an interval on an axis of its own, in percent; None without an interval."""
+def _reach(compared: Sequence[Mapping[str, Any]]) -> float:
+    """Return how far the axis of all intervals reaches from 0."""
+    ends: list[float] = [abs(one["score"][end] or 0.0) for one in compared if one["score"] for end in ("low", "high")]
+    wide: list[float] = [1.5 * one["tolerance"] for one in compared]
+    return 1.1 * max([0.1, *ends, *wide])
+
+
+def _plot(one: Mapping[str, Any], reach: float) -> dict[str, float] | None:
+    """Return the places of an interval on the axis, in percent; None without an interval."""
     score = one["score"]
     if score is None or score["low"] is None or score["high"] is None:
         return None
-    reach = max(abs(score["low"]), abs(score["high"]), 1.5 * one["tolerance"], 0.1) * 1.1
 
     def at(value: float) -> float:
         return float(round(_WIDTH / 2 * (1 + value / reach), 2))

@@ -12,6 +12,9 @@ from run_specialist.cli.wrapping import wrapped
 from run_specialist.evals.comparison import Comparison, Difference
 from run_specialist.evals.verdict_text import notes, verdict_text
 
+_NOUNS = {"cost_usd": "cost", "tool_calls": "tool calls", "tokens": "tokens", "seconds": "time"}
+_LARGE = 100
+"""From which numbers have no decimal."""
 _COLORS = {"better": typer.colors.GREEN, "worse": typer.colors.RED, "cannot be told": typer.colors.YELLOW}
 
 
@@ -35,17 +38,20 @@ def comparison_lines(compared: Sequence[Comparison]) -> Iterator[str]:
     """Yield the verdict on each variant, what differs besides, and what was left out."""
     for one in compared:
         yield f"{one.variant}: {verdict_text(one)}"
-        if besides := ", ".join(_besides(one)):
-            yield f"{one.variant}: {besides} (median of the cases, {one.baseline} before {one.variant})"
+        told = [text for text, is_told in _besides(one) if is_told]
+        chance = [text for text, is_told in _besides(one) if not is_told]
+        groups = (("medians of the cases: ", told), ("differences that may be chance: ", chance))
+        if besides := "; ".join(words + ", ".join(found) for words, found in groups if found):
+            yield f"{one.variant}: {besides}"
         yield from (f"{one.variant}: {line}" for line in notes(one))
 
 
-def _besides(one: Comparison) -> Iterator[str]:
-    """Yield each amount that differs, on both sides."""
+def _besides(one: Comparison) -> Iterator[tuple[str, bool]]:
+    """Yield each amount that differs, by its medians, with whether chance is excluded."""
     for name, found in one.medians.items():
-        sides = [_amount(name, value) for value in (found.baseline, found.variant)]
-        if sides[0] != sides[1]:
-            yield f"{' → '.join(sides)}{_certainty(found)}"
+        before, after = (_amount(name, value) for value in (found.baseline, found.variant))
+        if before != after:
+            yield f"{_NOUNS[name]} {before} → {after}", _is_told(found)
 
 
 def _amount(name: str, value: float) -> str:
@@ -53,11 +59,8 @@ def _amount(name: str, value: float) -> str:
         return dollars(value)
     if name == "seconds":
         return duration(value)
-    unit = {"tool_calls": "tool call", "tokens": "token"}[name]
-    return f"{value:,.1f}".removesuffix(".0") + f" {unit}{'' if value == 1 else 's'}"
+    return f"{value:,.0f}" if value >= _LARGE else f"{value:,.1f}".removesuffix(".0")
 
 
-def _certainty(found: Difference) -> str:
-    """Return whether chance may have made the difference, if that can be told."""
-    is_told = found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
-    return "" if is_told else "?"
+def _is_told(found: Difference) -> bool:
+    return found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
