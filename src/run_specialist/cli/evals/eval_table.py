@@ -74,5 +74,10 @@ def _totals(name: str, runs: tuple[CaseRun, ...]) -> Iterator[str]:
         yield "price unknown"
     elif any(costs):
         yield dollars(sum(cost or 0.0 for cost in costs))
+    judges = [run.judge_cost_usd for run in runs]
+    if None in judges:
+        yield "price of judges unknown"
+    elif any(judges):
+        yield f"judges {dollars(sum(cost or 0.0 for cost in judges))}"
     yield counted(sum(run.tool_calls for run in runs), "tool call")
     yield duration(sum(run.seconds for run in runs))
