@@ -40,6 +40,8 @@ class Comparison:
     """By the score: better or worse if the interval excludes 0; no difference if it is within the tolerance."""
     regression: bool
     """Whether the whole interval is below minus the tolerance."""
+    same_runs: bool
+    """Whether both sides have the same runs, because nothing differs that they are asked with."""
     tolerance: float
     alpha: float
     """Error probability of each interval; `ALPHA` divided by the number of variants that are compared."""
@@ -90,7 +92,8 @@ def _compared(result: EvalResult, base: Variant, variant: Variant, tolerance: fl
     both = paired(result.cases, before, after)
     scores = [(one.baseline, one.variant) for one in both.pairs]
     score = _means(scores, alpha)
-    verdict, is_regression = _verdict(score, tolerance)
+    same_runs = bool(before) and {one.run_id for one in before} == {one.run_id for one in after}
+    verdict, is_regression = ("no difference", False) if same_runs else _verdict(score, tolerance)
     needed = cases_needed([one.difference for one in both.pairs], alpha) if verdict == "cannot be told" else None
     medians = {name: _medians(amounts(both.pairs, before, after, of), alpha) for name, of in _AMOUNTS.items()}
     return Comparison(
@@ -98,6 +101,7 @@ def _compared(result: EvalResult, base: Variant, variant: Variant, tolerance: fl
         base.name,
         verdict,
         is_regression,
+        same_runs,
         tolerance,
         alpha,
         needed,

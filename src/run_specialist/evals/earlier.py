@@ -45,7 +45,9 @@ class EarlierEval:
                 continue
             if item.outcome is not None:
                 run = PlannedRun(item.number, case, subject, int(found[2]), asked, found[1], int(found[3] or 1))
-                done = Done(Item(item.number, item.input, item.question, item.run_id), item.run_id, outcome_of(item.outcome))
+                done = Done(
+                    Item(item.number, item.input, item.question, item.run_id), item.run_id, outcome_of(item.outcome)
+                )
                 yield run, done
 
 

@@ -21,6 +21,17 @@ _HEADER = """\
 """
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks, which are readable."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
 def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> str:
     """Return the text of a file with cases; raises UsageError if there is none.
 
@@ -35,7 +46,7 @@ def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> str:
         raise UsageError(
             f"there are no stored runs of {name} with an answer to make cases from; ask it some questions first"
         )
-    text = yaml.safe_dump({"cases": cases}, sort_keys=False, allow_unicode=True, width=110)
+    text = yaml.dump({"cases": cases}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     return _HEADER.format(name=name) + text
 
 

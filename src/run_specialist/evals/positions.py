@@ -1,5 +1,6 @@
 """Read YAML or JSON as values of which each has a position."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,11 @@ except ImportError:  # a PyYAML built without libyaml
 
 LARGEST = 8 * 1024 * 1024
 """[bytes]"""
-MOST_VALUES = 200_000
+MOST_VALUES = 50_000
 """A file may name few values and refer to them often, so the values are counted, not the bytes."""
+
+
+_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,7 @@ def read(path: Path) -> Placed:
         raise UsageError(f"{_file(path)}: is larger than {LARGEST // 1024**2} MiB")
     try:
         text = data.decode("utf-8-sig")
-        # JSON may be indented with tabs, which YAML refuses; no text of JSON contains one.
-        return parse(text.replace("\t", " ") if path.suffix == ".json" else text)
+        return parse(_json_as_yaml(text) if path.suffix == ".json" else text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{_file(path)}:{line}:1: is not UTF-8") from None
@@ -128,6 +131,17 @@ class _Reader:
                 raise NotReadable(f"the key {shown(str(key.value))} occurs twice", key.place)
             seen.add(key.value)
             yield str(key.value), key, self.placed(value_node, depth + 1)
+
+
+def _json_as_yaml(text: str) -> str:
+    """Return JSON that YAML understands: without tabs, which only indent it, and without halves of characters."""
+    return _ESCAPE.sub(_whole, text.replace("\t", " "))
+
+
+def _whole(match: re.Match[str]) -> str:
+    if not match[1]:
+        return match[0]
+    return (int(match[1], 16).to_bytes(2, "big") + int(match[2], 16).to_bytes(2, "big")).decode("utf-16-be")
 
 
 def _file(path: Path) -> str:

@@ -13,16 +13,11 @@ def verdict_text(one: Comparison) -> str:
     if score is None:
         return f"Cannot be compared with {base}: no case has an ended run on both sides."
     over = f"score {signed(score.difference)} over {_cases(one.cases)}{interval_text(score, one.alpha)}"
-    match one.verdict:
-        case "better":
-            return f"Better than {base}: {over}."
-        case "worse":
-            return f"Worse than {base}{_by_how_much(one)}: {over}."
-        case "no difference" if not any(pair.difference for pair in one.paired.pairs):
-            return f"No difference from {base}: each of the {_cases(one.cases)} has the same score."
-        case "no difference":
-            return f"No difference from {base} that is larger than the tolerance of {one.tolerance:g}: {over}."
-    return f"Cannot be told with {_cases(one.cases)} whether it differs from {base}: {_open(one, score)}."
+    if one.verdict == "cannot be told":
+        return f"Cannot be told with {_cases(one.cases)} whether it differs from {base}: {_open(one, score)}."
+    if one.verdict == "no difference":
+        return f"No difference from {base}{_equal(one, over)}."
+    return f"{one.verdict.capitalize()} than {base}{_by_how_much(one)}: {over}."
 
 
 def notes(one: Comparison) -> list[str]:
@@ -51,8 +46,16 @@ def interval_text(difference: Difference, alpha: float) -> str:
     return f" ({100 * (1 - alpha):.3g} % interval {signed(difference.low)} to {signed(difference.high)})"
 
 
+def _equal(one: Comparison, over: str) -> str:
+    if one.same_runs:
+        return ": nothing differs that the runs are asked with, so they are the same"
+    if not any(pair.difference for pair in one.paired.pairs):
+        return f": each of the {_cases(one.cases)} has the same score"
+    return f" that is larger than the tolerance of {one.tolerance:g}: {over}"
+
+
 def _by_how_much(one: Comparison) -> str:
-    if not one.tolerance:
+    if not one.tolerance or one.verdict != "worse":
         return ""
     tolerance = f"the tolerance of {one.tolerance:g}"
     return f" by more than {tolerance}" if one.regression else f", but not certainly by more than {tolerance}"

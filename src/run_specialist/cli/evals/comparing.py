@@ -1,17 +1,19 @@
 """Compare the variants of an eval as the command line asks, and write the comparison to files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.cli.console import fail
 from run_specialist.cli.evals.comparison_options import ComparisonOptions
+from run_specialist.cli.evals.write_page import write_page
 from run_specialist.cli.output_file import try_writing
 from run_specialist.cli.private_file import write_private
 from run_specialist.evals.baseline import Baseline, find_baseline
 from run_specialist.evals.comparison import Comparison, comparisons
 from run_specialist.evals.earlier import earlier_eval
 from run_specialist.evals.junit import junit
+from run_specialist.evals.result_json import as_json
 from run_specialist.evals.results import EvalResult, Variant
 from run_specialist.evals.variants import Subject
 
@@ -105,6 +107,8 @@ class Comparing:
         if self.options.junit is not None:
             text = junit(result, compared if self.baseline else ())
             write_private(self.options.junit, text.encode("utf-8", "replace"), overwrite=True)
+        if self.options.page is not None:
+            write_page(self.options.page, as_json(result, compared), store, with_reports=self.options.with_reports)
 
     def is_regression(self, compared: Sequence[Comparison]) -> bool:
         """Return whether a variant is certainly worse than the baseline, by more than the tolerance."""
@@ -113,12 +117,3 @@ class Comparing:
     def _name(self, others: Sequence[Variant]) -> str:
         name = self.baseline.name if self.baseline else ""
         return f"{name} (baseline)" if name in {one.name for one in others} else name
-
-
-def comparison_lines(compared: Sequence[Comparison]) -> Iterator[str]:
-    """Yield the verdicts, and what was left out, for people."""
-    from run_specialist.evals.verdict_text import notes, verdict_text  # noqa: PLC0415 - fast `--help`
-
-    for one in compared:
-        yield f"{one.variant}: {verdict_text(one)}"
-        yield from (f"{one.variant}: {line}" for line in notes(one))

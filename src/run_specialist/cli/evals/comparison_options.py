@@ -27,6 +27,9 @@ class ComparisonOptions:
     page: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page with all cases, differences and costs as HTML.")
     ] = None
+    with_reports: Annotated[
+        bool, typer.Option("--with-reports", help="With --page, write the report of each run into a folder beside it.")
+    ] = False
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the results as JUnit XML, which CI systems show.")
     ] = None

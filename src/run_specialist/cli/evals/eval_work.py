@@ -141,7 +141,9 @@ class EvalWork:
 
     def _code(self, result: EvalResult) -> int:
         least = self._results.min_score
-        if least is not None and any(result.score_of(one.name) < least for one in result.variants):
+        if least is not None and any(
+            result.score_of(one.name) < least for one in result.variants if not one.is_baseline
+        ):
             return LOW_SCORE
         # A check that could not be made is as bad as an answer that is missing.
         return Exit.NO_ANSWER if any(one.unmade_checks for one in result.runs) else 0
