@@ -3,7 +3,7 @@
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.sandbox.expected_answers import holds_expected_answers
+from run_specialist.tools.sandbox.secret_files import holds_cases
 
 CLOSED = ["a.evals.yaml", "specialists/A.Evals.YML", "evals/evals.json", "skills/x/evals/EVALS.json"]
 OPEN = [
@@ -20,13 +20,13 @@ OPEN = [
 @pytest.mark.parametrize("path", CLOSED)
 def test_names_of_case_files_are_closed(path):
     """The names that `specialists eval` looks for are closed at any depth and in any case."""
-    assert holds_expected_answers(path)
+    assert holds_cases(path)
 
 
 @pytest.mark.parametrize("path", OPEN)
 def test_similar_names_stay_open(path):
     """Similar names stay open."""
-    assert not holds_expected_answers(path)
+    assert not holds_cases(path)
 
 
 def test_no_tool_shows_an_expected_answer(call, write):
@@ -35,7 +35,7 @@ def test_no_tool_shows_an_expected_answer(call, write):
     assert call("grep", pattern="needle") == "x.md:1: needle"
     assert call("glob", pattern="**") == "x.md"
     assert "1 best of 1" in call("search", query="needle")
-    with pytest.raises(ToolError, match="is closed: such files hold expected answers, and only `paths`"):
+    with pytest.raises(ToolError, match="is closed: it holds the expected answers of an eval; `paths` in"):
         call("read", path="specialists/a.evals.yaml")
 
 
