@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,11 @@ from run_specialist.loop.run import Run
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.project import project_path
 
 if TYPE_CHECKING:
-    from run_specialist.batch.batch import Batch
+    from run_specialist.batch.batch import Batch, Bounds
     from run_specialist.batch.item import Given, Input, Item
     from run_specialist.batch.item_run import Lend
     from run_specialist.batch.items.template import Template
@@ -34,24 +35,27 @@ class Runs:
     """The runs of the items of a batch, made by a `Runner`."""
 
     maker: RunMaker
-    asked: Asked
-    """The question of all items, without its text."""
+    asked: "Callable[[Item], Asked]"
+    """Returns what is asked about an item."""
+    kinds: Sequence[Asked]
+    """What differs between the items in more than the question; one of each kind is checked before the first item."""
     retry: frozenset[str]
     """Statuses of earlier outcomes that are resumed."""
     has_cost_limit: bool
 
     async def check(self) -> None:
         """Raise UsageError if no run could begin whatever the item."""
-        provider = await self.maker.provider(self.asked)
-        if self.has_cost_limit and provider.cost(Usage(1)) is None:
-            raise UsageError(
-                f"cost_limit: the price of {provider.model} is unknown, so its cost cannot be limited; remove "
-                "cost_limit, or set total_tokens_limit instead"
-            )
+        for asked in self.kinds:
+            provider = await self.maker.provider(asked)
+            if self.has_cost_limit and provider.cost(Usage(1)) is None:
+                raise UsageError(
+                    f"cost_limit: the price of {provider.model} is unknown, so its cost cannot be limited; remove "
+                    "cost_limit, or set total_tokens_limit instead"
+                )
 
     async def take_up(self, item: "Item", run_id: str, lend: "Lend", *, is_new: bool) -> Run | EndedRun:
         """Return the run of an item: begun, resumed, or with its earlier outcome."""
-        asked = replace(self.asked, question=item.question, lend=lend if self.has_cost_limit else None)
+        asked = replace(self.asked(item), lend=lend if self.has_cost_limit else None)
         run = await take_up(self.maker, asked, run_id, retry=[*self.retry], is_new=is_new)
         if isinstance(run, EndedRun) and _is_unfinished(run.ended):
             return await take_up(self.maker, asked, run_id, retry=[run.ended.status])
@@ -112,10 +116,72 @@ class BatchMaker:
         batch = Batch(
             name,
             lambda: _items(items, template),
-            Runs(maker, asked, retry, bounds.cost_limit is not None),
+            Runs(
+                maker,
+                lambda item: replace(asked, question=item.question),
+                [asked],
+                retry,
+                bounds.cost_limit is not None,
+            ),
             bounds,
             total=_total(items),
             record=StoredRecord(row, lambda item: f"{name}-{item.key}", maker.store.opened_url),
+        )
+        self._open.add(batch)
+        return batch
+
+    def asked(self, file: SpecialistFile, question: str, settings: Mapping[str, Any]) -> Asked:
+        """Return a question to a specialist with its settings resolved; raises UsageError.
+
+        settings: override those of the file.
+        """
+        options = dict(settings)
+        return self._maker.asked(file, question, options.pop("model", None), options)
+
+    def model_of(self, asked: Asked) -> str:
+        """Return the id of the model that a new run would have; nothing is contacted."""
+        return self._maker.models.model_id(asked.settings, asked.model)
+
+    def make_of(  # noqa: PLR0913, PLR0917 - the parts of a batch
+        self,
+        row: "batches.Batch",
+        items: "Sequence[Item]",
+        asked: "Sequence[Asked]",
+        bounds: "Bounds",
+        run_ids: Sequence[str],
+        retry: Sequence[str] = (),
+    ) -> "Batch":
+        """Return a batch whose items may differ in their specialists, settings and models.
+
+        row: how the batch is stored.
+        items: numbered from 1.
+        asked: what is asked about each of the items.
+        run_ids: the ids of their runs.
+        retry: statuses of earlier outcomes that are resumed.
+        """
+        from run_specialist.batch.batch import Batch  # noqa: PLC0415 - as above
+        from run_specialist.batch.stored_record import StoredRecord  # noqa: PLC0415 - as above
+
+        kinds = {(one.file.path, one.file.digest, one.model, one.settings.model): one for one in asked}
+
+        def run_id(item: "Item") -> str:
+            return run_ids[item.number - 1]
+
+        has_limit = bounds.cost_limit is not None
+        batch = Batch(
+            row.batch_id,
+            lambda: items,
+            Runs(
+                self._maker,
+                lambda item: asked[item.number - 1],
+                [*kinds.values()],
+                checked_statuses(retry),
+                has_limit,
+            ),
+            bounds,
+            total=len(items),
+            record=StoredRecord(lambda: row, run_id, self._maker.store.opened_url),
+            run_id=run_id,
         )
         self._open.add(batch)
         return batch

@@ -7,6 +7,7 @@ from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.errors import UsageError
 from run_specialist.providers.base import Provider
 from run_specialist.providers.choose import choose_model, why_offline
+from run_specialist.providers.described import described
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.spawning.model_trust import check_model
@@ -103,6 +104,16 @@ class ModelChoice:
         if provider is not None:
             return "" if provider.capabilities.is_language_model else NO_LANGUAGE_MODEL
         return why_offline(asked or self.model, settings.model, self._default)
+
+    def model_id(self, settings: Specialist, asked: str | None = None) -> str:
+        """Return the id of the model that a new run would have; nothing is contacted.
+
+        asked: the model that would be asked for; None = that of the runner, of the file or of the environment.
+        Raises UsageError if its name is misspelt.
+        """
+        if self._provider is not None:
+            return self._provider.model
+        return described(choose_model(asked or self.model, settings.model, self._default)).provider.model
 
     def obstacle(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
         """Return why a specialist cannot be asked, in one clause, if it needs a model and there is none; else nothing.

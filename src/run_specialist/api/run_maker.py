@@ -106,7 +106,11 @@ class RunMaker:
         return self.environments
 
     def asked(
-        self, specialist: str | Path | Specialist, query: str | None, model: str | None, options: Mapping[str, Any]
+        self,
+        specialist: str | Path | Specialist | SpecialistFile,
+        query: str | None,
+        model: str | None,
+        options: Mapping[str, Any],
     ) -> Asked:
         """Return the question of a call.
 
@@ -119,7 +123,10 @@ class RunMaker:
         if not self.root.is_dir():
             raise UsageError(f"`root`: {self.root} is not a folder")
         by_program = isinstance(specialist, Specialist)
-        file = file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
+        if isinstance(specialist, SpecialistFile):
+            file = specialist
+        else:
+            file = file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
         overrides |= {} if model is None else {"model": model}
         settings = resolve(file, overrides, strict=self.strict).settings
         return Asked(file, settings, question, model, by_program, watchers)

@@ -98,7 +98,8 @@ class Runner:
             max_depth, permissions, self._clients, as_tools(tools), augmenters, self.secrets
         )
         """Makes what each run gets."""
-        self._batches = BatchMaker(self._maker)
+        self.batches = BatchMaker(self._maker)
+        """Makes batches; `map` is for those whose items differ in their questions alone."""
         self.loading: Callable[[str], None] | None = None
         """Called from a thread, with a line, when the weights of a `local:` model begin to load."""
 
@@ -252,7 +253,7 @@ class Runner:
         options: `at_once`, `cost_limit` of all items together, and the others of `MapOptions`.
         Raises UsageError; nothing is sent before the iteration.
         """
-        return self._batches.make(specialist, items, question, options)
+        return self.batches.make(specialist, items, question, options)
 
     def _report_loading(self, line: str) -> None:
         if self.loading is not None:
@@ -265,7 +266,7 @@ class Runner:
             parts.push_async_callback(self._store.aclose)
             parts.push_async_callback(self._providers.aclose)
             parts.push_async_callback(self._clients.aclose)
-            parts.push_async_callback(self._batches.aclose)
+            parts.push_async_callback(self.batches.aclose)
 
     async def __aenter__(self) -> Self:
         return self

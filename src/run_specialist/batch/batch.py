@@ -67,6 +67,7 @@ class Batch:
         *,
         total: int | None = None,
         record: BatchRecord | None = None,
+        run_id: Callable[[Item], str] | None = None,
         clock: Clock = time.time,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
@@ -76,6 +77,7 @@ class Batch:
         runs: begins, resumes and looks up the runs of items.
         total: number of items; None = not known before the end, and the items can be read only once.
         record: stores the batch; None = it is not stored.
+        run_id: returns the id of the run of an item; None = it follows from the batch and the key of the item.
         """
         bounds = bounds or Bounds()
         self.id = batch_id
@@ -96,6 +98,7 @@ class Batch:
             record or NoRecord(),
             clock,
             Changes(sleep),
+            own_run_id=run_id,
         )
         self._scheduler = Scheduler(self._state)
         self._driver: asyncio.Task[None] | None = None

@@ -64,6 +64,8 @@ class BatchState:
     stops_now: bool = False
     """Whether the items under way are to end at once."""
     under_way: dict[asyncio.Task[None], Working] = field(default_factory=dict)
+    own_run_id: Callable[[Item], str] | None = None
+    """Returns the id of the run of an item; None = it follows from the batch and the key of the item."""
     listeners: list[BatchListener] = field(default_factory=list)
     run_listeners: list[RunListener] = field(default_factory=list)
 
@@ -76,7 +78,7 @@ class BatchState:
 
     def run_id(self, item: Item) -> str:
         """Return the id of the run of an item."""
-        return f"{self.batch_id}-{item.key}"
+        return f"{self.batch_id}-{item.key}" if self.own_run_id is None else self.own_run_id(item)
 
     def is_new(self, run_id: str) -> bool:
         """Return whether no run with this id was stored when the batch was opened, nor begun since."""

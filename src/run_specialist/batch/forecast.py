@@ -14,6 +14,12 @@ ANSWERED = frozenset({"answered", "landed", "partial"})
 """Statuses of runs that were not broken off, so that they took what a run takes."""
 
 
+MOST_RUNS = 200
+"""How many of the newest past runs count."""
+ENOUGH_RUNS = 5
+"""With so many runs of the current version of the file, those of other versions do not count."""
+
+
 @dataclass(frozen=True, slots=True)
 class Typical:
     """A figure of past runs."""
@@ -79,3 +85,14 @@ def forecast(past: Sequence[PastRun], items: int | None) -> Forecast:
         Typical.of([one["duration_s"] for one in outcomes]),
         None if None in costs else Typical.of(costs),
     )
+
+
+def alike(past: Sequence[PastRun], model: str, digest: str) -> Sequence[PastRun]:
+    """Return the past runs of a model; only those of the current version of the file if there are enough.
+
+    past: newest first.
+    digest: SHA-256 of the file.
+    """
+    runs = [run for run in past if run.outcome.get("model") == model]
+    current = [run for run in runs if run.digest == digest]
+    return (current if len(current) >= ENOUGH_RUNS else runs)[:MOST_RUNS]

@@ -23,6 +23,7 @@ from run_specialist.cli.batch import batches_command, map_command
 from run_specialist.cli.cannot_work import BLOCKED, print_reasons, unavailable
 from run_specialist.cli.command_list import CommandList
 from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say
+from run_specialist.cli.evals import eval_command
 from run_specialist.cli.flags import (
     Dir,
     Json,
@@ -183,6 +184,7 @@ for command in (
     app.command(cls=WordsCommand if command is resume.resume else None)(command)
 app.add_typer(fleet_command.app, name="fleet")
 app.command("map", cls=GroupedCommand)(map_command.map_)
+app.command("eval", cls=GroupedCommand)(eval_command.eval_)
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:

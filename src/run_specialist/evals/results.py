@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 from run_specialist.record.outcome import Status
 
+AS_IT_IS = "as it is"
+"""Name of the variant of a file without changes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -44,6 +47,8 @@ class CaseRun:
     seconds: float = 0.0
     error: str | None = None
     """Why there is no outcome, or no complete answer, or why a check could not be made."""
+    unmade_checks: int = 0
+    """How many checks could not be made, e.g. because a judge failed; they are not among `checks`."""
 
     @property
     def has_ended(self) -> bool:
@@ -60,7 +65,9 @@ class CaseRun:
 
     @property
     def passed(self) -> bool:
-        """Whether the run gave an answer and all checks that hold or not held."""
+        """Whether the run gave an answer, all checks could be made, and those that hold or not held."""
+        if self.unmade_checks:
+            return False
         return self.has_ended and self.status != "failed" and all(one.value is not False for one in self.checks)
 
 
@@ -94,3 +101,10 @@ class EvalResult:
     def of(self, variant: str) -> tuple[CaseRun, ...]:
         """Return the runs of a variant that have ended."""
         return tuple(one for one in self.runs if one.variant == variant and one.has_ended)
+
+    def score_of(self, variant: str) -> float:
+        """Return the mean score of a variant: of each case over its repeats, then over the cases; 0.0 without runs."""
+        by_case: dict[str, list[float]] = {}
+        for one in self.of(variant):
+            by_case.setdefault(one.case, []).append(one.score)
+        return fmean(map(fmean, by_case.values())) if by_case else 0.0

@@ -79,7 +79,7 @@ def map_(
             return
         if not answers.quiet:
             say(str(plan))
-        confirm(plan, money)
+        confirm(plan.most if plan.forecast.runs else None, money)
         if batch.queue:
             if not put_into_queue(asked, runner, each_run, batch):
                 return

@@ -1,7 +1,6 @@
 """The question before a batch that may be expensive."""
 
 import sys
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -9,18 +8,15 @@ from run_specialist.budget.units import dollars
 from run_specialist.cli.batch.map_options import CONFIRM_ABOVE, MoneyOptions
 from run_specialist.cli.console import fail, is_terminal
 
-if TYPE_CHECKING:
-    from run_specialist.cli.batch.map_plan import Plan
 
-
-def confirm(plan: "Plan", money: MoneyOptions) -> None:
+def confirm(most: float | None, money: MoneyOptions) -> None:
     """Ask whether to go on if the forecast is above the amount that needs no question; exit if not.
 
+    most: what may be spent; None = unknown [USD].
     Without a terminal nothing is asked: the batch is refused only if that amount was given.
     """
-    most = plan.most
     above = CONFIRM_ABOVE if money.confirm_above is None else money.confirm_above
-    if money.yes or most is None or most <= above or not plan.forecast.runs:
+    if money.yes or most is None or most <= above:
         return
     if is_terminal(sys.stdin) and is_terminal(sys.stderr):
         if not typer.confirm(f"This may cost {dollars(most)}. Go on?", err=True):

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from run_specialist.batch.forecast import alike
 from run_specialist.errors import StoreMissing
 
 if TYPE_CHECKING:
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
 
 ENDED = frozenset({"answered", "landed", "partial", "failed"})
 """Statuses of runs that the same call does not resume by itself."""
-MOST_RUNS = 200
-"""How many of the newest past runs count."""
-ENOUGH_RUNS = 5
-"""With so many runs of the current version of the file, those of other versions do not count."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +53,7 @@ class KnownRuns:
         file = runner.registry.find(name)
         model = _model(runner, name, settings, asked)
         stored = self._store.past(file.name, project_path(runner.root))
-        runs = [run for run in stored if run.outcome.get("model") == model]
-        current = [run for run in runs if run.digest == file.digest]
-        return (current if len(current) >= ENOUGH_RUNS else runs)[:MOST_RUNS]
+        return alike(stored, model, file.digest)
 
     def earlier(self, batch_id: str, retried: Collection[str]) -> Earlier:
         """Return the runs of a batch.

@@ -11,7 +11,7 @@ from run_specialist.errors import ToolError, UsageError
 from run_specialist.safe_open import Folder, folder, way
 from run_specialist.tools.sandbox.ignore_rules import IgnoreRules
 from run_specialist.tools.sandbox.named_paths import NamedPath, NamedPaths
-from run_specialist.tools.sandbox.secret_files import is_secret
+from run_specialist.tools.sandbox.secret_files import holds_cases, is_secret
 
 _LONGEST = 4096
 """Maximum length of a path on Linux, and at most that elsewhere [bytes]."""
@@ -110,6 +110,8 @@ class Sandbox:
             # It is unknown whether it is ignored.
             return f"cannot be reached: {error.strerror}"
         if self.is_closed(relative, is_folder=is_folder):
+            if holds_cases(relative):
+                return "is closed: it holds the expected answers of an eval; `paths` in the specialist's file can name it"
             return "is closed: such files hold secrets, and only `paths` in the specialist's file opens them, by name"
         return None
 

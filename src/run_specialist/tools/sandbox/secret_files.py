@@ -1,4 +1,4 @@
-"""Names of files and folders that usually hold secrets; the file tools hide them unless `paths` names them.
+"""Names of files that usually hold secrets, and of eval cases; the file tools hide them unless `paths` names them.
 
 Only names count, case-insensitively, never the content: `id_card.md`, `keys/`, `secrets.md` and `server.crt` stay
 readable. The list follows the defaults of coding agents and the names that secret scanners look for.
@@ -45,16 +45,24 @@ _SECRET_PATTERN = re.compile(
 )
 _TEMPLATE_NAMES = frozenset({f"{word[1:]}.env" for word in _TEMPLATE_EXTENSIONS})
 """Template names with the extension `.env`, e.g. `example.env`."""
+_CASE_EXTENSIONS = (".evals.yaml", ".evals.yml")
+_CASES_OF_SKILLS = "evals/evals.json"
 _WILDCARDS = str.maketrans("", "", "*?")
 
 
 def is_secret(relative: str) -> bool:
-    """Return whether a file or folder usually holds secrets, by its name or that of a folder above it.
+    """Return whether a file or folder usually holds secrets or eval cases, by its name or that of a folder above it.
 
     relative: path relative to the root; the name of the root itself does not count.
     """
     above, _, name = relative.rpartition("/")
     return _is_secret_name(above.rpartition("/")[2], name) or _is_in_secret_folder(above)
+
+
+def holds_cases(relative: str) -> bool:
+    """Return whether a file has the cases of an eval, which contain the answers that are expected."""
+    name = relative.casefold()
+    return name.endswith(_CASE_EXTENSIONS) or f"/{name}".endswith(f"/{_CASES_OF_SKILLS}")
 
 
 def names_secret(above: str, part: str) -> bool:
@@ -77,4 +85,4 @@ def _is_secret_name(above: str, name: str) -> bool:
     name = name.casefold().removesuffix("::$data").rstrip(". ")
     if name in _SECRET_NAMES or name.endswith(_SECRET_EXTENSIONS) or _SECRET_PATTERN.fullmatch(name):
         return not name.endswith(_TEMPLATE_EXTENSIONS) and name not in _TEMPLATE_NAMES
-    return f"{above.casefold()}/{name}" in _SECRET_PATHS
+    return f"{above.casefold()}/{name}" in _SECRET_PATHS or holds_cases(f"{above}/{name}")

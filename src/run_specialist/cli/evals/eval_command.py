@@ -1,0 +1,91 @@
+"""The command `specialists eval NAME`."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from run_specialist.cli.batch.map_options import EachRunOptions, MoneyOptions, ProjectOptions
+from run_specialist.cli.console import complete_names, fail, guarded
+from run_specialist.cli.evals.comparison_options import ComparisonOptions
+from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, VariantOptions, WorkOptions
+from run_specialist.cli.from_config import config_for_run
+from run_specialist.cli.option_groups import grouped
+
+if TYPE_CHECKING:
+    from run_specialist.api.runner import Runner
+    from run_specialist.config.config import Config
+
+
+Evaluated = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME",
+        show_default=False,
+        help="Name of the specialist, or path of its file.",
+        autocompletion=complete_names,
+    ),
+]
+
+
+@grouped
+def eval_(
+    name: Evaluated = None,
+    *,
+    cases: CaseOptions,
+    variants: VariantOptions,
+    comparison: ComparisonOptions,
+    results: ResultOptions,
+    money: MoneyOptions,
+    work: WorkOptions,
+    each_run: EachRunOptions,
+    project: ProjectOptions,
+) -> None:
+    """Run a specialist on a set of questions, and check its answers.
+
+    The same command again asks only what has changed: runs of the same question, file, settings and model are used
+    again, unless a file that they read has changed. Ctrl-C finishes the turns under way, a second one stops at once.
+
+    Exit codes: 0 all was run, 1 a variant scores less than --min-score, or is certainly
+    worse than the baseline, 2 wrong flag or file, 3 ended by the model's
+    endpoint, 4 a run has no answer, 130 interrupted.
+    """
+    with guarded():
+        if cases.schema:
+            from run_specialist.cli.evals.eval_files import print_schema  # noqa: PLC0415 - fast `--help`
+
+            print_schema()
+            return
+        if name is None:
+            fail("there is no specialist to run; name one, e.g. specialists eval thoughts-analyzer")
+        config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
+        from run_specialist.cli.evals.comparing import Comparing  # noqa: PLC0415 - fast `--help`
+        from run_specialist.cli.evals.eval_files import write_cases  # noqa: PLC0415 - as above
+        from run_specialist.cli.evals.eval_planning import Asking  # noqa: PLC0415 - fast `--help`
+        from run_specialist.cli.evals.eval_work import EvalWork  # noqa: PLC0415 - as above
+
+        make_runner = partial(_runner, each_run, project, config)
+        runner = make_runner(each_run.model)
+        if cases.new:
+            write_cases(name, cases.cases, runner)
+            return
+        comparing = Comparing.begun(comparison, runner.registry.find(name), runner.store)
+        plan = Asking(name, cases, variants, each_run, comparing).plan(runner)
+        code = EvalWork(plan, make_runner, cases, results, money, work, comparing).work(runner)
+    raise typer.Exit(code)
+
+
+def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config", model: str | None) -> "Runner":
+    from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
+
+    return Runner(
+        root=project.root,
+        dir=project.dir_ or config.get("dir"),
+        model=model,
+        strict=bool(config.get("strict") if project.strict is None else project.strict),
+        store=project.store,
+        on_lost=project.on_lost,
+        trust=project.trust,
+        require_model=each_run.require_model or None,
+        defaults=config.defaults,
+    )

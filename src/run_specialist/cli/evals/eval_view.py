@@ -1,0 +1,88 @@
+"""What a call of `specialists eval` is going to do, in one line for people, or in JSON values."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from run_specialist.cli.batch.map_units import counted, duration, spread
+from run_specialist.evals.eval_forecast import EvalForecast
+from run_specialist.evals.judge_plan import has_judges
+from run_specialist.evals.reuse import Reused
+
+
+@dataclass(frozen=True)
+class Announced:
+    """A planned eval, with its forecast."""
+
+    reused: Reused
+    forecast: EvalForecast
+    at_once: int
+    cost_limit: float | None
+
+    @property
+    def rest(self) -> int:
+        """How many runs are going to be made."""
+        return len(self.reused.plan.runs) - len(self.reused.earlier)
+
+    @property
+    def most(self) -> float | None:
+        """What the rest may cost at most, without judges; None while it is unknown [USD]."""
+        cost = self.forecast.cost if self.forecast.is_known else None
+        if cost is None:
+            return None
+        return cost[1] if self.cost_limit is None else min(cost[1], self.cost_limit)
+
+    def __str__(self) -> str:
+        return " · ".join(self._parts())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the plan in JSON values."""
+        plan, cost = self.reused.plan, self.forecast.cost
+        return {
+            "eval": plan.eval_id,
+            "specialist": plan.specialist,
+            "cases": [one.name for one in plan.cases.cases],
+            "variants": [one.variant.name for one in plan.subjects],
+            "repeat": plan.repeat,
+            "runs": len(plan.runs),
+            "earlier": len(self.reused.earlier),
+            "stale": self.reused.stale,
+            "forecast": {
+                "total_cost_usd": None if cost is None else round(cost[0], 8),
+                "total_cost_usd_90": None if cost is None else round(cost[1], 8),
+                "total_seconds": self.forecast.seconds(self.at_once),
+            },
+        }
+
+    def _parts(self) -> Iterator[str]:
+        plan = self.reused.plan
+        yield " × ".join(self._factors())
+        earlier, stale = len(self.reused.earlier), self.reused.stale
+        if earlier:
+            yield f"{earlier:,} of {counted(len(plan.runs), 'run')} stored already"
+        if stale:
+            yield f"{counted(stale, 'run')} again, because files have changed"
+        if not self.rest:
+            yield "nothing to ask"
+            return
+        yield from self._expected()
+        if has_judges(plan):
+            yield "judges cost extra"
+
+    def _factors(self) -> Iterator[str]:
+        plan = self.reused.plan
+        yield counted(len(plan.cases.cases), "case")
+        if len(plan.subjects) > 1:
+            yield counted(len(plan.subjects), "variant")
+        if plan.repeat > 1:
+            yield f"{plan.repeat} times"
+
+    def _expected(self) -> Iterator[str]:
+        if not self.forecast.is_known:
+            yield "no past runs to forecast from"
+            return
+        cost = self.forecast.cost
+        if cost is not None and cost[1]:
+            yield f"about {spread(*cost)}"
+        if (seconds := self.forecast.seconds(self.at_once)) is not None:
+            yield f"{duration(seconds)} at {self.at_once} at once"

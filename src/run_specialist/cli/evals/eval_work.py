@@ -1,0 +1,154 @@
+"""Run what an eval has planned, check the runs, and print the results."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from run_specialist.batch.batch import Bounds
+from run_specialist.cli.batch.map_confirm import confirm
+from run_specialist.cli.batch.map_options import MoneyOptions
+from run_specialist.cli.batch.map_run import Shown, Worker
+from run_specialist.cli.console import is_terminal, print_json, print_line, say
+from run_specialist.cli.evals.comparing import Comparing
+from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, WorkOptions
+from run_specialist.cli.evals.eval_table import print_results
+from run_specialist.cli.evals.eval_view import Announced
+from run_specialist.errors import UsageError
+from run_specialist.evals.eval_forecast import eval_forecast
+from run_specialist.evals.judge_plan import Judgements, JudgePlan, has_judges
+from run_specialist.evals.plan import EvalPlan
+from run_specialist.evals.result_json import as_json
+from run_specialist.evals.results import EvalResult
+from run_specialist.evals.reuse import reused
+from run_specialist.evals.running import result_of, runs_batch
+from run_specialist.evals.stored_runs import stored_runs
+from run_specialist.record.outcome import Exit
+
+if TYPE_CHECKING:
+    from run_specialist.api.runner import Runner
+    from run_specialist.batch.batch import Batch
+    from run_specialist.batch.done import Done
+
+LOW_SCORE = 1
+"""Exit code if a variant scores less than it should."""
+
+
+class Ends:
+    """The runs that have ended."""
+
+    def __init__(self) -> None:
+        self.by_number: dict[int, Done] = {}
+        self.by_id: dict[str, Done] = {}
+
+    def write(self, done: "Done") -> None:
+        """Keep what became of a run."""
+        self.by_number[done.number] = self.by_id[done.run_id] = done
+
+
+class EvalWork:
+    """One call of the command."""
+
+    def __init__(
+        self,
+        plan: EvalPlan,
+        make_runner: "Callable[[str | None], Runner]",
+        cases: CaseOptions,
+        results: ResultOptions,
+        money: MoneyOptions,
+        work: WorkOptions,
+        comparing: Comparing,
+    ) -> None:
+        """Take what is going to be run.
+
+        make_runner: returns a runner for a model; None = that of each file or of the environment.
+        """
+        self._plan = plan
+        self._make_runner = make_runner
+        self._cases = cases
+        self._results = results
+        self._money = money
+        self._work = work
+        self._comparing = comparing
+        self._is_interrupted = False
+
+    def work(self, runner: "Runner") -> int:
+        """Run, check and print; return the exit code."""
+        announced = self._announced(runner)
+        if self._work.dry_run:
+            self._show(announced)
+            return 0
+        if not self._results.quiet:
+            say(str(announced))
+        confirm(announced.most, self._money)
+        plan, ends = announced.reused.plan, Ends()
+        batch = runs_batch(plan, runner, Bounds(self._work.at_once, self._money.limit))
+        self._run(batch, runner, ends)
+        plan = self._comparing.with_earlier(plan, ends.by_number)
+        judgements = self._judgements(plan, ends, batch)
+        with stored_runs(runner.store) as known:
+            result = asyncio.run(result_of(plan, ends.by_number, judgements, known.load))
+        result = self._comparing.completed(result)
+        compared = self._comparing.compared(result)
+        if self._results.json_:
+            print_json(as_json(result, compared))
+        else:
+            print_results(result, compared)
+        self._comparing.write(result, compared, runner.store)
+        if self._is_interrupted:
+            return Exit.INTERRUPTED
+        return int(batch.exit_code) or self._code(result) or int(self._comparing.is_regression(compared))
+
+    def _announced(self, runner: "Runner") -> Announced:
+        with stored_runs(runner.store) as known:
+            found = asyncio.run(reused(self._plan, runner, known, fresh=self._cases.fresh))
+            forecast = eval_forecast(found.plan, found.earlier, runner, known)
+        return Announced(found, forecast, self._work.at_once, self._money.limit)
+
+    def _show(self, announced: Announced) -> None:
+        if self._results.json_:
+            print_json(announced.as_json())
+            return
+        print_line(str(announced))
+        for one in announced.reused.plan.runs:
+            state = "stored" if one.run_id in announced.reused.earlier else "to run"
+            print_line(f"{state}  {one.name}")
+        print_line(f"eval {announced.reused.plan.eval_id}; nothing was sent")
+
+    def _run(self, batch: "Batch", runner: "Runner", ends: Ends) -> None:
+        worker = Worker(batch, [ends], self._shown())
+        worker.work(runner)
+        self._is_interrupted = self._is_interrupted or worker.interrupts.count > 0
+
+    def _judgements(self, plan: EvalPlan, ends: Ends, batch: "Batch") -> Judgements:
+        """Ask the judges about all answers that there are."""
+        if not has_judges(plan) or self._is_interrupted:
+            return {}
+        runner, said = self._make_runner(self._work.judge_model), Ends()
+        judges = JudgePlan(plan, ends.by_number, runner)
+        if not judges.answers:
+            return {}
+        limit = self._money.limit
+        judging = judges.batch(self._work.at_once, None if limit is None else max(limit - batch.cost_usd, 0.0))
+        problem = None
+        try:
+            self._run(judging, runner, said)
+            problem = judging.problem
+        except UsageError as error:
+            # The runs are paid for, and their other checks hold.
+            problem = str(error)
+        return judges.judgements(said.by_id, problem)
+
+    def _code(self, result: EvalResult) -> int:
+        least = self._results.min_score
+        if least is not None and any(
+            result.score_of(one.name) < least for one in result.variants if not one.is_baseline
+        ):
+            return LOW_SCORE
+        # A check that could not be made is as bad as an answer that is missing.
+        return Exit.NO_ANSWER if any(one.unmade_checks for one in result.runs) else 0
+
+    def _shown(self) -> Shown:
+        shows = not self._results.quiet
+        live = shows and sys.stderr is not None and is_terminal(sys.stderr)
+        return Shown(events=False, live=live, lines=shows and not live, answers=False)

@@ -1,0 +1,1 @@
+"""Evaluators: what can be checked of a run."""

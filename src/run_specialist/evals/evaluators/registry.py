@@ -1,0 +1,57 @@
+"""The evaluators that a file can name: those of this package, and those of pydantic-evals."""
+
+from functools import cache
+from typing import Any
+
+from pydantic_evals import evaluators
+from pydantic_evals.evaluators import Evaluator, EvaluatorSpec
+
+from run_specialist.evals.evaluators.answers import Contains, Gap, OutputMatches, Regex
+from run_specialist.evals.evaluators.costs import CallsUnder, CostUnder, SecondsUnder, TokensUnder
+from run_specialist.evals.evaluators.endings import Landed, Status
+from run_specialist.evals.evaluators.judging import Judge
+from run_specialist.evals.evaluators.quotes import CitesPath, QuotesVerified
+
+AnyEvaluator = Evaluator[Any, Any, Any]
+
+OWN: tuple[type[AnyEvaluator], ...] = (
+    CallsUnder,
+    CitesPath,
+    Contains,
+    CostUnder,
+    Gap,
+    Judge,
+    Landed,
+    OutputMatches,
+    QuotesVerified,
+    Regex,
+    SecondsUnder,
+    Status,
+    TokensUnder,
+)
+"""They take precedence over evaluators of pydantic-evals with the same name, of which there is one: `Contains`."""
+
+
+@cache
+def by_name() -> dict[str, type[AnyEvaluator]]:
+    """Return all evaluators by name, those of this package first."""
+    named = {one.get_serialization_name(): one for one in OWN}
+    for name in evaluators.__all__:
+        found = getattr(evaluators, name)
+        if isinstance(found, type) and issubclass(found, Evaluator) and found is not Evaluator:
+            named.setdefault(name, found)
+    return named
+
+
+def make(given: object) -> AnyEvaluator:
+    """Return an evaluator from its form in a file; raises ValueError."""
+    spec = EvaluatorSpec.model_validate(given)
+    try:
+        return by_name()[spec.name](*spec.args, **spec.kwargs)
+    except TypeError as error:
+        raise ValueError(_arguments(str(error))) from None
+
+
+def _arguments(text: str) -> str:
+    """Return the error of a call without the name of the called function."""
+    return text.partition("() ")[2] or text

@@ -1,0 +1,77 @@
+"""Choose which stored runs an eval uses again, and which runs it makes anew."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from run_specialist.evals.plan import EvalPlan, PlannedRun
+from run_specialist.evals.stored_runs import StoredRuns
+from run_specialist.evals.unchanged import Unchanged
+
+if TYPE_CHECKING:
+    from run_specialist.api.runner import Runner
+
+ENDED = frozenset({"answered", "landed", "partial", "failed"})
+"""Statuses of runs that are used again; others are resumed."""
+
+
+@dataclass(frozen=True)
+class Reused:
+    """A plan whose runs have their generations."""
+
+    plan: EvalPlan
+    earlier: frozenset[str]
+    """The runs that have ended and are used again."""
+    stale: int = 0
+    """How many runs are made again because files that they read have changed."""
+
+
+async def reused(plan: EvalPlan, runner: "Runner", known: StoredRuns, *, fresh: bool) -> Reused:
+    """Return the plan with the newest stored run of each question, or a new one where that is outdated.
+
+    An eval that was interrupted goes on with the runs that it was going to make.
+    fresh: no stored run is used again, except those of an interrupted eval that was fresh as well.
+    """
+    newest, statuses = _newest(plan.runs, known)
+    left = known.unfinished(plan.eval_id)
+    begun: Collection[str] = () if left is None else left.run_ids
+    asks_all = fresh and not (left is not None and left.is_fresh)
+    unchanged = Unchanged(runner.root, runner.secrets, known.load)
+    runs, earlier, stale = list[PlannedRun](), set[str](), 0
+    for one in plan.runs:
+        found = replace(one, generation=max(newest.get(_place(one), 1), 1))
+        following = replace(found, generation=found.generation + 1)
+        status = statuses.get(found.run_id)
+        if following.run_id in begun:
+            # It was to replace the stored one, but has not begun.
+            chosen, status = following, None
+        elif status is None:
+            chosen = found
+        elif asks_all:
+            chosen, status = following, None
+        elif status in ENDED and not await unchanged.is_unchanged(found.run_id):
+            chosen, status, stale = following, None, stale + 1
+        else:
+            chosen = found
+        runs.append(chosen)
+        if status in ENDED:
+            earlier.add(chosen.run_id)
+    return Reused(replace(plan, runs=tuple(runs), is_fresh=fresh), frozenset(earlier), stale)
+
+
+def _newest(runs: Iterable[PlannedRun], known: StoredRuns) -> tuple[Mapping[tuple[str, int], int], Mapping[str, str]]:
+    """Return the newest stored generation of each run, and the statuses of all that are stored."""
+    newest: dict[tuple[str, int], int] = {}
+    statuses: dict[str, str] = {}
+    waiting = [*{_place(one): replace(one, generation=1) for one in runs}.values()]
+    while waiting:
+        found = known.statuses([one.run_id for one in waiting])
+        statuses |= found
+        stored = [one for one in waiting if one.run_id in found]
+        newest |= {_place(one): one.generation for one in stored}
+        waiting = [replace(one, generation=one.generation + 1) for one in stored]
+    return newest, statuses
+
+
+def _place(run: PlannedRun) -> tuple[str, int]:
+    return run.key, run.repeat

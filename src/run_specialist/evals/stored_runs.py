@@ -1,0 +1,95 @@
+"""Look up stored runs and earlier evals."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from run_specialist.errors import RunNotFound, StoreMissing
+
+if TYPE_CHECKING:
+    from run_specialist.store.reader import Store
+    from run_specialist.store.stored import StoredRun
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """An eval that was interrupted before all its runs had ended."""
+
+    is_fresh: bool
+    """Whether it was to ask all again."""
+    run_ids: frozenset[str]
+    """The runs that it was going to make."""
+
+
+class StoredRuns:
+    """The runs in a store; there are none if nothing is stored."""
+
+    def __init__(self, store: "Store | None") -> None:
+        self._store = store
+
+    @property
+    def store(self) -> "Store | None":
+        """The store; None if nothing is stored yet."""
+        return self._store
+
+    def load(self, run_id: str) -> "StoredRun | None":
+        """Return a run with its calls; None if it is not stored."""
+        if self._store is None:
+            return None
+        try:
+            run = self._store.load(run_id)
+        except RunNotFound:
+            return None
+        return run if run.run_id == run_id else None
+
+    def statuses(self, run_ids: Sequence[str]) -> dict[str, str]:
+        """Return the status of each of these runs that is stored."""
+        if self._store is None:
+            return {}
+        from run_specialist.store.run_statuses import run_statuses  # noqa: PLC0415 - fast `--help`
+
+        return run_statuses(self._store.url, run_ids)
+
+    def questions(self, specialist: str, project: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the questions and outcomes of the ended runs of a specialist, newest first, without those of judges."""
+        if self._store is None:
+            return
+        for past in self._store.past(specialist, project):
+            run = self._store.find(past.run_id)
+            if run.parent_id is None:
+                yield run.question, past.outcome
+
+    def unfinished(self, eval_id: str) -> Unfinished | None:
+        """Return what an earlier call of an eval has left; None if there was none, or if it came to its end."""
+        if self._store is None:
+            return None
+        from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - as above
+
+        with StoredBatches(self._store.url) as batches:
+            try:
+                earlier = batches.find(eval_id)
+            except RunNotFound:
+                return None
+            if earlier.batch_id != eval_id or (earlier.state == "ended" and earlier.reason is None):
+                return None
+            is_fresh = bool(earlier.frozen.get("eval", {}).get("fresh"))
+            return Unfinished(is_fresh, frozenset(item.run_id for item in batches.items(eval_id)))
+
+
+@contextmanager
+def stored_runs(url: str | None) -> Iterator[StoredRuns]:
+    """Open the store of a runner for reading; raises StoreUnusable."""
+    from run_specialist.store.location import NONE, place  # noqa: PLC0415 - fast `--help`
+    from run_specialist.store.reader import Store  # noqa: PLC0415 - as above
+
+    where = place(url).url
+    try:
+        opened = None if where == NONE else Store(where)
+    except StoreMissing:
+        opened = None
+    try:
+        yield StoredRuns(opened)
+    finally:
+        if opened is not None:
+            opened.close()

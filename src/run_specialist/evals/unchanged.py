@@ -1,0 +1,84 @@
+"""Whether a stored run would read the same today: its calls of the file tools are made again and compared."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from run_specialist.errors import RunSpecialistError, UsageError
+from run_specialist.redaction import redactor
+from run_specialist.tools.base import Tool
+from run_specialist.tools.files.files import file_tools
+
+if TYPE_CHECKING:
+    from run_specialist.store.stored import StoredCall, StoredRun
+
+SEARCH = "search"
+"""Its notes, which count the words of all files, do not matter: they change with files that the run did not read."""
+
+_Settings = tuple[tuple[str, ...], int]
+
+
+class Unchanged:
+    """Compares the results of stored calls with those of today; equal calls are made once."""
+
+    def __init__(self, root: Path, secrets: Sequence[str], load: "Callable[[str], StoredRun | None]") -> None:
+        """Prepare to compare.
+
+        root: the folder that the file tools can read.
+        secrets: credentials that are masked in stored results.
+        load: returns a stored run.
+        """
+        self._root = root
+        self._hide = redactor(tuple(secrets))
+        self._load = load
+        self._tools: dict[_Settings, dict[str, Tool]] = {}
+        self._results: dict[tuple[_Settings, str], str | None] = {}
+
+    async def is_unchanged(self, run_id: str) -> bool:
+        """Return whether a run, with the runs below it, would read the same; True if it is not stored."""
+        run = self._load(run_id)
+        if run is None:
+            return True
+        settings = _settings(run.frozen.get("settings", {}))
+        for call in run.calls:
+            # A failed call may have been late, and a repeated one was compared before.
+            if call.is_error or call.repeated or call.call.arguments is None:
+                continue
+            tool = self._toolset(settings).get(call.call.name)
+            if tool is not None and await self._differs(settings, tool, call):
+                return False
+        for child in run.children:
+            if not await self.is_unchanged(child.run_id):
+                return False
+        return True
+
+    async def _differs(self, settings: _Settings, tool: Tool, call: "StoredCall") -> bool:
+        key = (settings, call.call.key)
+        if key not in self._results:
+            try:
+                output = await tool.call(call.call.arguments or {})
+                self._results[key] = self._hide(output.text)
+            except RunSpecialistError:
+                # For example, the file is not there any more.
+                self._results[key] = None
+        now = self._results[key]
+        return now is None or _compared(tool.name, now) != _compared(tool.name, call.whole)
+
+    def _toolset(self, settings: _Settings) -> dict[str, Tool]:
+        if settings not in self._tools:
+            try:
+                tools = file_tools(self._root, *settings)
+            except UsageError:
+                tools = []
+            self._tools[settings] = {tool.name: tool for tool in tools}
+        return self._tools[settings]
+
+
+def _settings(stored: dict[str, Any]) -> _Settings:
+    return tuple(stored.get("paths") or ()), int(stored.get("tool_result_limit") or 20_000)
+
+
+def _compared(tool: str, text: str) -> str:
+    if tool != SEARCH:
+        return text
+    return "\n".join(line for line in text.split("\n") if not line.startswith("["))

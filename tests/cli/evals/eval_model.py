@@ -1,0 +1,39 @@
+"""A simulated model for the tests of `eval`: it looks once, answers with a quote, and judges by a word."""
+
+from collections.abc import Callable
+
+from tests.cli.map.map_model import item_of
+from tests.wire.simulator.replies import Reply, calls, respond, says
+from tests.wire.simulator.script import Answer, Recorded
+
+QUOTES = {"owls": "Owls eat mice at night.", "toads": "Toads sleep in winter."}
+
+
+def looks(request: Recorded) -> Answer:
+    """Search once, then answer with the line of the note about the item; judge an answer that has `mice` as good."""
+    if is_judge(request):
+        return verdict("mice" in str(request.messages[0]["content"]).partition("<rubric>")[0])
+    item = item_of(request)
+    if request.calls_so_far < 1:
+        return calls("search", {"query": item})
+    return quoting(item)
+
+
+def quoting(item: str) -> Reply:
+    """Return the answer about an item, with its quote."""
+    return says(respond(QUOTES[item], evidence=[{"source": f"notes/{item}.md:3", "quote": QUOTES[item]}]))
+
+
+def is_judge(request: Recorded) -> bool:
+    """Return whether a request is that of a judge."""
+    return "<rubric>" in str(request.messages[0]["content"])
+
+
+def verdict(passes: bool) -> Reply:
+    """Return the reply of a judge."""
+    return says(respond({"reason": "it names mice" if passes else "no mice", "verdict": "pass" if passes else "fail"}))
+
+
+def policy(special: Callable[[Recorded], Answer | None]) -> Callable[[Recorded], Answer]:
+    """Return a model that answers some requests in another way."""
+    return lambda request: special(request) or looks(request)

@@ -1,0 +1,242 @@
+"""`specialists eval` runs each case, checks the answers, and pays again only for what has changed."""
+
+import json
+
+from tests.cli.evals.eval_model import is_judge, looks, policy, verdict
+from tests.cli.specialists_command import call
+from tests.wire.simulator.faults import ApiError
+
+JUDGED = """\
+cases:
+- name: owls
+  inputs: What about owls?
+  evaluators: [Judge: It names the prey., Judge: {specialist: answer-judge, rubric: It is about animals.}]
+- name: toads
+  inputs: What about toads?
+  evaluators: [Judge: It names the prey.]
+"""
+
+
+def runs_of(result):
+    """Return the runs of `--json` by case, variant and repeat."""
+    return {(run["case"], run["variant"], run["repeat"]): run for run in json.loads(result.stdout)["runs"]}
+
+
+def test_the_cases_are_run_and_checked(api, eval_):
+    """A table of cases, a line per failed check with its run, totals; one search and one answer are paid per case."""
+    simulator = api(looks)
+    result = eval_()
+    assert result.exit_code == 0
+    head, owls, toads, score, totals = result.stdout.splitlines()
+    assert (head.split(), owls.split(), toads.split(), score.split()) == (
+        ["CASE", "as", "it", "is"],
+        ["owls", "pass", "1.00"],
+        ["toads", "pass", "1.00"],
+        ["score", "1.00"],
+    )
+    assert totals.startswith("as it is · 2 of 2 runs passed · $")
+    assert "2 tool calls" in totals
+    assert len(simulator.requests) == 4
+    assert ": 2 cases · no past runs to forecast from" in result.stderr
+
+
+def test_a_failed_check_names_its_run_and_its_reason(api, eval_, cases):
+    """The run can be looked at; a score below the least one is exit code 1."""
+    api(looks)
+    cases("cases:\n- inputs: What about owls?\n  evaluators: [Contains: zebras, CallsUnder: 5]\n")
+    result = eval_("--min-score", "0.8")
+    run_id = result.stdout.split("specialists report ")[1].split()[0]
+    assert "case 1 · as it is: Contains: neither the answer nor its quotes contain 'zebras'" in result.stdout
+    assert result.exit_code == 1
+    assert call("report", run_id, "--out", "page.html").exit_code == 0
+    assert eval_("--min-score", "0.5").exit_code == 0
+
+
+def test_the_same_command_asks_nothing_and_other_checks_cost_nothing(api, eval_, cases):
+    """Runs are used again, also when the expectations have changed; a changed question is asked."""
+    simulator = api(looks)
+    first = eval_("--json")
+    again = eval_("--json")
+    assert again.stdout == first.stdout
+    assert "2 of 2 runs stored already · nothing to ask" in again.stderr
+    text = cases("").with_name("finder.evals.yaml")
+    text.write_text("cases:\n- inputs: What about owls?\n  evaluators: [ToolCorrectness: {expected_tools: [search]}]\n")
+    assert runs_of(eval_("--json"))["case 1", "as it is", 1]["passed"]
+    assert len(simulator.requests) == 4
+    text.write_text("cases:\n- inputs: So what about owls?\n")
+    eval_()
+    assert len(simulator.requests) == 6
+
+
+def test_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
+    """A note that a run has read has changed: this run is made again, and the others are used again."""
+    simulator = api(looks)
+    eval_()
+    (notes / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night. And voles.\n")
+    result = eval_()
+    assert "1 of 2 runs stored already · 1 run again, because files have changed" in result.stderr
+    assert [str(one.messages[0]["content"]).count("owls") > 0 for one in simulator.requests[4:]] == [True, True]
+    assert "nothing to ask" in eval_().stderr
+    assert len(simulator.requests) == 6
+
+
+def test_a_changed_specialist_asks_again_and_going_back_does_not(api, eval_, finder):
+    """The content of the file is a part of what is asked."""
+    simulator = api(looks)
+    eval_()
+    before = finder.read_text()
+    finder.write_text(before + "Be brief.\n")
+    eval_()
+    assert len(simulator.requests) == 8
+    finder.write_text(before)
+    eval_()
+    assert len(simulator.requests) == 8
+
+
+def test_fresh_asks_all_again(api, eval_):
+    """With --fresh no stored run is used; the next eval uses the newest ones."""
+    simulator = api(looks)
+    first = runs_of(eval_("--json"))
+    second = runs_of(eval_("--fresh", "--json"))
+    assert len(simulator.requests) == 8
+    assert runs_of(eval_("--json")) == second
+    assert {run["run_id"] for run in first.values()}.isdisjoint(run["run_id"] for run in second.values())
+    assert len(simulator.requests) == 8
+
+
+def test_variants_and_repeats_are_runs_of_their_own(api, eval_):
+    """Two limits and two repeats of one case are four runs, which are stored by themselves."""
+    simulator = api(looks)
+    runs = runs_of(eval_("--json", "--case", "ow*", "--vary", "tool_calls_limit=1,8", "--repeat", "2"))
+    assert [*runs] == [
+        ("owls", f"tool_calls_limit={limit}", repeat) for limit in (1, 8) for repeat in (1, 2)
+    ]
+    assert [run["status"] for run in runs.values()] == ["landed", "landed", "answered", "answered"]
+    assert len({run["run_id"] for run in runs.values()}) == 4
+    assert len(simulator.requests) == 8
+    eval_("--case", "owls", "--vary", "tool_calls_limit=8,9", "--repeat", "2")
+    assert len(simulator.requests) == 12, "the runs with a limit of 8 were used again"
+
+
+def test_another_file_is_a_variant(api, eval_, notes, finder):
+    """The cases are those of the specialist that is evaluated."""
+    api(looks)
+    (notes / "other.md").write_text(finder.read_text() + "Be brief.\n")
+    runs = runs_of(eval_("--json", "--file", "other.md"))
+    assert [*runs] == [(case, variant, 1) for case in ("owls", "toads") for variant in ("as it is", "other.md")]
+
+
+def test_judges_are_asked_once_and_are_shown_apart(api, eval_, cases):
+    """A judge is a run of its own that is stored; it has its own part of the bill."""
+    simulator = api(looks)
+    cases(JUDGED)
+    result = eval_("--json")
+    runs = runs_of(result)
+    owls, toads = runs["owls", "as it is", 1], runs["toads", "as it is", 1]
+    assert [(one["name"], one["value"]) for one in owls["checks"]] == [
+        ("Judge: It names the prey.", True),
+        ("Judge: It is about animals.", True),
+    ]
+    assert [(one["value"], one["reason"]) for one in toads["checks"]] == [(False, "no mice")]
+    assert owls["judge_cost_usd"] > toads["judge_cost_usd"] > 0
+    assert sum(map(is_judge, simulator.requests)) == 3
+    assert " · judges $0.00" in eval_().stdout
+    assert sum(map(is_judge, simulator.requests)) == 3, "stored verdicts are used again"
+    assert result.exit_code == 0
+
+
+def test_a_judge_that_fails_is_an_error_and_not_a_verdict(api, eval_, cases):
+    """The check is missing, the run did not pass, and the exit code says so."""
+    cases(JUDGED)
+    api(policy(lambda request: ApiError(400, "invalid_request_error", "no") if is_judge(request) else None))
+    result = eval_("--json", "--case", "toads")
+    run = runs_of(result)["toads", "as it is", 1]
+    assert (run["checks"], run["unmade_checks"], run["passed"]) == ([], 1, False)
+    assert run["error"].startswith("Judge: answer-judge gave no verdict: ")
+    assert result.exit_code == 4
+
+
+def test_a_judge_without_a_verdict_is_an_error(api, eval_, cases, write):
+    """A specialist of the project with another shape of answer cannot judge."""
+    write("poet", "model: haiku", "tools: []")
+    cases("cases:\n- inputs: What about owls?\n  evaluators: [Judge: {specialist: poet, rubric: a}]\n")
+    api(policy(lambda request: verdict(True) if is_judge(request) else None))
+    error = runs_of(eval_("--json"))["case 1", "as it is", 1]["error"]
+    assert "poet gave no verdict: its structured answer has no field `verdict`" in error
+
+
+def test_the_cost_limit_holds_for_runs_and_judges_together(api, eval_, cases):
+    """A limit that is too small for another run leaves it out, and says so; nothing is lost."""
+    cases(JUDGED)
+    simulator = api(looks)
+    result = eval_("--cost-limit", "0", "--json")
+    assert result.exit_code == 4
+    assert {run["status"] for run in runs_of(result).values()} == {"not run"}
+    assert simulator.requests == []
+
+
+def test_a_dry_run_sends_nothing(api, eval_):
+    """It lists what would be run, and what is stored already."""
+    simulator = api(looks)
+    eval_("--case", "owls")
+    result = eval_("--dry-run")
+    assert result.stdout.splitlines()[1:3] == ["stored  owls · as it is", "to run  toads · as it is"]
+    assert json.loads(eval_("--dry-run", "--json").stdout)["earlier"] == 1
+    assert len(simulator.requests) == 2
+
+
+def test_an_eval_is_a_batch_that_runs_do_not_list(api, eval_):
+    """`runs` counts them, `batches` lists the eval."""
+    api(looks)
+    eval_()
+    assert "finder" not in call("runs").stdout
+    assert "eval of finder.evals.yaml" in call("batches").stdout
+
+
+def test_without_a_store_the_cases_are_run_and_not_kept(api, eval_, cases):
+    """Checks of the answer hold; those that read spans say why they cannot."""
+    simulator = api(looks)
+    result = eval_("--store", "none", "--json")
+    toads = runs_of(result)["toads", "as it is", 1]
+    assert [one["name"] for one in toads["checks"]] == ["Contains", "MaxToolCalls"]
+    assert toads["checks"][1]["value"] is False
+    eval_("--store", "none")
+    assert len(simulator.requests) == 8
+
+
+def test_a_first_set_can_be_written_from_runs(api, eval_, finder):
+    """Its cases pass on the runs that it comes from; a set that exists is kept."""
+    api(looks)
+    eval_()
+    path = finder.with_name("new.evals.yaml")
+    assert eval_("--new", "--cases", str(path)).exit_code == 0
+    again = eval_("--cases", str(path))
+    assert again.stdout.count(" pass ") == 2
+    assert "nothing to ask" in again.stderr
+    refused = eval_("--new")
+    assert refused.exit_code == 2
+    assert "finder.evals.yaml:1:1: exists already, and was left unchanged" in refused.stderr
+
+
+def test_wrong_calls_are_one_line(eval_, cases, finder):
+    """Wrong flags, cases and names: exit code 2, and nothing is sent."""
+    cases("cases:\n- inputs: a\n  evaluators: [Contain: b]\n")
+    for arguments, part in (
+        ((), "finder.evals.yaml:3:16: Contain: unknown evaluator; did you mean Contains?"),
+        (("--vary", "modl=a"), "Contain: unknown evaluator"),
+        (("--cases", "none.yaml"), "none.yaml: cannot be read: No such file or directory"),
+        (("--file", "none.md"), "Contain: unknown evaluator"),
+    ):
+        result = eval_(*arguments)
+        assert (result.exit_code, part in result.stderr) == (2, True), result.stderr
+    cases("cases:\n- inputs: a\n")
+    for arguments, part in (
+        (("--vary", "modl=a"), "--vary: unknown setting: modl; did you mean model?"),
+        (("--file", "none.md"), "no such file: none.md"),
+        (("--case", "b"), "no case is named b; there are case 1"),
+    ):
+        result = eval_(*arguments)
+        assert (result.exit_code, part in result.stderr) == (2, True), result.stderr
+    finder.with_name("finder.evals.yaml").unlink()
+    assert "finder has no cases; expected finder.evals.yaml beside it" in eval_().stderr
+    assert "there is no specialist to run" in call("eval").stderr

@@ -1,0 +1,196 @@
+"""Files with cases: what they may contain, and one line with the place of each error."""
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from run_specialist.errors import UsageError
+from run_specialist.evals.agent_skills_cases import load_skill_cases
+from run_specialist.evals.case_file import load_cases
+from run_specialist.evals.case_schema import case_schema
+from run_specialist.evals.evaluators.judging import Judge
+from run_specialist.evals.evaluators.quotes import QuotesVerified
+from run_specialist.evals.new_cases import new_cases
+from run_specialist.evals.positions import NotReadable, parse
+
+WHOLE = """\
+evaluators: [QuotesVerified]
+cases:
+- name: owls
+  inputs: What do owls eat?
+  expected_output: Mice.
+  evaluators:
+  - Contains: mice
+  - OutputMatches: {kind: owl}
+  - MaxToolCalls: 3
+- inputs: {question: "And toads?", settings: {tool_calls_limit: 2}}
+"""
+
+
+def no_judge(name):
+    """Refuse every judge but one."""
+    if name != "answer-judge":
+        raise UsageError(f"no specialist named {name}")
+
+
+@pytest.fixture
+def errors(tmp_path):
+    """Return a function that loads a file and returns the lines of its errors, without its folder."""
+
+    def errors_of(text, name="a.evals.yaml"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(UsageError) as caught:
+            (load_skill_cases if name.endswith("json") else load_cases)(path, no_judge)
+        return [line.removeprefix(f"{tmp_path}/") for line in str(caught.value).split("\n")]
+
+    return errors_of
+
+
+def test_a_whole_file_is_read(tmp_path):
+    """Names, questions, settings, and the evaluators of the case before those of the file."""
+    (tmp_path / "a.evals.yaml").write_text(WHOLE)
+    owls, toads = load_cases(tmp_path / "a.evals.yaml", no_judge).cases
+    assert (owls.name, owls.question, owls.expected_output) == ("owls", "What do owls eat?", "Mice.")
+    assert [type(one).__name__ for one in owls.evaluators] == [
+        "Contains",
+        "OutputMatches",
+        "MaxToolCalls",
+        "QuotesVerified",
+    ]
+    assert (toads.name, toads.question, toads.settings) == ("case 2", "And toads?", {"tool_calls_limit": 2})
+    assert toads.evaluators == (QuotesVerified(),)
+    assert toads.where.endswith("a.evals.yaml:10:3")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "a.evals.yaml:1:1: the file is empty"),
+        ("- a", "a.evals.yaml:1:1: has no cases; expected `cases:` with a list"),
+        ("cases: []", "a.evals.yaml:1:8: cases: has no cases; expected a list"),
+        ("cases:\n- a: [", "a.evals.yaml:3:1: is not YAML: did not find"),
+        ("case:\n- inputs: a", "a.evals.yaml:1:1: case: unknown key; did you mean cases?"),
+        ("cases:\n- name: a", "a.evals.yaml:2:3: inputs: a has no question; expected `inputs: TEXT`"),
+        ("cases:\n- inputs: ''", "a.evals.yaml:2:11: inputs: case 1 has no question"),
+        ("cases:\n- inputs: 3", "a.evals.yaml:2:11: inputs: case 1 has no question"),
+        ("cases:\n- inputs: a\n  evaluator: []", "a.evals.yaml:3:3: evaluator: unknown key; did you mean evaluators?"),
+        (
+            "cases:\n- inputs: a\n  evaluators:\n  - QuoteVerified",
+            "a.evals.yaml:4:5: QuoteVerified: unknown evaluator; did you mean QuotesVerified?",
+        ),
+        (
+            "cases:\n- inputs: a\n  evaluators: [citespath: b]",
+            "a.evals.yaml:3:16: citespath: unknown evaluator; did you mean CitesPath?",
+        ),
+        (
+            "cases:\n- inputs: a\n  evaluators:\n  - Regex: '['",
+            "a.evals.yaml:4:5: Regex: '[' is no regular expression: unterminated character set at position 0",
+        ),
+        (
+            "cases:\n- inputs: a\n  evaluators:\n  - Judge: {specialist: nobody, rubric: b}",
+            "a.evals.yaml:4:5: Judge: no specialist named nobody",
+        ),
+        (
+            "cases:\n- inputs: {question: a, settings: {tool_call_limit: 3}}",
+            "a.evals.yaml:2:36: settings: unknown setting: tool_call_limit; did you mean tool_calls_limit?",
+        ),
+        ("cases:\n- {inputs: a, name: b}\n- {inputs: c, name: b}", "a.evals.yaml:3:21: name: two cases are named b"),
+        ("cases:\n- inputs: a\n  inputs: b", "a.evals.yaml:3:3: the key inputs occurs twice"),
+        ("cases: &a [*a]", "a.evals.yaml:1:8: is nested deeper than 60 levels"),
+        ("cases:\n- inputs: !!python/name:os.system a", "a.evals.yaml:2:11: is not YAML: could not determine"),
+    ],
+)
+def test_an_error_has_its_place(errors, text, line):
+    """One line per error, `file:line:column: key: what is wrong`."""
+    assert errors(text)[0].startswith(line)
+
+
+def test_all_errors_are_reported_at_once(errors):
+    """An author sees every error of a file in one go, in the order of the file."""
+    lines = errors("cases:\n- inputs: ''\n- inputs: a\n  evaluators: [Nothing, {Status: never}]\n")
+    assert [line.split(":")[1] for line in lines] == ["2", "4", "4"]
+
+
+def test_a_file_that_repeats_itself_cannot_fill_the_memory():
+    """A few lines of YAML that refer to one another stand for more values than anybody writes."""
+    text = "\n".join(["a0: &a0 [1, 1, 1, 1]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 8))])
+    with pytest.raises(NotReadable, match="more than 50,000 values"):
+        parse(text)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-9, 9) | st.text("ab: -#'\"\t\n{é"),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_the_value_is_that_of_the_yaml(value):
+    """Values with positions are the same values as without."""
+    assert parse(yaml.safe_dump(value)).value == value
+
+
+def test_cases_of_agent_skills_are_read(tmp_path):
+    """Each statement about the answer is a judge of its own; without one the description of the answer is."""
+    path = tmp_path / "evals.json"
+    evals = [
+        {"id": 1, "prompt": "Do 😀", "expected_output": "A plan", "files": ["a.csv"], "assertions": ["It has a step"]},
+        {"id": "two", "prompt": "Say", "expected_output": "A word", "files": []},
+    ]
+    path.write_text(json.dumps({"skill_name": "doer", "evals": evals}, indent="\t"))
+    one, two = load_skill_cases(path, no_judge).cases
+    assert (one.name, one.question, one.expected_output) == ("1", "Do 😀\n\nFiles: a.csv", "A plan")
+    assert one.evaluators == (Judge("It has a step"),)
+    assert two.evaluators == (Judge("It is as this describes: A word"),)
+    assert two.question == "Say"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[]", "evals.json:1:1: evals: has no cases; expected a list"),
+        ('{"evals": [\n{"id": 1}]}', "evals.json:2:1: prompt: has no question; expected a text"),
+        ('{"evals": [\n{"id": 1, "prompt": "a"}, {"id": 1, "prompt": "b"}]}', "evals.json:1:1: id: two evals have"),
+    ],
+)
+def test_errors_in_the_cases_of_agent_skills_have_their_place(errors, text, line):
+    """The same kind of line as for the other format."""
+    assert errors(text, "evals.json")[0].startswith(line)
+
+
+def test_the_schema_knows_the_evaluators_of_this_package():
+    """An editor accepts a whole file, and marks a misspelt evaluator."""
+    validator = Draft202012Validator(case_schema())
+    assert [*validator.iter_errors(yaml.safe_load(WHOLE))] == []
+    assert [*validator.iter_errors({"cases": [{"inputs": "a", "evaluators": ["QuoteVerified"]}]})]
+    assert [*validator.iter_errors({"cases": [{"inputs": "a", "evaluators": [{"CallsUnder": "x"}]}]})]
+
+
+def test_a_first_set_comes_from_answered_runs(tmp_path):
+    """Questions once, newest first; verified quotes are expected again; a set that was written can be read."""
+    quote = {"source": "notes/owls.md:3", "quote": "Owls eat\nmice.", "verified": True}
+    other = {"source": "notes/toads.md:1-2", "quote": "Toads", "verified": False}
+    answered = {"status": "answered", "answer": "Mice.\nAt night.", "evidence": [quote, other], "gaps": []}
+    past = [
+        ("What do owls eat?", answered),
+        ("What do owls eat?", {**answered, "evidence": []}),
+        ("And zebras?", {**answered, "evidence": [], "gaps": ["nothing on zebras"]}),
+        ("Broken?", {**answered, "status": "failed"}),
+    ]
+    path = tmp_path / "a.evals.yaml"
+    path.write_text(new_cases("owls", past))
+    first, second = load_cases(path, no_judge).cases
+    assert (first.question, first.expected_output) == ("What do owls eat?", "Mice.\nAt night.")
+    assert [str(one) for one in first.evaluators] == [
+        "CitesPath(paths='notes/owls.md')",
+        "Contains(texts='Owls eat mice.')",
+        "QuotesVerified()",
+    ]
+    assert [type(one).__name__ for one in second.evaluators] == ["Gap"]
+    with pytest.raises(UsageError, match="no stored runs of owls with an answer"):
+        new_cases("owls", past[3:])

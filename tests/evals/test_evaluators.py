@@ -1,0 +1,131 @@
+"""Each evaluator of this package holds exactly when it should, and says in one line why it does not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.evals.evaluators.answers import Contains
+from run_specialist.evals.evaluators.quotes import path_of
+from run_specialist.evals.evaluators.registry import OWN, by_name, make
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import LandingReport, ToolCalls
+from tests.evals.checked import held, quotes, said
+
+LANDING = LandingReport("tool_calls", "force", 1, Usage(), 0.0)
+NOTHING = {"evidence": (), "gaps": ("no file mentions zebras",)}
+
+
+@pytest.mark.parametrize(
+    ("form", "of_outcome", "expected"),
+    [
+        ({"Status": "answered"}, {}, True),
+        ({"Status": ["answered", "landed"]}, {"status": "landed"}, True),
+        ({"Status": "answered"}, {"status": "landed"}, False),
+        ("Landed", {"landing": LANDING}, True),
+        ("Landed", {}, False),
+        ({"Landed": False}, {"landing": LANDING}, False),
+        ({"CitesPath": "notes/owls.md"}, {}, True),
+        ({"CitesPath": "notes/*.md"}, {}, True),
+        ({"CitesPath": "notes"}, {}, True),
+        ({"CitesPath": ["a.md", "notes/owls.md"]}, {}, True),
+        ({"CitesPath": "owls.md"}, {}, False),
+        ({"CitesPath": "*.md"}, {}, False),
+        ({"CitesPath": "notes/owls.md"}, {"evidence": quotes("notes/owls.md:3", verified=False)}, False),
+        ({"Contains": "MICE  at\nnight"}, {"answer": ""}, True),
+        ({"Contains": ["mice", "zebras"]}, {}, False),
+        ({"Regex": r"m[aeiou]ce\."}, {}, True),
+        ({"Regex": "zebras?"}, {}, False),
+        ({"OutputMatches": {"kind": "owl"}}, {"output": {"kind": "owl", "more": 1}}, True),
+        ({"OutputMatches": {"kind": {"of": [1, 2]}}}, {"output": {"kind": {"of": [1, 2], "x": 0}}}, True),
+        ({"OutputMatches": {"kind": {"of": [1, 2]}}}, {"output": {"kind": {"of": [1]}}}, False),
+        ({"OutputMatches": {"kind": "owl"}}, {"output": {}}, False),
+        ({"OutputMatches": {"kind": 1}}, {"output": {"kind": True}}, False),
+        ({"OutputMatches": {"kind": "owl"}}, {}, False),
+        ({"CallsUnder": 6}, {}, True),
+        ({"CallsUnder": 5}, {}, False),
+        ({"TokensUnder": 16}, {}, True),
+        ({"TokensUnder": 15}, {}, False),
+        ({"CostUnder": 0.021}, {}, True),
+        ({"CostUnder": 0.02}, {}, False),
+        ({"CostUnder": 1}, {"cost": None}, False),
+        ({"SecondsUnder": 12.5}, {}, True),
+        ({"SecondsUnder": 12.4}, {}, False),
+        ("Gap", NOTHING, True),
+        ("Gap", {}, False),
+        ("Gap", {"gaps": ("part of it",)}, False),
+        ({"Gap": False}, {"gaps": ("part of it",)}, True),
+        ({"Gap": False}, NOTHING, False),
+    ],
+)
+def test_it_holds_or_says_why_not(form, of_outcome, expected):
+    """The verdict is the expected one; a verdict of false has a reason of one line."""
+    value, reason = held(form, **of_outcome)
+    assert value is expected
+    assert expected or (reason and "\n" not in reason)
+
+
+@pytest.mark.parametrize(
+    ("form", "evidence", "share", "expected"),
+    [
+        ("QuotesVerified", quotes("a:1", "b:2"), 1.0, True),
+        ({"QuotesVerified": 0.5}, quotes("a:1") + quotes("b:2", verified=False), 0.5, True),
+        ("QuotesVerified", quotes("a:1") + quotes("b:2", verified=None), 0.5, False),
+        ({"QuotesVerified": 0}, (), 0.0, False),
+    ],
+)
+def test_the_share_of_quotes_is_a_score_and_a_verdict(form, evidence, share, expected):
+    """The share counts verified quotes alone; an answer without quotes fails whatever share is enough."""
+    found = said(form, evidence=evidence)
+    assert found["share of quotes verified"] == share
+    assert found["QuotesVerified"].value is expected
+
+
+@pytest.mark.parametrize(
+    ("form", "part"),
+    [
+        ({"Status": "landet"}, "'landet' is no status; there are answered, landed"),
+        ({"Landed": "no"}, "expected true or false, got 'no'"),
+        ({"Regex": "("}, "'(' is no regular expression: missing ), unterminated subpattern"),
+        ({"Regex": 3}, "expected a regular expression, got 3"),
+        ({"QuotesVerified": 80}, "expected a number from 0 to 1, got 80"),
+        ({"CallsUnder": True}, "expected a number from 0 on, got True"),
+        ({"CostUnder": float("nan")}, "got nan"),
+        ({"CitesPath": []}, "expected a path, or a list of them, got []"),
+        ({"Contains": {"text": "a"}}, "got an unexpected keyword argument 'text'"),
+        ("CallsUnder", "missing 1 required positional argument: 'calls'"),
+        ("OutputMatches", "expected fields and their values, got nothing"),
+        ({"Judge": {"specialist": "answer-judge"}}, "missing 1 required positional argument: 'rubric'"),
+        ({"Judge": {"rubric": " "}}, "rubric must be a text, got ' '"),
+    ],
+)
+def test_a_wrong_argument_is_an_error_that_names_it(form, part):
+    """What a file gives an evaluator is checked when the file is read, not when the run is paid for."""
+    with pytest.raises(ValueError, match=r".") as caught:
+        make(form)
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_ours_win_over_those_of_pydantic_evals_and_all_others_are_there():
+    """`Contains` is that of this package; evaluators that read spans can be named as well."""
+    assert by_name()["Contains"] is Contains
+    assert {"MaxToolCalls", "ToolCorrectness", "HasMatchingSpan", "EqualsExpected", "LLMJudge"} <= set(by_name())
+    assert [one.__name__ for one in OWN] == sorted(one.__name__ for one in OWN)
+
+
+@pytest.mark.parametrize("source", ["docs/a.md", "docs/a.md:3", "docs/a.md:3-9", " docs/a.md:3 "])
+def test_the_path_of_a_source_has_no_lines(source):
+    """A source may name a line or several."""
+    assert path_of(source) == "docs/a.md"
+
+
+@given(st.text(), st.text(min_size=1).filter(str.strip))
+def test_a_text_around_what_is_expected_does_not_matter(before, wanted):
+    """`Contains` holds for an answer that has the text anywhere, in capital letters and on several lines."""
+    answer = f"{before} {wanted}\n"
+    assert held({"Contains": wanted}, answer=answer)[0]
+
+
+def test_tool_calls_that_were_skipped_do_not_count():
+    """`CallsUnder` counts what was executed."""
+    assert held({"CallsUnder": 3}, tool_calls=ToolCalls(2, 2, 0, 5))[0]

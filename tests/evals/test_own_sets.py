@@ -1,0 +1,108 @@
+"""The eval sets of the specialists that come along keep the scores that were measured when they were written.
+
+Five sets run offline. `fact-checker` refuses that; its set is played by a scripted model (`searching_model.py`), which
+measures no model and shows that the eval runs whole.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from run_specialist.cli.manage import app
+from run_specialist.tools.files import files
+from run_specialist.tools.sandbox.sandbox import Sandbox
+from run_specialist.tools.search.index import Index
+from tests.docs.markdown import ROOT
+from tests.evals.searching_model import searches_reads_answers
+from tests.wire.simulator import MessagesSimulator
+
+SPECIALISTS = ROOT / "specialists"
+MARGIN = 0.08
+"""How far a score may fall. The answers depend on all files of this repository, and a case that fails costs its set
+0.02 to 0.04; so three may fail that did not before."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a set scored when it was written, before any change to the engine or to the set."""
+
+    score: float
+    passed: int
+    """Of eight cases."""
+    by: str
+
+
+MEASURED = {
+    # 23 November 2026, on the commit that added the sets.
+    "change-impact": Measured(0.85, 3, "offline"),
+    "codebase-analyst": Measured(0.87, 4, "offline"),
+    "error-tracer": Measured(0.89, 5, "offline"),
+    "fact-checker": Measured(0.92, 5, "scripted"),
+    "thoughts-analyzer": Measured(0.92, 5, "offline"),
+    "thoughts-locator": Measured(0.92, 6, "offline"),
+}
+
+
+@pytest.fixture(scope="module")
+def one_index_per_sandbox() -> Iterator[None]:
+    """Let runs with the same root and `paths` share one search index, since no file changes meanwhile."""
+    known: dict[tuple[Path, str], Index] = {}
+
+    def index(sandbox: Sandbox) -> Index:
+        return known.setdefault((sandbox.root, repr(sandbox._named.paths)), Index(sandbox))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(files, "Index", index)
+        yield
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """Return the model that plays each kind of run; a simulated Messages API plays the scripted one."""
+    with MessagesSimulator(searches_reads_answers, all_used=False) as simulator:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", simulator.base_url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+        monkeypatch.chdir(ROOT)
+        yield {"offline": "offline", "scripted": "sonnet"}
+
+
+def test_every_specialist_has_a_set_with_eight_cases():
+    """Each specialist that comes along has eight cases, two of them without an answer in this repository."""
+    assert {path.name.removesuffix(".evals.yaml") for path in SPECIALISTS.glob("*.evals.yaml")} == set(MEASURED)
+    for name in MEASURED:
+        cases = yaml.safe_load((SPECIALISTS / f"{name}.evals.yaml").read_text(encoding="utf-8"))["cases"]
+        kinds = [{one if isinstance(one, str) else next(iter(one)) for one in case["evaluators"]} for case in cases]
+        assert (len(cases), sum("Gap" in kind for kind in kinds)) == (8, 2)
+        assert all("CitesPath" in kind or "Gap" in kind for kind in kinds)
+
+
+def test_the_wheel_carries_the_specialists_without_their_sets():
+    """Each specialist is packed by its name, and no set is: their questions are about this repository."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packed = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert packed == {
+        f"specialists/{path.name}": f"run_specialist/specialists/{path.name}" for path in SPECIALISTS.glob("*.md")
+    }
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_set_keeps_its_score(name, models, one_index_per_sandbox, tmp_path):
+    """A set runs whole through the command, and scores about as much as when it was written."""
+    measured = MEASURED[name]
+    words = ["eval", name, "--json", "--quiet", "--model", models[measured.by], "--store", f"{tmp_path}/runs.db"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    runs = json.loads(result.stdout)["runs"]
+    assert (len(runs), {run["error"] for run in runs}) == (8, {None})
+    score = sum(run["score"] for run in runs) / len(runs)
+    passed = [run["case"] for run in runs if run["passed"]]
+    print(f"{name}: {score:.3f}, {len(passed)} of {len(runs)} passed")  # noqa: T201 - the next measurement
+    assert score >= measured.score - MARGIN, passed
+    assert len(passed) >= measured.passed - 3, passed

@@ -1,0 +1,55 @@
+"""`--vary` and `--file`: all combinations, each with a name, and one line for what cannot be varied."""
+
+from pathlib import Path
+
+import pytest
+
+from run_specialist.errors import UsageError
+from run_specialist.evals.variants import subjects, varied
+from run_specialist.specialist.loader import load_text
+
+FILE = load_text("---\nname: a\ndescription: b\n---\nYou look.\n", Path("specialists/a.md"))
+OTHER = load_text("---\nname: a\ndescription: b\n---\nYou look well.\n", Path("other.md"))
+
+
+def test_all_combinations_are_made_with_names_and_settings():
+    """Two files and two keys with two values each are eight variants; common settings are in all of them."""
+    vary = [varied("model=haiku,sonnet"), varied("tool-calls-limit=8,none")]
+    found = subjects([FILE, OTHER], {"time_limit": 60}, vary)
+    assert [one.variant.name for one in found][:2] == [
+        "model=haiku, tool_calls_limit=8",
+        "model=haiku, tool_calls_limit=none",
+    ]
+    assert found[4].variant.name == "other.md, model=haiku, tool_calls_limit=8"
+    assert found[3].settings == {"time_limit": 60, "model": "sonnet", "tool_calls_limit": "none"}
+    assert found[3].variant.settings == {"model": "sonnet", "tool_calls_limit": "none"}
+    assert len({one.variant.name for one in found}) == 8
+
+
+def test_a_file_alone_is_as_it_is():
+    """Without changes there is one variant; another file is named by its name."""
+    assert [one.variant.name for one in subjects([FILE, OTHER], {}, [])] == ["as it is", "other.md"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("model", "--vary: model must be KEY=VALUE,VALUE..., e.g. tool_calls_limit=8,15"),
+        ("model=haiku,", "--vary: model=haiku, has an empty value"),
+        ("model=haiku,haiku", "--vary: model=haiku,haiku has a value twice"),
+        ("tool_call_limit=3", "--vary: unknown setting: tool_call_limit; did you mean tool_calls_limit?"),
+        ("tool_calls_limit=-3", "--vary: tool_calls_limit: must be"),
+        ("landing=hard", "--vary: landing: must be"),
+    ],
+)
+def test_what_cannot_be_varied_is_one_line(text, error):
+    """The flag, the key and the reason."""
+    with pytest.raises(UsageError) as caught:
+        varied(text)
+    assert str(caught.value).startswith(error)
+
+
+def test_a_key_is_varied_once():
+    """Values of one key belong into one list."""
+    with pytest.raises(UsageError, match="model is given twice; list all its values once, model=A,B"):
+        subjects([FILE], {}, [varied("model=haiku"), varied("model=sonnet")])
