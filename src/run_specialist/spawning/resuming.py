@@ -69,7 +69,8 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
     job = spawn(file, settings, run.question, replace(environment, keeps_archive=keeps_archive))
     if job.archive is not None:
         _refill(job.archive, run)
-    original = {key: frozen[key] for key in ("digest", "given_tools", "parents", "warnings", "given") if key in frozen}
+    kept = ("digest", "given_tools", "parents", "warnings", "given", "overridden")
+    original = {key: frozen[key] for key in kept if key in frozen}
     return replace(
         job,
         run_id=run.run_id,

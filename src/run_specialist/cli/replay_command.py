@@ -1,0 +1,113 @@
+"""The command `specialists replay RUN`."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from run_specialist.cli.console import (
+    fail,
+    guarded,
+    has_colours,
+    is_terminal,
+    print_json,
+    print_line,
+    print_styled,
+    printable,
+)
+from run_specialist.cli.flags import Dir, Json, StoreUrl
+from run_specialist.cli.stored_run_flags import AllProjects, complete_runs, find_run, open_store, project_filter
+from run_specialist.cli.trust_flag import TrustFlag
+
+if TYPE_CHECKING:
+    from run_specialist.replay.cassette import Cassette
+    from run_specialist.replay.rebuilt_job import Place
+    from run_specialist.replay.replay import Replayed
+
+DIFFERS = 1
+"""The exit code of a replay that differs."""
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def replay(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="Id of the run, an unambiguous prefix, `last`: the newest of this project, or a cassette file.",
+            autocompletion=complete_runs,
+        ),
+    ],
+    tools: Annotated[
+        Literal["stored", "live"],
+        typer.Option("--tools", help="Results of the tools: those of the run, or those of running the tools again."),
+    ] = "stored",
+    trust: TrustFlag = False,
+    all_projects: AllProjects = False,
+    dir_: Dir = None,
+    root: Annotated[
+        Path | None,
+        typer.Option("--root", help="Folder that the file tools can read.  [default: that of the run]"),
+    ] = None,
+    store: StoreUrl = None,
+    json_: Json = False,
+) -> None:
+    """Replay a run without network and key, and show the first difference.
+
+    The specialist's file of today is asked the question of the run, with the settings of its call. The model's replies
+    are those of the run, and each request is compared with the one that the run sent. Exit code 1 if one differs.
+    """
+    with guarded():
+        from run_specialist.api.shutdown import with_bounded_cleanup  # noqa: PLC0415 - fast `--help`
+        from run_specialist.replay.rebuilt_job import Place  # noqa: PLC0415 - fast `--help`
+        from run_specialist.replay.replay import replay as replayed  # noqa: PLC0415 - fast `--help`
+
+        if root is not None and not root.is_dir():
+            fail(f"--root: {root} is not a folder")
+        cassette, place = _recorded(run, Place(root, dir_, None, trust), store, all_projects=all_projects)
+        done = asyncio.run(with_bounded_cleanup(replayed(cassette, place, tools)))
+    if json_:
+        print_json(done.as_json())
+    else:
+        _print(done)
+    raise typer.Exit(DIFFERS if done.difference else 0)
+
+
+def _recorded(run: str, place: "Place", store: str | None, *, all_projects: bool) -> tuple["Cassette", "Place"]:
+    """Return a recorded run, and where its specialist is: by default where the run found it."""
+    from run_specialist.replay.from_store import cassette_of  # noqa: PLC0415 - fast `--help`
+
+    with open_store(store) as opened:
+        stored = opened.load(find_run(opened, run, project_filter(place.root, all_projects=all_projects)))
+    root, file = Path(stored.frozen["root"]), Path(stored.frozen.get("file", ""))
+    if place.root is None and root.is_dir():
+        place = replace(place, root=root)
+        if place.dir is None and file.is_file():
+            place = replace(place, file=file)
+    return cassette_of(stored), place
+
+
+def _print(done: "Replayed") -> None:
+    if done.difference is None:
+        print_line(_same(done))
+        return
+    for line in done.block:
+        colour = _COLOURS.get(line[:1]) if has_colours() else None
+        shown = printable(line) if is_terminal() else line
+        print_styled(typer.style(shown, fg=colour) if colour else shown)
+
+
+def _same(done: "Replayed") -> str:
+    """Return the line about a replay without a difference."""
+    cassette = done.cassette
+    sizes = f"{_counted(len(cassette.requests), 'request')}, {_counted(len(cassette.calls), 'tool call')}"
+    line = f"{cassette.source} replays the same: {sizes}, {cassette.outcome['status']}"
+    if done.not_compared:
+        line += f"; definitions not compared: {', '.join(done.not_compared)}"
+    return line
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
