@@ -1,6 +1,7 @@
 """The command `specialists replay RUN`."""
 
 import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,8 +17,9 @@ from run_specialist.cli.console import (
     print_line,
     print_styled,
     printable,
+    say,
 )
-from run_specialist.cli.flags import Dir, Json, StoreUrl
+from run_specialist.cli.flags import Dir, Json, Overwrite, StoreUrl
 from run_specialist.cli.stored_run_flags import AllProjects, complete_runs, find_run, open_store, project_filter
 from run_specialist.cli.trust_flag import TrustFlag
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 DIFFERS = 1
 """The exit code of a replay that differs."""
+_SUFFIX = ".json"
+_MODE = 0o644
+"""Permissions of a cassette, which is part of a repository."""
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -51,6 +56,15 @@ def replay(
         Path | None,
         typer.Option("--root", help="Folder that the file tools can read.  [default: that of the run]"),
     ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            "--save",
+            metavar="FILE",
+            help="Write the run to a cassette file without credentials, if it replays the same.",
+        ),
+    ] = None,
+    force: Overwrite = False,
     store: StoreUrl = None,
     json_: Json = False,
 ) -> None:
@@ -61,24 +75,35 @@ def replay(
     """
     with guarded():
         from run_specialist.api.shutdown import with_bounded_cleanup  # noqa: PLC0415 - fast `--help`
+        from run_specialist.replay.cassette_lines import cassette_text, fit_for_file  # noqa: PLC0415 - fast `--help`
         from run_specialist.replay.rebuilt_job import Place  # noqa: PLC0415 - fast `--help`
         from run_specialist.replay.replay import replay as replayed  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
 
         if root is not None and not root.is_dir():
             fail(f"--root: {root} is not a folder")
+        if save is not None and save.exists() and not force:
+            fail(f"--save: {save} already exists; use --force to overwrite it")
         cassette, place = _recorded(run, Place(root, dir_, None, trust), store, all_projects=all_projects)
+        if save is not None:
+            cassette = fit_for_file(cassette, place.root or project_root(Path.cwd()))
         done = asyncio.run(with_bounded_cleanup(replayed(cassette, place, tools)))
+        if save is not None and done.difference is None:
+            _write(save, cassette_text(cassette, done.bodies))
     if json_:
         print_json(done.as_json())
     else:
-        _print(done)
+        _print(done, save)
     raise typer.Exit(DIFFERS if done.difference else 0)
 
 
 def _recorded(run: str, place: "Place", store: str | None, *, all_projects: bool) -> tuple["Cassette", "Place"]:
     """Return a recorded run, and where its specialist is: by default where the run found it."""
+    from run_specialist.replay.cassette_file import read_cassette  # noqa: PLC0415 - fast `--help`
     from run_specialist.replay.from_store import cassette_of  # noqa: PLC0415 - fast `--help`
 
+    if run.endswith(_SUFFIX) or os.sep in run:
+        return read_cassette(Path(run)), place
     with open_store(store) as opened:
         stored = opened.load(find_run(opened, run, project_filter(place.root, all_projects=all_projects)))
     root, file = Path(stored.frozen["root"]), Path(stored.frozen.get("file", ""))
@@ -89,10 +114,22 @@ def _recorded(run: str, place: "Place", store: str | None, *, all_projects: bool
     return cassette_of(stored), place
 
 
-def _print(done: "Replayed") -> None:
+def _write(path: Path, text: str) -> None:
+    from run_specialist.cli.temporary_file import temporary_file  # noqa: PLC0415 - only needed to save
+
+    try:
+        target = Path(os.path.realpath(path))
+        temporary_file(target.parent, text.encode(), _MODE).replace(target)
+    except OSError as error:
+        fail(f"--save: {path} cannot be written: {error.strerror or error}")
+
+
+def _print(done: "Replayed", saved: Path | None) -> None:
     if done.difference is None:
-        print_line(_same(done))
+        print_line(_same(done) + (f"; saved to {saved}" if saved else ""))
         return
+    if saved:
+        say(f"nothing was saved to {saved}, because the run does not replay the same")
     for line in done.block:
         colour = _COLOURS.get(line[:1]) if has_colours() else None
         shown = printable(line) if is_terminal() else line

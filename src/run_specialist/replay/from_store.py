@@ -86,7 +86,7 @@ def _obstacles(run: StoredRun, outcome: Mapping[str, Any]) -> Iterator[tuple[boo
 
 
 def _counts_time(event: dict[str, Any]) -> bool:
-    return event["kind"] == Kind.TIME and event["phase"] != Phase.SILENT
+    return bool(event["kind"] == Kind.TIME and event["phase"] != Phase.SILENT)
 
 
 def _events(run: StoredRun, name: str) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 from run_specialist.budget.ladder import Rung, Style, ladder
 from run_specialist.loop.landing import RUNGS
@@ -27,7 +28,7 @@ def capabilities_of(usual: Capabilities, cassette: Cassette) -> Capabilities:
     now = tuple(getattr(known, name) for name in _NAMES)
     candidates = sorted(product((True, False), repeat=len(_NAMES)), key=lambda one: _distance(one, now))
     for values in candidates:
-        given = dict(zip(_NAMES, values, strict=True))
+        given: dict[str, Any] = dict(zip(_NAMES, values, strict=True))
         if _leads_to(rungs, style, given, refused):
             return replace(known, **given)
     return known

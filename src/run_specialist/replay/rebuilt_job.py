@@ -111,7 +111,10 @@ async def rebuilt(
 def _overrides(cassette: Cassette) -> dict[str, Any]:
     """Return the settings that the call of the recorded run set."""
     setup = cassette.setup
-    recorded = Specialist.model_validate(setup.settings, extra="ignore")
+    # Of the three required ones a call sets none.
+    recorded = Specialist.model_validate(
+        {"name": "", "description": "", "prompt": "", **setup.settings}, extra="ignore"
+    )
     return {key: getattr(recorded, key) for key in setup.overridden if key not in _NOT_KEPT}
 
 

@@ -1,7 +1,7 @@
 """The provider of a replay: compares each request with the recorded one, and returns the recorded reply."""
 
 from run_specialist.errors import ContextExceeded, ProviderError
-from run_specialist.providers.base import Capabilities, Choice, Opening, Provider, Request, Watch
+from run_specialist.providers.base import Capabilities, Choice, Conversation, Opening, Provider, Request, Watch
 from run_specialist.providers.described import described
 from run_specialist.providers.knowledge import Knowledge
 from run_specialist.record.messages import Message, Reply, Usage
@@ -9,6 +9,7 @@ from run_specialist.replay.cassette import Answered, Cassette, Unanswered, messa
 from run_specialist.replay.compare_requests import Comparison, Normalize
 from run_specialist.replay.difference import Difference
 from run_specialist.replay.known_endpoint import capabilities_of
+from run_specialist.replay.wire import Wire
 
 
 class Differs(BaseException):
@@ -25,11 +26,17 @@ class Differs(BaseException):
 class RecordedProvider:
     """Opens the one conversation of a replay."""
 
-    def __init__(self, cassette: Cassette, normalize: Normalize) -> None:
+    def __init__(self, cassette: Cassette, normalize: Normalize, wire: Wire | None) -> None:
+        """Take a recorded run.
+
+        normalize: makes the values of a replay comparable with those of the cassette.
+        wire: sends each request through the SDK of its API, inside this process; None = no SDK takes part.
+        """
         self._cassette = cassette
         self._model: Provider = described(cassette.setup.model).provider
         self._knowledge = Knowledge(capabilities_of(self._model.capabilities, cassette))
         self.normalize = normalize
+        self._wire = wire
         self._costs = {line.reply.usage: line.cost_usd for line in cassette.requests if isinstance(line, Answered)}
         self._opening: Opening | None = None
         self.sent = 0
@@ -47,7 +54,7 @@ class RecordedProvider:
         """Those that lead to the landing of the recorded run."""
         return self._knowledge.capabilities
 
-    def open(self, opening: Opening, watch: Watch | None = None) -> "RecordedProvider":  # noqa: ARG002 - nothing streams
+    def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:  # noqa: ARG002 - nothing streams
         """Start the conversation; the first one is that of the run, and any other one summarizes its transcript."""
         if self._opening is None:
             self._opening = opening
@@ -70,6 +77,8 @@ class RecordedProvider:
             _raise(comparison.differs("tool choice", line.choice, request.choice))
             raise self._failure(line)
         _raise(comparison.request(line, messages, request))
+        if self._wire is not None and self._opening is not None:
+            _raise(await self._wire.differs(comparison, line, self._opening, request, self.capabilities))
         self._knowledge.learn_from(request, line.reply)
         return line.reply
 

@@ -8,7 +8,7 @@ from typing import Any
 from run_specialist.loop.run import Run
 from run_specialist.record.messages import ToolCall
 from run_specialist.record.outcome import Outcome
-from run_specialist.replay.cassette import OUTCOME, Cassette, compared
+from run_specialist.replay.cassette import OUTCOME, Body, Cassette, compared
 from run_specialist.replay.compare_requests import Comparison
 from run_specialist.replay.difference import Difference
 from run_specialist.replay.normalized import normalizer
@@ -16,6 +16,7 @@ from run_specialist.replay.rebuilt_job import Place, Rebuilt, Tools, rebuilt
 from run_specialist.replay.recorded_provider import Differs, RecordedProvider, messages_before
 from run_specialist.replay.recorded_tools import RecordedTools
 from run_specialist.replay.shown_parts import json_text
+from run_specialist.replay.wire import Wire
 from run_specialist.spawning.origin import digest
 from run_specialist.specialist.project import project_root
 
@@ -34,6 +35,8 @@ class Replayed:
     difference: Difference | None
     not_compared: tuple[str, ...]
     """Tools whose definitions were taken from the recorded run."""
+    bodies: tuple[Body, ...] = ()
+    """Of the answered requests, in order; empty if no SDK took part."""
 
     @property
     def block(self) -> list[str]:
@@ -56,7 +59,9 @@ async def replay(cassette: Cassette, place: Place = Place(), tools: Tools = "sto
     Raises UsageError if the specialist cannot be found or run, NotTrusted if its tools may not be started.
     """
     root = place.root or project_root(Path.cwd())
-    provider = RecordedProvider(cassette, normalizer(root) if cassette.is_file else _unchanged)
+    normalize = normalizer(root) if cassette.is_file else _unchanged
+    wire = Wire.of(cassette.setup, normalize)
+    provider = RecordedProvider(cassette, normalize, wire)
 
     def missing(call: ToolCall) -> None:
         text = f"{call.name} {json_text(call.arguments)}"
@@ -70,6 +75,8 @@ async def replay(cassette: Cassette, place: Place = Place(), tools: Tools = "sto
             difference = provider.found or _at_the_end(cassette, provider, run, outcome)
         except Differs as found:
             difference = found.difference
+    if wire is not None:
+        await wire.aclose()
     if difference is not None:
         difference = replace(difference, hints=(*_hints(cassette, built), ADVICE))
     return Replayed(
