@@ -4,11 +4,12 @@ from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.providers.base import Capabilities, Choice, Conversation, Opening, Provider, Request, Watch
 from run_specialist.providers.described import described
 from run_specialist.providers.knowledge import Knowledge
-from run_specialist.record.messages import Message, Reply, Usage
+from run_specialist.record.messages import Message, Reply, ToolCall, Usage
 from run_specialist.replay.cassette import Answered, Cassette, Unanswered, message_of
 from run_specialist.replay.compare_requests import Comparison, Normalize
 from run_specialist.replay.difference import Difference
 from run_specialist.replay.known_endpoint import capabilities_of
+from run_specialist.replay.shown_parts import json_text
 from run_specialist.replay.wire import Wire
 
 
@@ -81,6 +82,11 @@ class RecordedProvider:
             _raise(await self._wire.differs(comparison, line, self._opening, request, self.capabilities))
         self._knowledge.learn_from(request, line.reply)
         return line.reply
+
+    def miss(self, call: ToolCall) -> None:
+        """Take a call that the recorded run did not execute; the next request reports it."""
+        text = f"{call.name} {json_text(call.arguments)}"
+        self.found = self.found or Difference(self.sent + 1, "a tool call that the run did not execute", "", text)
 
     def _failure(self, line: Unanswered) -> ProviderError:
         outcome = self._cassette.outcome

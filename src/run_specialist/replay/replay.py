@@ -1,12 +1,12 @@
 """Replay a recorded run through the loop, and find its first difference from the recorded one."""
 
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from run_specialist.loop.run import Run
-from run_specialist.record.messages import ToolCall
 from run_specialist.record.outcome import Outcome
 from run_specialist.replay.cassette import OUTCOME, Body, Cassette, compared
 from run_specialist.replay.compare_requests import Comparison
@@ -60,14 +60,13 @@ async def replay(cassette: Cassette, place: Place = Place(), tools: Tools = "sto
     """
     root = place.root or project_root(Path.cwd())
     normalize = normalizer(root) if cassette.is_file else _unchanged
-    wire = Wire.of(cassette.setup, normalize)
-    provider = RecordedProvider(cassette, normalize, wire)
-
-    def missing(call: ToolCall) -> None:
-        text = f"{call.name} {json_text(call.arguments)}"
-        provider.found = provider.found or Difference(None, "a tool call that the run did not execute", "", text)
-
-    async with rebuilt(cassette, place, provider, tools, RecordedTools(cassette, missing)) as built:
+    async with AsyncExitStack() as opened:
+        wire = Wire.of(cassette.setup, normalize)
+        if wire is not None:
+            opened.push_async_callback(wire.aclose)
+        provider = RecordedProvider(cassette, normalize, wire)
+        recorded = RecordedTools(cassette, provider.miss)
+        built = await opened.enter_async_context(rebuilt(cassette, place, provider, tools, recorded))
         run = Run(built.job, clock=lambda: 0.0)
         outcome: Outcome | None = None
         try:
@@ -75,13 +74,11 @@ async def replay(cassette: Cassette, place: Place = Place(), tools: Tools = "sto
             difference = provider.found or _at_the_end(cassette, provider, run, outcome)
         except Differs as found:
             difference = found.difference
-    if wire is not None:
-        await wire.aclose()
     if difference is not None:
         difference = replace(difference, hints=(*_hints(cassette, built), ADVICE))
-    return Replayed(
-        cassette, outcome, min(provider.sent, len(cassette.requests)), difference, tuple(built.not_compared)
-    )
+    requests = min(provider.sent, len(cassette.requests))
+    bodies = () if wire is None else tuple(wire.bodies)
+    return Replayed(cassette, outcome, requests, difference, tuple(built.not_compared), bodies)
 
 
 def _at_the_end(cassette: Cassette, provider: RecordedProvider, run: Run, outcome: Outcome) -> Difference | None:
