@@ -7,6 +7,7 @@ import pytest
 from run_specialist.replay.from_store import NotReplayable, cassette_of
 from run_specialist.store.stored import StoredEvent
 from tests.loop_jobs import LOOK
+from tests.wire.chat import faults as chat_faults
 from tests.wire.json_mode import written
 from tests.wire.replayed_runs import RecordedRuns
 from tests.wire.resumed_requests import CHAT, MESSAGES, look
@@ -35,7 +36,7 @@ def messages_runs(project, messages_api):
     return one
 
 
-async def test_e4_1_a_recorded_run_replays_the_same(runs):
+async def test_c1_a_recorded_run_replays_the_same(runs):
     """A run with failed and repeated calls replays equal from the store and from a file, also with live tools."""
     say = runs.say
     run = await runs.record(
@@ -53,7 +54,7 @@ async def test_e4_1_a_recorded_run_replays_the_same(runs):
 
 
 @pytest.mark.parametrize("landing", ["auto", "order", "schema", "finalize", "none", "stop"])
-async def test_e4_1_a_landed_run_replays_the_same(runs, landing):
+async def test_c1_a_landed_run_replays_the_same(runs, landing):
     """Each kind of landing is replayed, with what the endpoint refused inferred from its rungs."""
     end = "answers" if landing in {"auto", "order", "finalize"} else "says"
     text = '{"answer": "Mice.", "evidence": [], "gaps": []}' if end == "says" and landing == "schema" else "Mice."
@@ -68,18 +69,21 @@ async def test_e4_1_a_landed_run_replays_the_same(runs, landing):
     assert replayed.block == []
 
 
-@pytest.mark.parametrize("refused", [("respond",), ("respond", "schema")])
-async def test_e4_1_a_landing_that_was_refused_replays_the_same(messages_runs, refused):
-    """Refused choices are not stored as replies; they are refused again."""
-    one = messages_runs
-    refusals = {"respond": faults.invalid("tool_choice forces tool use is not supported for this model")}
-    refusals["schema"] = faults.invalid("output_config.format: structured outputs are not supported")
-    script = [one.read(), *(refusals[name] for name in refused), one.say.answers("Mice.")]
-    run = await one.record(*script, tool_calls_limit=1, landing="force")
-    assert (await one.replay(run)).block == []
+@pytest.mark.parametrize("choice", ["first", "none"])
+async def test_c1_a_landing_that_was_refused_replays_the_same(runs, choice):
+    """Refused choices are not stored as replies; they are refused again, and lead to the same rungs."""
+    text = {MESSAGES: "tool_choice forces tool use is not supported", CHAT: "response_format is not supported"}
+    refused = {"first": text[runs.kind], "none": "tool_choice: none is not supported"}[choice]
+    refusal = (faults if runs.kind == MESSAGES else chat_faults).invalid(refused)
+    end = runs.say.says("Mice.") if choice == "none" else runs.say.answers("Mice.")
+    landing = "none" if choice == "none" else "auto"
+    run = await runs.record(runs.read(), refusal, end, tool_calls_limit=1, landing=landing)
+    assert run.outcome["status"] == "landed"
+    assert len(run.turns) == 2
+    assert (await runs.replay(run)).block == []
 
 
-async def test_e4_1_calls_as_json_replay_the_same(runs):
+async def test_c1_calls_as_json_replay_the_same(runs):
     """Stored replies with calls as JSON are calls already; such runs have no bodies."""
     runs.write("tool_calls_limit: 4", "tool_calls: json")
     reads = runs.say.says(written("read", path="notes/owls.md", offset=None, limit=None))
@@ -88,7 +92,7 @@ async def test_e4_1_calls_as_json_replay_the_same(runs):
     assert (await runs.replay_file(await runs.save(run))).block == []
 
 
-async def test_e4_1_a_parent_replays_alone(messages_runs):
+async def test_c1_a_parent_replays_alone(messages_runs):
     """The results of delegated calls are stored with the parent, and so are the spending and quotes of the children."""
     one = messages_runs
     one.write("tools: read", "tool_calls_limit: 2", name="owls")
@@ -104,7 +108,7 @@ async def test_e4_1_a_parent_replays_alone(messages_runs):
     assert (await one.replay_file(await one.save(run))).block == []
 
 
-async def test_e4_1_tools_of_a_program_replay_the_same(messages_runs):
+async def test_c1_tools_of_a_program_replay_the_same(messages_runs):
     """Their definitions are taken from the run, and this is said."""
     one = messages_runs
     run = await one.record(look(one.say, "a"), look(one.say, "a"), one.say.answers("A."), tools=[LOOK])
@@ -120,7 +124,7 @@ async def differs(runs, run, tools="stored"):
     return found.request, found.part, lines
 
 
-async def test_e4_2_the_part_that_differs_is_named(messages_runs, monkeypatch):
+async def test_c2_the_part_that_differs_is_named(messages_runs, monkeypatch):
     """A changed prompt, a limit, the description of a tool, a note and a setting of the landing are each found."""
     one = messages_runs
     run = await one.record(one.read(), one.read("notes"), one.say.answers("Mice."), tool_calls_limit=2)
@@ -144,7 +148,7 @@ async def test_e4_2_the_part_that_differs_is_named(messages_runs, monkeypatch):
     assert lines == ["-     3\tOwls eat mice.", "+     3\tOwls eat voles."]
 
 
-async def test_e4_2_a_changed_limit_is_found_in_the_prompt(messages_runs):
+async def test_c2_a_changed_limit_is_found_in_the_prompt(messages_runs):
     """The prompt names the limit of the file, and the hints name the setting."""
     one = messages_runs
     run = await one.record(one.read(), one.say.answers("Mice."))
@@ -160,7 +164,7 @@ async def test_e4_2_a_changed_limit_is_found_in_the_prompt(messages_runs):
     assert lines == ["-2 tool calls remaining", "+1 tool call remaining"]
 
 
-async def test_e4_2_a_call_that_was_skipped_then_is_found(messages_runs):
+async def test_c2_a_call_that_was_skipped_then_is_found(messages_runs):
     """A higher limit executes a call that has no result in the run."""
     one = messages_runs
     one.write("tool_calls_limit: 1", "budget_notice: false", "countdown: none")
@@ -172,7 +176,7 @@ async def test_e4_2_a_call_that_was_skipped_then_is_found(messages_runs):
     assert lines[1] == "+read {"
 
 
-async def test_e4_2_what_the_provider_builds_is_compared(runs):
+async def test_c2_what_the_provider_builds_is_compared(runs):
     """A cassette has the parameters and a digest of each body, so that a change of a provider or an SDK is found."""
     run = await runs.record(runs.read(), runs.say.answers("Mice."))
     path = await runs.save(run)
@@ -188,7 +192,7 @@ async def test_e4_2_what_the_provider_builds_is_compared(runs):
     assert (found.request, found.part) == (1, "bytes of the body")
 
 
-async def test_e4_3_runs_that_cannot_be_replayed_are_refused_by_name(messages_runs):
+async def test_c3_runs_that_cannot_be_replayed_are_refused_by_name(messages_runs):
     """A resumed, a summarized, an aborted and an unended run, and one that ran out of time, each with the reason."""
     one = messages_runs
     run = await one.record(one.read(), one.say.answers("Mice."))
@@ -213,7 +217,7 @@ async def test_e4_3_runs_that_cannot_be_replayed_are_refused_by_name(messages_ru
     assert reason(events=()) == "it sent no request"
 
 
-async def test_e4_1_a_failed_run_replays_the_same(messages_runs):
+async def test_c1_a_failed_run_replays_the_same(messages_runs):
     """A request that ended the run by an error of the API ends the replay, too; what was gathered is the same."""
     one = messages_runs
     one.write("patience: 0")

@@ -112,8 +112,8 @@ def _items(name: str, found: Mapping[str, Located], head: Head, sizes: int) -> S
     if place is None or not isinstance(place.value, list):
         raise _Malformed(place.line if place else 1, f"{name}: must be a list")
     if len(place.items) != head.lines.get(name):
-        expected = f"{head.lines.get(name)}, as line {sizes} says"
-        raise _Malformed(place.line, f"{name}: {len(place.items)} lines follow instead of {expected}")
+        number = f"its number of lines is {len(place.items)}, but line {sizes} says {head.lines.get(name)}"
+        raise _Malformed(place.line, f"{name}: {number}")
     return place.items
 
 

@@ -74,9 +74,9 @@ async def rebuilt(
     """
     setup = cassette.setup
     named = None if place.root is None else place.root.absolute()
-    project = project_root(Path.cwd(), named)
+    project = project_root(named or Path.cwd(), named)
     config = read_config(project, meant=is_same(project, named))
-    dir_ = place.dir or config.get("dir")
+    dir_ = place.dir or config.get("dir") or _elsewhere(place.root)
     runner = Runner(
         root=place.root, dir=dir_, provider=provider, store="none", trust=place.trust, defaults=config.defaults
     )
@@ -106,6 +106,14 @@ async def rebuilt(
             settings_of(settings, job.answer_schema),
             sorted(foreign & {*job.opening.tools.names} & (stored if is_live else foreign)),
         )
+
+
+def _elsewhere(root: Path | None) -> Path | None:
+    """Return the folder of the specialists of a project that is not that of the current folder, if it has one."""
+    project = None if root is None else project_root(root, root)
+    if project is None or is_same(project, project_root(Path.cwd())):
+        return None
+    return next((one for one in (project / "specialists", project / ".claude" / "agents") if one.is_dir()), None)
 
 
 def _overrides(cassette: Cassette) -> dict[str, Any]:
