@@ -68,8 +68,8 @@ class RecordedRuns:
 
     async def record(self, *script: Any, question: str = "What do owls eat?", **settings: Any) -> StoredRun:
         """Ask a question and return the stored run."""
-        given = {key: settings.pop(key) for key in ("tools", "specialist", "api") if key in settings}
-        simulator = self.start([*script], **given.get("api", {}))
+        given = {key: settings.pop(key) for key in ("tools", "trust") if key in settings}
+        simulator = self.start([*script])
         module = anthropic if self.kind == MESSAGES else openai_chat
         async with module.make_client(base_url=simulator.base_url, api_key="test", max_retries=0) as client:
             provider = (
@@ -77,9 +77,8 @@ class RecordedRuns:
                 if self.kind == MESSAGES
                 else openai_chat.ChatProvider("some-model", client)
             )
-            tools = given.get("tools", ())
-            async with Runner(root=self.root, provider=provider, tools=tools, store=self.url) as runner:
-                await runner.run(given.get("specialist", "looker"), question, **settings)
+            async with Runner(root=self.root, provider=provider, store=self.url, **given) as runner:
+                await runner.run("looker", question, **settings)
         return load(self.url)
 
     def load_parent(self, run: StoredRun) -> StoredRun:

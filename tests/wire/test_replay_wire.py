@@ -1,14 +1,17 @@
 """Replays of runs that were recorded against the simulated APIs: what is the same, and the first difference."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from run_specialist.errors import NotTrusted
 from run_specialist.replay.from_store import NotReplayable, cassette_of
 from run_specialist.store.stored import StoredEvent
 from tests.loop_jobs import LOOK
 from tests.wire.chat import faults as chat_faults
 from tests.wire.json_mode import written
+from tests.wire.mcp_servers.running_servers import script
 from tests.wire.replayed_runs import RecordedRuns
 from tests.wire.resumed_requests import CHAT, MESSAGES, look
 from tests.wire.simulator import faults
@@ -225,3 +228,42 @@ async def test_c1_a_failed_run_replays_the_same(messages_runs):
     assert run.outcome["status"] == "failed"
     replayed = await one.replay(run)
     assert (replayed.block, replayed.requests) == ([], 2)
+
+
+async def test_c1_functions_of_a_project_need_trust_to_run_again(messages_runs):
+    """With stored results nothing is imported, and their definitions are those of the run; live ones are compared."""
+    one = messages_runs
+    module = one.root / "replayed_counting.py"
+    module.write_text('def count(word: str) -> int:\n    """Count letters."""\n    return len(word)\n')
+    one.write("python_tools: replayed_counting:count")
+    script = [one.say.calls("count", {"word": "owls"}), one.say.answers("4")]
+    run = await one.record(*script, trust=True)
+    assert (await one.replay(run, "live")).block == []
+    module.write_text('def count(word: str) -> int:\n    """Count letters."""\n    raise ValueError(word)\n')
+    replayed = await one.replay(run)
+    assert (replayed.block, replayed.not_compared) == ([], ("count",))
+    with pytest.raises(NotTrusted, match="replayed_counting"):
+        await one.replay(run, "live")
+    one.write("python_tools: []")
+    assert (await differs(one, run))[:2] == (1, "definition of the tool count")
+    one.write("python_tools: [replayed_counting:count, replayed_counting:other]")
+    assert (await differs(one, run))[:2] == (1, "definition of the tool other")
+
+
+@pytest.mark.exhaustive
+async def test_c1_servers_of_a_run_are_started_only_for_live_tools(messages_runs, tmp_path):
+    """With stored results no server is started; with live ones its results are compared, and it needs trust."""
+    one = messages_runs
+    command = json.dumps([*script("good", str(tmp_path))])
+    servers = f"mcp_servers: {{good: {{command: {command}}}}}"
+    one.write("tools: mcp__good__*", servers)
+    pid = one.say.calls("mcp__good__environment", {})
+    run = await one.record(one.say.calls("mcp__good__add", {"a": 1, "b": 2}), one.say.answers("3"), trust=True)
+    other = await one.record(pid, one.say.answers("some"), trust=True)
+    for recorded in (run, other):
+        replayed = await one.replay(recorded)
+        assert (replayed.block, "mcp__good__add" in replayed.not_compared) == ([], True)
+    assert (await one.replay(run, "live")).block == []
+    assert (await differs(one, other, "live"))[1] == "result of the tool mcp__good__environment in message 3"
+    one.write("tools: mcp__good__*", servers.replace("good: {", "fine: {"))
+    assert (await differs(one, run))[0] == 1

@@ -19,6 +19,7 @@ from run_specialist.spawning.run_environment import Parent, RunEnvironment
 from run_specialist.spawning.spawner import spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.project import is_same, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.specialist.tool_names import BUILT_IN
@@ -133,7 +134,7 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
     given = stand_ins([defined.pop(name) for name in setup.given_tools if name in defined], cassette.calls)
     if is_live:
         return replace(environment, tools=given)
-    servers = {f"mcp__{name}__" for name in _server_names(settings)}
+    servers = [f"mcp__{name}__" for name in servers_of(settings, environment.root)]
     served = [one for name, one in defined.items() if name.startswith(tuple(servers))]
     declared = _function_names(settings.python_tools)
     removed = _function_names(setup.settings.get("python_tools", ())) - declared
@@ -148,16 +149,6 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
     ]
     extra = ExtraTools(stand_ins([*functions, *added], cassette.calls), stand_ins(served, cassette.calls))
     return replace(environment, tools=given, extra_tools=extra)
-
-
-def _server_names(settings: Specialist) -> Sequence[str]:
-    """Return the names of the MCP servers that a file declares; a list has maps with names, or names."""
-    servers = settings.mcp_servers or {}
-    return [name for one in (servers if isinstance(servers, list) else [servers]) for name in _names_in(one)]
-
-
-def _names_in(servers: object) -> Sequence[str]:
-    return [str(name) for name in servers] if isinstance(servers, dict) else [str(servers)]
 
 
 def _function_names(references: Sequence[str]) -> set[str]:
