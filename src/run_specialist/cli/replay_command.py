@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from run_specialist.cli.console import (
-    fail,
-    guarded,
-    has_colours,
-    is_terminal,
-    print_json,
-    print_line,
-    print_styled,
-    printable,
-    say,
-)
+from run_specialist.cli.console import fail, guarded, print_json
 from run_specialist.cli.flags import Dir, Json, Overwrite, StoreUrl
 from run_specialist.cli.stored_run_flags import AllProjects, complete_runs, find_run, open_store, project_filter
 from run_specialist.cli.trust_flag import TrustFlag
@@ -26,14 +16,12 @@ from run_specialist.cli.trust_flag import TrustFlag
 if TYPE_CHECKING:
     from run_specialist.replay.cassette import Cassette
     from run_specialist.replay.rebuilt_job import Place
-    from run_specialist.replay.replay import Replayed
 
 DIFFERS = 1
 """The exit code of a replay that differs."""
 _SUFFIX = ".json"
 _MODE = 0o644
 """Permissions of a cassette, which is part of a repository."""
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def replay(
@@ -93,7 +81,9 @@ def replay(
     if json_:
         print_json(done.as_json())
     else:
-        _print(done, save)
+        from run_specialist.cli.replay_view import print_replay  # noqa: PLC0415 - fast `--help`
+
+        print_replay(done, save)
     raise typer.Exit(DIFFERS if done.difference else 0)
 
 
@@ -122,29 +112,3 @@ def _write(path: Path, text: str) -> None:
         temporary_file(target.parent, text.encode(), _MODE).replace(target)
     except OSError as error:
         fail(f"--save: {path} cannot be written: {error.strerror or error}")
-
-
-def _print(done: "Replayed", saved: Path | None) -> None:
-    if done.difference is None:
-        print_line(_same(done) + (f"; saved to {saved}" if saved else ""))
-        return
-    if saved:
-        say(f"nothing was saved to {saved}, because the run does not replay the same")
-    for line in done.block:
-        colour = _COLOURS.get(line[:1]) if has_colours() else None
-        shown = printable(line) if is_terminal() else line
-        print_styled(typer.style(shown, fg=colour) if colour else shown)
-
-
-def _same(done: "Replayed") -> str:
-    """Return the line about a replay without a difference."""
-    cassette = done.cassette
-    sizes = f"{_counted(len(cassette.requests), 'request')}, {_counted(len(cassette.calls), 'tool call')}"
-    line = f"{cassette.source} replays the same: {sizes}, {cassette.outcome['status']}"
-    if done.not_compared:
-        line += f"; definitions not compared: {', '.join(done.not_compared)}"
-    return line
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -33,17 +33,21 @@ class Difference:
         lines = difflib.unified_diff(before, after, "stored", "now", lineterm="")
         return tuple(_shortened([*lines]))
 
-    def block(self, source: str, requests: int) -> list[str]:
-        """Return the difference for people.
+    def heading(self, source: str, requests: int) -> str:
+        """Return where the difference is.
 
         source: the run or the file.
         requests: how many requests the recorded run sent.
         """
         place = "at the end" if self.request is None else f"at request {self.request} of {requests}"
-        shown = [*self.diff[:MOST_LINES]]
-        if len(self.diff) > MOST_LINES:
-            shown.append(f"[{len(self.diff) - MOST_LINES} more lines; --json has them all]")
-        return [f"{source} differs {place}: {self.part}", *shown, *self.hints]
+        return f"{source} differs {place}: {self.part}"
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The lines of the diff for people: not more than anybody reads."""
+        diff = self.diff
+        more = len(diff) - MOST_LINES
+        return diff if more <= 0 else (*diff[:MOST_LINES], f"[{more} more lines; --json has them all]")
 
     def as_json(self) -> dict[str, Any]:
         """Return the difference as JSON values."""

@@ -1,6 +1,6 @@
 """Replay a recorded run through the loop, and find its first difference from the recorded one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,11 +39,18 @@ class Replayed:
     """Of the answered requests, in order; empty if no SDK took part."""
 
     @property
-    def block(self) -> list[str]:
-        """The difference for people; empty if there is none."""
+    def parts(self) -> tuple[str, Sequence[str], Sequence[str]]:
+        """The difference for people: where it is, the lines of the diff, and hints; empty if there is none."""
         if self.difference is None:
-            return []
-        return self.difference.block(self.cassette.source, len(self.cassette.requests))
+            return "", (), ()
+        heading = self.difference.heading(self.cassette.source, len(self.cassette.requests))
+        return heading, self.difference.shown, self.difference.hints
+
+    @property
+    def block(self) -> list[str]:
+        """The lines of the difference; empty if there is none."""
+        heading, diff, hints = self.parts
+        return [heading, *diff, *hints] if heading else []
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""

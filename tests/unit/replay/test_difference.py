@@ -9,17 +9,16 @@ from run_specialist.replay.difference import LONGEST_LINE, MOST_LINES, Differenc
 def test_c2_the_block_names_place_part_and_hints():
     """The first line names the request, then comes a unified diff, then what to do."""
     found = Difference(2, "system prompt", "a\nb", "a\nc", ("Do this.",))
-    assert found.block("run-1", 3) == [
-        "run-1 differs at request 2 of 3: system prompt",
+    assert found.heading("run-1", 3) == "run-1 differs at request 2 of 3: system prompt"
+    assert [*found.shown] == [
         "--- stored",
         "+++ now",
         "@@ -1,2 +1,2 @@",
         " a",
         "-b",
         "+c",
-        "Do this.",
     ]
-    assert Difference(None, "status", "a", "b").block("x", 3)[0] == "x differs at the end: status"
+    assert Difference(None, "status", "a", "b").heading("x", 3) == "x differs at the end: status"
 
 
 def test_c2_a_long_line_is_shown_around_its_difference():
@@ -34,9 +33,8 @@ def test_c2_a_long_line_is_shown_around_its_difference():
 def test_c2_a_long_difference_ends_with_a_note():
     """A block has a bounded number of lines; JSON has all."""
     found = Difference(1, "p", "\n".join("a" * 500), "\n".join("b" * 500))
-    block = found.block("x", 1)
-    assert len(block) == MOST_LINES + 2
-    assert block[-1] == f"[{len(found.diff) - MOST_LINES} more lines; --json has them all]"
+    assert len(found.shown) == MOST_LINES + 1
+    assert found.shown[-1] == f"[{len(found.diff) - MOST_LINES} more lines; --json has them all]"
     assert len(found.as_json()["diff"]) > 1000
 
 
