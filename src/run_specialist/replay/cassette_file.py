@@ -91,7 +91,7 @@ def _cassette(source: str, found: Mapping[str, Located]) -> Cassette:
     lines = [_line(one) for one in lists["messages"]]
     results = results_in(line.blocks for line in lines if isinstance(line, Message))
     calls = [_call(one, results) for one in lists["calls"]]
-    return Cassette(source, setup, lines, calls, head.outcome, _children(lists["children"]), is_file=True)
+    return Cassette(source, setup, lines, calls, head.outcome.model_dump(), _children(lists["children"]), is_file=True)
 
 
 def _head(found: Mapping[str, Located]) -> Head:
@@ -142,8 +142,13 @@ def _checked(model: type[_M], name: str, item: Located, key: str | None = None) 
 
 
 def _reason(name: str, inner: Sequence[object], message: str) -> str:
-    place = ".".join(map(str, filter(None, [name, *inner])))
-    return f"{place}: {message[:1].lower()}{message[1:]}"
+    """Return the place in a line and what is wrong there.
+
+    message: pydantic's.
+    """
+    place = ".".join(part for part in (name, *map(str, inner)) if part)
+    text = message.removeprefix("Value error, ")
+    return f"{place}: {text[:1].lower()}{text[1:]}"
 
 
 def _line(item: Located) -> Line:

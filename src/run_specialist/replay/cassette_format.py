@@ -1,8 +1,13 @@
 """The format of a cassette file: one pydantic model for its head and one for each kind of line."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt
+
+from run_specialist.budget.ladder import Rung
+from run_specialist.providers.base import Choice
+from run_specialist.record.outcome import Status
 
 FORMAT = 1
 """Version of the format; files of newer versions are refused."""
@@ -10,14 +15,58 @@ VERSION_KEY = "run_specialist_cassette"
 LISTS = ("tools", "messages", "calls", "children")
 """The keys of the lists, each of which has a line for each item."""
 
-Blocks = tuple[dict[str, Any], ...]
+
+def _one_of(names: Iterable[str]) -> AfterValidator:
+    known = [*names]
+
+    def check(value: str) -> str:
+        if value not in known:
+            raise ValueError(f"must be one of {', '.join(known)}, got {value[:40]!r}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _complete(block: dict[str, Any]) -> dict[str, Any]:
+    """Raise ValueError for a block of a message without the fields that every reader of messages needs."""
+    match block:
+        case {"type": "text", "text": str()}:
+            pass
+        case {"type": "tool_use", "id": str(), "name": str(), "input": _}:
+            pass
+        case {"type": "tool_result", "tool_use_id": str(), "content": str()}:
+            pass
+        case {"type": str(kind)} if kind not in {"text", "tool_use", "tool_result"}:
+            pass
+        case _:
+            raise ValueError("is no block of a message")
+    return block
+
+
+Blocks = list[Annotated[dict[str, Any], AfterValidator(_complete)]]
 Count = NonNegativeInt
+ChoiceName = Annotated[str, _one_of(Choice)]
+RungName = Annotated[str, _one_of(Rung)]
 
 
 class _Strict(BaseModel):
     """Refuses unknown keys and values of other types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class OutcomePart(_Strict):
+    """How the run ended, as far as it is compared."""
+
+    status: Annotated[str, _one_of(get_args(Status))]
+    answer: str
+    output: Any
+    evidence: list[dict[str, Any]]
+    gaps: list[str]
+    tool_calls: dict[str, Any]
+    landing: dict[str, Any] | None
+    error_kind: str | None
+    error: str | None
 
 
 class Head(_Strict):
@@ -32,8 +81,8 @@ class Head(_Strict):
     overridden: list[str]
     given_tools: list[str]
     parents: list[str]
-    rungs: list[str]
-    outcome: dict[str, Any]
+    rungs: list[RungName]
+    outcome: OutcomePart
     lines: dict[str, Count]
     """Number of items of each list, so that a deleted line is noticed."""
     system: list[str]
@@ -52,7 +101,7 @@ class UserLine(_Strict):
     """A user message: the question, results, or another text of the loop."""
 
     role: Literal["user"]
-    content: list[dict[str, Any]]
+    content: Blocks
     instruction: str | None = None
 
 
@@ -67,8 +116,8 @@ class ReplyLine(_Strict):
     """A request and its reply."""
 
     role: Literal["assistant"]
-    choice: str
-    content: list[dict[str, Any]]
+    choice: ChoiceName
+    content: Blocks
     stop: Literal["answered", "wants_tools", "paused", "truncated", "refused"]
     reason: str
     usage: Annotated[list[Count], Field(min_length=4, max_length=4)]
@@ -84,7 +133,7 @@ class NoReplyLine(_Strict):
     """A request without a reply."""
 
     role: Literal["none"]
-    choice: str
+    choice: ChoiceName
     how: Literal["refused", "failed"]
 
 

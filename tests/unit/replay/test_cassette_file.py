@@ -17,7 +17,7 @@ SETTINGS = Specialist(name="finder", description="Finds.", prompt="You find.", t
 TOOL = {"name": "read", "description": "Read a file.", "input_schema": {"type": "object"}}
 CALL = {"type": "tool_use", "id": "call_1", "name": "read", "input": {"path": "a"}}
 RESULT = {"type": "tool_result", "tool_use_id": "call_1", "content": "first\u2028line\n2 tool calls remaining"}
-OUTCOME = {"status": "answered", "answer": "A.", "output": None, "evidence": [], "gaps": [], "landing": None}
+OUTCOME = {"status": "answered", "answer": "A.", "output": None, "evidence": [], "gaps": []}
 SAVED = "restore the file, or save it again with `specialists replay RUN --save FILE`"
 
 
@@ -50,7 +50,7 @@ def cassette(**changes):
             RecordedCall("call_1", "read", {"path": "a"}, "first\u2028line"),
             RecordedCall("x", "no", None, "n", is_error=True),
         ],
-        {**OUTCOME, "tool_calls": {"used": 1}, "error": None, "error_kind": None},
+        {**OUTCOME, "tool_calls": {"used": 1}, "landing": None, "error_kind": None, "error": None},
         [Child("run-2", "owls", "answered", 1, Usage(1), 0.1, (Evidence("a:1", "q", verified=True),))],
     )
     return replace(whole, **changes)
@@ -134,6 +134,10 @@ def changed(line, old, new):
         (changed(2, "1", "2"), 2, "format 2 is newer than 1; update run-specialist"),
         (lambda lines: lines.pop(1), 1, "no cassette: the key run_specialist_cassette is missing"),
         (changed(7, "3", '"x"'), 7, "settings.tool_calls_limit: "),
+        (changed(24, '"choice": "auto"', '"choice": "x"'), 24, "messages.choice: must be one of auto, "),
+        (changed(23, '"type": "text", ', ""), 23, "messages.content.0: is no block of a message"),
+        (changed(11, "force", "x"), 11, "rungs.0: must be one of force, order, "),
+        (changed(12, '"gaps": []', '"gaps": 1'), 12, "outcome.gaps: input should be a valid list"),
         (changed(20, '"name"', '"names"'), 20, "tools.name: field required"),
         (changed(25, "call_1", "call_2"), 30, "calls: the result of call_1 is not in the messages"),
         (changed(34, '"usage"', '"usages"'), 34, "children: no record of a child run"),
