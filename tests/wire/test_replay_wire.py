@@ -86,6 +86,27 @@ async def test_c1_a_landing_that_was_refused_replays_the_same(runs, choice):
     assert (await runs.replay(run)).block == []
 
 
+async def test_c1_replies_that_were_requested_again_replay_the_same(runs):
+    """A truncated reply is no part of the next request; an early answer and one without a quote go back."""
+    say = runs.say
+    runs.write("tool_calls_limit: 9", "evidence: require")
+    cut = say.says("Mi", **({"stop_reason": "max_tokens"} if runs.kind == MESSAGES else {"finish_reason": "length"}))
+    found = say.answers("Mice.", evidence=[{"source": "notes/owls.md:3", "quote": "Owls eat mice."}])
+    run = await runs.record(cut, runs.read(), say.says(""), say.answers("Mice."), runs.read("notes"), found)
+    assert (run.outcome["status"], len(run.turns)) == ("answered", 6)
+    assert (await runs.replay(run)).block == []
+    assert (await runs.replay_file(await runs.save(run))).block == []
+
+
+async def test_c1_thinking_and_pauses_replay_the_same(messages_runs):
+    """Blocks of every kind are sent back as they were, and a paused turn goes on."""
+    one, say = messages_runs, messages_runs.say
+    thinks = say.says(say.thinking("Which note?"), say.tool_use("read", {"path": "notes/owls.md"}))
+    run = await one.record(say.pauses("One moment."), thinks, say.answers("Mice."))
+    assert (run.outcome["status"], len(run.turns)) == ("answered", 3)
+    assert (await one.replay_file(await one.save(run))).block == []
+
+
 async def test_c1_calls_as_json_replay_the_same(runs):
     """Stored replies with calls as JSON are calls already; such runs have no bodies."""
     runs.write("tool_calls_limit: 4", "tool_calls: json")

@@ -16,6 +16,10 @@ LISTS = ("tools", "messages", "calls", "children")
 """The keys of the lists, each of which has a line for each item."""
 
 
+_KNOWN = {"text", "tool_use", "tool_result", "chat_part", "chat_fields"}
+"""Types of blocks with fields that are needed; all others are sent back as they are."""
+
+
 def _one_of(names: Iterable[str]) -> AfterValidator:
     known = [*names]
 
@@ -36,7 +40,9 @@ def _complete(block: dict[str, Any]) -> dict[str, Any]:
             pass
         case {"type": "tool_result", "tool_use_id": str(), "content": str()}:
             pass
-        case {"type": str(kind)} if kind not in {"text", "tool_use", "tool_result"}:
+        case {"type": "chat_part" | "chat_fields", "chat": dict()}:
+            pass
+        case {"type": str(kind)} if kind not in _KNOWN:
             pass
         case _:
             raise ValueError("is no block of a message")
