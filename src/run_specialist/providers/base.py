@@ -49,6 +49,8 @@ class Capabilities:
     """Length of the context for input and reply, as told by a local server [tokens]; None = not known."""
     context_note: str = ""
     """A warning for the user about `context_tokens`; empty = none."""
+    reads_json_calls: bool = False
+    """True if calls written as JSON are returned as calls already, as in the stored replies of a replay."""
 
 
 @dataclass(frozen=True)

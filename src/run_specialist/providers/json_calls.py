@@ -33,7 +33,8 @@ def open_conversation(
 
     call_first: in JSON, the first reply must call a tool other than `respond`, if there is one.
     """
-    if opening.tool_calls == "native" or not provider.capabilities.is_language_model:
+    known = provider.capabilities
+    if opening.tool_calls == "native" or not known.is_language_model or known.reads_json_calls:
         return provider.open(opening, watch)
     return JsonCalls(provider, opening, watch, call_first=call_first)
 

@@ -1,7 +1,7 @@
 """What a run stores about its origin: file, settings, project, and which limits are not those of the file."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ def origin(
     warnings: Sequence[str],
 ) -> Mapping[str, Any]:
     """Return the JSON values from which the same job can be built again, even if the file has changed."""
+    overridden = _overridden(file, settings)
     return {
         "settings": settings_of(settings, schema),
         "given": sorted(settings.model_fields_set),
@@ -36,7 +37,8 @@ def origin(
         "digest": file.digest or digest(file.path),
         "root": str(environment.root),
         "project": project_path(environment.root),
-        "changed_limits": _changed_limits(file, settings, is_child=environment.parent is not None),
+        "changed_limits": _changed_limits(overridden, is_child=environment.parent is not None),
+        "overridden": overridden,
         "given_tools": [tool.name for tool in environment.tools],
         "parents": environment.parent.names if environment.parent else (),
         "warnings": list(warnings),
@@ -87,13 +89,17 @@ def resumed(stored: Mapping[str, Any], changed: Sequence[Kind], question: str | 
     }
 
 
-def _changed_limits(file: SpecialistFile, settings: Specialist, *, is_child: bool) -> list[str]:
-    """Return the keys of the limits that are not those of the file: by a flag, or by a parent that has less left.
-
-    The time of a child does not count: the parent's always bounds it.
-    """
+def _overridden(file: SpecialistFile, settings: Specialist) -> list[str]:
+    """Return the keys of the settings that are not those of the file: by a flag, or by a parent that has less left."""
     if file.specialist is None:
         return []
     by_file = resolve(file, {}).settings
-    kinds = [kind for kind in Kind if not (is_child and kind is Kind.TIME)]
-    return [kind.key for kind in kinds if getattr(settings, kind.key) != getattr(by_file, kind.key)]
+    return [key for key in Specialist.model_fields if getattr(settings, key) != getattr(by_file, key)]
+
+
+def _changed_limits(overridden: Collection[str], *, is_child: bool) -> list[str]:
+    """Return the keys of the limits that are not those of the file.
+
+    The time of a child does not count: the parent's always bounds it.
+    """
+    return [kind.key for kind in Kind if kind.key in overridden and not (is_child and kind is Kind.TIME)]

@@ -31,7 +31,7 @@ from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import NAME as RESPOND
 
-_ORIGINAL = ("digest", "given_tools", "parents", "warnings", "given", "fork")
+_ORIGINAL = ("digest", "given_tools", "parents", "warnings", "given", "fork", "overridden")
 """Stored values that a resumption does not change."""
 
 

@@ -40,6 +40,12 @@ def test_limits_that_are_not_those_of_the_file_are_named(tmp_path, settings, cha
     assert sorted(origin(tmp_path, **settings)["changed_limits"]) == sorted(changed)
 
 
+def test_c1_all_settings_that_are_not_those_of_the_file_are_named(tmp_path):
+    """Not only limits, so that a replay sets them again; a value that is that of the file is none."""
+    assert origin(tmp_path, landing="order", tool_calls_limit=5, patience=3)["overridden"] == ["patience", "landing"]
+    assert {"preset", "landing"} <= {*origin(tmp_path, preset="finalize")["overridden"]}
+
+
 def test_the_time_of_a_child_is_not_a_changed_limit(tmp_path):
     """A parent's time always bounds that of its child, so it does not count; its other limits do."""
     parent = Parent("run-1", tmp_path, ())

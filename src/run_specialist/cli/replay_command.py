@@ -1,0 +1,114 @@
+"""The command `specialists replay RUN`."""
+
+import asyncio
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from run_specialist.cli.console import fail, guarded, print_json
+from run_specialist.cli.flags import Dir, Json, Overwrite, StoreUrl
+from run_specialist.cli.stored_run_flags import AllProjects, complete_runs, find_run, open_store, project_filter
+from run_specialist.cli.trust_flag import TrustFlag
+
+if TYPE_CHECKING:
+    from run_specialist.replay.cassette import Cassette
+    from run_specialist.replay.rebuilt_job import Place
+
+DIFFERS = 1
+"""The exit code of a replay that differs."""
+_SUFFIX = ".json"
+_MODE = 0o644
+"""Permissions of a cassette, which is part of a repository."""
+
+
+def replay(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="Id of the run, an unambiguous prefix, `last`: the newest of this project, or a cassette file.",
+            autocompletion=complete_runs,
+        ),
+    ],
+    tools: Annotated[
+        Literal["stored", "live"],
+        typer.Option("--tools", help="Results of the tools: those of the run, or those of running the tools again."),
+    ] = "stored",
+    trust: TrustFlag = False,
+    all_projects: AllProjects = False,
+    dir_: Dir = None,
+    root: Annotated[
+        Path | None,
+        typer.Option("--root", help="Folder that the file tools can read.  [default: that of the run]"),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            "--save",
+            metavar="FILE",
+            help="Write the run to a cassette file without credentials, if it replays the same.",
+        ),
+    ] = None,
+    force: Overwrite = False,
+    store: StoreUrl = None,
+    json_: Json = False,
+) -> None:
+    """Replay a run without network and key, and show the first difference.
+
+    The specialist's file of today is asked the question of the run, with the settings of its call. The model's replies
+    are those of the run, and each request is compared with the one that the run sent. Exit code 1 if one differs.
+    """
+    with guarded():
+        from run_specialist.api.shutdown import with_bounded_cleanup  # noqa: PLC0415 - fast `--help`
+        from run_specialist.replay.cassette_lines import cassette_text, fit_for_file  # noqa: PLC0415 - fast `--help`
+        from run_specialist.replay.rebuilt_job import Place  # noqa: PLC0415 - fast `--help`
+        from run_specialist.replay.replay import replay as replayed  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
+
+        if root is not None and not root.is_dir():
+            fail(f"--root: {root} is not a folder")
+        if save is not None and save.exists() and not force:
+            fail(f"--save: {save} already exists; use --force to overwrite it")
+        cassette, place = _recorded(run, Place(root, dir_, None, trust), store, all_projects=all_projects)
+        if save is not None:
+            cassette = fit_for_file(cassette, place.root or project_root(Path.cwd()))
+        done = asyncio.run(with_bounded_cleanup(replayed(cassette, place, tools)))
+        if save is not None and done.difference is None:
+            _write(save, cassette_text(cassette, done.bodies))
+    if json_:
+        print_json(done.as_json())
+    else:
+        from run_specialist.cli.replay_view import print_replay  # noqa: PLC0415 - fast `--help`
+
+        print_replay(done, save)
+    raise typer.Exit(DIFFERS if done.difference else 0)
+
+
+def _recorded(run: str, place: "Place", store: str | None, *, all_projects: bool) -> tuple["Cassette", "Place"]:
+    """Return a recorded run, and where its specialist is: by default where the run found it."""
+    from run_specialist.replay.cassette_file import read_cassette  # noqa: PLC0415 - fast `--help`
+    from run_specialist.replay.from_store import cassette_of  # noqa: PLC0415 - fast `--help`
+
+    if run.endswith(_SUFFIX) or os.sep in run:
+        return read_cassette(Path(run)), place
+    with open_store(store) as opened:
+        stored = opened.load(find_run(opened, run, project_filter(place.root, all_projects=all_projects)))
+    root, file = Path(stored.frozen["root"]), Path(stored.frozen.get("file", ""))
+    if place.root is None and root.is_dir():
+        place = replace(place, root=root)
+        if place.dir is None and file.is_file():
+            place = replace(place, file=file)
+    return cassette_of(stored), place
+
+
+def _write(path: Path, text: str) -> None:
+    from run_specialist.cli.temporary_file import temporary_file  # noqa: PLC0415 - only needed to save
+
+    try:
+        target = Path(os.path.realpath(path))
+        temporary_file(target.parent, text.encode(), _MODE).replace(target)
+    except OSError as error:
+        fail(f"--save: {path} cannot be written: {error.strerror or error}")

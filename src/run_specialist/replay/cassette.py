@@ -1,0 +1,126 @@
+"""A recorded run: its setup, its messages and replies in order, its tool calls, and its outcome. Frozen values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from run_specialist.record.messages import Block, Message, Reply, sendable
+from run_specialist.record.outcome import Child
+
+Parameters = Mapping[str, Any]
+"""The body of a request without its system prompt, tools and messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What the provider made of a request."""
+
+    digest: str
+    """SHA-256 of its bytes, in hexadecimal."""
+    parameters: Parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request that was answered, and its reply."""
+
+    choice: str
+    landing_instruction: str | None
+    """The instruction at the end of its last message; None if there was none."""
+    reply: Reply
+    cost_usd: float | None
+    is_entered: bool
+    """Whether the reply is part of the messages of the next request."""
+    body: Body | None = None
+    """None unless the cassette is a file, and for calls as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A request that brought no reply."""
+
+    choice: str
+    how: Literal["refused", "failed"]
+    """Whether the endpoint refused its choice, or the request ended the run."""
+
+
+Line = Message | Answered | Unanswered
+"""A user message, or a request; a request sends all user messages and entered replies above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """An executed tool call with its result."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] | None
+    output: str
+    """The complete output, before it was cut."""
+    is_error: bool = False
+    note: str = ""
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the run began with."""
+
+    specialist: str
+    digest: str
+    """SHA-256 of the specialist's file; empty if it is unknown."""
+    model: str
+    question: str
+    settings: Mapping[str, Any]
+    """All settings of the run."""
+    overridden: Sequence[str]
+    """The keys of the settings that the call set, and not the file."""
+    system: str
+    tools: Sequence[Mapping[str, Any]]
+    """Their definitions."""
+    given_tools: Sequence[str] = ()
+    """Names of the tools that the program gave."""
+    parents: Sequence[str] = ()
+    """The specialists above, outermost first."""
+    rungs: Sequence[str] = ()
+    """The rungs of the landing, in the order in which they were tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cassette:
+    """A recorded run."""
+
+    source: str
+    """Its run id, or its file."""
+    setup: Setup
+    lines: Sequence[Line]
+    calls: Sequence[RecordedCall]
+    """In call order."""
+    outcome: Mapping[str, Any]
+    """The fields that are compared, see `OUTCOME`, and `error` and `error_kind`."""
+    children: Sequence[Child] = ()
+    is_file: bool = False
+    """Whether it was read from a file, which contains no credentials, paths of a machine and ids of runs."""
+
+    @property
+    def requests(self) -> Sequence[Answered | Unanswered]:
+        """The requests in order."""
+        return [line for line in self.lines if not isinstance(line, Message)]
+
+
+OUTCOME = ("status", "answer", "output", "evidence", "gaps", "tool_calls", "landing")
+"""The fields of an outcome that are compared; of `landing` the reason and the rung."""
+
+
+def compared(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an outcome, as `--json` prints it, that are compared."""
+    landing = outcome["landing"]
+    fields = {key: outcome[key] for key in OUTCOME}
+    return {**fields, "landing": landing and {"reason": landing["reason"], "how": landing["how"]}}
+
+
+def message_of(line: Line) -> Sequence[Block] | None:
+    """Return the blocks that a line adds to the messages; None if it adds none."""
+    if isinstance(line, Message):
+        return line.blocks
+    return sendable(line.reply.content) if isinstance(line, Answered) and line.is_entered else None

@@ -1,0 +1,184 @@
+"""Read a cassette file; each problem is reported with its line."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from run_specialist.errors import UsageError
+from run_specialist.record.messages import Message, Reply, Stop, Usage
+from run_specialist.record.outcome import Child
+from run_specialist.replay.cassette import Answered, Body, Cassette, Line, RecordedCall, Setup, Unanswered
+from run_specialist.replay.cassette_format import (
+    FORMAT,
+    LISTS,
+    VERSION_KEY,
+    CallLine,
+    Head,
+    MessageLine,
+    NoReplyLine,
+    ToolLine,
+    UserLine,
+)
+from run_specialist.replay.cassette_lines import results_in
+from run_specialist.replay.located_json import Located, located
+from run_specialist.specialist.fields import Specialist
+from run_specialist.store.from_rows import child
+
+LARGEST = 64 * 2**20
+"""Larger files are not read [bytes]."""
+_SAVE = "restore the file, or save it again with `specialists replay RUN --save FILE`"
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+class _Malformed(Exception):
+    """A line of the file is wrong; the text says how."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+def read_cassette(path: Path) -> Cassette:
+    """Read a cassette file.
+
+    Raises UsageError, as `FILE:LINE: reason`, for a file that is none, is incomplete, or is of a newer format.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise UsageError(f"{path}: larger than {LARGEST // 2**20} MB, which no cassette is")
+        return _cassette(str(path), located(content.decode("utf-8")))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: no UTF-8 text; {_SAVE}") from None
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{path}:{error.lineno}: no valid JSON: {error.msg}; {_SAVE}") from None
+    except RecursionError:
+        raise UsageError(f"{path}: too deeply nested JSON; {_SAVE}") from None
+    except _Malformed as error:
+        raise UsageError(f"{path}:{error.line}: {error}; {_SAVE}") from None
+
+
+def _cassette(source: str, found: Mapping[str, Located]) -> Cassette:
+    version = found.get(VERSION_KEY)
+    if version is None:
+        raise _Malformed(1, f"no cassette: the key {VERSION_KEY} is missing")
+    if isinstance(version.value, int) and version.value > FORMAT:
+        place = f"{source}:{version.line}"
+        raise UsageError(f"{place}: format {version.value} is newer than {FORMAT}; update run-specialist")
+    head = _head({key: one for key, one in found.items() if key not in LISTS})
+    lists = {name: _items(name, found, head, found["lines"].line) for name in LISTS}
+    setup = Setup(
+        specialist=head.specialist,
+        digest=head.file_sha256,
+        model=head.model,
+        question=head.question,
+        settings=_settings(found["settings"].line, head),
+        overridden=head.overridden,
+        system="\n".join(head.system),
+        tools=[_checked(ToolLine, "tools", one).model_dump() for one in lists["tools"]],
+        given_tools=head.given_tools,
+        parents=head.parents,
+        rungs=head.rungs,
+    )
+    lines = [_line(one) for one in lists["messages"]]
+    results = results_in(line.blocks for line in lines if isinstance(line, Message))
+    calls = [_call(one, results) for one in lists["calls"]]
+    return Cassette(source, setup, lines, calls, head.outcome.model_dump(), _children(lists["children"]), is_file=True)
+
+
+def _head(found: Mapping[str, Located]) -> Head:
+    try:
+        return Head.model_validate({key: one.value for key, one in found.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = found.get(str(first["loc"][0]))
+        raise _Malformed(place.line if place else 1, _reason("", first["loc"], first["msg"])) from None
+
+
+def _items(name: str, found: Mapping[str, Located], head: Head, sizes: int) -> Sequence[Located]:
+    """Return the items of a list; raises _Malformed if some are missing.
+
+    sizes: the line of their numbers.
+    """
+    place = found.get(name)
+    if place is None or not isinstance(place.value, list):
+        raise _Malformed(place.line if place else 1, f"{name}: must be a list")
+    if len(place.items) != head.lines.get(name):
+        number = f"its number of lines is {len(place.items)}, but line {sizes} says {head.lines.get(name)}"
+        raise _Malformed(place.line, f"{name}: {number}")
+    return place.items
+
+
+def _settings(line: int, head: Head) -> Mapping[str, object]:
+    """Return all settings of the run; the file has those that are no defaults."""
+    try:
+        every = Specialist.model_validate({"name": "", "description": "", "prompt": "", **head.settings})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _Malformed(line, _reason("settings", first["loc"], first["msg"])) from None
+    return every.model_dump(mode="json", by_alias=True)
+
+
+def _checked(model: type[_M], name: str, item: Located, key: str | None = None) -> _M:
+    """Return an item of a list.
+
+    key: field of the model that takes the item; None = the item is the model.
+    """
+    try:
+        return model.model_validate(item.value if key is None else {key: item.value})
+    except ValidationError as error:
+        first = error.errors()[0]
+        # Behind the name of the field comes that of the variant.
+        inner = first["loc"] if key is None else first["loc"][2:]
+        raise _Malformed(item.line, _reason(name, inner, first["msg"])) from None
+
+
+def _reason(name: str, inner: Sequence[object], message: str) -> str:
+    """Return the place in a line and what is wrong there.
+
+    message: pydantic's.
+    """
+    place = ".".join(part for part in (name, *map(str, inner)) if part)
+    text = message.removeprefix("Value error, ")
+    return f"{place}: {text[:1].lower()}{text[1:]}"
+
+
+def _line(item: Located) -> Line:
+    line = _checked(MessageLine, "messages", item, "line").line
+    if isinstance(line, UserLine):
+        return Message("user", tuple(line.content), line.instruction)
+    if isinstance(line, NoReplyLine):
+        return Unanswered(line.choice, line.how)
+    usage = Usage(*line.usage)
+    reply = Reply(Stop(line.stop), tuple(line.content), usage, line.reason, more_room_helps=line.more_room_helps)
+    body = None if line.body is None else Body(line.body.sha256, line.body.parameters)
+    return Answered(line.choice, line.instruction, reply, line.cost_usd, line.entered, body)
+
+
+def _call(item: Located, results: Mapping[str, Sequence[str]]) -> RecordedCall:
+    line = _checked(CallLine, "calls", item)
+    output = line.output
+    if output is None:
+        shown = results.get(line.id, ())
+        if len(shown) != 1 or line.characters is None or line.characters > len(shown[0]):
+            raise _Malformed(item.line, f"calls: the result of {line.id} is not in the messages")
+        output = shown[0][: line.characters]
+    return RecordedCall(line.id, line.name, line.arguments, output, line.is_error, line.note, line.repeated)
+
+
+def _children(items: Sequence[Located]) -> Sequence[Child]:
+    found: list[Child] = []
+    for item in items:
+        try:
+            found.append(child(item.value))
+        except (TypeError, KeyError, AttributeError, ValueError):
+            raise _Malformed(item.line, "children: no record of a child run") from None
+    return found

@@ -1,0 +1,149 @@
+"""A stored run as a cassette, or the reason why it cannot be replayed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from run_specialist.budget.budget import Kind, Phase
+from run_specialist.errors import UsageError
+from run_specialist.providers.local.local_servers import prefix_of
+from run_specialist.record.messages import Message, sendable
+from run_specialist.replay.cassette import Answered, Cassette, Line, RecordedCall, Setup, Unanswered, compared
+from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+
+_OTHER_FAILURES = ("store_lost", "internal", "context_exceeded")
+"""Kinds of failure that no stored reply can bring about."""
+
+
+class NotReplayable(UsageError):
+    """The run cannot be replayed; the message gives the reason."""
+
+
+def cassette_of(run: StoredRun) -> Cassette:
+    """Return a stored run as a cassette; raises NotReplayable."""
+    if reason := _obstacle(run):
+        raise NotReplayable(f"{run.run_id} cannot be replayed: {reason}")
+    outcome = run.outcome or {}
+    return Cassette(
+        run.run_id,
+        _setup(run),
+        tuple(_lines(run)),
+        tuple(map(_call, run.calls)),
+        {**compared(outcome), "error_kind": outcome.get("error_kind"), "error": _error(run)},
+        run.children,
+    )
+
+
+def _setup(run: StoredRun) -> Setup:
+    frozen = run.frozen
+    return Setup(
+        specialist=run.specialist,
+        digest=frozen.get("digest", ""),
+        model=run.model,
+        question=run.question,
+        settings=frozen["settings"],
+        # Runs of older versions only know the limits.
+        overridden=tuple(frozen.get("overridden", frozen.get("changed_limits") or ())),
+        system=frozen["system"],
+        tools=tuple(frozen["tools"]),
+        given_tools=tuple(frozen.get("given_tools", ())),
+        parents=tuple(frozen.get("parents", ())),
+        rungs=tuple(event["how"] for event in _events(run, "landing")),
+    )
+
+
+def _obstacle(run: StoredRun) -> str:
+    """Return why a run cannot be replayed; empty if it can be."""
+    outcome = run.outcome
+    if outcome is None:
+        return f"it has not ended ({run.status}); resume it with `specialists resume {run.run_id}`"
+    return next(why for applies, why in _obstacles(run, outcome) if applies)
+
+
+def _obstacles(run: StoredRun, outcome: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+    """Yield what makes a replay impossible, whether it applies to a run; the last one is none, and always applies."""
+    landing, kind = outcome["landing"], outcome.get("error_kind")
+    by_time = landing is not None and landing["reason"] == Kind.TIME
+    yield run.status == "aborted", "it was aborted, and when that happened between two replies is not stored"
+    yield (
+        any(_events(run, "resumed")),
+        "it was resumed, and a replay begins with the question and one set of limits; replay a run of one piece",
+    )
+    yield (
+        any(_events(run, "summarized")) or any(stored.part for stored in run.messages),
+        "its transcript was summarized, and the replies to the requests for summaries are not stored",
+    )
+    yield kind in _OTHER_FAILURES, f"it ended by a failure that no stored reply brings about ({kind})"
+    yield (
+        by_time or any(map(_counts_time, _events(run, "budget"))),
+        "its time limit shaped its messages, and a replay takes no time; replay a run with more time",
+    )
+    yield (
+        prefix_of(run.model) is not None and any(call.truncated for call in run.calls),
+        "its results were cut for the context of a local model, whose length is not stored",
+    )
+    yield not any(_events(run, "request")), "it sent no request"
+    yield True, ""
+
+
+def _counts_time(event: dict[str, Any]) -> bool:
+    return bool(event["kind"] == Kind.TIME and event["phase"] != Phase.SILENT)
+
+
+def _events(run: StoredRun, name: str) -> Iterator[dict[str, Any]]:
+    return (dict(event.body) for event in run.events if event.body["event"] == name)
+
+
+def _error(run: StoredRun) -> str | None:
+    """Return the error of an ended run, which the last warning of its outcome repeats."""
+    outcome = run.outcome or {}
+    return outcome["warnings"][-1] if outcome.get("error_kind") and outcome["warnings"] else None
+
+
+def _attempts(run: StoredRun) -> list[tuple[str, StoredTurn | None]]:
+    """Return the choice and the reply of each request, in order; None for a request without a reply."""
+    turns = {turn.number: turn for turn in run.turns}
+    found: list[tuple[str, StoredTurn | None]] = []
+    for event in run.events:
+        match event.body["event"]:
+            case "request":
+                found.append((event.body["choice"], None))
+            case "reply":
+                found[-1] = (found[-1][0], turns[event.body["turn"]])
+            case _:
+                pass
+    return found
+
+
+def _entered(turns: Sequence[StoredTurn], messages: Sequence[Message]) -> set[int]:
+    """Return the numbers of the turns whose reply is part of the transcript.
+
+    From the end: a reply that was requested again has the content of the next one at most.
+    """
+    replies = [message.blocks for message in messages if message.role == "assistant"]
+    found = set()
+    for turn in reversed(turns):
+        if replies and replies[-1] == sendable(turn.blocks):
+            replies.pop()
+            found.add(turn.number)
+    return found
+
+
+def _lines(run: StoredRun) -> Iterator[Line]:
+    messages = [*run.transcript]
+    attempts = _attempts(run)
+    entered = _entered([turn for _, turn in attempts if turn], messages)
+    for number, (choice, turn) in enumerate(attempts, 1):
+        while messages and messages[0].role == "user":
+            yield messages.pop(0)
+        if turn is None:
+            yield Unanswered(choice, "failed" if number == len(attempts) else "refused")
+            continue
+        yield Answered(choice, turn.landing_instruction, turn.reply, turn.cost_usd, turn.number in entered)
+        if turn.number in entered:
+            messages.pop(0)
+    yield from messages
+
+
+def _call(stored: StoredCall) -> RecordedCall:
+    call = stored.call
+    return RecordedCall(call.id, call.name, call.arguments, stored.whole, stored.is_error, stored.note, stored.repeated)

@@ -1,0 +1,66 @@
+"""What the endpoint of a recorded run was known to support, which is not stored: inferred from its landing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from run_specialist.budget.ladder import Rung, Style, ladder
+from run_specialist.loop.landing import RUNGS
+from run_specialist.providers.base import Capabilities
+from run_specialist.replay.cassette import Cassette, Unanswered
+
+_NAMES = ("forced_choice", "schema", "schema_first", "none_choice")
+_LOST = {Rung.FORCE: "forced_choice", Rung.SCHEMA: "schema", Rung.NONE: "none_choice"}
+"""The capability that is lost when an endpoint refuses a rung."""
+
+
+def capabilities_of(usual: Capabilities, cassette: Cassette) -> Capabilities:
+    """Return the capabilities that lead to the rungs of a recorded run, as close to the usual ones as possible.
+
+    usual: those of its model at an endpoint of which nothing is known yet.
+    """
+    known = replace(usual, reads_json_calls=True, context_tokens=None)
+    rungs = [Rung(one) for one in cassette.setup.rungs]
+    requests = [line for line in cassette.requests if isinstance(line, Unanswered) and line.how == "refused"]
+    refused = {RUNGS[line.choice] for line in requests if line.choice in RUNGS}
+    style = _style(cassette, known)
+    now = tuple(getattr(known, name) for name in _NAMES)
+    candidates = sorted(product((True, False), repeat=len(_NAMES)), key=lambda one: _distance(one, now))
+    for values in candidates:
+        given: dict[str, Any] = dict(zip(_NAMES, values, strict=True))
+        if _leads_to(rungs, style, given, refused):
+            return replace(known, **given)
+    return known
+
+
+def _leads_to(rungs: Sequence[Rung], style: Style, given: Mapping[str, bool], refused: set[Rung]) -> bool:
+    """Return whether a landing with some capabilities tries these rungs, in this order."""
+    supported, gone, tried = dict(given), set[Rung](), [Rung.WAIT]
+    for rung in rungs:
+        left = [one for one in _ladder(style, supported, gone) if one not in tried]
+        if [*left, Rung.SALVAGE][0] is not rung and rung is not Rung.SALVAGE:
+            return False
+        if rung in refused:
+            gone.add(rung)
+            supported[_LOST[rung]] = False
+        else:
+            tried.append(rung)
+    return True
+
+
+def _ladder(style: Style, supported: Mapping[str, bool], gone: set[Rung]) -> Sequence[Rung]:
+    refused = gone if supported["none_choice"] else gone | {Rung.NONE}
+    schema, first = supported["schema"], supported["schema_first"]
+    return ladder(style, forced_choice=supported["forced_choice"], schema=schema, schema_first=first, refused=refused)
+
+
+def _distance(one: Sequence[bool], other: Sequence[bool]) -> int:
+    return sum(left != right for left, right in zip(one, other, strict=True))
+
+
+def _style(cassette: Cassette, known: Capabilities) -> Style:
+    settings = cassette.setup.settings
+    style: Style = settings["landing"]
+    by_schema = settings.get("tool_calls") == "json" and known.is_language_model
+    return "schema" if by_schema and style == "auto" else style

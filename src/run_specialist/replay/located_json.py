@@ -1,0 +1,80 @@
+"""Read a JSON object with the line number of each value and of each item of its lists."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A value with the place where it begins."""
+
+    line: int
+    """From 1."""
+    value: Any
+    items: tuple["Located", ...] = ()
+    """The items of a list."""
+
+
+def located(text: str) -> Mapping[str, Located]:
+    """Return the values of a JSON object by key.
+
+    Raises json.JSONDecodeError for text that is no JSON object, and for a key that occurs twice.
+    """
+    found: dict[str, Located] = {}
+    at = _expected(text, _after_space(text, 0), "{")
+    while text[at : at + 1] != "}":
+        if found:
+            at = _expected(text, at, ",")
+        begin = at
+        key, at = _decoded(text, at)
+        if not isinstance(key, str) or key in found:
+            raise json.JSONDecodeError(f"expected another key than {key!r}", text, begin)
+        at = _expected(text, _after_space(text, at), ":")
+        found[key], at = _value(text, at)
+    if _after_space(text, at + 1) != len(text):
+        raise json.JSONDecodeError("expected the end of the file", text, _after_space(text, at + 1))
+    return found
+
+
+def _value(text: str, at: int) -> tuple[Located, int]:
+    line = _line(text, at)
+    if text[at : at + 1] != "[":
+        value, at = _decoded(text, at)
+        return Located(line, value), _after_space(text, at)
+    items: list[Located] = []
+    at = _after_space(text, at + 1)
+    while text[at : at + 1] != "]":
+        if items:
+            at = _expected(text, at, ",")
+        begin = at
+        value, at = _decoded(text, at)
+        items.append(Located(_line(text, begin), value))
+        at = _after_space(text, at)
+    return Located(line, [item.value for item in items], tuple(items)), _after_space(text, at + 1)
+
+
+def _decoded(text: str, at: int) -> tuple[Any, int]:
+    """Return the value at a place, and the place after it."""
+    return _DECODER.raw_decode(text, at)
+
+
+def _expected(text: str, at: int, mark: str) -> int:
+    """Return the place of what follows a mark; raises JSONDecodeError if the mark is missing."""
+    if text[at : at + 1] != mark:
+        raise json.JSONDecodeError(f"expected {mark!r}", text, at)
+    return _after_space(text, at + 1)
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1

@@ -1,0 +1,147 @@
+"""The provider of a replay: compares each request with the recorded one, and returns the recorded reply."""
+
+from run_specialist.errors import ContextExceeded, ProviderError
+from run_specialist.providers.base import Capabilities, Choice, Conversation, Opening, Provider, Request, Watch
+from run_specialist.providers.described import described
+from run_specialist.providers.knowledge import Knowledge
+from run_specialist.record.messages import Message, Reply, ToolCall, Usage
+from run_specialist.replay.cassette import Answered, Cassette, Unanswered, message_of
+from run_specialist.replay.compare_requests import Comparison, Normalize
+from run_specialist.replay.difference import Difference
+from run_specialist.replay.known_endpoint import capabilities_of
+from run_specialist.replay.shown_parts import json_text
+from run_specialist.replay.wire import Wire
+
+
+class Differs(BaseException):
+    """The replay differs from its recorded run.
+
+    Not an Exception, so that no part of the loop takes it for a failure of the endpoint.
+    """
+
+    def __init__(self, difference: Difference) -> None:
+        super().__init__(difference.part)
+        self.difference = difference
+
+
+class RecordedProvider:
+    """Opens the one conversation of a replay."""
+
+    def __init__(self, cassette: Cassette, normalize: Normalize, wire: Wire | None) -> None:
+        """Take a recorded run.
+
+        normalize: makes the values of a replay comparable with those of the cassette.
+        wire: sends each request through the SDK of its API, inside this process; None = no SDK takes part.
+        """
+        self._cassette = cassette
+        self._model: Provider = described(cassette.setup.model).provider
+        self._knowledge = Knowledge(capabilities_of(self._model.capabilities, cassette))
+        self.normalize = normalize
+        self._wire = wire
+        self._costs = {line.reply.usage: line.cost_usd for line in cassette.requests if isinstance(line, Answered)}
+        self._opening: Opening | None = None
+        self.sent = 0
+        """Requests that were sent so far."""
+        self.found: Difference | None = None
+        """A difference outside of a request, reported at the next one."""
+
+    @property
+    def model(self) -> str:
+        """The id in the recorded run."""
+        return self._cassette.setup.model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those that lead to the landing of the recorded run."""
+        return self._knowledge.capabilities
+
+    def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:  # noqa: ARG002 - nothing streams
+        """Start the conversation; the first one is that of the run, and any other one summarizes its transcript."""
+        if self._opening is None:
+            self._opening = opening
+            return self
+        return _Summaries(self._cassette, self.normalize)
+
+    async def ask(self, request: Request) -> Reply:
+        """Return the recorded reply; raises Differs, and the failure that the recorded request met with."""
+        self.sent += 1
+        if self.found is not None:
+            raise Differs(self.found)
+        number, requests = self.sent, self._cassette.requests
+        comparison = Comparison(number, self.normalize)
+        if self._opening is not None and number == 1:
+            _raise(comparison.opening(self._cassette.setup, self._opening))
+        if number > len(requests):
+            _raise(Difference(None, "a further request", "", f"request {number}, choice {request.choice}"))
+        line, messages = requests[number - 1], messages_before(self._cassette, number)
+        if isinstance(line, Unanswered):
+            _raise(comparison.differs("tool choice", line.choice, request.choice))
+            raise self._failure(line)
+        _raise(comparison.request(line, messages, request))
+        if self._wire is not None and self._opening is not None:
+            _raise(await self._wire.differs(comparison, line, self._opening, request, self.capabilities))
+        self._knowledge.learn_from(request, line.reply)
+        return line.reply
+
+    def miss(self, call: ToolCall) -> None:
+        """Take a call that the recorded run did not execute; the next request reports it."""
+        text = f"{call.name} {json_text(call.arguments)}"
+        self.found = self.found or Difference(self.sent + 1, "a tool call that the run did not execute", "", text)
+
+    def _failure(self, line: Unanswered) -> ProviderError:
+        outcome = self._cassette.outcome
+        if line.how == "failed":
+            return ProviderError(outcome["error"] or "the request failed", kind=outcome["error_kind"])
+        choice = Choice(line.choice)
+        if choice is Choice.AUTO:
+            return ContextExceeded("the recorded request exceeded the context of its model")
+        return self._knowledge.refused(choice, "the recorded request was refused")
+
+    def cost(self, usage: Usage) -> float | None:
+        """Return the recorded cost of a reply; for other amounts that by the current price [USD]."""
+        if usage in self._costs:
+            return self._costs[usage]
+        priced = self._model.cost(usage)
+        if priced is not None:
+            return priced
+        # The price was known then: about as much as the dearest token of the run.
+        known = [cost / max(one.total_tokens, 1) for one, cost in self._costs.items() if cost is not None]
+        return usage.total_tokens * max(known) if known else None
+
+    async def aclose(self) -> None:
+        """Do nothing: there are no connections."""
+
+
+class _Summaries:
+    """The conversation of a summary, which no replayable run has."""
+
+    def __init__(self, cassette: Cassette, normalize: Normalize) -> None:
+        self._cassette = cassette
+        self.normalize = normalize
+
+    async def ask(self, request: Request) -> Reply:
+        text = "\n".join(str(block.get("text", "")) for message in request.messages for block in message.blocks)
+        raise Differs(Difference(None, "a request for a summary, which the run did not send", "", text))
+
+
+def messages_before(cassette: Cassette, number: int) -> list[Message]:
+    """Return the messages that a recorded request sent.
+
+    number: of the request, from 1; one more than there are for all messages.
+    """
+    found: list[Message] = []
+    for line in cassette.lines:
+        if not isinstance(line, Message):
+            number -= 1
+            if not number:
+                break
+        if isinstance(line, Message):
+            found.append(line)
+        elif blocks := message_of(line):
+            found.append(Message("assistant", tuple(blocks)))
+    return found
+
+
+def _raise(found: Difference | None) -> None:
+    if found is not None:
+        raise Differs(found)

@@ -1,0 +1,131 @@
+"""Replay a recorded run through the loop, and find its first difference from the recorded one."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from run_specialist.loop.run import Run
+from run_specialist.record.outcome import Outcome
+from run_specialist.replay.cassette import OUTCOME, Body, Cassette, compared
+from run_specialist.replay.compare_requests import Comparison
+from run_specialist.replay.difference import Difference
+from run_specialist.replay.normalized import normalizer
+from run_specialist.replay.rebuilt_job import Place, Rebuilt, Tools, rebuilt
+from run_specialist.replay.recorded_provider import Differs, RecordedProvider, messages_before
+from run_specialist.replay.recorded_tools import RecordedTools
+from run_specialist.replay.shown_parts import json_text
+from run_specialist.replay.wire import Wire
+from run_specialist.spawning.origin import digest
+from run_specialist.specialist.project import project_root
+
+ADVICE = "If the change is meant, ask the question again and replay or save the new run; else undo the change."
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The result of a replay."""
+
+    cassette: Cassette
+    outcome: Outcome | None
+    """None if the replay stopped at a difference."""
+    requests: int
+    """Requests that were compared."""
+    difference: Difference | None
+    not_compared: tuple[str, ...]
+    """Tools whose definitions were taken from the recorded run."""
+    bodies: tuple[Body, ...] = ()
+    """Of the answered requests, in order; empty if no SDK took part."""
+
+    @property
+    def parts(self) -> tuple[str, Sequence[str], Sequence[str]]:
+        """The difference for people: where it is, the lines of the diff, and hints; empty if there is none."""
+        if self.difference is None:
+            return "", (), ()
+        heading = self.difference.heading(self.cassette.source, len(self.cassette.requests))
+        return heading, self.difference.shown, self.difference.hints
+
+    @property
+    def block(self) -> list[str]:
+        """The lines of the difference; empty if there is none."""
+        heading, diff, hints = self.parts
+        return [heading, *diff, *hints] if heading else []
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        difference = self.difference and self.difference.as_json()
+        same = self.difference is None
+        return {"run_id": self.cassette.source, "same": same, "requests": self.requests, "difference": difference}
+
+
+async def replay(cassette: Cassette, place: Place = Place(), tools: Tools = "stored") -> Replayed:  # noqa: B008 - frozen
+    """Replay a recorded run; nothing is sent or stored.
+
+    tools: `live` runs the tools again, except those of the program and `delegate`.
+    Raises UsageError if the specialist cannot be found or run, NotTrusted if its tools may not be started.
+    """
+    root = place.root or project_root(Path.cwd())
+    normalize = normalizer(root) if cassette.is_file else _unchanged
+    async with AsyncExitStack() as opened:
+        wire = Wire.of(cassette.setup, normalize)
+        if wire is not None:
+            opened.push_async_callback(wire.aclose)
+        provider = RecordedProvider(cassette, normalize, wire)
+        recorded = RecordedTools(cassette, provider.miss)
+        built = await opened.enter_async_context(rebuilt(cassette, place, provider, tools, recorded))
+        run = Run(built.job, clock=lambda: 0.0)
+        outcome: Outcome | None = None
+        try:
+            outcome = await run.outcome()
+            difference = provider.found or _at_the_end(cassette, provider, run, outcome)
+        except Differs as found:
+            difference = found.difference
+    if difference is not None:
+        difference = replace(difference, hints=(*_hints(cassette, built), ADVICE))
+    requests = min(provider.sent, len(cassette.requests))
+    bodies = () if wire is None else tuple(wire.bodies)
+    return Replayed(cassette, outcome, requests, difference, tuple(built.not_compared), bodies)
+
+
+def _at_the_end(cassette: Cassette, provider: RecordedProvider, run: Run, outcome: Outcome) -> Difference | None:
+    """Compare how the run ended."""
+    comparison = Comparison(None, provider.normalize)
+    asked, requests = provider.sent, cassette.requests
+    if asked < len(requests):
+        return Difference(None, f"the replay ended after {asked} of {len(requests)} requests", "", _ending(outcome))
+    now = compared(outcome.as_json())
+    for key in OUTCOME:
+        if found := comparison.differs(f"{key} of the outcome", cassette.outcome[key], now[key], _shown):
+            return found
+    return comparison.messages(messages_before(cassette, len(requests) + 1), run.transcript)
+
+
+def _unchanged(value: Any) -> Any:  # noqa: ANN401 - JSON
+    return value
+
+
+def _ending(outcome: Outcome) -> str:
+    return "\n".join(part for part in (f"status {outcome.status}", outcome.error, outcome.answer) if part)
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json_text(value)
+
+
+def _hints(cassette: Cassette, built: Rebuilt) -> list[str]:
+    """Return what differs between the files and settings of then and now."""
+    setup, path = cassette.setup, built.file.path
+    now: Mapping[str, Any] = built.settings
+    ignored = {"prompt", "name", "description", "path", "model", "mcp_servers", "output_schema"}
+    changed = [
+        f"{key} {json_text(setup.settings[key])} -> {json_text(now[key])}"
+        for key in now
+        if key not in ignored and key in setup.settings and setup.settings[key] != now[key]
+    ]
+    hints = [f"Settings that differ: {', '.join(changed)}."] if changed else []
+    if not setup.digest:
+        return hints
+    if digest(path) == setup.digest:
+        return [*hints, f"{path.name} is unchanged, so a tool, a config file or this program differs."]
+    return [*hints, f"{path.name} has changed since the run."]

@@ -1,0 +1,107 @@
+"""Runs of a specialist's file against a simulated API, stored and replayed."""
+
+import socket
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from run_specialist.api.runner import Runner
+from run_specialist.providers import anthropic, openai_chat
+from run_specialist.replay.cassette import Cassette
+from run_specialist.replay.cassette_file import read_cassette
+from run_specialist.replay.cassette_lines import cassette_text, fit_for_file
+from run_specialist.replay.from_store import cassette_of
+from run_specialist.replay.rebuilt_job import Place
+from run_specialist.replay.replay import Replayed, replay
+from run_specialist.store.stored import StoredRun
+from tests.journals import load
+from tests.wire.chat import replies as chat_replies
+from tests.wire.resumed_requests import MESSAGES
+from tests.wire.simulator import replies
+
+
+@contextmanager
+def no_network():
+    """Fail on every connection to an address."""
+
+    def refuse(*arguments: Any) -> None:
+        raise AssertionError(f"a connection was opened to {arguments[1:]}")
+
+    with patch.object(socket.socket, "connect", refuse), patch.object(socket.socket, "connect_ex", refuse):
+        yield
+
+
+@dataclass
+class RecordedRuns:
+    """A project with a specialist, and the API that answers it."""
+
+    kind: str
+    root: Path
+    start: Any
+    """Starts the simulator of the API."""
+
+    @property
+    def say(self) -> Any:
+        """The module that builds replies of this API."""
+        return replies if self.kind == MESSAGES else chat_replies
+
+    @property
+    def url(self) -> str:
+        """The URL of the store."""
+        return f"sqlite:///{self.root}/runs.db"
+
+    @property
+    def place(self) -> Place:
+        """Where the specialist is."""
+        return Place(self.root)
+
+    def write(self, *lines: str, name: str = "looker", body: str = "You look things up.") -> None:
+        """Write the specialist."""
+        head = "\n".join(["---", f"name: {name}", f"description: Is {name}.", *lines, "---", body, ""])
+        (self.root / "specialists" / f"{name}.md").write_text(head)
+
+    def read(self, path: str = "notes/owls.md", **more: Any) -> Any:
+        """Return a reply that reads a note."""
+        return self.say.calls("read", {"path": path, **more})
+
+    async def record(self, *script: Any, question: str = "What do owls eat?", **settings: Any) -> StoredRun:
+        """Ask a question and return the stored run."""
+        given = {key: settings.pop(key) for key in ("tools", "trust") if key in settings}
+        simulator = self.start([*script])
+        module = anthropic if self.kind == MESSAGES else openai_chat
+        async with module.make_client(base_url=simulator.base_url, api_key="test", max_retries=0) as client:
+            provider = (
+                anthropic.AnthropicProvider("haiku", client)
+                if self.kind == MESSAGES
+                else openai_chat.ChatProvider("some-model", client)
+            )
+            async with Runner(root=self.root, provider=provider, store=self.url, **given) as runner:
+                await runner.run("looker", question, **settings)
+        return load(self.url)
+
+    def load_parent(self, run: StoredRun) -> StoredRun:
+        """Return the run that asked a child."""
+        return load(self.url, str(run.parent_id))
+
+    async def replay(
+        self, cassette: Cassette | StoredRun, tools: Any = "stored", place: Place | None = None
+    ) -> Replayed:
+        """Replay a run without any network."""
+        recorded = cassette_of(cassette) if isinstance(cassette, StoredRun) else cassette
+        with no_network():
+            return await replay(recorded, place or self.place, tools)
+
+    async def save(self, run: StoredRun) -> Path:
+        """Write a cassette as the command does, and return its path."""
+        cassette = fit_for_file(cassette_of(run), self.root)
+        replayed = await self.replay(cassette)
+        assert replayed.block == []
+        path = self.root / "cassette.json"
+        path.write_text(cassette_text(cassette, replayed.bodies))
+        return path
+
+    async def replay_file(self, path: Path, tools: Any = "stored") -> Replayed:
+        """Replay a cassette file."""
+        return await self.replay(read_cassette(path), tools)
