@@ -39,6 +39,7 @@ def test_list_json(project: Path) -> None:
         "name": "finder",
         "description": "Finds notes",
         "path": str(project / "specialists" / "finder.md"),
+        "dialect": "run-specialist",
         "tools": ["Read", "Grep"],
         "model": None,
         "tool_calls_limit": 12,

@@ -186,17 +186,22 @@ app.command("map", cls=GroupedCommand)(map_command.map_)
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
+    from run_specialist.specialist.dialects import OWN  # noqa: PLC0415 - fast `--help`
+
+    # Who has only files of this program does not need the column.
+    foreign = any(file.dialect != OWN.name for file in files)
     rows = [
         (
             one_line(file.name),
             BLOCKED if file.path in reasons else file.status,
+            *((file.dialect,) if foreign else ()),
             "" if file.tool_calls_limit is None else str(file.tool_calls_limit),
             one_line(file.model or ""),
             one_line(file.description),
         )
         for file in files
     ]
-    print_table(("NAME", "STATUS", "CALLS", "MODEL", "DESCRIPTION"), rows)
+    print_table(("NAME", "STATUS", *(("DIALECT",) if foreign else ()), "CALLS", "MODEL", "DESCRIPTION"), rows)
     print_reasons(files, reasons)
     problems = [problem for file in files for problem in file.problems if problem.level != "notice"]
     if problems:

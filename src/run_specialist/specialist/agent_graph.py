@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from run_specialist.specialist.dialects import is_file_name
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.lookup import NameLookup
 from run_specialist.specialist.problems import Level, Problem, shown
@@ -99,7 +100,7 @@ class _Graph:
         return [one.path for one in found if one is not None]
 
     def _find(self, name: str, caller: SpecialistFile) -> SpecialistFile | None:
-        if name.lower().endswith(".md") and os.path.lexists(name.replace("\0", "")):
+        if is_file_name(name) and os.path.lexists(name.replace("\0", "")):
             path = Path(name)
             if path not in self._by_path:
                 self._by_path[path] = load(path, caller.project or project_of(path))

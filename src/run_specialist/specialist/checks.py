@@ -16,6 +16,7 @@ from run_specialist.specialist.keys import canonical
 from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
 from run_specialist.specialist.reading.nodes import Items, Node, Pairs, Scalar
+from run_specialist.specialist.reading.toml_file import PROMPT
 from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
 
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
@@ -76,7 +77,8 @@ def check_output_schema(
 
 def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> Specialist | None:
     """Return the specialist, or None after reporting one error for each invalid value."""
-    if not front.body.strip():
+    # What could not be read is reported as an error already.
+    if not front.body.strip() and not any(p.level == "error" and p.key in (None, PROMPT) for p in problems.found):
         problems.warn(START, "the body is empty: there is no prompt")
     values = {**given, "prompt": front.body, "path": problems.path}
     try:

@@ -54,13 +54,16 @@ ALIASES = {
     "max_token": "summarize_at",
     "context_token_limit": "context_target",
     "summary_token_limit": "summary_limit",
+    "reasoning_effort": "effort",
+    "model_reasoning_effort": "effort",
+    "thinking_level": "effort",
 }
 
 # Other programs restrict an agent by these keys. They have no effect here, so each gets a warning.
 RESTRICTING = frozenset(
     """
     allowed_tools approval_mode blocked_tools denied_tools deny_tools exclude_tools excluded_tools hooks isolation
-    permission permission_mode permissions readonly read_only sandbox
+    permission permission_mode permissions readonly read_only sandbox sandbox_mode
     """.split()  # noqa: SIM905
 )
 
@@ -72,10 +75,11 @@ INERT = RESTRICTING | frozenset(
     default_progress default_reads dependencies disable disable_model_invocation disabled display_name domain
     emoji enabled examples expertise expertise_level extends globs handoffs hidden icon id include_mcp_json
     infer inherit_project_context inherit_skills initial_prompt input inputs is_background keyboard_shortcut
-    keywords kind language last_updated license max_output_tokens max_tokens memory metadata mode output outputs
-    owner priority proactive prompt provider reasoning reasoning_effort requires role scope skill skills source
+    keywords kind language last_updated license max_output_tokens max_tokens memory metadata mode model_provider
+    model_reasoning_summary model_verbosity nickname_candidates output outputs
+    owner priority proactive prompt provider reasoning requires role scope skill skills source
     specialization status subagent_type system_prompt system_prompt_mode tags target temperature text_verbosity
-    thinking thinking_level title tool_aliases tool_choice tools_settings top_k top_p triggers type updated
+    thinking title tool_aliases tool_choice tools_settings top_k top_p triggers type updated
     use_when user_invocable user_invokable variant version voice_id welcome_message when_to_use whento_use
     """.split()  # noqa: SIM905, a list of a hundred quoted words is harder to read
 )

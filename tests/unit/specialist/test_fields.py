@@ -224,6 +224,7 @@ def test_listing_object() -> None:
         "name": "agent",
         "description": "d",
         "path": "agent.md",
+        "dialect": "run-specialist",
         "tools": ["Read"],
         "model": None,
         "tool_calls_limit": 5,
