@@ -8,7 +8,7 @@ from run_specialist.errors import UsageError
 from run_specialist.providers.choose import check_credentials, choose_model, default_reason
 from run_specialist.providers.described import DescribedModel, described
 from run_specialist.providers.local.local_servers import prefix_of
-from run_specialist.providers.model_names import check_spelling
+from run_specialist.providers.model_names import check_served, check_spelling
 from run_specialist.spawning.effective import Effective, EffectiveModel, effective
 from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
 from run_specialist.spawning.model_trust import model_claim
@@ -20,7 +20,7 @@ from run_specialist.specialist.resolve import resolve
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 
-_NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "paths": None}
+_NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "required_mcp_servers": (), "paths": None}
 """Settings under which the environment of a run connects, imports and searches nothing."""
 
 
@@ -54,6 +54,7 @@ def _refusals(model: str, place: str) -> list[str]:
     """
     try:
         check_spelling(model, place)
+        check_served(model, place)
         if prefix_of(model) is None:
             check_credentials(model)
     except UsageError as error:

@@ -42,7 +42,7 @@ def check(
 
 
 def _listed(file: SpecialistFile) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(file.specialist.agents)) if file.specialist else ()
+    return tuple(dict.fromkeys(name for name in file.specialist.agents if name != "*")) if file.specialist else ()
 
 
 class _Graph:
@@ -53,7 +53,8 @@ class _Graph:
         self._by_path: dict[Path, SpecialistFile] = {}
         for file in (*files, *further):
             self._by_path.setdefault(file.path, file)
-        callers = [file for file in self._by_path.values() if _listed(file)]
+        # A run leaves out the specialists above it, so that others may call each other.
+        callers = [file for file in self._by_path.values() if _listed(file) and not file.may_circle]
         edges = {file.path: self._callees(file) for file in callers}
         self._cycles = _cycles(edges)
         runnable = {path: [one for one in callees if self._can_run(one)] for path, callees in edges.items()}

@@ -60,7 +60,9 @@ class OtherSettings(TypedDict, total=False):
     """A JSON Schema, or the path of one."""
     agents: Names
     share_budget: bool
+    disable_model_invocation: bool
     mcp_servers: dict[str, Any] | list[Any] | None
+    required_mcp_servers: Names
     python_tools: Names
     preset: Preset | None
 

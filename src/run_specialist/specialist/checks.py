@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from run_specialist.specialist.field_values import expected
 from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.foreign_models import served_name, unserved
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
 from run_specialist.specialist.keys import canonical
@@ -81,6 +82,8 @@ def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -
     if not front.body.strip() and not any(p.level == "error" and p.key in (None, PROMPT) for p in problems.found):
         problems.warn(START, "the body is empty: there is no prompt")
     values = {**given, "prompt": front.body, "path": problems.path}
+    if "model" in given:
+        values["model"] = _served(given["model"], front.fields["model"], problems)
     try:
         specialist = Specialist.model_validate(values)
     except ValidationError as error:
@@ -95,6 +98,14 @@ def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -
     # Fallbacks, such as the name taken from the file name, do not count as set by the file.
     specialist.model_fields_set.intersection_update(front.fields)
     return specialist
+
+
+def _served(model: str, field: Field, problems: Problems) -> str:
+    """Return the name of a model on the endpoints of this program; warn if none of them can serve it."""
+    served = served_name(model)
+    if why := unserved(served):
+        problems.warn(field.place, f"{shown(model)}: {why}", "model")
+    return served
 
 
 def _spot(key: str, inner: str | None = None, *_: str) -> tuple[str, str | None]:

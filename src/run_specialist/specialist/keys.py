@@ -34,7 +34,9 @@ CANONICAL = (
     "output_schema",
     "agents",
     "share_budget",
+    "disable_model_invocation",
     "mcp_servers",
+    "required_mcp_servers",
     "python_tools",
     "preset",
 )
@@ -59,6 +61,16 @@ ALIASES = {
     "thinking_level": "effort",
 }
 
+# Restrictions of other programs that hold here too, as long as all tools only read; None = by any value.
+KEPT_BY_READING = {
+    "isolation": None,
+    "permission_mode": "plan",
+    "read_only": None,
+    "readonly": None,
+    "sandbox": None,
+    "sandbox_mode": None,
+}
+
 # Other programs restrict an agent by these keys. They have no effect here, so each gets a warning.
 RESTRICTING = frozenset(
     """
@@ -70,9 +82,9 @@ RESTRICTING = frozenset(
 # Keys of other programs, accepted without effect.
 INERT = RESTRICTING | frozenset(
     """
-    agent aliases always_apply apply_to argument_hint arguments author auto_load autoload background
-    capabilities categories category color colour command compatibility context created date default_context
-    default_progress default_reads dependencies disable disable_model_invocation disabled display_name domain
+    agent agent_card_json agent_card_url aliases always_apply apply_to argument_hint arguments author auto_load
+    autoload background capabilities categories category color colour command compatibility context created date
+    default_context default_progress default_reads dependencies disable disabled display_name domain
     emoji enabled examples expertise expertise_level extends globs handoffs hidden icon id include_mcp_json
     infer inherit_project_context inherit_skills initial_prompt input inputs is_background keyboard_shortcut
     keywords kind language last_updated license max_output_tokens max_tokens memory metadata mode model_provider

@@ -49,6 +49,8 @@ class SpecialistFile:
     """SHA-256 of the bytes that were read; empty if none were."""
     project: Path | None = None
     """Project that contains the file; the paths it names must stay inside. None for the user's own files."""
+    may_circle: bool = False
+    """Whether the specialists that it may call may call it in turn, because it allows all, or another program's key."""
     defaults: Mapping[str, Default] = field(default_factory=dict)
     """Settings from config files, by key; they hold where the file says nothing."""
 
@@ -148,9 +150,15 @@ def _load(data: bytes | str, problems: Problems, project: Path | None = None) ->
         model=given.get("model"),
         tool_calls_limit=_limit_as_given(given.get("tool_calls_limit"), problems),
         specialist=specialist,
+        may_circle="*" in given.get("agents", ()) or _is_derived("agents", "tools", front),
         lines={key: field.key_place.line for key, field in front.fields.items()},
     )
     return file.with_problems(problems.sorted())
+
+
+def _is_derived(key: str, source: str, front: FrontMatter) -> bool:
+    """Return whether a key has its value from another one."""
+    return key in front.fields and front.fields[key] is front.fields.get(source)
 
 
 def _name(given: dict[str, Any], front: FrontMatter, problems: Problems) -> str:

@@ -77,6 +77,13 @@ class Registry:
             nearest.setdefault(file.name, file)
         return list(nearest.values())
 
+    def callable_names(self, agents: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of specialists that a run may call, with `*` replaced by all that models may see."""
+        if "*" not in agents:
+            return tuple(agents)
+        seen = (one.name for one in self.nearest() if one.specialist and not one.specialist.disable_model_invocation)
+        return tuple(dict.fromkeys([*(name for name in agents if name != "*"), *seen]))
+
     def reread(self) -> None:
         """Clear the cache, so that changed files are read again."""
         self._read_files = self._files = None

@@ -1,0 +1,48 @@
+"""What keys of other programs mean here, beyond a key of this program with another name."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from run_specialist.specialist.problems import Problems, shown
+from run_specialist.specialist.reading.frontmatter import FrontMatter
+from run_specialist.specialist.reading.nodes import Scalar, scalar_value
+from run_specialist.specialist.tool_names import split_names
+
+_AGENTS = re.compile(r"(?:agent|task|runsubagent)\s*\((?P<names>.*)\)", re.IGNORECASE | re.DOTALL)
+_REMOTE = ("agent_card_url", "agent_card_json")
+
+
+def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:
+    """Add the values that follow from keys of other programs, and refuse an agent that this program cannot be.
+
+    A key of this program that is derived gets the field of the key from which it is.
+    """
+    _refuse_remote(front, problems)
+    if "agents" not in front.fields and (names := agents_in(given.get("tools") or ())):
+        given["agents"] = names
+        front.fields["agents"] = front.fields["tools"]
+    infer = front.fields.get("infer")
+    if infer and "disable_model_invocation" not in front.fields and _is(infer.node, False):
+        given["disable_model_invocation"] = True
+        front.fields["disable_model_invocation"] = infer
+
+
+def agents_in(tools: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the specialists that entries such as `Agent(a, b)` and `Task(a)` allow."""
+    found = (match for tool in tools if (match := _AGENTS.fullmatch(tool.strip())))
+    names = (name for match in found for name in split_names(match["names"], lambda _: None))
+    return tuple(dict.fromkeys(names))
+
+
+def _refuse_remote(front: FrontMatter, problems: Problems) -> None:
+    text = "a remote agent, which works on another server, cannot be run here"
+    kind = front.fields.get("kind")
+    if kind and isinstance(kind.node, Scalar) and kind.node.text.strip().lower() == "remote":
+        problems.error(kind.place, text, "kind")
+    elif card := next((front.fields[key] for key in _REMOTE if key in front.fields), None):
+        problems.error(card.place, text, shown(card.key))
+
+
+def _is(node: object, value: bool) -> bool:  # noqa: FBT001 - a value to compare with
+    return isinstance(node, Scalar) and scalar_value(node) is value
