@@ -12,6 +12,7 @@ from run_specialist.providers.model_names import check_served, check_spelling
 from run_specialist.spawning.effective import Effective, EffectiveModel, effective
 from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
 from run_specialist.spawning.model_trust import model_claim
+from run_specialist.spawning.prompt_texts import missing_skill
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
@@ -67,8 +68,11 @@ async def _environment(
 ) -> tuple[RunEnvironment, list[str], list[str]]:
     """Return the environment of a run as it is before anything is started, reasons not to run, and notes."""
     idle = settled.model_copy(update=_NOT_STARTED)
-    environment = await runner.environments.make(runner.root, file, idle, model.provider, None)
     reasons, notes = [], []
+    if lacking := missing_skill(file, settled, runner.root):
+        reasons.append(f"{file.place('skills')}: skills: {lacking}")
+        idle = idle.model_copy(update={"skills": ()})
+    environment = await runner.environments.make(runner.root, file, idle, model.provider, None)
     servers: list[str] = []
     try:
         declared = wanted_by(file, settled, runner.root)

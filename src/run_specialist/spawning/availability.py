@@ -11,6 +11,7 @@ from run_specialist.providers.choose import check_credentials, choose_model, why
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.spawning.paths_check import no_file
+from run_specialist.spawning.prompt_texts import missing_skill
 from run_specialist.spawning.required_servers import missing_server
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.foreign_models import unserved
@@ -104,6 +105,7 @@ def _obstacle(file: SpecialistFile, root: Path, of_model: ModelObstacle, end: fl
     if settings is None:
         return ""  # its errors are reported already
     lacking = missing_server(settings, servers_of(settings, root)) if settings.required_mcp_servers else ""
+    lacking = lacking or (missing_skill(file, settings, root) if settings.skills else "")
     return lacking or _path_obstacle(settings, root, end) or of_model(settings)
 
 

@@ -63,6 +63,8 @@ class OtherSettings(TypedDict, total=False):
     disable_model_invocation: bool
     mcp_servers: dict[str, Any] | list[Any] | None
     required_mcp_servers: Names
+    skills: Names
+    project_instructions: bool
     python_tools: Names
     preset: Preset | None
 

@@ -27,6 +27,8 @@ class Dialect:
     """Whether subfolders are searched too."""
     left_out: tuple[str, ...] = ()
     """Beginnings of the names of files that are no agents, in lower case."""
+    has_instructions: bool = False
+    """Whether the program gives the instructions of the project to each of these agents."""
 
     def takes(self, file_name: str) -> bool:
         """Return whether a file of such a folder is an agent file, by its name."""
@@ -35,13 +37,25 @@ class Dialect:
 
 
 OWN = Dialect("run-specialist", ("specialists",), ("$/run-specialist/specialists",))
-CODEX = Dialect("codex", (".codex/agents",), ("~/.codex/agents",), ending=".toml")
+CODEX = Dialect("codex", (".codex/agents",), ("~/.codex/agents",), ending=".toml", has_instructions=True)
 DIALECTS = (
     OWN,
-    Dialect("claude", (".claude/agents",), ("~/.claude/agents",)),
-    Dialect("copilot", (".github/agents",), ("~/.copilot/agents",), nested=False, left_out=("readme.md",)),
+    Dialect("claude", (".claude/agents",), ("~/.claude/agents",), has_instructions=True),
+    Dialect(
+        "copilot",
+        (".github/agents",),
+        ("~/.copilot/agents",),
+        nested=False,
+        left_out=("readme.md",),
+        has_instructions=True,
+    ),
     Dialect("gemini", (".gemini/agents",), ("~/.gemini/agents",), nested=False, left_out=("_",)),
-    Dialect("opencode", (".opencode/agents", ".opencode/agent"), ("$/opencode/agents", "$/opencode/agent")),
+    Dialect(
+        "opencode",
+        (".opencode/agents", ".opencode/agent"),
+        ("$/opencode/agents", "$/opencode/agent"),
+        has_instructions=True,
+    ),
     CODEX,
     Dialect("cursor", (".cursor/agents",), ("~/.cursor/agents",)),
 )

@@ -140,6 +140,10 @@ class Specialist(BaseModel):
     """MCP servers that provide tools."""
     required_mcp_servers: Names = ()
     """Names, or parts of names, of the MCP servers without which it does not run."""
+    skills: Names = ()
+    """Skills whose SKILL.md is added to the prompt."""
+    project_instructions: Switch = False
+    """Whether AGENTS.md or CLAUDE.md of the project is added to the prompt."""
     python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function")] = ()
     """Python functions of the project to use as tools."""
     preset: Annotated[

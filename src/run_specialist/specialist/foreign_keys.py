@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from run_specialist.specialist.dialects import dialect_of
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.reading.frontmatter import FrontMatter
 from run_specialist.specialist.reading.nodes import Scalar, scalar_value
@@ -26,6 +27,19 @@ def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) 
     if infer and "disable_model_invocation" not in front.fields and _is(infer.node, False):
         given["disable_model_invocation"] = True
         front.fields["disable_model_invocation"] = infer
+    _take_instructions(front, given, problems)
+
+
+def _take_instructions(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:
+    """Give agents of programs that do so the instructions of the project, unless the file says otherwise."""
+    if "project_instructions" in front.fields:
+        return
+    omit = front.fields.get("omit_claude_md")
+    if omit and _is(omit.node, True):
+        given["project_instructions"] = False
+        front.fields["project_instructions"] = omit
+    elif dialect_of(problems.path).has_instructions:
+        given["project_instructions"] = True
 
 
 def agents_in(tools: Sequence[str]) -> tuple[str, ...]:

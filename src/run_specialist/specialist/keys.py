@@ -37,6 +37,8 @@ CANONICAL = (
     "disable_model_invocation",
     "mcp_servers",
     "required_mcp_servers",
+    "skills",
+    "project_instructions",
     "python_tools",
     "preset",
 )
@@ -59,6 +61,7 @@ ALIASES = {
     "reasoning_effort": "effort",
     "model_reasoning_effort": "effort",
     "thinking_level": "effort",
+    "inherit_project_context": "project_instructions",
 }
 
 # Restrictions of other programs that hold here too, as long as all tools only read; None = by any value.
@@ -86,10 +89,10 @@ INERT = RESTRICTING | frozenset(
     autoload background capabilities categories category color colour command compatibility context created date
     default_context default_progress default_reads dependencies disable disabled display_name domain
     emoji enabled examples expertise expertise_level extends globs handoffs hidden icon id include_mcp_json
-    infer inherit_project_context inherit_skills initial_prompt input inputs is_background keyboard_shortcut
+    infer inherit_skills initial_prompt input inputs is_background keyboard_shortcut
     keywords kind language last_updated license max_output_tokens max_tokens memory metadata mode model_provider
-    model_reasoning_summary model_verbosity nickname_candidates output outputs
-    owner priority proactive prompt provider reasoning requires role scope skill skills source
+    model_reasoning_summary model_verbosity nickname_candidates omit_claude_md output outputs
+    owner priority proactive prompt provider reasoning requires role scope skill source
     specialization status subagent_type system_prompt system_prompt_mode tags target temperature text_verbosity
     thinking title tool_aliases tool_choice tools_settings top_k top_p triggers type updated
     use_when user_invocable user_invokable variant version voice_id welcome_message when_to_use whento_use

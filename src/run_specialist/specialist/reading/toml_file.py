@@ -39,6 +39,9 @@ def _fields(table: TomlTable, problems: Problems) -> dict[str, Field]:
     for key, value in table.values.items():
         if key == PROMPT:
             continue
+        if key == "skills" and isinstance(value, dict):
+            problems.notice(Position(table.line(key), 1), "has no effect here, because it is no list of names", key)
+            continue
         place = Position(table.line(key), START.column)
         node, text = _node(value, 0, 0)
         name = canonical(key)
