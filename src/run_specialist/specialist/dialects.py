@@ -65,7 +65,7 @@ ENDINGS = tuple(dict.fromkeys(dialect.ending for dialect in DIALECTS))
 
 def dialect_of(path: Path) -> Dialect:
     """Return the dialect of a file, or of the files in a folder, by the folders that it is in."""
-    if path.name.lower().endswith(CODEX.ending):
+    if is_toml(path):
         return CODEX
     absolute = os.path.abspath(path)  # noqa: PTH100, resolve() would leave the folder through a symlink
     inside = f"{absolute.replace(os.sep, '/')}/"
@@ -75,6 +75,11 @@ def dialect_of(path: Path) -> Dialect:
         for folder in (*dialect.project, *(os.path.normpath(_user_folder(one))[1:] for one in dialect.user))
     )
     return DIALECTS[-found[1]] if found[0] >= 0 else OWN
+
+
+def is_toml(path: Path) -> bool:
+    """Return whether a file is read as TOML, by its name; all others are read as Markdown."""
+    return path.name.lower().endswith(CODEX.ending)
 
 
 def is_file_name(name: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from run_specialist import safe_open
 from run_specialist.specialist.checks import check_output_schema, check_tools, validate
 from run_specialist.specialist.defaults import Default
-from run_specialist.specialist.dialects import CODEX, ENDINGS, dialect_of, is_file_name
+from run_specialist.specialist.dialects import ENDINGS, dialect_of, is_file_name, is_toml
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.mcp_servers.server_checks import check_servers
 from run_specialist.specialist.placeholders import check_placeholders
@@ -134,7 +134,7 @@ def load_unreadable(path: Path, text: str) -> SpecialistFile:
 
 
 def _load(data: bytes | str, problems: Problems, project: Path | None = None) -> SpecialistFile:
-    front = (read_toml if problems.path.name.lower().endswith(CODEX.ending) else read)(data, problems)
+    front = (read_toml if is_toml(problems.path) else read)(data, problems)
     given = take_values(front, problems)
     name, description = _name(given, front, problems), _description(given, front, problems)
     check_tools(given, front, problems)

@@ -10,7 +10,7 @@ from run_specialist import safe_open
 from run_specialist.errors import SpecialistNotFound
 from run_specialist.specialist import agent_graph
 from run_specialist.specialist.defaults import Default
-from run_specialist.specialist.dialects import CODEX, dialect_of, is_file_name
+from run_specialist.specialist.dialects import dialect_of, is_file_name, is_toml
 from run_specialist.specialist.loader import SpecialistFile, load, load_unreadable, stem
 from run_specialist.specialist.lookup import NameLookup
 from run_specialist.specialist.problems import Problem, shown
@@ -124,7 +124,7 @@ class Registry:
                     head = file.read(_HEAD).decode("utf-8", "replace")
             except OSError:
                 continue
-            match = (_NAME_IN_TOML if path.name.lower().endswith(CODEX.ending) else _NAME).search(head)
+            match = (_NAME_IN_TOML if is_toml(path) else _NAME).search(head)
             names[(match[1].strip() if match else "") or stem(path)] = None
         return list(names)
 

@@ -67,7 +67,8 @@ def find_skill(name: str, file: SpecialistFile, project: Path) -> Skill:
 def _places(file: SpecialistFile, project: Path) -> Iterator[_Place]:
     """Yield the folders of skills, nearest first; they need not exist."""
     beside = next((one.parent for one in file.path.absolute().parents if one.name in _FOLDERS_OF_AGENTS), None)
-    if beside is not None:
+    # A file of a project may be found by a link in the user's own folder, whose skills come last.
+    if beside is not None and (file.project is None or beside.is_relative_to(file.project.absolute())):
         yield _Place(beside / "skills", file.project)
     for folder in _IN_PROJECT:
         yield _Place(project / folder, project)
