@@ -44,7 +44,8 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     likely = available[:_COMPARED]
     near = [one for name in lacking[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
     text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?" if near else ""
-    text += "; `delegate` requires the key `agents`" if "delegate" in lacking else ""
+    asks = next((name for name in lacking[:_PROPOSED] if resolve_tools([name], (), ["delegate"]).names), None)
+    text += f"; `{shown(asks)}` requires the key `agents`" if asks else ""
     if resolved.nothing_known and len(lacking) == len(resolved.unknown):
         text += "; no tool is left, so the specialist cannot be run"
     problems.warn(front.fields["tools"].place, text, "tools")

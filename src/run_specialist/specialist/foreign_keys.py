@@ -5,19 +5,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from run_specialist.specialist.dialects import dialect_of
-from run_specialist.specialist.problems import Problems, shown
+from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import FrontMatter
 from run_specialist.specialist.reading.nodes import Scalar, scalar_value
 from run_specialist.specialist.tool_names import split_names
 
+_HEAD = 4096
+"""Beginning of a file in which a list of remote agents is searched for [characters]."""
 _AGENTS = re.compile(r"(?:agent|task|runsubagent)\s*\((?P<names>.*)\)", re.IGNORECASE | re.DOTALL)
-_REMOTE = ("agent_card_url", "agent_card_json")
+_CARDS = ("agent_card_url", "agent_card_json")
+_LIST_OF_REMOTE = re.compile(
+    r"\s*-{3,}[ \t]*\n(?:[ \t]*#[^\n]*\n)*-[ \t](?:.*\n)*?[-\t ]+(?:kind:[ \t]*remote\b|agent_card_url:)"
+)
 
 
-def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:
+def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) -> frozenset[str]:
     """Add the values that follow from keys of other programs, and refuse an agent that this program cannot be.
 
     A key of this program that is derived gets the field of the key from which it is.
+    Returns the keys that have had an effect or have been reported.
     """
     _refuse_remote(front, problems)
     if "agents" not in front.fields and (names := agents_in(given.get("tools") or ())):
@@ -28,6 +34,7 @@ def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) 
         given["disable_model_invocation"] = True
         front.fields["disable_model_invocation"] = infer
     _take_instructions(front, given, problems)
+    return frozenset({"kind", "infer", "omit_claude_md", *_CARDS})
 
 
 def _take_instructions(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:
@@ -54,8 +61,11 @@ def _refuse_remote(front: FrontMatter, problems: Problems) -> None:
     kind = front.fields.get("kind")
     if kind and isinstance(kind.node, Scalar) and kind.node.text.strip().lower() == "remote":
         problems.error(kind.place, text, "kind")
-    elif card := next((front.fields[key] for key in _REMOTE if key in front.fields), None):
+    elif card := next((front.fields[key] for key in _CARDS if key in front.fields), None):
         problems.error(card.place, text, shown(card.key))
+    elif not front.present and _LIST_OF_REMOTE.match(front.body[:_HEAD]):
+        # Gemini CLI takes several remote agents in one file, as a list.
+        problems.error(START, text)
 
 
 def _is(node: object, value: bool) -> bool:  # noqa: FBT001 - a value to compare with

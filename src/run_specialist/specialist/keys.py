@@ -85,7 +85,7 @@ RESTRICTING = frozenset(
 # Keys of other programs, accepted without effect.
 INERT = RESTRICTING | frozenset(
     """
-    agent agent_card_json agent_card_url aliases always_apply apply_to argument_hint arguments author auto_load
+    agent aliases always_apply apply_to argument_hint arguments author auto_load
     autoload background capabilities categories category color colour command compatibility context created date
     default_context default_progress default_reads dependencies disable disabled display_name domain
     emoji enabled examples expertise expertise_level extends globs handoffs hidden icon id include_mcp_json

@@ -18,9 +18,10 @@ def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
         if key not in others:
             _take_value(key, field, given, problems)
     only_reads = not (given.get("agents") or given.get("mcp_servers") or given.get("python_tools"))
+    taken = take_foreign(front, given, problems)
     for key, field in others.items():
-        _report_other_key(key, field, problems, only_reads=only_reads)
-    take_foreign(front, given, problems)
+        if key not in taken:
+            _report_other_key(key, field, problems, only_reads=only_reads)
     return given
 
 

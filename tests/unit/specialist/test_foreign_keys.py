@@ -73,6 +73,21 @@ def test_a_remote_agent_is_refused_by_name(front: str, key: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "is_remote"),
+    [
+        ("---\n- kind: remote\n  name: a\n  agent_card_url: https://a.example\n---\n", True),
+        ("---\n# all\n- name: a\n  agent_card_url: https://a.example\n---\n", True),
+        ("---\n- name: a\n---\nThe key kind: remote is not ours.\n", False),
+        ("- kind: remote agents are a list\n", False),
+    ],
+)
+def test_a_list_of_remote_agents_is_refused_by_name(text: str, is_remote: bool) -> None:
+    """Several remote agents in one file are refused like one."""
+    errors = [str(problem) for problem in load_text(text, Path("agent.md")).problems if problem.level == "error"]
+    assert errors == (["agent.md:1:1: a remote agent, which works on another server, cannot be run here"] * is_remote)
+
+
+@pytest.mark.parametrize(
     ("front", "is_hidden"),
     [
         ("disable-model-invocation: true", True),

@@ -52,11 +52,11 @@ def test_a_whole_file_is_read() -> None:
     ("text", "line", "said"),
     [
         ('name = "x"\nmodel = "open\n', 2, "is not valid TOML"),
-        ('name = "x"\n', 1, "developer_instructions: must be a text"),
+        ('name = "x"\n', 1, "developer_instructions: missing, so there is no prompt"),
         ('name = "x"\ndeveloper_instructions = 3\n', 2, "developer_instructions: must be a text"),
         ('name = "x"\ndeveloper_instructions = "  "\n', 2, "developer_instructions: must be a text"),
         ('developer_instructions = "b"\ntool_calls_limit = "many"\n', 2, "tool_calls_limit: must be an integer"),
-        ("", 1, "developer_instructions: must be a text"),
+        ("", 1, "developer_instructions: missing"),
     ],
 )
 def test_an_unusable_file_has_one_error_with_its_line(text: str, line: int, said: str) -> None:

@@ -28,7 +28,8 @@ def read_toml(data: bytes | str, problems: Problems) -> FrontMatter:
         return FrontMatter({}, "", present=False)
     prompt = table.values.get(PROMPT)
     if not isinstance(prompt, str) or not prompt.strip():
-        problems.error(Position(table.line(PROMPT), 1), "must be a text: it is the prompt", PROMPT)
+        text = "must be a text, which is the prompt" if prompt is not None else "missing, so there is no prompt"
+        problems.error(Position(table.line(PROMPT), 1), text, PROMPT)
         prompt = ""
     fields = _fields(table, problems)
     return FrontMatter(fields, prompt.strip("\n"), present=True)
