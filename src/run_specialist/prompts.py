@@ -37,6 +37,20 @@ def system(body: str, budget: Budget, *, budget_notice: bool) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def skill(name: str, text: str, folder: str) -> str:
+    """Return the part of a system prompt with a skill.
+
+    folder: that of its other files, relative to the root; empty if there are none that can be read.
+    """
+    others = f"The other files that it names are below `{folder}/`; read them when you need them.\n\n" if folder else ""
+    return f"# Skill: {name}\n\n{others}{text}"
+
+
+def project_instructions(name: str, text: str) -> str:
+    """Return the part of a system prompt with the instructions of a project, from the file with this name."""
+    return f"# Instructions of the project ({name})\n\n{text}"
+
+
 def notice(budget: Budget) -> str:
     """Return the paragraph that describes the budget; empty if nothing is limited."""
     limited = [

@@ -39,6 +39,7 @@ def test_list_json(project: Path) -> None:
         "name": "finder",
         "description": "Finds notes",
         "path": str(project / "specialists" / "finder.md"),
+        "dialect": "run-specialist",
         "tools": ["Read", "Grep"],
         "model": None,
         "tool_calls_limit": 12,
@@ -55,6 +56,25 @@ def test_list_json(project: Path) -> None:
         "text": "must be an integer of at least 0, or none, got twelve",
         "level": "error",
     }
+
+
+def test_the_list_names_the_dialect_of_files_of_other_programs(project: Path) -> None:
+    """The column is there only if there are such files, and empty for those of this program."""
+    assert "DIALECT" not in call("list").stdout
+    path = project / ".codex" / "agents" / "other.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text('description = "d"\ndeveloper_instructions = "Body"\n')
+    rows = {line.split()[0]: line.split() for line in call("list").stdout.splitlines() if line}
+    assert rows["NAME"][:3] == ["NAME", "STATUS", "DIALECT"]
+    assert (rows["other"][:3], rows["finder"][:3]) == (["other", "ok", "codex"], ["finder", "ok", "12"])
+
+
+def test_check_has_an_error_for_a_missing_skill(project: Path) -> None:
+    """A skill that is named but not found makes the file unusable."""
+    (project / "specialists" / "skilled.md").write_text(GOOD.replace("---\n", "---\nskills: [nope]\n", 1))
+    result = call("check", "specialists/skilled.md")
+    assert result.exit_code == 2
+    assert "skilled.md:2:1: skills: no skill named nope" in result.stderr + result.stdout
 
 
 def test_dir_takes_precedence_over_project_files(project: Path, tmp_path: Path) -> None:

@@ -174,6 +174,7 @@ FILE = {
     "name": "text",
     "description": "text",
     "path": "text",
+    "dialect": {"run-specialist", "claude", "copilot", "gemini", "opencode", "codex", "cursor"},
     "tools": (["text"], None),
     "model": "text?",
     "tool_calls_limit": "limit?",
@@ -225,6 +226,7 @@ EFFECTIVE = {
         "higher_price_above_tokens": "count?",
     },
     "limits": {"...": SETTING},
+    "added_to_prompt": [{"name": "text", "chars": "count", "tokens": "count"}],
     "known_at_run_time": ["text"],
     "cannot_run": ["text"],
     "past_runs": {

@@ -72,20 +72,22 @@ class Children:
             return None, (f"{place}: agents: not available more than {self._max_depth} levels below the first run",)
         callable_: dict[str, SpecialistFile] = {}
         warnings: list[str] = []
-        for name in settings.agents:
+        for name in self._registry_of(root).callable_names(settings.agents):
             try:
                 child = self._callable_child(name, root, above, file)
                 callable_[child.name] = child
             except UsageError as error:
-                warnings.append(f"{place}: agents: {error}")
+                # Of all that there are, those that it cannot call need no mention.
+                if name in settings.agents:
+                    warnings.append(f"{place}: agents: {error}")
         if any(problem.key == "agents" for problem in file.problems):
             # The registry has already reported these problems.
             warnings.clear()
         unavailable = await self._unavailable(callable_.values(), root, provider)
         warnings += [
             f"{place}: agents: {child.name} cannot work here: {unavailable[child.path]}"
-            for child in callable_.values()
-            if child.path in unavailable
+            for name, child in callable_.items()
+            if child.path in unavailable and ("*" not in settings.agents or name in settings.agents)
         ]
         found = tuple(
             AgentDescription(child.name, child.description)
@@ -107,13 +109,16 @@ class Children:
         return found
 
     def _find(self, name: str, root: Path, caller: SpecialistFile | None = None) -> SpecialistFile:
-        """Find a specialist in the project that contains `root`.
+        return self._registry_of(root).find(name, caller)
+
+    def _registry_of(self, root: Path) -> Registry:
+        """Return the specialists of the project that contains `root`.
 
         A run resumed from another project thus calls the same specialists as before.
         """
         if root not in self._registries:
             self._registries[root] = Registry([*places(project_root(root)), *self._registry.places])
-        return self._registries[root].find(name, caller)
+        return self._registries[root]
 
     def _callable_child(self, name: str, root: Path, above: tuple[str, ...], caller: SpecialistFile) -> SpecialistFile:
         file = self._find(name, root, caller)

@@ -84,7 +84,7 @@ def _found(
 ) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
     """Return by name the reference and the description of the specialists to offer, and why others are not offered."""
     named = [specialists] if isinstance(specialists, str) else specialists
-    references = [file.name for file in runner.registry.nearest() if file.specialist] if named is None else named
+    references = runner.registry.callable_names(["*"]) if named is None else named
     files = {reference: runner.registry.find(reference) for reference in references}
     resolved = [replace(file, specialist=resolve(file, settings).settings) for file in files.values()]
     reasons = runner.working.unavailable(resolved, settings.get("model"))

@@ -8,10 +8,11 @@ from run_specialist.errors import UsageError
 from run_specialist.providers.choose import check_credentials, choose_model, default_reason
 from run_specialist.providers.described import DescribedModel, described
 from run_specialist.providers.local.local_servers import prefix_of
-from run_specialist.providers.model_names import check_spelling
+from run_specialist.providers.model_names import check_served, check_spelling
 from run_specialist.spawning.effective import Effective, EffectiveModel, effective
 from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
 from run_specialist.spawning.model_trust import model_claim
+from run_specialist.spawning.prompt_texts import missing_skill
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
@@ -20,7 +21,7 @@ from run_specialist.specialist.resolve import resolve
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 
-_NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "paths": None}
+_NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "required_mcp_servers": (), "paths": None}
 """Settings under which the environment of a run connects, imports and searches nothing."""
 
 
@@ -54,6 +55,7 @@ def _refusals(model: str, place: str) -> list[str]:
     """
     try:
         check_spelling(model, place)
+        check_served(model, place)
         if prefix_of(model) is None:
             check_credentials(model)
     except UsageError as error:
@@ -66,8 +68,11 @@ async def _environment(
 ) -> tuple[RunEnvironment, list[str], list[str]]:
     """Return the environment of a run as it is before anything is started, reasons not to run, and notes."""
     idle = settled.model_copy(update=_NOT_STARTED)
-    environment = await runner.environments.make(runner.root, file, idle, model.provider, None)
     reasons, notes = [], []
+    if lacking := missing_skill(file, settled, runner.root):
+        reasons.append(f"{file.place('skills')}: skills: {lacking}")
+        idle = idle.model_copy(update={"skills": ()})
+    environment = await runner.environments.make(runner.root, file, idle, model.provider, None)
     servers: list[str] = []
     try:
         declared = wanted_by(file, settled, runner.root)

@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from run_specialist.api.children import Children
+from run_specialist.errors import UsageError
 from run_specialist.loop.executed import Augmenter
 from run_specialist.providers.base import Provider
 from run_specialist.spawning.extra_tools import equip
 from run_specialist.spawning.paths_check import check_paths
+from run_specialist.spawning.prompt_texts import PromptTexts, read_texts
 from run_specialist.spawning.run_environment import Parent, RunEnvironment
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
@@ -16,6 +18,7 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import Registry
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.threads import in_thread
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class RunEnvironments:
         )
         refused = () if parent or by_program else self.registry.refused
         checked = await check_paths(file, settings, root)
+        texts = await in_thread(lambda: _texts(file, settings, root, resumed=resumed))
         extra_tools = replace(extra_tools, warnings=(*extra_tools.warnings, *uncallable, *refused, *checked.warnings))
         return RunEnvironment(
             root,
@@ -62,5 +66,16 @@ class RunEnvironments:
             delegate,
             parent,
             seconds=checked.seconds,
+            prompt_texts=texts,
             secrets=self.secrets,
         )
+
+
+def _texts(file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> PromptTexts:
+    """Return what is added to the prompt; a resumed run has its prompt, so that only what can be read matters."""
+    try:
+        return read_texts(file, settings, root)
+    except UsageError:
+        if resumed:
+            return PromptTexts()
+        raise

@@ -56,7 +56,11 @@ def _reason_to_copy(file: "SpecialistFile") -> str:
 
 def _copied(file: "SpecialistFile", project: Path, why: str, *, copy: bool | None) -> Path:
     """Copy a file into the project, if the user agrees, and return the path of the copy."""
-    target = project / "specialists" / file.path.name
+    from run_specialist.specialist.dialects import CODEX, OWN, is_toml  # noqa: PLC0415 - fast `--help`
+
+    # Each kind of file is found in other folders of a project.
+    folder = CODEX.project[0] if is_toml(file.path) else OWN.project[0]
+    target = project / folder / file.path.name
     told = target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target
     if copy is None and sys.stdin is not None and sys.stdin.isatty():
         if not typer.confirm(f"{file.name} {why}. Edit a copy, {told}?", default=True, err=True):

@@ -15,6 +15,7 @@ from run_specialist.errors import RunSpecialistError, StoreMissing
 
 if TYPE_CHECKING:
     from run_specialist.spawning.effective import Effective, EffectiveModel
+    from run_specialist.spawning.prompt_texts import AddedText
     from run_specialist.specialist.defaults import Defaults
     from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.views.past_medians import Medians
@@ -88,6 +89,7 @@ class EffectiveBlock:
         yield "limits", ", ".join(f"{key} {_amount(key, limit.value)} ({limit.origin})" for key, limit in limited)
         if unset := [key for key, limit in found.limits.items() if limit.value is None]:
             yield "no limit", ", ".join(unset)
+        yield from (("also sent", _added(one, found.model)) for one in found.added_to_prompt)
         yield from (("at run time", note) for note in found.at_run_time)
         yield from (("past runs", _medians(one)) for one in self.medians)
         if self.note:
@@ -139,6 +141,12 @@ def _model(model: "EffectiveModel") -> str:
     more = "" if price.higher_above is None else f", more above {price.higher_above:,} tokens of input"
     prices = f"{dollars(price.input)} in and {dollars(price.output)} out per million tokens{more}"
     return f"{name} ({model.source}), {prices}"
+
+
+def _added(one: "AddedText", model: "EffectiveModel") -> str:
+    """Return an added text with its size, and what it costs each time that it is not cached."""
+    cost = f", {dollars(one.tokens * model.price.input / 1_000_000)} uncached" if model.price else ""
+    return f"{one.name}, about {one.tokens:,} tokens in each request{cost}"
 
 
 def _medians(one: "Medians") -> str:

@@ -92,6 +92,7 @@ def check(
 ) -> None:
     """Check specialist files for problems; exit with code 2 on errors."""
     with guarded():
+        from run_specialist.spawning.prompt_texts import with_skills_checked  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
@@ -104,7 +105,7 @@ def check(
         dir_ = dir_ or config.get("dir")
         named = [SearchFolder.at(path, project) for path in paths or ()]
         checked = named or project_places(project, dir_, meant=meant)
-        files = Registry(checked, places(project, dir_, meant=meant)).files()
+        files = with_skills_checked(Registry(checked, places(project, dir_, meant=meant)).files(), project)
         if config.get("strict") if strict is None else strict:
             files = [file.strict() for file in files]
         if json_:
@@ -190,17 +191,22 @@ app.command("eval", cls=GroupedCommand)(eval_command.eval_)
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
+    from run_specialist.specialist.dialects import OWN  # noqa: PLC0415 - fast `--help`
+
+    # Who has only files of this program does not need the column.
+    foreign = any(file.dialect != OWN.name for file in files)
     rows = [
         (
             one_line(file.name),
             BLOCKED if file.path in reasons else file.status,
+            *(("" if file.dialect == OWN.name else file.dialect,) if foreign else ()),
             "" if file.tool_calls_limit is None else str(file.tool_calls_limit),
             one_line(file.model or ""),
             one_line(file.description),
         )
         for file in files
     ]
-    print_table(("NAME", "STATUS", "CALLS", "MODEL", "DESCRIPTION"), rows)
+    print_table(("NAME", "STATUS", *(("DIALECT",) if foreign else ()), "CALLS", "MODEL", "DESCRIPTION"), rows)
     print_reasons(files, reasons)
     problems = [problem for file in files for problem in file.problems if problem.level != "notice"]
     if problems:

@@ -9,10 +9,10 @@ from run_specialist import safe_open
 from run_specialist.config.config_keys import KEYS, TABLE, canonical, unknown
 from run_specialist.config.config_places import near
 from run_specialist.config.config_values import value_of
-from run_specialist.config.toml_table import InvalidToml, TomlTable, read_table
 from run_specialist.specialist.defaults import Default, Scope
 from run_specialist.specialist.ownership import ownership_problem
 from run_specialist.specialist.problems import shown
+from run_specialist.specialist.reading.toml_table import InvalidToml, TomlTable, read_table
 
 State = Literal["read", "missing", "no table", "ignored"]
 

@@ -101,6 +101,8 @@ def read_catalogue(registry: Registry) -> Catalogue:
         except UsageError as error:
             problems += with_flags(str(error)).splitlines()
             continue
+        if settings.disable_model_invocation:
+            continue
         name = _unique(_tool_name(file.name), offered)
         offered[name] = SpecialistTool(name, file, settings, _only_reads(file, settings, registry), schema)
     return Catalogue(offered, tuple(problems))
@@ -146,7 +148,7 @@ def hints(title: str, *, only_reads: bool) -> ToolAnnotations:
 def _only_reads(file: SpecialistFile, settings: Specialist, registry: Registry, above: tuple[str, ...] = ()) -> bool:
     if settings.python_tools or settings.mcp_servers:
         return False
-    for name in set(settings.agents) - {*above, settings.name}:
+    for name in set(registry.callable_names(settings.agents)) - {*above, settings.name}:
         try:
             child_file = registry.find(name, file)
             child = resolve(child_file, {}).settings

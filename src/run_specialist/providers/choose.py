@@ -7,7 +7,7 @@ from run_specialist.errors import UsageError
 from run_specialist.installation import adding
 from run_specialist.providers.base import Provider
 from run_specialist.providers.endpoint import CHAT, MESSAGES, OPENAI_URL, Endpoint
-from run_specialist.providers.model_names import check_spelling
+from run_specialist.providers.model_names import check_served, check_spelling
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.redaction import redact
 
@@ -75,10 +75,11 @@ def default_reason(default: str | None = None) -> str:
 def make_provider(model: str) -> Provider:
     """Return the provider of a model.
 
-    Raises UsageError if the name is misspelt, if credentials or a library are missing, or if the configuration is
-    invalid.
+    Raises UsageError if the name is misspelt, if no endpoint can serve the model, if credentials or a library are
+    missing, or if the configuration is invalid.
     """
     check_spelling(model)
+    check_served(model)
     if model == OFFLINE:
         from run_specialist.providers.offline.provider import OfflineProvider  # noqa: PLC0415 - loaded on demand
 

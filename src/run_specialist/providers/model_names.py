@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from run_specialist.errors import UsageError
 from run_specialist.providers.endpoint import CHAT
 from run_specialist.providers.models import ALIASES, MAX_OUTPUT_TOKENS
+from run_specialist.specialist.foreign_models import unserved
 
 FAMILIES = tuple(MAX_OUTPUT_TOKENS)
 """The families in the ids of the Messages API's vendor."""
@@ -32,6 +33,15 @@ def check_spelling(model: str, place: str = "") -> None:
     meant = _meant(model.strip().lower())
     if meant:
         raise UsageError(f"{place and f'{place}: '}no model {model!r}: did you mean {' or '.join(meant)}?")
+
+
+def check_served(model: str, place: str = "") -> None:
+    """Raise UsageError if no endpoint of this environment can serve a model; nothing is contacted.
+
+    place: as for `check_spelling`.
+    """
+    if why := unserved(model):
+        raise UsageError(f"{place and f'{place}: '}{model}: {why}")
 
 
 def _meant(model: str) -> Sequence[str]:

@@ -11,8 +11,12 @@ from run_specialist.providers.choose import check_credentials, choose_model, why
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.spawning.paths_check import no_file
+from run_specialist.spawning.prompt_texts import missing_skill
+from run_specialist.spawning.required_servers import missing_server
 from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.foreign_models import unserved
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.sandbox.listing import holds_any
 from run_specialist.tools.sandbox.sandbox import Sandbox
@@ -46,6 +50,8 @@ def without_credentials(settings: Specialist, default: str | None) -> str:
     default: the model of a config file.
     """
     model = choose_model(None, settings.model, default)
+    if why := unserved(model):
+        return f"{model}: {why}"
     try:
         if prefix_of(model) is None:
             check_credentials(model)
@@ -98,7 +104,9 @@ def _obstacle(file: SpecialistFile, root: Path, of_model: ModelObstacle, end: fl
     settings = file.specialist
     if settings is None:
         return ""  # its errors are reported already
-    return _path_obstacle(settings, root, end) or of_model(settings)
+    lacking = missing_server(settings, servers_of(settings, root)) if settings.required_mcp_servers else ""
+    lacking = lacking or (missing_skill(file, settings, root) if settings.skills else "")
+    return lacking or _path_obstacle(settings, root, end) or of_model(settings)
 
 
 def _path_obstacle(settings: Specialist, root: Path, end: float) -> str:

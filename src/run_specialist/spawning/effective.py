@@ -10,6 +10,7 @@ from run_specialist.providers.described import DescribedModel
 from run_specialist.providers.prices import Price
 from run_specialist.record.messages import Usage
 from run_specialist.spawning.chosen_tools import DroppedTool, choose_tools
+from run_specialist.spawning.prompt_texts import AddedText
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.spawner import LIMITS, spawn
 from run_specialist.specialist.loader import SpecialistFile
@@ -60,6 +61,8 @@ class Effective:
     """By key of the file."""
     at_run_time: Sequence[str]
     """What is known only when a run begins."""
+    added_to_prompt: Sequence[AddedText]
+    """What is added to the prompt of the file."""
     cannot_run: Sequence[str]
     """Reasons why a run would not begin; empty if none is known."""
 
@@ -90,6 +93,7 @@ class Effective:
                 }
                 for key, limit in self.limits.items()
             },
+            "added_to_prompt": [one.as_json() for one in self.added_to_prompt],
             "known_at_run_time": list(self.at_run_time),
             "cannot_run": list(self.cannot_run),
         }
@@ -118,6 +122,7 @@ def effective(
         dropped,
         {key: EffectiveLimit(value, resolved.origin(key)) for key, value in _limits(resolved, job).items()},
         (),
+        environment.prompt_texts.texts,
         tuple(reasons),
     )
 

@@ -1,12 +1,13 @@
 """Load the extra tools that a specialist file declares: Python functions of the project and tools of MCP servers."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from run_specialist.errors import UsageError
+from run_specialist.spawning.required_servers import missing_server
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
 from run_specialist.spawning.web_tools import WebTools, web_tools
 from run_specialist.specialist.fields import Specialist
@@ -69,6 +70,7 @@ async def equip(  # noqa: PLR0913 - the context of a run
     by_program: Whether the specialist was created in Python and so needs no trust.
     Raises NotTrusted before anything is imported or started, and UsageError for a missing function.
     """
+    _check_required(file, settings, () if not settings.required_mcp_servers else servers_of(settings, root))
     if not (settings.python_tools or settings.mcp_servers or names_tool(settings.tools, FETCH)):
         return ExtraTools()
 
@@ -85,8 +87,23 @@ async def equip(  # noqa: PLR0913 - the context of a run
     if declared.servers:
         served, missing = await clients.tools(declared.servers, root=declared.claim.project)
         warnings += tuple(f"{file.place('mcp_servers')}: {text}" for text in missing)
+        # A server that cannot be reached has no tools, and the warnings say why.
+        there = [name for name in declared.servers if any(tool.name.startswith(f"mcp__{name}__") for tool in served)]
+        _check_required(file, settings, there, missing)
     withheld = {FETCH: web.withheld} if web.withheld else {}
     return ExtraTools(functions, served, web.tools, withheld, warnings, _secrets(declared.servers.values()))
+
+
+def _check_required(
+    file: SpecialistFile, settings: Specialist, servers: Collection[str], reasons: Sequence[str] = ()
+) -> None:
+    """Raise UsageError if a required server is not among those that there are.
+
+    reasons: why servers are missing.
+    """
+    if lacking := missing_server(settings, servers):
+        place = file.place("required_mcp_servers")
+        raise UsageError("; ".join([f"{place}: required_mcp_servers: {lacking}", *reasons]))
 
 
 def _secrets(servers: Iterable[ServerConfig]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from run_specialist.providers.local.addresses import root_of
 from run_specialist.providers.local.local_servers import SERVERS, WEIGHTS, prefix_of
-from run_specialist.providers.model_names import check_spelling
+from run_specialist.providers.model_names import check_served, check_spelling
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import project_root
@@ -18,11 +18,14 @@ async def check_model(file: SpecialistFile, model: str | None, root: Path, trust
 
     model: as the file, or a stored run, names it; models that are not local need credentials instead of trust.
     root: Folder visible to the file tools.
-    Raises UsageError for a misspelt name, and NotTrusted if the user has to allow a local model first.
+    Raises UsageError for a misspelt name and for one that no endpoint can serve, and NotTrusted if the user has to
+    allow a local model first.
     """
     if model is None:
         return ()
-    check_spelling(model, f"{file.place('model')}: model")
+    place = f"{file.place('model')}: model"
+    check_spelling(model, place)
+    check_served(model, place)
     if prefix_of(model) is None:
         return ()
     # Disks may be slow and must not block the event loop.

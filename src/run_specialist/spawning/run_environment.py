@@ -7,6 +7,7 @@ from pathlib import Path
 from run_specialist.loop.executed import Augmenter
 from run_specialist.providers.base import Provider
 from run_specialist.spawning.extra_tools import ExtraTools
+from run_specialist.spawning.prompt_texts import PromptTexts
 from run_specialist.tools.base import Tool
 
 
@@ -42,5 +43,7 @@ class RunEnvironment:
     """Time spent before the run on finding the first match of its `paths` [s]."""
     keeps_archive: bool = False
     """Whether the model was offered the archive before the run was resumed."""
+    prompt_texts: PromptTexts = field(default_factory=PromptTexts)
+    """What is added to the specialist's prompt."""
     secrets: Sequence[str] = field(default=(), repr=False)
     """Credentials of the program, in addition to those in the environment."""

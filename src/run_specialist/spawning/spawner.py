@@ -40,13 +40,18 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     enforced.
     """
     warnings = [str(problem) for problem in file.problems if problem.level == "warning"]
-    warnings += [*environment.extra_tools.warnings, *unmatched_tools(file, settings, environment)]
+    warnings += [
+        *environment.extra_tools.warnings,
+        *environment.prompt_texts.warnings,
+        *unmatched_tools(file, settings, environment),
+    ]
     provider = environment.provider
     _check_cost_limit(file, settings, provider)
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = answer_schema(file, settings), Archive()
     _check_evidence(file, settings, schema)
-    system = prompts.system(settings.prompt, budget, budget_notice=settings.budget_notice)
+    prompt = environment.prompt_texts.added_to(settings.prompt)
+    system = prompts.system(prompt, budget, budget_notice=settings.budget_notice)
     given = settings
     texts = (system, question)
     fitted = fit_to_context(given, provider.capabilities, lambda: _front_chars(texts, file, given, environment, schema))

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from run_specialist.specialist.dialects import is_file_name
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.lookup import NameLookup
 from run_specialist.specialist.problems import Level, Problem, shown
@@ -41,7 +42,7 @@ def check(
 
 
 def _listed(file: SpecialistFile) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(file.specialist.agents)) if file.specialist else ()
+    return tuple(dict.fromkeys(name for name in file.specialist.agents if name != "*")) if file.specialist else ()
 
 
 class _Graph:
@@ -52,7 +53,8 @@ class _Graph:
         self._by_path: dict[Path, SpecialistFile] = {}
         for file in (*files, *further):
             self._by_path.setdefault(file.path, file)
-        callers = [file for file in self._by_path.values() if _listed(file)]
+        # A run leaves out the specialists above it, so that others may call each other.
+        callers = [file for file in self._by_path.values() if _listed(file) and not file.may_circle]
         edges = {file.path: self._callees(file) for file in callers}
         self._cycles = _cycles(edges)
         runnable = {path: [one for one in callees if self._can_run(one)] for path, callees in edges.items()}
@@ -99,7 +101,7 @@ class _Graph:
         return [one.path for one in found if one is not None]
 
     def _find(self, name: str, caller: SpecialistFile) -> SpecialistFile | None:
-        if name.lower().endswith(".md") and os.path.lexists(name.replace("\0", "")):
+        if is_file_name(name) and os.path.lexists(name.replace("\0", "")):
             path = Path(name)
             if path not in self._by_path:
                 self._by_path[path] = load(path, caller.project or project_of(path))

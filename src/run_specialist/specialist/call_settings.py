@@ -60,7 +60,11 @@ class OtherSettings(TypedDict, total=False):
     """A JSON Schema, or the path of one."""
     agents: Names
     share_budget: bool
+    disable_model_invocation: bool
     mcp_servers: dict[str, Any] | list[Any] | None
+    required_mcp_servers: Names
+    skills: Names
+    project_instructions: bool
     python_tools: Names
     allowed_domains: Names
     preset: Preset | None

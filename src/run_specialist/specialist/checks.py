@@ -10,12 +10,14 @@ from pydantic import ValidationError
 
 from run_specialist.specialist.field_values import expected
 from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.foreign_models import served_name, unserved
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
 from run_specialist.specialist.keys import canonical
 from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
 from run_specialist.specialist.reading.nodes import Items, Node, Pairs, Scalar
+from run_specialist.specialist.reading.toml_file import PROMPT
 from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
 
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
@@ -42,7 +44,8 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     likely = available[:_COMPARED]
     near = [one for name in lacking[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
     text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?" if near else ""
-    text += "; `delegate` requires the key `agents`" if "delegate" in lacking else ""
+    asks = next((name for name in lacking[:_PROPOSED] if resolve_tools([name], (), ["delegate"]).names), None)
+    text += f"; `{shown(asks)}` requires the key `agents`" if asks else ""
     if resolved.nothing_known and len(lacking) == len(resolved.unknown):
         text += "; no tool is left, so the specialist cannot be run"
     problems.warn(front.fields["tools"].place, text, "tools")
@@ -76,9 +79,12 @@ def check_output_schema(
 
 def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> Specialist | None:
     """Return the specialist, or None after reporting one error for each invalid value."""
-    if not front.body.strip():
+    # What could not be read is reported as an error already.
+    if not front.body.strip() and not any(p.level == "error" and p.key in (None, PROMPT) for p in problems.found):
         problems.warn(START, "the body is empty: there is no prompt")
     values = {**given, "prompt": front.body, "path": problems.path}
+    if "model" in given:
+        values["model"] = _served(given["model"], front.fields["model"], problems)
     try:
         specialist = Specialist.model_validate(values)
     except ValidationError as error:
@@ -93,6 +99,14 @@ def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -
     # Fallbacks, such as the name taken from the file name, do not count as set by the file.
     specialist.model_fields_set.intersection_update(front.fields)
     return specialist
+
+
+def _served(model: str, field: Field, problems: Problems) -> str:
+    """Return the name of a model on the endpoints of this program; warn if none of them can serve it."""
+    served = served_name(model)
+    if why := unserved(served):
+        problems.warn(field.place, f"{shown(model)}: {why}", "model")
+    return served
 
 
 def _spot(key: str, inner: str | None = None, *_: str) -> tuple[str, str | None]:

@@ -22,7 +22,9 @@ from run_specialist.specialist.reading.nodes import (
 from run_specialist.specialist.tool_names import join_parentheses, split_names
 
 TEXTS = frozenset({"name", "description", "model", "landing_prompt"})
-NAMES = frozenset({"tools", "disallowed_tools", "agents", "paths", "python_tools", "allowed_domains"})
+NAMES = frozenset(
+    """tools disallowed_tools agents paths python_tools allowed_domains required_mcp_servers skills""".split()
+)
 _SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
 _VERBATIM = frozenset({"name", "description", "model"})
 
@@ -127,6 +129,9 @@ def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, objec
         return True, {canonical(inner): item for inner, item in value.items() if item is not None}
     if expected_value and isinstance(value, str) and not _has_own_tag(field.node):
         value = _unquoted(key, value, field, expected_value, problems)
+    if key == "effort" and isinstance(value, str) and value.strip().lower() == "minimal":
+        problems.notice(field.place, "minimal is read as low", key)
+        value = "low"
     if key == "time_limit" and _in_minutes(field.key) and isinstance(value, int | float) and _is_number(value):
         value *= 60
     return True, value

@@ -129,13 +129,21 @@ class Specialist(BaseModel):
     ] = None
     """Schema of the answer: a JSON Schema, or the path of one."""
     agents: Names = ()
-    """Specialists that this one may call."""
+    """Specialists that this one may call; `*` = all that are found."""
     share_budget: Switch = True
     """Whether child runs spend from the remaining budget of their parent."""
+    disable_model_invocation: Switch = False
+    """Whether models do not see it unless it is named: it is neither served over MCP nor among all that are found."""
     mcp_servers: Annotated[
         dict[str, Any] | list[Any] | None, Expected("a list or a map of servers"), Field(repr=False)
     ] = None
     """MCP servers that provide tools."""
+    required_mcp_servers: Names = ()
+    """Names, or parts of names, of the MCP servers without which it does not run."""
+    skills: Names = ()
+    """Skills whose SKILL.md is added to the prompt."""
+    project_instructions: Switch = False
+    """Whether AGENTS.md or CLAUDE.md of the project is added to the prompt."""
     python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function")] = ()
     """Python functions of the project to use as tools."""
     allowed_domains: Names = ()

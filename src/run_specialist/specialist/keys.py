@@ -34,7 +34,11 @@ CANONICAL = (
     "output_schema",
     "agents",
     "share_budget",
+    "disable_model_invocation",
     "mcp_servers",
+    "required_mcp_servers",
+    "skills",
+    "project_instructions",
     "python_tools",
     "allowed_domains",
     "preset",
@@ -55,28 +59,43 @@ ALIASES = {
     "max_token": "summarize_at",
     "context_token_limit": "context_target",
     "summary_token_limit": "summary_limit",
+    "reasoning_effort": "effort",
+    "model_reasoning_effort": "effort",
+    "thinking_level": "effort",
+    "inherit_project_context": "project_instructions",
+}
+
+# Restrictions of other programs that hold here too, as long as all tools only read; None = by any value.
+KEPT_BY_READING = {
+    "isolation": None,
+    "permission_mode": "plan",
+    "read_only": None,
+    "readonly": None,
+    "sandbox": None,
+    "sandbox_mode": None,
 }
 
 # Other programs restrict an agent by these keys. They have no effect here, so each gets a warning.
 RESTRICTING = frozenset(
     """
     allowed_tools approval_mode blocked_tools denied_tools deny_tools exclude_tools excluded_tools hooks isolation
-    permission permission_mode permissions readonly read_only sandbox
+    permission permission_mode permissions readonly read_only sandbox sandbox_mode
     """.split()  # noqa: SIM905
 )
 
 # Keys of other programs, accepted without effect.
 INERT = RESTRICTING | frozenset(
     """
-    agent aliases always_apply apply_to argument_hint arguments author auto_load autoload background
-    capabilities categories category color colour command compatibility context created date default_context
-    default_progress default_reads dependencies disable disable_model_invocation disabled display_name domain
+    agent aliases always_apply apply_to argument_hint arguments author auto_load
+    autoload background capabilities categories category color colour command compatibility context created date
+    default_context default_progress default_reads dependencies disable disabled display_name domain
     emoji enabled examples expertise expertise_level extends globs handoffs hidden icon id include_mcp_json
-    infer inherit_project_context inherit_skills initial_prompt input inputs is_background keyboard_shortcut
-    keywords kind language last_updated license max_output_tokens max_tokens memory metadata mode output outputs
-    owner priority proactive prompt provider reasoning reasoning_effort requires role scope skill skills source
+    infer inherit_skills initial_prompt input inputs is_background keyboard_shortcut
+    keywords kind language last_updated license max_output_tokens max_tokens memory metadata mode model_provider
+    model_reasoning_summary model_verbosity nickname_candidates omit_claude_md output outputs
+    owner priority proactive prompt provider reasoning requires role scope skill source
     specialization status subagent_type system_prompt system_prompt_mode tags target temperature text_verbosity
-    thinking thinking_level title tool_aliases tool_choice tools_settings top_k top_p triggers type updated
+    thinking title tool_aliases tool_choice tools_settings top_k top_p triggers type updated
     use_when user_invocable user_invokable variant version voice_id welcome_message when_to_use whento_use
     """.split()  # noqa: SIM905, a list of a hundred quoted words is harder to read
 )

@@ -10,15 +10,16 @@ from typing import Any, Literal
 from run_specialist import safe_open
 from run_specialist.specialist.checks import check_output_schema, check_tools, validate
 from run_specialist.specialist.defaults import Default
+from run_specialist.specialist.dialects import ENDINGS, dialect_of, is_file_name, is_toml
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.mcp_servers.server_checks import check_servers
 from run_specialist.specialist.placeholders import check_placeholders
 from run_specialist.specialist.problems import START, Problem, Problems, shown
 from run_specialist.specialist.raw_fields import take_values
 from run_specialist.specialist.reading.frontmatter import FrontMatter, read
+from run_specialist.specialist.reading.toml_file import read_toml
 
 LARGEST = 32 * 1024 * 1024
-_ENDING = ".md"
 _SUFFIXES = (".agent", ".chatmode", ".subagent")
 _STAND_IN_LENGTH = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
@@ -48,8 +49,15 @@ class SpecialistFile:
     """SHA-256 of the bytes that were read; empty if none were."""
     project: Path | None = None
     """Project that contains the file; the paths it names must stay inside. None for the user's own files."""
+    may_circle: bool = False
+    """Whether the specialists that it may call may call it in turn, because it allows all, or another program's key."""
     defaults: Mapping[str, Default] = field(default_factory=dict)
     """Settings from config files, by key; they hold where the file says nothing."""
+
+    @property
+    def dialect(self) -> str:
+        """Name of the program whose kind of file it is, by its folder and its ending."""
+        return dialect_of(self.path).name
 
     @property
     def status(self) -> Literal["ok", "warning", "error"]:
@@ -77,6 +85,7 @@ class SpecialistFile:
             "name": self.name,
             "description": self.description,
             "path": str(self.path),
+            "dialect": self.dialect,
             "tools": None if self.tools is None else list(self.tools),
             "model": self.model,
             "tool_calls_limit": self.tool_calls_limit,
@@ -110,8 +119,8 @@ def load_text(text: bytes | str, path: Path) -> SpecialistFile:
 
 
 def stem(path: Path) -> str:
-    """Return the file name without `.md` and without a suffix such as `.agent` before it."""
-    name = path.name[:-3] if path.name.lower().endswith(".md") else path.name
+    """Return the file name without `.md` or `.toml`, and without a suffix such as `.agent` before it."""
+    name = path.stem if is_file_name(path.name) else path.name
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
     return name or path.name
@@ -125,7 +134,7 @@ def load_unreadable(path: Path, text: str) -> SpecialistFile:
 
 
 def _load(data: bytes | str, problems: Problems, project: Path | None = None) -> SpecialistFile:
-    front = read(data, problems)
+    front = (read_toml if is_toml(problems.path) else read)(data, problems)
     given = take_values(front, problems)
     name, description = _name(given, front, problems), _description(given, front, problems)
     check_tools(given, front, problems)
@@ -141,9 +150,15 @@ def _load(data: bytes | str, problems: Problems, project: Path | None = None) ->
         model=given.get("model"),
         tool_calls_limit=_limit_as_given(given.get("tool_calls_limit"), problems),
         specialist=specialist,
+        may_circle="*" in given.get("agents", ()) or _is_derived("agents", "tools", front),
         lines={key: field.key_place.line for key, field in front.fields.items()},
     )
     return file.with_problems(problems.sorted())
+
+
+def _is_derived(key: str, source: str, front: FrontMatter) -> bool:
+    """Return whether a key has its value from another one."""
+    return key in front.fields and front.fields[key] is front.fields.get(source)
 
 
 def _name(given: dict[str, Any], front: FrontMatter, problems: Problems) -> str:
@@ -156,10 +171,11 @@ def _name(given: dict[str, Any], front: FrontMatter, problems: Problems) -> str:
     clean = " ".join(_CONTROL.sub(" ", name).split())
     if clean != name:
         problems.warn(entry.place, "contains control characters or repeated blanks, which are removed", "name")
-    if clean.lower().endswith(_ENDING):
+    if is_file_name(clean):
         # A name that ends in .md would be looked up as a path, and another file could be run instead.
-        clean = re.sub(r"(?:\.md\s*)+$", "", clean, flags=re.IGNORECASE)
-        problems.warn(entry.place, f"ends in {_ENDING} like a path; the ending is removed", "name")
+        ending = next(ending for ending in ENDINGS if clean.lower().endswith(ending))
+        clean = re.sub(r"(?:\.(?:md|toml)\s*)+$", "", clean, flags=re.IGNORECASE)
+        problems.warn(entry.place, f"ends in {ending} like a path; the ending is removed", "name")
     if clean and clean != fallback:
         problems.notice(entry.place, f"differs from the file name, {shown(fallback)}", "name")
     return clean or fallback

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from run_specialist.errors import UsageError
+from run_specialist.specialist.dialects import DIALECTS, user_folders
+from run_specialist.specialist.home import config_folder
 from run_specialist.specialist.ownership import VARIABLE, ownership_problem
 from run_specialist.specialist.problems import shown
 
@@ -112,7 +114,7 @@ def packaged() -> Path:
 
 
 def _inside(top: Path, project: Path, *, meant: bool) -> Iterator[SearchFolder]:
-    for path in (top / "specialists", top / ".claude" / "agents"):
+    for path in (top / folder for dialect in DIALECTS for folder in dialect.project):
         owner = None if meant or not os.path.lexists(path) else ownership_problem(top, path.parent, path)
         yield SearchFolder(path, project, "" if owner is None else f"{owner}; {_advice(top)}")
 
@@ -131,29 +133,18 @@ def _advice(top: Path) -> str:
 
 def user_folder() -> Path:
     """Return the folder with the user's specialists and config file; not absolute if there is no home folder."""
-    config = _home(os.environ.get("XDG_CONFIG_HOME", ""))
-    # A relative path would point into the current project, whose files must not be trusted like the user's own.
-    return (config if config.is_absolute() else _home("~/.config")) / "run-specialist"
+    return config_folder() / "run-specialist"
 
 
 def _own_places() -> list[Path]:
     """Return the search folders of the user and of this package."""
-    own = [
-        user_folder() / "specialists",
-        _home("~/.claude/agents"),
-        packaged(),
-    ]
+    own = [*user_folders(), packaged()]
     return [path for path in own if path.is_absolute()]
 
 
 def _is_own(path: Path) -> bool:
     own = [place for path in _own_places() for place in (path, os.path.realpath(path))]
     return any(path.is_relative_to(place) for place in own)
-
-
-def _home(path: str) -> Path:
-    # Path.expanduser raises if there is no home folder; here a path that does not exist is sufficient.
-    return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 def _unique(places: Sequence[SearchFolder]) -> tuple[SearchFolder, ...]:

@@ -10,6 +10,7 @@ from run_specialist import safe_open
 from run_specialist.errors import SpecialistNotFound
 from run_specialist.specialist import agent_graph
 from run_specialist.specialist.defaults import Default
+from run_specialist.specialist.dialects import dialect_of, is_file_name, is_toml
 from run_specialist.specialist.loader import SpecialistFile, load, load_unreadable, stem
 from run_specialist.specialist.lookup import NameLookup
 from run_specialist.specialist.problems import Problem, shown
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"""^[ \t]*["']?name["']?[ \t]*:[ \t]*["']?([^\n"'#]+)""", re.MULTILINE)
+_NAME_IN_TOML = re.compile(r"""^name[ \t]*=[ \t]*["']+([^\n"']+)""", re.MULTILINE)
 _HEAD = 4096
 
 
@@ -75,6 +77,13 @@ class Registry:
             nearest.setdefault(file.name, file)
         return list(nearest.values())
 
+    def callable_names(self, agents: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of specialists that a run may call, with `*` replaced by all that models may see."""
+        if "*" not in agents:
+            return tuple(agents)
+        seen = (one.name for one in self.nearest() if one.specialist and not one.specialist.disable_model_invocation)
+        return tuple(dict.fromkeys([*(name for name in agents if name != "*"), *seen]))
+
     def reread(self) -> None:
         """Clear the cache, so that changed files are read again."""
         self._read_files = self._files = None
@@ -85,14 +94,14 @@ class Registry:
         return tuple(str(load_unreadable(one.path, one.refused).problems[0]) for one in self.places if one.refused)
 
     def find(self, name: str, asker: SpecialistFile | None = None) -> SpecialistFile:
-        """Return the nearest file with this name, or the `.md` file at this path.
+        """Return the nearest file with this name, or the `.md` or `.toml` file at this path.
 
         File names without their suffix match too, if no specialist has the name.
         asker: File that refers to the name; if it belongs to a project, a path must stay inside.
         Raises SpecialistNotFound, with similar names and the folders searched.
         """
         path = Path(name)
-        if name.lower().endswith(".md") and os.path.lexists(name.replace("\0", "")):
+        if is_file_name(name) and os.path.lexists(name.replace("\0", "")):
             projects = [place.project for place in self.places if place.project]
             project = (asker and asker.project) or project_of(path, projects)
             return agent_graph.check([self._load(path, project)], self._unlinked)[0]
@@ -100,7 +109,7 @@ class Registry:
         names = NameLookup(files)
         if found := names.find(name):
             return found
-        if "/" in name or name.lower().endswith(".md"):
+        if "/" in name or is_file_name(name):
             raise SpecialistNotFound(f"no such file: {shown(name)}")
         raise SpecialistNotFound(self._not_found(name, names.near(name), sorted({file.name for file in files})))
 
@@ -115,7 +124,7 @@ class Registry:
                     head = file.read(_HEAD).decode("utf-8", "replace")
             except OSError:
                 continue
-            match = _NAME.search(head)
+            match = (_NAME_IN_TOML if is_toml(path) else _NAME).search(head)
             names[(match[1].strip() if match else "") or stem(path)] = None
         return list(names)
 
@@ -141,13 +150,13 @@ class Registry:
         return replace(load(path, project), defaults=self._defaults)
 
     def _paths(self) -> Iterator[tuple[Path, Path | None, str]]:
-        """Yield each `.md` file once, and each folder that cannot be read.
+        """Yield each specialist file once, and each folder that cannot be read.
 
         Each comes with the project it must stay in, and the reason if it cannot be read.
         """
         seen: set[str] = set()
         for place in self.places:
-            for path, why in _markdown_below(place):
+            for path, why in _files_below(place):
                 project = place.project or (project_of(path) if path.is_symlink() else None)
                 same = identity(path, project)
                 if same not in seen:
@@ -169,14 +178,15 @@ def _shadowed(file: SpecialistFile, winner: SpecialistFile) -> SpecialistFile:
     return file.with_problems((*file.problems, problem))
 
 
-def _markdown_below(place: SearchFolder) -> Iterator[tuple[Path, str]]:
-    """Yield each `.md` file in a search folder, including symlinks, and each unreadable folder with the reason."""
+def _files_below(place: SearchFolder) -> Iterator[tuple[Path, str]]:
+    """Yield each file that the folder's dialect takes, including symlinks; unreadable folders with the reason."""
     if place.refused:
         yield place.path, place.refused
         return
     if os.path.lexists(place.path) and not place.path.is_dir():
         yield place.path, ""  # the user named this file, so it need not end in .md
         return
+    dialect = dialect_of(place.path)
     try:
         top, start = safe_open.locate(place.path, place.project)
     except OSError as error:
@@ -196,9 +206,7 @@ def _markdown_below(place: SearchFolder) -> Iterator[tuple[Path, str]]:
             yield place.path / inner, f"cannot be listed: {error.strerror}"
             continue
         yield from (
-            (place.path / inner / name, "")
-            for name, is_folder in entries
-            if not is_folder and name.lower().endswith(".md")
+            (place.path / inner / name, "") for name, is_folder in entries if not is_folder and dialect.takes(name)
         )
-        folders = [name for name, is_folder in entries if is_folder and not name.startswith(".")]
+        folders = [name for name, is_folder in entries if is_folder and dialect.nested and not name.startswith(".")]
         waiting += [f"{inner}/{name}" if inner else name for name in reversed(folders)]

@@ -46,3 +46,12 @@ def _description_fits(file: SpecialistFile, expected: dict[str, Any]) -> bool:
     if expected["description_60"] is None:
         return bool(file.description.strip())
     return (file.description[:60], len(file.description)) == (expected["description_60"], expected["description_chars"])
+
+
+def test_the_documentation_says_how_many_files_get_every_tool_that_they_name() -> None:
+    """The numbers in the documentation are those of these files."""
+    files = [file for entry in ENTRIES if (file := load(AGENTS / entry["file"])).tools]
+    lacking = [[problem.text for problem in file.problems if problem.key == "tools"] for file in files]
+    complete = sum(not any("not available here" in text for text in texts) for texts in lacking)
+    docs = (Path(__file__).resolve().parents[3] / "docs" / "specialist-files.md").read_text("utf-8")
+    assert f"Of {len(files)} public agent files that name tools, {complete} get every tool" in docs

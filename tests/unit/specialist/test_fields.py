@@ -181,7 +181,7 @@ def test_fields_set_are_the_keys_of_the_file() -> None:
 
 def test_keys_without_effect_give_notices_or_warnings() -> None:
     """Keys without effect give a notice, restrictive ones a warning, unknown ones a warning with a suggestion."""
-    file = loaded("color: red\nhooks: {a: b}\npermissionMode: plan\ntool_cals_limit: 3\nquux: 1")
+    file = loaded("color: red\nhooks: {a: b}\npermissionMode: dontAsk\ntool_cals_limit: 3\nquux: 1")
     assert [(p.key, p.level) for p in file.problems] == [
         ("color", "notice"),
         ("hooks", "warning"),
@@ -224,6 +224,7 @@ def test_listing_object() -> None:
         "name": "agent",
         "description": "d",
         "path": "agent.md",
+        "dialect": "run-specialist",
         "tools": ["Read"],
         "model": None,
         "tool_calls_limit": 5,

@@ -8,6 +8,17 @@ import pytest
 from run_specialist.errors import SpecialistNotFound, UsageError
 from run_specialist.specialist.registry import Registry, packaged, places, project_root
 
+IN_PROJECT = (
+    "specialists",
+    ".claude/agents",
+    ".github/agents",
+    ".gemini/agents",
+    ".opencode/agents",
+    ".opencode/agent",
+    ".codex/agents",
+    ".cursor/agents",
+)
+
 
 def write(path: Path, name: str | None = None, description: str = "d") -> Path:
     """Write a specialist's file."""
@@ -38,10 +49,15 @@ def test_folders_are_searched_from_near_to_far(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "given").mkdir()
     assert paths(tmp_path / "project", tmp_path / "given") == (
         tmp_path / "given",
-        tmp_path / "project" / "specialists",
-        tmp_path / "project" / ".claude" / "agents",
+        *(tmp_path / "project" / folder for folder in IN_PROJECT),
         tmp_path / "config" / "run-specialist" / "specialists",
         tmp_path / "home" / ".claude" / "agents",
+        tmp_path / "home" / ".copilot" / "agents",
+        tmp_path / "home" / ".gemini" / "agents",
+        tmp_path / "config" / "opencode" / "agents",
+        tmp_path / "config" / "opencode" / "agent",
+        tmp_path / "home" / ".codex" / "agents",
+        tmp_path / "home" / ".cursor" / "agents",
         packaged(),
     )
     assert packaged().name == "specialists"
@@ -55,9 +71,9 @@ def test_a_relative_home_or_config_path_is_ignored(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for config in ("config", ".", "~nobody-of-this-name/config"):
         monkeypatch.setenv("XDG_CONFIG_HOME", config)
-        assert paths(tmp_path)[2] == tmp_path / "home" / ".config" / "run-specialist" / "specialists"
+        assert paths(tmp_path)[len(IN_PROJECT)] == tmp_path / "home" / ".config" / "run-specialist" / "specialists"
     monkeypatch.setenv("HOME", "home")
-    assert paths(tmp_path)[2:] == (packaged(),)
+    assert paths(tmp_path)[len(IN_PROJECT) :] == (packaged(),)
 
 
 def test_a_folder_named_twice_is_searched_once(tmp_path: Path) -> None:

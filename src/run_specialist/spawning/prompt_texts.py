@@ -1,0 +1,103 @@
+"""The texts that a run adds to a specialist's prompt: the skills that it names, the instructions of the project."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from run_specialist import prompts
+from run_specialist.errors import UsageError
+from run_specialist.loop.compaction.plan import tokens
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.problems import Problem
+from run_specialist.specialist.project import project_root
+from run_specialist.specialist.project_instructions import read_instructions
+from run_specialist.specialist.skills import Skill, find_skill
+
+
+@dataclass(frozen=True, slots=True)
+class AddedText:
+    """A text that is added to a prompt."""
+
+    name: str
+    """`skill NAME`, or the name of the file with the instructions."""
+    text: str
+
+    @property
+    def tokens(self) -> int:
+        """Estimated size of the text [tokens]."""
+        return tokens(len(self.text))
+
+    def as_json(self) -> dict[str, str | int]:
+        """Return the object that `show --json` prints."""
+        return {"name": self.name, "chars": len(self.text), "tokens": self.tokens}
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTexts:
+    """All texts that are added to a prompt."""
+
+    texts: Sequence[AddedText] = ()
+    folders: Sequence[str] = ()
+    """Folders of skills below the root, whose other files can be read whatever `paths` says."""
+    warnings: Sequence[str] = ()
+
+    def added_to(self, prompt: str) -> str:
+        """Return a prompt followed by the texts."""
+        return "\n\n".join([prompt, *(one.text for one in self.texts)]) if self.texts else prompt
+
+
+def read_texts(file: SpecialistFile, settings: Specialist, root: Path) -> PromptTexts:
+    """Read the texts that a specialist asks for; blocks while it reads files.
+
+    root: Folder that the file tools can read.
+    Raises UsageError, with the place in the file, for a skill that does not exist or cannot be read.
+    """
+    if not settings.skills and not settings.project_instructions:
+        return PromptTexts()
+    project = project_root(root)
+    texts, folders, warnings = [], [], []
+    for name in dict.fromkeys(settings.skills):
+        try:
+            skill = find_skill(name, file, project)
+        except UsageError as error:
+            raise UsageError(f"{file.place('skills')}: skills: {error}") from None
+        folder = _below(skill, root)
+        texts.append(AddedText(f"skill {skill.name}", prompts.skill(skill.name, skill.text, folder)))
+        folders += [folder] if folder else []
+    if settings.project_instructions:
+        found = read_instructions(project, file.dialect)
+        if found.text:
+            texts.append(AddedText(found.name, prompts.project_instructions(found.name, found.text)))
+        if found.problem:
+            warnings.append(f"{file.place('project_instructions')}: project_instructions: {found.problem}")
+    return PromptTexts(tuple(texts), tuple(folders), tuple(warnings))
+
+
+def missing_skill(file: SpecialistFile, settings: Specialist, root: Path) -> str:
+    """Return why a skill that a specialist names cannot be used, in one clause; empty if all can."""
+    try:
+        for name in settings.skills:
+            find_skill(name, file, project_root(root))
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def with_skills_checked(files: Sequence[SpecialistFile], root: Path) -> list[SpecialistFile]:
+    """Return files with an error for the first skill of each that cannot be used in a folder."""
+    return [_checked(file, root) for file in files]
+
+
+def _checked(file: SpecialistFile, root: Path) -> SpecialistFile:
+    why = missing_skill(file, file.specialist, root) if file.specialist else ""
+    if not why:
+        return file
+    problem = Problem(file.path, file.lines.get("skills", 1), 1, "skills", why, "error")
+    return file.with_problems((*file.problems, problem))
+
+
+def _below(skill: Skill, root: Path) -> str:
+    """Return the folder of a skill relative to the root; empty if there is nothing else in it, or it is elsewhere."""
+    folder, top = skill.folder.resolve(), root.resolve()
+    return folder.relative_to(top).as_posix() if skill.has_others and folder.is_relative_to(top) else ""

@@ -1,0 +1,15 @@
+"""MCP servers without which a specialist must not run."""
+
+from collections.abc import Collection
+
+from run_specialist.specialist.fields import Specialist
+
+
+def missing_server(settings: Specialist, servers: Collection[str]) -> str:
+    """Return which required server is missing, in one clause; empty if none is.
+
+    servers: Names of those that there are. A required name is a part of one of them, in any case.
+    """
+    known = [name.lower() for name in servers]
+    missing = [name for name in settings.required_mcp_servers if not any(name.lower() in one for one in known)]
+    return f"it requires the MCP server {', '.join(missing)}" if missing else ""

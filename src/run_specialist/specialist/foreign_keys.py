@@ -1,0 +1,72 @@
+"""What keys of other programs mean here, beyond a key of this program with another name."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from run_specialist.specialist.dialects import dialect_of
+from run_specialist.specialist.problems import START, Problems, shown
+from run_specialist.specialist.reading.frontmatter import FrontMatter
+from run_specialist.specialist.reading.nodes import Scalar, scalar_value
+from run_specialist.specialist.tool_names import split_names
+
+_HEAD = 4096
+"""Beginning of a file in which a list of remote agents is searched for [characters]."""
+_AGENTS = re.compile(r"(?:agent|task|runsubagent)\s*\((?P<names>.*)\)", re.IGNORECASE | re.DOTALL)
+_CARDS = ("agent_card_url", "agent_card_json")
+_LIST_OF_REMOTE = re.compile(
+    r"\s*-{3,}[ \t]*\n(?:[ \t]*#[^\n]*\n)*-[ \t](?:.*\n)*?[-\t ]+(?:kind:[ \t]*remote\b|agent_card_url:)"
+)
+
+
+def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) -> frozenset[str]:
+    """Add the values that follow from keys of other programs, and refuse an agent that this program cannot be.
+
+    A key of this program that is derived gets the field of the key from which it is.
+    Returns the keys that have had an effect or have been reported.
+    """
+    _refuse_remote(front, problems)
+    if "agents" not in front.fields and (names := agents_in(given.get("tools") or ())):
+        given["agents"] = names
+        front.fields["agents"] = front.fields["tools"]
+    infer = front.fields.get("infer")
+    if infer and "disable_model_invocation" not in front.fields and _is(infer.node, False):
+        given["disable_model_invocation"] = True
+        front.fields["disable_model_invocation"] = infer
+    _take_instructions(front, given, problems)
+    return frozenset({"kind", "infer", "omit_claude_md", *_CARDS})
+
+
+def _take_instructions(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:
+    """Give agents of programs that do so the instructions of the project, unless the file says otherwise."""
+    if "project_instructions" in front.fields:
+        return
+    omit = front.fields.get("omit_claude_md")
+    if omit and _is(omit.node, True):
+        given["project_instructions"] = False
+        front.fields["project_instructions"] = omit
+    elif dialect_of(problems.path).has_instructions:
+        given["project_instructions"] = True
+
+
+def agents_in(tools: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the specialists that entries such as `Agent(a, b)` and `Task(a)` allow."""
+    found = (match for tool in tools if (match := _AGENTS.fullmatch(tool.strip())))
+    names = (name for match in found for name in split_names(match["names"], lambda _: None))
+    return tuple(dict.fromkeys(names))
+
+
+def _refuse_remote(front: FrontMatter, problems: Problems) -> None:
+    text = "a remote agent, which works on another server, cannot be run here"
+    kind = front.fields.get("kind")
+    if kind and isinstance(kind.node, Scalar) and kind.node.text.strip().lower() == "remote":
+        problems.error(kind.place, text, "kind")
+    elif card := next((front.fields[key] for key in _CARDS if key in front.fields), None):
+        problems.error(card.place, text, shown(card.key))
+    elif not front.present and _LIST_OF_REMOTE.match(front.body[:_HEAD]):
+        # Gemini CLI takes several remote agents in one file, as a list.
+        problems.error(START, text)
+
+
+def _is(node: object, value: bool) -> bool:  # noqa: FBT001 - a value to compare with
+    return isinstance(node, Scalar) and scalar_value(node) is value

@@ -1,0 +1,103 @@
+"""Find and read the skills that a specialist names: folders with a `SKILL.md`, in the open agent-skills format.
+
+Source: https://agentskills.io/specification
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from run_specialist import safe_open
+from run_specialist.errors import UsageError
+from run_specialist.specialist.home import config_folder, home_path
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.ownership import ownership_problem
+from run_specialist.specialist.problems import Problems, shown
+from run_specialist.specialist.reading.frontmatter import read
+
+SKILL = "SKILL.md"
+LARGEST = 256 * 1024
+"""Maximum size of a `SKILL.md` [bytes]."""
+_PROGRAMS = ("agents", "claude", "github", "gemini", "opencode", "codex", "cursor")
+_IN_PROJECT = tuple(f".{program}/skills" for program in _PROGRAMS)
+_AT_HOME = tuple(f"~/.{'copilot' if program == 'github' else program}/skills" for program in _PROGRAMS)
+_FOLDERS_OF_AGENTS = frozenset({"agents", "agent", "specialists"})
+_NAME = re.compile(r"(?!\.)[\w.-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A skill that was read."""
+
+    name: str
+    text: str
+    """The body of its `SKILL.md`."""
+    folder: Path
+    has_others: bool
+    """Whether its folder holds other files or folders."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    folder: Path
+    project: Path | None
+    """Project that links must not lead out of; None for the user's own folders."""
+
+
+def find_skill(name: str, file: SpecialistFile, project: Path) -> Skill:
+    """Return a skill by the name of its folder: beside the folder of the specialist, in the project, or the user's own.
+
+    name: As the file has it; the name of a plugin before a colon is left out.
+    project: Project in which the specialist works.
+    Raises UsageError if there is none, or if it cannot be read.
+    """
+    bare = name.rpartition(":")[2].strip()
+    if not _NAME.fullmatch(bare):
+        raise UsageError(f"{shown(name)} is no name of a skill")
+    places = [*_places(file, project)]
+    for place in places:
+        path = place.folder / bare / SKILL
+        if os.path.lexists(path):
+            return _read(bare, path, place)
+    raise UsageError(f"no skill named {shown(bare)}: there is no {bare}/{SKILL} in {_listed(places)}")
+
+
+def _places(file: SpecialistFile, project: Path) -> Iterator[_Place]:
+    """Yield the folders of skills, nearest first; they need not exist."""
+    beside = next((one.parent for one in file.path.absolute().parents if one.name in _FOLDERS_OF_AGENTS), None)
+    # A file of a project may be found by a link in the user's own folder, whose skills come last.
+    if beside is not None and (file.project is None or beside.is_relative_to(file.project.absolute())):
+        yield _Place(beside / "skills", file.project)
+    for folder in _IN_PROJECT:
+        yield _Place(project / folder, project)
+    for folder in (*_AT_HOME, ""):
+        own = home_path(folder) if folder else config_folder() / "opencode" / "skills"
+        if own.is_absolute():
+            yield _Place(own, None)
+
+
+def _read(name: str, path: Path, place: _Place) -> Skill:
+    where = shown(str(path), None)
+    if place.project and (owner := ownership_problem(place.project, place.folder, path.parent)):
+        raise UsageError(f"the skill {name} is not read: {owner}")
+    try:
+        with safe_open.open_file(path, place.project) as opened:
+            data = opened.read(LARGEST + 1)
+        has_others = len([*path.parent.iterdir()]) > 1
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"the skill {name} cannot be read: {where}: {reason}") from None
+    if len(data) > LARGEST:
+        raise UsageError(f"the skill {name} cannot be read: {where} is larger than {LARGEST // 1024} KiB")
+    text = read(data, Problems(path)).body.strip()
+    if not text:
+        raise UsageError(f"the skill {name} is empty: {where}")
+    return Skill(name, text, path.parent, has_others)
+
+
+def _listed(places: list[_Place]) -> str:
+    """Return the folders that exist, or some that would do."""
+    there = [place.folder for place in places if place.folder.is_dir()] or [places[0].folder, places[-1].folder]
+    return " or ".join(dict.fromkeys(shown(str(one), None) for one in there))
