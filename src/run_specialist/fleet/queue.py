@@ -75,7 +75,6 @@ class Queue:
                 await self._queries.apply_upgrade()
             else:
                 await self._queries.install()
-            await self.connection.execute(queue_sql.MAKE_GATES)
         finally:
             await self.connection.execute("select pg_advisory_unlock($1)", _SET_UP_LOCK)
 

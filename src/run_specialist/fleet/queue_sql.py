@@ -9,8 +9,9 @@ from run_specialist.fleet.connection import QUEUE_SCHEMA
 from run_specialist.store.identity import NAMESPACE
 
 JOBS, LOG = f"{QUEUE_SCHEMA}.pgqueuer", f"{QUEUE_SCHEMA}.pgqueuer_log"
-GATES = f"{QUEUE_SCHEMA}.gates"
-BATCHES, ITEMS, RUNS, TURNS = (f"{NAMESPACE}.{name}" for name in ("batches", "items", "runs", "turns"))
+BATCHES, ITEMS, RUNS, TURNS, GATES = (
+    f"{NAMESPACE}.{name}" for name in ("batches", "items", "runs", "turns", "gates")
+)
 
 _LOGGED = f"insert into {LOG} (job_id, status, entrypoint, priority) select id, {{}}, entrypoint, priority from mine"
 _ITEM_OF_MINE = "where run_id = $3 and batch_id = $4 and exists (select 1 from mine)"
@@ -97,14 +98,6 @@ The other runs that the same outage ends do not make the pause longer.
 OPEN = f"delete from {GATES} where batch_id = $1 and until <= extract(epoch from now())"
 
 FORGET_GATE = f"delete from {GATES} where batch_id = $1"
-
-MAKE_GATES = f"""
-create table if not exists {GATES} (
-    batch_id varchar primary key, until float not null, probe float not null, failures integer not null,
-    reason varchar not null
-)
-"""
-"""Creates the gates: a batch has a row while its endpoint refuses requests."""
 
 CANCEL = f"""
 with gone as (delete from {JOBS} where entrypoint = $1 and status <> 'picked' returning id, entrypoint, priority)
