@@ -1,7 +1,7 @@
 """What people do with batches in the queue: put, look, pause, resume, cancel and retry."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -34,6 +34,12 @@ class BatchStatus:
     workers: int = 0
     silent: float | None = None
     """Age of the oldest heartbeat [s]; None = no worker holds an item."""
+    cost_usd: float = 0.0
+    """Known cost of all its runs so far [USD]."""
+    cost_limit: float | None = None
+    """Of all items together; None = no limit [USD]."""
+    granted_usd: float = 0.0
+    """What the items under way may still spend of the limit [USD]."""
 
 
 class Control:
@@ -65,26 +71,7 @@ class Control:
         jobs = {str(row["batch_id"]): row for row in await self._queue.counts()}
         if batch_id is not None and not rows:
             raise UsageError(f"there is no batch {batch_id} in {shown(self._url)}")
-        found = []
-        for row in rows:
-            own = jobs.get(str(row["batch_id"]), {})
-            closed = row["closed_until"]
-            packed = row["reason"]
-            found.append(
-                BatchStatus(
-                    str(row["batch_id"]),
-                    str(row["specialist"]),
-                    str(row["state"]),
-                    unpack(packed) if isinstance(packed, bytes) else _optional_text(row["closed_by"]),
-                    None if closed is None else float(str(closed)),
-                    dict(row["items"]) if isinstance(row["items"], dict) else {},
-                    _count(own.get("queued")),
-                    _count(own.get("picked")),
-                    _count(own.get("workers")),
-                    None if own.get("silent") is None else float(str(own["silent"])),
-                )
-            )
-        return found
+        return [_status(row, jobs.get(str(row["batch_id"]), {})) for row in rows]
 
     async def pause(self, batch_id: str) -> None:
         """Let no worker take items of a batch; those at work go on."""
@@ -129,6 +116,25 @@ class Control:
             raise StoreUnusable(f"{shown(self._url)}: {error}") from error
 
 
+def _status(row: Mapping[str, object], jobs: Mapping[str, object]) -> BatchStatus:
+    packed = row["reason"]
+    return BatchStatus(
+        str(row["batch_id"]),
+        str(row["specialist"]),
+        str(row["state"]),
+        unpack(packed) if isinstance(packed, bytes) else _optional_text(row["closed_by"]),
+        _amount(row["closed_until"]),
+        dict(row["items"]) if isinstance(row["items"], dict) else {},
+        _count(jobs.get("queued")),
+        _count(jobs.get("picked")),
+        _count(jobs.get("workers")),
+        _amount(jobs.get("silent")),
+        _amount(row["cost"]) or 0.0,
+        _amount(row["cost_limit"]),
+        _amount(row["granted"]) or 0.0,
+    )
+
+
 def _create_store(url: str) -> None:
     BatchWriter(url).close()
 
@@ -146,6 +152,10 @@ def _put_back(url: str, batch_id: str, run_ids: Sequence[str]) -> None:
 
 def _optional_text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+def _amount(value: object) -> float | None:
+    return None if value is None else float(str(value))
 
 
 def _count(value: object) -> int:

@@ -51,6 +51,8 @@ class Begun:
     """Token of the process that wrote its run last; None = there is no run yet."""
     has_ended: bool = False
     """Whether its run has ended, so that taking it up costs nothing."""
+    has_cost_limit: bool = False
+    """Whether its batch has a cost limit, of which it needs a share."""
 
 
 class Queue:
@@ -138,7 +140,8 @@ class Queue:
         if not found:
             return None
         row: dict[str, Any] = found[0]
-        return Begun(row["taken_over"], row["takeovers"], _unpacked(row["question"]), row["owner"], row["has_ended"])
+        question, is_limited = _unpacked(row["question"]), row["cost_limit"] is not None
+        return Begun(row["taken_over"], row["takeovers"], question, row["owner"], row["has_ended"], is_limited)
 
     async def uncount(self, job: Job) -> None:
         """Do not count the takeover of an item, because its run is at work elsewhere, or has ended there."""

@@ -150,7 +150,7 @@ class Worker:
             return
         batch = self._batches[job.batch_id]
         assert batch is not None  # noqa: S101 - only jobs of known batches are taken
-        work = JobWork(job, batch, self.queue)
+        work = JobWork(job, batch, self.queue, self._at_once)
         if self._stopping.is_set():
             work.abort(after_turn=True)
         task = asyncio.create_task(self._do(work))
