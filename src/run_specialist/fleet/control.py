@@ -67,11 +67,10 @@ class Control:
 
     async def status(self, batch_id: str | None = None) -> list[BatchStatus]:
         """Return the state of a batch, or of all that have jobs."""
-        rows = await self._queue.connection.fetch(queue_sql.STATUS, batch_id)
-        jobs = {str(row["batch_id"]): row for row in await self._queue.counts()}
-        if batch_id is not None and not rows:
+        found = await statuses(self._queue, batch_id)
+        if batch_id is not None and not found:
             raise UsageError(f"there is no batch {batch_id} in {shown(self._url)}")
-        return [_status(row, jobs.get(str(row["batch_id"]), {})) for row in rows]
+        return found
 
     async def pause(self, batch_id: str) -> None:
         """Let no worker take items of a batch; those at work go on."""
@@ -114,6 +113,13 @@ class Control:
         await self._queue.close()
         if isinstance(error, QueueAway):
             raise StoreUnusable(f"{shown(self._url)}: {error}") from error
+
+
+async def statuses(queue: Queue, batch_id: str | None = None) -> list[BatchStatus]:
+    """Return the state of a batch, or of all that have jobs; none if it is unknown."""
+    rows = await queue.connection.fetch(queue_sql.STATUS, batch_id)
+    jobs = {str(row["batch_id"]): row for row in await queue.counts()}
+    return [_status(row, jobs.get(str(row["batch_id"]), {})) for row in rows]
 
 
 def _status(row: Mapping[str, object], jobs: Mapping[str, object]) -> BatchStatus:

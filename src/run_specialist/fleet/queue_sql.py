@@ -110,6 +110,15 @@ returning job_id
 """
 """Deletes the jobs of a batch that no worker holds."""
 
+PRUNE = f"""
+delete from {LOG} where id in (
+    select id from {LOG} l where created < now() - $1::interval
+        and not exists (select 1 from {JOBS} j where j.id = l.job_id)
+    limit $2 for update skip locked
+) returning id
+"""
+"""Deletes old entries of the log of jobs that have ended; values: age, how many at most."""
+
 COUNTS = f"""
 select entrypoint as batch_id, count(*) filter (where status = 'queued') as queued,
     count(*) filter (where status = 'picked') as picked,
