@@ -19,6 +19,7 @@ _REFUSALS = {
     "rate_limited": (429, "rate_limit_error", "This request would exceed your rate limit."),
     "quota": (400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API."),
     "credentials": (401, "authentication_error", "invalid x-api-key"),
+    "invalid": (400, "invalid_request_error", "messages: Input is not valid"),
     "model_missing": (404, "not_found_error", "model: nothing"),
 }
 

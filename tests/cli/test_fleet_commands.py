@@ -54,17 +54,12 @@ def test_a_missing_extra_is_named(notes, monkeypatch, command):
     assert (done.exit_code, "a queue needs the extra `fleet`; " in done.stderr) == (2, True)
 
 
-def test_options_that_exclude_each_other_are_refused(write, model):
-    """Each line says what to do instead."""
+def test_waiting_needs_a_queue(write, model):
+    """The line says what to do instead."""
     path = write("finder").parent.parent / "items.txt"
     path.write_text("owls ITEM{1}\n")
-    for flags, said in [
-        (["--wait"], "it needs --queue"),
-        (["--queue", "--cost-limit", "1"], "--cost-limit counts on one machine"),
-        (["--queue", "--retry", "failed"], "`specialists fleet retry`"),
-    ]:
-        done = specialists("map", "finder", "items.txt", *flags)
-        assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+    done = specialists("map", "finder", "items.txt", "--wait")
+    assert (done.exit_code, "it needs --queue" in done.stderr) == (2, True), done.stderr
     assert model.requests == []
 
 
@@ -111,3 +106,39 @@ def test_a_batch_is_paused_resumed_and_cancelled(server, write):
     assert (ended["state"], ended["items"]) == ("cancelled", {"cancelled": 2})
     unknown = specialists("fleet", "retry", "nothing")
     assert (unknown.exit_code, unknown.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.exhaustive
+def test_a_batch_in_the_queue_has_a_cost_limit_and_failed_items_are_retried(server, model, write, program):
+    """The rest is not run, and the same call with a higher limit goes on; then `--retry failed` resumes the failed."""
+    path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"
+    path.write_text("".join(f"owls ITEM{{{n}}}\n" for n in range(1, 5)))
+    put = ("map", "finder", "items.txt", "--question", "What of {item}?", "--queue", "--wait", "--yes", "--json")
+    specialists("fleet", "setup")
+    worker = program("worker", "--at-once", "1", code=WORKER)
+    done = specialists(*put, "--cost-limit", "0.002")
+    summary = json.loads(done.stdout)
+    assert (done.exit_code, summary["ended_because"]) == (4, "cost_limit")
+    assert summary["counts"]["not_run"] > 0
+    assert 0 < summary["cost_usd"] <= 0.002
+    (batch,) = json.loads(specialists("fleet", "status", summary["batch"], "--json").stdout)["batches"]
+    assert (batch["state"], batch["cost_limit"], batch["granted_usd"]) == ("ended", 0.002, 0.0)
+    assert batch["cost_usd"] == pytest.approx(summary["cost_usd"])
+    shown = specialists("fleet", "status", summary["batch"]).stdout
+    assert " / $0.002 " in shown
+    assert "the cost limit of $0.002 leaves too little for another item" in shown
+    model.refusal = "invalid"
+    done = specialists(*put, "--cost-limit", "1")
+    counts = json.loads(done.stdout)["counts"]
+    assert (done.exit_code, counts["not_run"], counts["failed"]) == (
+        4,
+        0,
+        {"invalid_request": summary["counts"]["not_run"]},
+    )
+    model.refusal = ""
+    done = specialists(*put, "--cost-limit", "1", "--retry", "failed")
+    assert (done.exit_code, json.loads(done.stdout)["counts"]["failed"]) == (0, {}), done.stderr
+    assert f"{counts['failed']['invalid_request']} to retry" in done.stderr
+    assert model.paid_again().total() == 0
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=PATIENCE)

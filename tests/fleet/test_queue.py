@@ -43,7 +43,7 @@ async def test_processes_may_set_the_queue_up_at_the_same_time(server):
             await control.set_up()
 
     await asyncio.gather(*(set_up() for _ in range(4)))
-    assert ask(server.url, "select count(*) from run_specialist_queue.gates") == [(0,)]
+    assert ask(server.url, "select count(*) from run_specialist_queue.pgqueuer") == [(0,)]
 
 
 async def test_without_set_up_one_line_says_what_to_do(server):
@@ -125,13 +125,13 @@ async def test_a_closed_gate_holds_the_batch_up_for_all_workers(put, queue, url)
     assert not await queue.may_probe(BATCH, 60.0)
     await queue.open_gate(BATCH)
     assert (await queue.waiting())[BATCH][1] is not None
-    change(url, "update run_specialist_queue.gates set until = 0")
+    change(url, "update run_specialist.gates set until = 0")
     assert [await queue.may_probe(BATCH, 60.0) for _ in range(2)] == [True, False]
     assert (await queue.waiting())[BATCH][1] > 0
     await queue.close_gate(BATCH, None, "429 again")
-    assert ask(url, "select failures, reason from run_specialist_queue.gates") == [(2, "429 again")]
+    assert ask(url, "select failures, reason from run_specialist.gates") == [(2, "429 again")]
     assert 50 < (await queue.waiting())[BATCH][1] <= 60
-    change(url, "update run_specialist_queue.gates set until = 0")
+    change(url, "update run_specialist.gates set until = 0")
     await queue.open_gate(BATCH)
     assert (await queue.waiting())[BATCH] == ("open", None)
 

@@ -129,11 +129,11 @@ async def test_a_batch_waits_for_its_endpoint_and_then_goes_on(put, working, mod
     model.refusal = "quota"
     await put(8)
     async with working():
-        await until(lambda: ask(url, "select failures from run_specialist_queue.gates where failures > 1"))
+        await until(lambda: ask(url, "select failures from run_specialist.gates where failures > 1"))
         model.refusal = ""
         await until(lambda: states(url) == {"ended": 8})
     assert statuses(url) == {"answered": 8}
-    assert ask(url, "select count(*) from run_specialist_queue.gates") == [(0,)]
+    assert ask(url, "select count(*) from run_specialist.gates") == [(0,)]
 
 
 async def test_a_worker_with_a_wrong_key_stops(put, working, model, url):

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from run_specialist.api.ended_run import EndedRun
+from run_specialist.api.price_check import check_price
 from run_specialist.api.run_maker import Asked, RunMaker
 from run_specialist.api.taking_up import checked_statuses, take_up
-from run_specialist.errors import UsageError
 from run_specialist.loop.run import Run
-from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -47,11 +46,8 @@ class Runs:
         """Raise UsageError if no run could begin whatever the item."""
         for asked in self.kinds:
             provider = await self.maker.provider(asked)
-            if self.has_cost_limit and provider.cost(Usage(1)) is None:
-                raise UsageError(
-                    f"cost_limit: the price of {provider.model} is unknown, so its cost cannot be limited; remove "
-                    "cost_limit, or set total_tokens_limit instead"
-                )
+            if self.has_cost_limit:
+                check_price(provider)
 
     async def take_up(self, item: "Item", run_id: str, lend: "Lend", *, is_new: bool) -> Run | EndedRun:
         """Return the run of an item: begun, resumed, or with its earlier outcome."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from run_specialist.api.batch_maker import BatchMaker
 from run_specialist.api.ended_run import EndedRun
 from run_specialist.api.model_choice import ModelChoice
+from run_specialist.api.price_check import check_price
 from run_specialist.api.project_files import find_project
 from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.api.run_maker import RunMaker
@@ -16,6 +18,7 @@ from run_specialist.api.run_store import RunStore
 from run_specialist.api.stream import Stream
 from run_specialist.api.taking_up import begin, fork, resume, take_up
 from run_specialist.api.working_specialists import WorkingSpecialists
+from run_specialist.batch.item_run import Lend
 from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Provider
@@ -179,6 +182,7 @@ class Runner:
         model: str | None = None,
         force: bool = False,
         retry: Sequence[str] = (),
+        lend: Lend | None = None,
         **options: Unpack[RunOptions],
     ) -> Run | EndedRun:
         """Return the run with this id: a new one if there is none, else the stored one, resumed if it has not ended.
@@ -190,12 +194,16 @@ class Runner:
         model: an alias, a full id or `offline`; None for the model of the `Runner`.
         force: resume even if the specialist's file or the settings have changed since the run began.
         retry: statuses of ended runs to resume: any of `failed`, `aborted`, `partial`.
+        lend: returns what the run may spend of a limit that it shares with others, see `batch.item_run.Lend`.
         listener, watch: called with the events of the run, and with the pieces of its replies while they stream.
         options: keys of the file to override, the same in each call.
         Raises AtWork if somebody is at work on the run, UsageError that names what differs from the stored run,
         NotResumable with the reason, before any request is sent to a model.
         """
         asked = self._maker.asked(specialist, query, model, options)
+        if lend is not None:
+            check_price(await self._maker.provider(asked))
+            asked = replace(asked, lend=lend)
         return await take_up(self._maker, asked, run_id, force=force, retry=retry)
 
     async def run(

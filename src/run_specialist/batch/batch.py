@@ -134,6 +134,10 @@ class Batch:
         """
         self._scheduler.stop(now=now)
 
+    def only_read(self) -> None:
+        """Leave the stored batch as it is, because it is that of a fleet; to be called before the iteration."""
+        self._state.record.only_read()
+
     async def aclose(self) -> None:
         """Abort the items under way, and wait until their ends are stored."""
         if self._has_ended:

@@ -9,6 +9,10 @@ from run_specialist.batch.item import Item
 class BatchRecord(Protocol):
     """Stores a batch and its items, so that others can see what is to be done."""
 
+    def only_read(self) -> None:
+        """Write nothing from now on; to be called before `open`."""
+        ...
+
     async def open(self, items: Iterable[Item]) -> Mapping[str, float] | None:
         """Write the batch and these items; return their stored runs by id with what they have cost [USD].
 
@@ -35,6 +39,9 @@ class BatchRecord(Protocol):
 
 class NoRecord:
     """The record of a batch that is not stored."""
+
+    def only_read(self) -> None:
+        """Do nothing."""
 
     async def open(self, items: Iterable[Item]) -> Mapping[str, float] | None:
         """Do nothing."""

@@ -19,6 +19,10 @@ class NotAffordable(RunSpecialistError):
     """The cost limit of the batch leaves too little for another item."""
 
 
+class LimitReached(NotAffordable):
+    """No item under way can return a part of the limit either, so the batch has ended."""
+
+
 class ItemRun(Protocol):
     """The run of one item."""
 

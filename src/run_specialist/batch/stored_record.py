@@ -39,6 +39,11 @@ class StoredRecord:
         self._url = url
         self._batch_id = ""
         self._writer: batches.BatchWriter | None = None
+        self._is_read_only = False
+
+    def only_read(self) -> None:
+        """Write nothing: the stored batch is that of a fleet."""
+        self._is_read_only = True
 
     async def open(self, items: Iterable[Item]) -> Mapping[str, float] | None:
         """Write the batch and these items; return their stored runs by id with what they have cost [USD].
@@ -52,7 +57,11 @@ class StoredRecord:
 
         batch = self._batch()
         self._batch_id = batch.batch_id
-        writer = self._writer = await asyncio.to_thread(BatchWriter, url)
+        writer = await asyncio.to_thread(BatchWriter, url)
+        if self._is_read_only:
+            with writer:
+                return await asyncio.to_thread(writer.begun, self._batch_id)
+        self._writer = writer
         await asyncio.to_thread(writer.put, batch, ())
         # The items are read in this thread, because what they come from may not be usable in another one.
         remaining = iter(items)

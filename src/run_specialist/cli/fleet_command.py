@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from run_specialist.budget.units import dollars
 from run_specialist.cli.command_list import CommandList
 from run_specialist.cli.console import guarded, print_json, print_line, say
 from run_specialist.cli.flags import Json, StoreUrl
@@ -53,7 +54,8 @@ def status(
         say("no batch is in the queue")
         return
     rows = [_row(one) for one in found]
-    print_table(("BATCH", "STATE", "ITEMS", "DONE", "FAILED", "AT WORK", "QUEUED", "WORKERS", "SPECIALIST"), rows)
+    head = ("BATCH", "STATE", "ITEMS", "DONE", "FAILED", "AT WORK", "QUEUED", "WORKERS", "COST", "SPECIALIST")
+    print_table(head, rows)
     for one in found:
         for line in _remarks(one):
             print_line(f"{one.batch_id}: {line}")
@@ -113,7 +115,8 @@ def _row(one: "BatchStatus") -> tuple[str, ...]:
         one.queued,
         one.workers,
     )
-    return (one.batch_id, one.state, *map(str, numbers), one_line(one.specialist))
+    limit = "" if one.cost_limit is None else f" / {dollars(one.cost_limit)}"
+    return (one.batch_id, one.state, *map(str, numbers), f"{dollars(one.cost_usd)}{limit}", one_line(one.specialist))
 
 
 def _remarks(one: "BatchStatus") -> list[str]:

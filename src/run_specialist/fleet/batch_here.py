@@ -11,6 +11,7 @@ from run_specialist.fleet.frozen_batch import FrozenBatch
 
 if TYPE_CHECKING:
     from run_specialist.api.ended_run import EndedRun
+    from run_specialist.batch.item_run import Lend
     from run_specialist.loop.run import Run
 
 
@@ -55,9 +56,11 @@ class BatchHere:
             )
         return cls(frozen, root, store, trust=trust)
 
-    async def take_up(self, run_id: str, question: str, retry: Sequence[str]) -> "Run | EndedRun":
+    async def take_up(
+        self, run_id: str, question: str, retry: Sequence[str], lend: "Lend | None" = None
+    ) -> "Run | EndedRun":
         """Begin or resume the run of an item, as `Runner.take_up` does."""
-        return await self._runner.take_up(run_id, self._file, question, retry=retry, **self.frozen.settings)
+        return await self._runner.take_up(run_id, self._file, question, retry=retry, lend=lend, **self.frozen.settings)
 
     async def aclose(self) -> None:
         """Close connections, and remove the copy of the file."""

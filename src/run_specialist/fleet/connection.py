@@ -1,6 +1,8 @@
 """PgQueuer's driver over one connection that is opened again after a failure, and the names of its tables."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import psycopg
@@ -39,6 +41,10 @@ _NAMES = DBSettings(
 )
 
 
+Fetch = Callable[..., Awaitable[list[dict[str, object]]]]
+"""Returns the rows of a statement, which is followed by its values."""
+
+
 class QueueAway(Exception):
     """The database does not answer now; the text is the reason, in one line."""
 
@@ -64,10 +70,25 @@ class QueueConnection:
 
         Raises QueueAway if the database cannot be reached, StoreUnusable if it has no queue.
         """
+        async with self._usable():
+            return await self._fetched(query, args)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Fetch]:
+        """Give a function that executes statements as `fetch` does, all in one transaction.
+
+        Raises as `fetch` does; the transaction is rolled back if the block raises.
+        """
+        async with self._usable(), (await self._opened()).transaction():
+            yield lambda query, *args: self._fetched(query, args)
+
+    @asynccontextmanager
+    async def _usable(self) -> AsyncIterator[None]:
+        """Run the block alone on the connection, in limited time, with readable errors."""
         async with self._one_at_a_time:
             try:
                 async with asyncio.timeout(REPLY_TIMEOUT):
-                    return await self._fetched(query, args)
+                    yield
             except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
                 raise StoreUnusable(f"{shown(self.url)}: {NOT_SET_UP}") from error
             except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError, OSError) as error:
@@ -88,11 +109,14 @@ class QueueConnection:
         await self._drop()
 
     async def _fetched(self, query: str, values: tuple[object, ...]) -> list[dict[str, object]]:
-        if self._connection is None:
-            self._connection = await psycopg.AsyncConnection.connect(**parameters(self.url), autocommit=True)
-        cursor = AsyncRawCursor(self._connection, row_factory=dict_row)
+        cursor = AsyncRawCursor(await self._opened(), row_factory=dict_row)
         await cursor.execute(query, values or None)
         return await cursor.fetchall() if cursor.description else []
+
+    async def _opened(self) -> psycopg.AsyncConnection[Any]:
+        if self._connection is None:
+            self._connection = await psycopg.AsyncConnection.connect(**parameters(self.url), autocommit=True)
+        return self._connection
 
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -1,7 +1,7 @@
 """What people do with batches in the queue: put, look, pause, resume, cancel and retry."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -34,6 +34,12 @@ class BatchStatus:
     workers: int = 0
     silent: float | None = None
     """Age of the oldest heartbeat [s]; None = no worker holds an item."""
+    cost_usd: float = 0.0
+    """Known cost of all its runs so far [USD]."""
+    cost_limit: float | None = None
+    """Of all items together; None = no limit [USD]."""
+    granted_usd: float = 0.0
+    """What the items under way may still spend of the limit [USD]."""
 
 
 class Control:
@@ -61,29 +67,9 @@ class Control:
 
     async def status(self, batch_id: str | None = None) -> list[BatchStatus]:
         """Return the state of a batch, or of all that have jobs."""
-        rows = await self._queue.connection.fetch(queue_sql.STATUS, batch_id)
-        jobs = {str(row["batch_id"]): row for row in await self._queue.counts()}
-        if batch_id is not None and not rows:
+        found = await statuses(self._queue, batch_id)
+        if batch_id is not None and not found:
             raise UsageError(f"there is no batch {batch_id} in {shown(self._url)}")
-        found = []
-        for row in rows:
-            own = jobs.get(str(row["batch_id"]), {})
-            closed = row["closed_until"]
-            packed = row["reason"]
-            found.append(
-                BatchStatus(
-                    str(row["batch_id"]),
-                    str(row["specialist"]),
-                    str(row["state"]),
-                    unpack(packed) if isinstance(packed, bytes) else _optional_text(row["closed_by"]),
-                    None if closed is None else float(str(closed)),
-                    dict(row["items"]) if isinstance(row["items"], dict) else {},
-                    _count(own.get("queued")),
-                    _count(own.get("picked")),
-                    _count(own.get("workers")),
-                    None if own.get("silent") is None else float(str(own["silent"])),
-                )
-            )
         return found
 
     async def pause(self, batch_id: str) -> None:
@@ -129,6 +115,32 @@ class Control:
             raise StoreUnusable(f"{shown(self._url)}: {error}") from error
 
 
+async def statuses(queue: Queue, batch_id: str | None = None) -> list[BatchStatus]:
+    """Return the state of a batch, or of all that have jobs; none if it is unknown."""
+    rows = await queue.connection.fetch(queue_sql.STATUS, batch_id)
+    jobs = {str(row["batch_id"]): row for row in await queue.counts()}
+    return [_status(row, jobs.get(str(row["batch_id"]), {})) for row in rows]
+
+
+def _status(row: Mapping[str, object], jobs: Mapping[str, object]) -> BatchStatus:
+    packed = row["reason"]
+    return BatchStatus(
+        str(row["batch_id"]),
+        str(row["specialist"]),
+        str(row["state"]),
+        unpack(packed) if isinstance(packed, bytes) else _optional_text(row["closed_by"]),
+        _amount(row["closed_until"]),
+        dict(row["items"]) if isinstance(row["items"], dict) else {},
+        _count(jobs.get("queued")),
+        _count(jobs.get("picked")),
+        _count(jobs.get("workers")),
+        _amount(jobs.get("silent")),
+        _amount(row["cost"]) or 0.0,
+        _amount(row["cost_limit"]),
+        _amount(row["granted"]) or 0.0,
+    )
+
+
 def _create_store(url: str) -> None:
     BatchWriter(url).close()
 
@@ -146,6 +158,10 @@ def _put_back(url: str, batch_id: str, run_ids: Sequence[str]) -> None:
 
 def _optional_text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+def _amount(value: object) -> float | None:
+    return None if value is None else float(str(value))
 
 
 def _count(value: object) -> int:

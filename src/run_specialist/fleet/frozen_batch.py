@@ -29,6 +29,8 @@ class FrozenBatch:
     model: str | None = None
     at_once: int = 0
     """How many items the whole fleet may work on at the same time; 0 = any number."""
+    typical_cost: float = 0.0
+    """Cost of an item, from past runs; 0 = unknown [USD]."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that the store keeps."""
@@ -38,6 +40,7 @@ class FrozenBatch:
             "settings": dict(self.settings),
             "model": self.model,
             "at_once": self.at_once,
+            "typical_cost": self.typical_cost,
         }
 
     @classmethod
@@ -53,6 +56,7 @@ class FrozenBatch:
             frozen.get("settings", {}),
             frozen.get("model"),
             frozen.get("at_once", 0),
+            frozen.get("typical_cost", 0.0),
         )
 
     def file_on_this_host(self, root: Path, copies: Path) -> Path:

@@ -5,10 +5,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from run_specialist.errors import AtWork, RunSpecialistError, StoreUnusable
+from run_specialist.errors import AtWork, RunSpecialistError
 from run_specialist.fleet.batch_here import BatchHere
 from run_specialist.fleet.queue import Begun, Job, Queue
-from run_specialist.fleet.verdict import AT_WORK_DELAY, STORE_DELAY, Finished, HandedBack, Verdict, judge
+from run_specialist.fleet.shares import share
+from run_specialist.fleet.verdict import Finished, HandedBack, Verdict, judge, unbegun
 from run_specialist.store import owners
 from run_specialist.store.server_owner import challenge
 
@@ -28,15 +29,16 @@ _log = logging.getLogger(__name__)
 class JobWork:
     """Works on one job."""
 
-    def __init__(self, job: Job, batch: BatchHere, queue: Queue) -> None:
+    def __init__(self, job: Job, batch: BatchHere, queue: Queue, slots: int) -> None:
         """Prepare the work.
 
         batch: that of the job.
+        slots: how many items this worker works on at the same time.
         """
         self.job = job
         self.is_cancelled = False
         """Whether the batch was cancelled."""
-        self._batch, self._queue = batch, queue
+        self._batch, self._queue, self._slots = batch, queue, slots
         self._run: Run | EndedRun | None = None
         self._abort: Callable[[Run | EndedRun], None] | None = None
 
@@ -60,18 +62,9 @@ class JobWork:
             return Finished(state=None)
         if begun.taken_over and not begun.has_ended and await self._is_dead(begun):
             return Finished("dead", DEAD.format(begun.takeovers))
-        try:
-            self._run = await self._taken_up(begun.question)
-        except AtWork as busy:
-            _log.debug("%s: %s", self.job.run_id, busy)
-            if begun.taken_over:
-                await self._queue.uncount(self.job)
-            return HandedBack(AT_WORK_DELAY, waits=False)
-        except StoreUnusable as lost:
-            _log.debug("%s: %s", self.job.run_id, lost)
-            return HandedBack(STORE_DELAY)
-        except RunSpecialistError as error:
-            return Finished(error=str(error))
+        refused = await self._begin(begun)
+        if refused is not None or self._run is None:
+            return refused or HandedBack()
         if begun.taken_over and self._run.ended is not None:
             # It ended in between, so nobody had left it.
             await self._queue.uncount(self.job)
@@ -80,13 +73,37 @@ class JobWork:
         outcome = await self._run.outcome()
         return judge(outcome, self.job.attempts, cancelled=self.is_cancelled)
 
-    async def _taken_up(self, question: str) -> "Run | EndedRun":
+    async def _begin(self, begun: Begun) -> Verdict | None:
+        """Take up the run; return what becomes of the job if that is impossible."""
+        try:
+            self._run = await self._taken_up(begun)
+        except RunSpecialistError as error:
+            _log.debug("%s: %s", self.job.run_id, error)
+            if isinstance(error, AtWork) and begun.taken_over:
+                await self._queue.uncount(self.job)
+            return unbegun(error)
+        return None
+
+    async def _taken_up(self, begun: Begun) -> "Run | EndedRun":
         """Return the run of the item; one that ended without saying anything about the item is resumed."""
-        retry = [*self.job.retry]
-        run = await self._batch.take_up(self.job.run_id, question, retry)
+        retry, question = [*self.job.retry], begun.question
+        lend = self._lend if begun.has_cost_limit else None
+        run = await self._batch.take_up(self.job.run_id, question, retry, lend)
         if run.ended is not None and isinstance(judge(run.ended, self.job.attempts), HandedBack):
-            return await self._batch.take_up(self.job.run_id, question, [*retry, run.ended.status])
+            return await self._batch.take_up(self.job.run_id, question, [*retry, run.ended.status], lend)
         return run
+
+    async def _lend(self, own: float | None) -> float | None:
+        """Return the share of the item in the cost limit of the batch, which is reserved before its run begins."""
+        frozen = self._batch.frozen
+        return await share(
+            self._queue,
+            self.job,
+            own,
+            worker_slots=self._slots,
+            batch_slots=frozen.at_once,
+            typical=frozen.typical_cost,
+        )
 
     async def _is_dead(self, begun: Begun) -> bool:
         """Return whether an item is given up; end the session of a frozen worker, so that its run can be taken up."""

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from run_specialist.api.runner import Runner
@@ -39,6 +39,8 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     source: str = "",
     batch: str | None = None,
     at_once: int = 0,
+    cost_limit: float | None = None,
+    typical_cost: float = 0.0,
 ) -> Queued:
     """Put a batch into the queue; calling it again puts only what is missing.
 
@@ -50,6 +52,8 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     source: where the items are from.
     batch: the id; None for the one that `Runner.map` has for the same call.
     at_once: how many items the whole fleet may work on at the same time; 0 = any number.
+    cost_limit: of all items together, earlier calls included; None = no limit [USD].
+    typical_cost: cost of an item, from past runs; 0 = unknown [USD].
     Raises UsageError.
     """
     file = runner.registry.find(specialist)
@@ -61,7 +65,9 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     # The config files of this host are not read by the workers.
     defaults = {key: default.value for key, default in file.defaults.items() if key not in file.lines}
     frozen = freeze(file, runner.root, {**defaults, **given}, model, at_once)
-    row = Batch(name, file.name, question or "", time.time(), frozen.as_json(), model, project_path(runner.root))
+    frozen = replace(frozen, typical_cost=typical_cost)
+    project = project_path(runner.root)
+    row = Batch(name, file.name, question or "", time.time(), frozen.as_json(), model, project, cost_limit)
     template = None if question is None else Template(question)
     count = await asyncio.to_thread(_write, url, row, _rows(name, keyed(asked(items, template))))
     async with Control(url) as control:

@@ -18,8 +18,12 @@ SILENCE = 7.0
 """How long the heartbeat of a job may be missing before another worker takes the job over [s]."""
 PORTION = 5_000
 """How many jobs one statement puts into the queue."""
+LOG_DAYS = 7
+"""Age at which entries of the log are deleted once their jobs have ended [days]."""
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0
 """Pauses of a batch whose endpoint refuses requests and does not say for how long; each pause doubles [s]."""
+PROBE_TIME = 60.0
+"""How long the first item after a pause has the endpoint for itself [s]."""
 _SET_UP_LOCK = 0x52537132
 """Advisory lock for the creation of the tables."""
 
@@ -51,6 +55,8 @@ class Begun:
     """Token of the process that wrote its run last; None = there is no run yet."""
     has_ended: bool = False
     """Whether its run has ended, so that taking it up costs nothing."""
+    has_cost_limit: bool = False
+    """Whether its batch has a cost limit, of which it needs a share."""
 
 
 class Queue:
@@ -75,7 +81,6 @@ class Queue:
                 await self._queries.apply_upgrade()
             else:
                 await self._queries.install()
-            await self.connection.execute(queue_sql.MAKE_GATES)
         finally:
             await self.connection.execute("select pg_advisory_unlock($1)", _SET_UP_LOCK)
 
@@ -139,7 +144,8 @@ class Queue:
         if not found:
             return None
         row: dict[str, Any] = found[0]
-        return Begun(row["taken_over"], row["takeovers"], _unpacked(row["question"]), row["owner"], row["has_ended"])
+        question, is_limited = _unpacked(row["question"]), row["cost_limit"] is not None
+        return Begun(row["taken_over"], row["takeovers"], question, row["owner"], row["has_ended"], is_limited)
 
     async def uncount(self, job: Job) -> None:
         """Do not count the takeover of an item, because its run is at work elsewhere, or has ended there."""
@@ -182,6 +188,11 @@ class Queue:
     async def cancel(self, batch_id: str) -> int:
         """Remove the jobs of a batch that no worker holds; return how many."""
         return len(await self.connection.fetch(queue_sql.CANCEL, batch_id))
+
+    async def prune_log(self) -> int:
+        """Delete entries of PgQueuer's log about jobs that ended more than `LOG_DAYS` ago; return how many."""
+        values = (timedelta(days=LOG_DAYS), PORTION)
+        return len(await self.connection.fetch(queue_sql.PRUNE, *values))
 
     async def counts(self) -> list[dict[str, object]]:
         """Return the jobs of each batch: batch_id, queued, picked, workers, silent [s]."""

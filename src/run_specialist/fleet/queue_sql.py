@@ -9,8 +9,7 @@ from run_specialist.fleet.connection import QUEUE_SCHEMA
 from run_specialist.store.identity import NAMESPACE
 
 JOBS, LOG = f"{QUEUE_SCHEMA}.pgqueuer", f"{QUEUE_SCHEMA}.pgqueuer_log"
-GATES = f"{QUEUE_SCHEMA}.gates"
-BATCHES, ITEMS, RUNS, TURNS = (f"{NAMESPACE}.{name}" for name in ("batches", "items", "runs", "turns"))
+BATCHES, ITEMS, RUNS, TURNS, GATES = (f"{NAMESPACE}.{name}" for name in ("batches", "items", "runs", "turns", "gates"))
 
 _LOGGED = f"insert into {LOG} (job_id, status, entrypoint, priority) select id, {{}}, entrypoint, priority from mine"
 _ITEM_OF_MINE = "where run_id = $3 and batch_id = $4 and exists (select 1 from mine)"
@@ -18,11 +17,16 @@ _ITEM_OF_MINE = "where run_id = $3 and batch_id = $4 and exists (select 1 from m
 FINISH = f"""
 with mine as (delete from {JOBS} where id = $1 and queue_manager_id = $2 returning id, entrypoint, priority),
 logged as ({_LOGGED.format("'successful'")}),
-item as (update {ITEMS} set state = coalesce($5, state), error = $6 {_ITEM_OF_MINE})
+item as (
+    update {ITEMS} i set state = coalesce($5, state), error = $6, granted = case
+        when exists (select 1 from {RUNS} r where r.run_id = i.run_id and r.cost_usd is null) then granted end
+    {_ITEM_OF_MINE}
+)
 select id from mine
 """
-"""Deletes a job and sets the state of its item.
+"""Deletes a job, sets the state of its item, and returns what the item did not spend of the cost limit.
 
+If the cost of its run is unknown, the whole grant counts as spent.
 Values: job, worker, run, batch, state (null = as it is), packed error.
 """
 
@@ -33,7 +37,7 @@ with mine as (
     where id = $1 and queue_manager_id = $2 returning id, entrypoint, priority
 ),
 logged as ({_LOGGED.format("'queued'")}),
-item as (update {ITEMS} set state = 'waiting' {_ITEM_OF_MINE} and $6 and state = 'begun')
+item as (update {ITEMS} set state = 'waiting', granted = null {_ITEM_OF_MINE} and $6 and state = 'begun')
 select id from mine
 """
 """Queues a job again.
@@ -59,7 +63,8 @@ update {ITEMS} i set state = 'begun', turns = made, takeovers =
 from before where i.run_id = before.run_id and i.batch_id = before.batch_id
     and before.state in ('waiting', 'begun')
 returning before.state = 'begun' as taken_over, i.takeovers, i.question, i.input, has_ended,
-    (select owner from {RUNS} r where r.run_id = $1) as owner
+    (select owner from {RUNS} r where r.run_id = $1) as owner,
+    (select cost_limit from {BATCHES} b where b.batch_id = $2) as cost_limit
 """
 """Begins an item. If nobody handed it back, its worker has died: that is a takeover, counted since the newest turn."""
 
@@ -98,20 +103,21 @@ OPEN = f"delete from {GATES} where batch_id = $1 and until <= extract(epoch from
 
 FORGET_GATE = f"delete from {GATES} where batch_id = $1"
 
-MAKE_GATES = f"""
-create table if not exists {GATES} (
-    batch_id varchar primary key, until float not null, probe float not null, failures integer not null,
-    reason varchar not null
-)
-"""
-"""Creates the gates: a batch has a row while its endpoint refuses requests."""
-
 CANCEL = f"""
 with gone as (delete from {JOBS} where entrypoint = $1 and status <> 'picked' returning id, entrypoint, priority)
 insert into {LOG} (job_id, status, entrypoint, priority) select id, 'canceled', entrypoint, priority from gone
 returning job_id
 """
 """Deletes the jobs of a batch that no worker holds."""
+
+PRUNE = f"""
+delete from {LOG} where id in (
+    select id from {LOG} l where created < now() - $1::interval
+        and not exists (select 1 from {JOBS} j where j.id = l.job_id)
+    limit $2 for update skip locked
+) returning id
+"""
+"""Deletes old entries of the log of jobs that have ended; values: age, how many at most."""
 
 COUNTS = f"""
 select entrypoint as batch_id, count(*) filter (where status = 'queued') as queued,
@@ -136,8 +142,15 @@ order by i.number
 """
 """Selects the items that were given up, that have no run, or whose run ended with one of some statuses."""
 
+SPENT_AND_GRANTED = f"""
+    (select sum(r.cost_usd) from {ITEMS} i join {RUNS} r on r.run_id = i.run_id where i.batch_id = b.batch_id) as cost,
+    (select sum(greatest(i.granted - coalesce(r.cost_usd, 0), 0)) from {ITEMS} i
+        left join {RUNS} r on r.run_id = i.run_id where i.batch_id = b.batch_id) as granted
+"""
+"""What a batch `b` has cost, and what its items under way may still spend [USD]."""
+
 STATUS = f"""
-select b.batch_id, b.specialist, b.state, b.reason, g.reason as closed_by,
+select b.batch_id, b.specialist, b.state, b.reason, b.cost_limit, g.reason as closed_by, {SPENT_AND_GRANTED},
     case when greatest(g.until, g.probe) > extract(epoch from now()) then greatest(g.until, g.probe) end
         as closed_until,
     (select json_object_agg(state, count) from (

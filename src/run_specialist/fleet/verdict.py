@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass
 
+from run_specialist.api.price_check import PriceUnknown
+from run_specialist.batch.item_run import LimitReached, NotAffordable
+from run_specialist.errors import AtWork, RunSpecialistError, StoreUnusable
 from run_specialist.record.outcome import Outcome
 
 STORE_DELAY = 2.0
 """Delay after which an item is taken again whose run could not be stored [s]."""
+SHARE_DELAY = 2.0
+"""Delay after which an item is taken again for which the cost limit left too little at that moment [s]."""
 AT_WORK_DELAY = 10.0
 """Delay after which an item is taken again whose run is at work elsewhere [s]."""
 SERVER_ERROR_DELAY = 30.0
@@ -60,6 +65,22 @@ def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdic
     if outcome.status == "aborted":
         return Finished("cancelled") if cancelled else HandedBack()
     return _judge_failure(outcome, attempts) if outcome.status == "failed" else Finished()
+
+
+def unbegun(error: RunSpecialistError) -> Verdict:
+    """Return what becomes of the job of an item whose run could not begin."""
+    match error:
+        case AtWork():
+            return HandedBack(AT_WORK_DELAY, waits=False)
+        case StoreUnusable():
+            return HandedBack(STORE_DELAY)
+        case LimitReached():
+            return Finished(state=None)
+        case NotAffordable():
+            return HandedBack(SHARE_DELAY)
+        case PriceUnknown():
+            return HandedBack(stops=str(error), pauses=True)
+    return Finished(error=str(error))
 
 
 def _judge_failure(outcome: Outcome, attempts: int) -> Verdict:

@@ -13,7 +13,8 @@ from run_specialist.fleet.connection import QueueAway
 from run_specialist.fleet.control import set_state
 from run_specialist.fleet.heart import INTERVAL, Heart
 from run_specialist.fleet.job_work import JobWork
-from run_specialist.fleet.queue import SILENCE, Job, Queue
+from run_specialist.fleet.queue import PROBE_TIME, SILENCE, Job, Queue
+from run_specialist.fleet.upkeep import Upkeep
 from run_specialist.fleet.verdict import STORE_DELAY, Finished, HandedBack, Verdict
 from run_specialist.record.outcome import Exit
 
@@ -21,8 +22,6 @@ AT_ONCE = 8
 """Items that a worker works on at the same time."""
 POLL = 1.0
 """How often an idle worker looks for jobs [s]."""
-PROBE_TIME = 60.0
-"""How long the first item after a pause has the endpoint for itself [s]."""
 FAREWELL = 10.0
 """How long a worker that was told to stop tries to hand its jobs back; later they are taken over [s]."""
 _MAX_DEFECTS = 3
@@ -61,6 +60,7 @@ class Worker:
         """Batches whose gate was closed when this worker looked last."""
         self._is_away = False
         self._heart = Heart(url, self.queue.worker, self._held)
+        self._upkeep = Upkeep(self.queue, lambda: len(self._under_way))
 
     def _held(self) -> list[int]:
         return [work.job.job_id for work in list(self._under_way.values())]
@@ -84,6 +84,7 @@ class Worker:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._at_once + 4))
         await self._first_look()
         self._heart.start()
+        self._upkeep.start()
         try:
             while not self._stopping.is_set():
                 self._heart.respond()
@@ -96,6 +97,7 @@ class Worker:
                 await asyncio.wait([*self._under_way], timeout=POLL)
         finally:
             self._heart.stop()
+            await self._upkeep.stop()
             for task in self._under_way:
                 task.cancel()
             for batch in self._batches.values():
@@ -150,7 +152,7 @@ class Worker:
             return
         batch = self._batches[job.batch_id]
         assert batch is not None  # noqa: S101 - only jobs of known batches are taken
-        work = JobWork(job, batch, self.queue)
+        work = JobWork(job, batch, self.queue, self._at_once)
         if self._stopping.is_set():
             work.abort(after_turn=True)
         task = asyncio.create_task(self._do(work))

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, delete, exists, select
 
 from run_specialist.store.batch_statements import OPEN, PAUSED
 from run_specialist.store.descendants import portions
-from run_specialist.store.tables import batches, items, runs
+from run_specialist.store.tables import batches, gates, items, runs
 
 
 def runs_of(connection: Connection, batch_ids: Sequence[str]) -> list[str]:
@@ -35,7 +35,7 @@ def without_runs(connection: Connection, batch_ids: Sequence[str]) -> list[str]:
 
 
 def delete_batches(connection: Connection, batch_ids: Sequence[str]) -> None:
-    """Delete batches and their items, but not their runs."""
+    """Delete batches with their items and gates, but not their runs."""
     for part in portions(batch_ids):
-        for table in (items, batches):
+        for table in (items, gates, batches):
             connection.execute(delete(table).where(table.c.batch_id.in_(part)))

@@ -43,7 +43,10 @@ class BatchStatements:
         """Cancels the items of a batch that have not begun."""
         self.mark_item = f"update {items} set state = {mark}, error = {mark} {this_item}"  # noqa: S608
         """Sets state and error of an item."""
-        self.put_back = f"update {items} set state = '{WAITING}', error = null, takeovers = 0, turns = 0 {this_item}"  # noqa: S608
+        self.put_back = (
+            f"update {items} set state = '{WAITING}', error = null, takeovers = 0, turns = 0, granted = null "  # noqa: S608
+            f"{this_item}"
+        )
         """Makes an item as if it had never begun."""
         self.take_over = (
             f"update {items} set takeovers = case when turns < {mark} then 1 else takeovers + 1 end, "  # noqa: S608

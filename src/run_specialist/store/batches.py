@@ -226,6 +226,7 @@ def _item_row(batch_id: str, item: Item) -> dict[str, object]:
         "error": None,
         "input": json_text(item.input),
         "question": item.question,
+        "granted": None,
     }
 
 

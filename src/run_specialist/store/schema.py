@@ -143,8 +143,15 @@ SCHEMAS = {
             "error": "packed?",
             "input": "packed",
             "question": "packed",
+            # What its run may have cost in the end, reserved from the cost limit of the batch; null = nothing.
+            "granted": "float?",
         },
         indexes={"items_by_number": ["batch_id", "number"]},
+    ),
+    # A batch of a fleet has a row while its endpoint refuses requests.
+    "gates": Schema(
+        key=["batch_id"],
+        columns={"batch_id": "text", "until": "float", "probe": "float", "failures": "integer", "reason": "text"},
     ),
 }
 _SQLITE = {

@@ -22,7 +22,7 @@ from run_specialist.views.report import report
 from tests.stores import make_first_version
 from tests.unit.store.finished_runs import write
 from tests.unit.store.opened import open_at_once
-from tests.unit.store.records import begun, change, ended, opened, turn_of
+from tests.unit.store.records import ask, begun, change, ended, opened, turn_of
 
 REVISIONS = Path(versions.__file__).parent / "migrations" / "versions"
 
@@ -143,7 +143,8 @@ def test_a_run_from_before_batches_is_resumed_and_reported(store_url, make_write
     with closing(make_writer(store_url)) as writer:
         frozen = {"system": "Look.", "settings": settings, "tools": [], "root": "/", "origins": {}}
         write(writer, old=[opened("old", frozen=frozen), *begun("old")[1:], *turn_of(1)])
-    for statement in ("drop table items", "drop table batches", "update alembic_version set version_num = '0003'"):
+    dropped = [f"drop table {name}" for name in ("gates", "items", "batches")]
+    for statement in (*dropped, "update alembic_version set version_num = '0003'"):
         change(store_url, statement)
     if file_of(store_url):
         change(store_url, "pragma user_version = 3")
@@ -159,6 +160,31 @@ def test_a_run_from_before_batches_is_resumed_and_reported(store_url, make_write
         assert asyncio.run(journal.committed()) is None
     with Store(store_url) as store:
         assert (store.load("old").status, len(store.load("old").turns)) == ("answered", 2)
+
+
+@pytest.mark.parametrize("has_gates", [True, False])
+def test_the_gates_of_an_earlier_fleet_are_kept(store_url, has_gates):
+    """A fleet that was set up before had its gates beside the queue; they move, and the old table is removed."""
+    make_first_version(store_url, "one")
+    engine = looking(store_url)
+    is_server = file_of(store_url) is None
+    with engine.begin() as connection:
+        versions.upgrade(connection, "0004")
+        if is_server and has_gates:
+            connection.exec_driver_sql("create schema run_specialist_queue")
+            connection.exec_driver_sql(
+                "create table run_specialist_queue.gates as select 'b1'::varchar as batch_id, 2e9::float as until, "
+                "0::float as probe, 3 as failures, '429'::varchar as reason"
+            )
+        elif not is_server:
+            connection.exec_driver_sql("pragma user_version = 4")
+    engine.dispose()
+    open_engine(store_url).dispose()
+    kept = [("b1", 2e9, 3, "429")] if is_server and has_gates else []
+    assert ask(store_url, "select batch_id, until, failures, reason from gates") == kept
+    if is_server:
+        assert ask(store_url, "select to_regclass('run_specialist_queue.gates')") == [(None,)]
+    assert differences(store_url) == []
 
 
 def test_a_migration_that_breaks_off_changes_nothing(store_url, monkeypatch):

@@ -70,10 +70,10 @@ def map_(
         make_runner = partial(_runner, each_run, project, config)
         runner = make_runner(project.root)
         asked = Asked.of(items, each_item, runner, name)
-        check_queue(batch, money)
+        check_queue(batch)
         reducer = None if answers.reduce is None else Reducer(runner.registry.find(answers.reduce), make_runner)
-        make_plan = partial(planned, asked, runner, each_run, _bounds(money, batch), RETRIED[batch.retry])
-        plan = make_plan()
+        make_plan = partial(planned, asked, runner, each_run, _bounds(money, batch))
+        plan = make_plan(RETRIED[batch.retry])
         if batch.dry_run:
             plan.show(json=answers.json_)
             return
@@ -81,10 +81,10 @@ def map_(
             say(str(plan))
         confirm(plan.most if plan.forecast.runs else None, money)
         if batch.queue:
-            if not put_into_queue(asked, runner, each_run, batch):
+            if not put_into_queue(plan, runner, each_run, batch):
                 return
             # The fleet has worked on the items: what is left is to read their answers.
-            plan = make_plan()
+            plan = make_plan(RETRIED[None], is_over=True)
         code = Work(plan, runner, answers, SameCall(given_words(context)), reducer).work()
     raise typer.Exit(code)
 

@@ -15,13 +15,20 @@ if TYPE_CHECKING:
 
 
 def planned(
-    asked: Asked, runner: "Runner", each: EachRunOptions, bounds: dict[str, Any], retried: Sequence[str]
+    asked: Asked,
+    runner: "Runner",
+    each: EachRunOptions,
+    bounds: dict[str, Any],
+    retried: Sequence[str],
+    *,
+    is_over: bool = False,
 ) -> Plan:
     """Return the batch and what it is going to do; nothing is sent.
 
     each: options of each run.
     bounds: arguments of `Runner.map` about the batch.
     retried: statuses of earlier runs that are resumed.
+    is_over: a fleet has ended; leave its record as it is, and begin no item that it has left because of its limit.
     """
     settings = each.settings
     with known_runs(runner.store) as known:
@@ -29,16 +36,20 @@ def planned(
             fail("--retry needs stored runs; name a store with --store")
         past = known.past(runner, asked.name, settings, each.model)
         cost = forecast(past, None).cost_usd
+        typical = 0.0 if cost is None else cost.high
         batch = runner.map(
             asked.name,
             asked.given,
             None if asked.template is None else asked.template.text,
             source=asked.source.name,
             retry=retried,
-            typical_cost=0.0 if cost is None else cost.high,
+            # An item begins only if the rest covers a typical one.
+            typical_cost=bounds.get("cost_limit", typical) if is_over else typical,
             **bounds,
             **settings,
         )
+        if is_over:
+            batch.only_read()
         earlier = known.earlier(batch.id, retried)
     count = asked.count
     ended = 0 if count is None else earlier.count(asked.items())

@@ -5,44 +5,38 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from run_specialist.cli.batch.map_options import BatchOptions, EachRunOptions, MoneyOptions
+from run_specialist.cli.batch.map_options import RETRIED, BatchOptions, EachRunOptions
 from run_specialist.cli.console import fail, say
 from run_specialist.cli.worker_command import queue_url
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
-    from run_specialist.cli.batch.map_items import Asked
+    from run_specialist.cli.batch.map_plan import Plan
     from run_specialist.fleet.control import Control
 
 LOOK = 2.0
 """How often a waiting command looks at the queue [s]."""
 
 
-def check_queue(batch: BatchOptions, money: MoneyOptions) -> None:
+def check_queue(batch: BatchOptions) -> None:
     """Exit if options exclude each other."""
     if batch.wait and not batch.queue:
         fail("--wait waits for the workers of a fleet; it needs --queue")
-    if not batch.queue:
-        return
-    if money.limit is not None:
-        fail("--cost-limit counts on one machine; with --queue, limit each run: cost_limit in the specialist's file")
-    if batch.retry:
-        fail("with --queue, retry items by `specialists fleet retry`")
 
 
-def put_into_queue(asked: "Asked", runner: "Runner", each: EachRunOptions, batch: BatchOptions) -> bool:
+def put_into_queue(plan: "Plan", runner: "Runner", each: EachRunOptions, batch: BatchOptions) -> bool:
     """Put items into the queue; return whether the fleet has worked on all, so that the answers can be read.
 
     Exits if the batch does not go on.
     """
-    url = queue_url(runner.store)
-    return asyncio.run(_put(url, asked, runner, each, batch))
+    return asyncio.run(_put(queue_url(runner.store), plan, runner, each, batch))
 
 
-async def _put(url: str, asked: "Asked", runner: "Runner", each: EachRunOptions, batch: BatchOptions) -> bool:
+async def _put(url: str, plan: "Plan", runner: "Runner", each: EachRunOptions, batch: BatchOptions) -> bool:
     from run_specialist.fleet.control import Control  # noqa: PLC0415 - a database library
     from run_specialist.fleet.putting import put  # noqa: PLC0415 - as above
 
+    asked, cost = plan.asked, plan.forecast.cost_usd
     queued = await put(
         runner,
         url,
@@ -53,11 +47,15 @@ async def _put(url: str, asked: "Asked", runner: "Runner", each: EachRunOptions,
         settings=each.settings,
         source=asked.source.name,
         batch=batch.batch,
+        cost_limit=plan.batch.cost_limit,
+        typical_cost=0.0 if cost is None else cost.high,
     )
-    say(f"batch {queued.batch_id}: {queued.items} items, {queued.added} new in the queue")
-    if not batch.wait:
-        return False
     async with Control(url) as control:
+        retried = await control.retry(queued.batch_id, RETRIED[batch.retry]) if batch.retry else 0
+        again = f", {retried} to retry" if batch.retry else ""
+        say(f"batch {queued.batch_id}: {queued.items} items, {queued.added} new in the queue{again}")
+        if not batch.wait:
+            return False
         return await _ended(control, queued.batch_id)
 
 

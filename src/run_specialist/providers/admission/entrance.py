@@ -47,6 +47,12 @@ class Gates:
                 found = self._gates[digest] = Gate()
             return found
 
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait at any of the gates."""
+        with self._lock:
+            return sum(gate.waiting for gate in self._gates.values())
+
     def clear(self) -> None:
         """Forget all gates; requests under way end at theirs."""
         with self._lock:

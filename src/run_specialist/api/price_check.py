@@ -1,0 +1,18 @@
+"""Check before a run that shares a cost limit with others that its cost can be counted."""
+
+from run_specialist.errors import UsageError
+from run_specialist.providers.base import Provider
+from run_specialist.record.messages import Usage
+
+
+class PriceUnknown(UsageError):
+    """A cost limit cannot hold, because the price of the model is not known."""
+
+
+def check_price(provider: Provider) -> None:
+    """Raise PriceUnknown if the cost of a request is not known."""
+    if provider.cost(Usage(1)) is None:
+        raise PriceUnknown(
+            f"cost_limit: the price of {provider.model} is unknown, so its cost cannot be limited; remove "
+            "cost_limit, or set total_tokens_limit instead"
+        )
