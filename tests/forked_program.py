@@ -39,7 +39,7 @@ class ForkedProgram(subprocess.Popen):
         # The order of subprocess.Popen._execute_child, the same since Python 3.11.
         (close_fds, pass_fds, cwd, env, _, _, shell, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite,
          restore_signals, gid, gids, uid, umask, new_session, group) = given  # fmt: skip
-        own = [preexec_fn, pass_fds, shell, new_session, gids, executable]
+        own = [preexec_fn, pass_fds, shell, gids, executable]
         usual = close_fds and restore_signals and (gid, uid, umask, group) == (None, None, -1, -1)
         variables = dict(os.environ if env is None else env)
         if any(own) or not usual or not _can_fork(args, variables):
@@ -51,11 +51,30 @@ class ForkedProgram(subprocess.Popen):
             "cwd": os.fspath(cwd) if cwd else os.getcwd(),  # noqa: PTH109 - a text is needed
             "env": variables,
             "umask": _umask(),
+            "new_session": new_session,
         }
         streams = [mine if mine != -1 else usual for usual, mine in enumerate((p2cread, c2pwrite, errwrite))]
         self.pid = _parent(_key(variables)).start(start, streams)
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
+
+
+def run_forked(
+    command: list[str], *, timeout: float = PATIENCE, capture_output: bool = False, check: bool = False, **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """Run `python -W error -c CODE ...` as `subprocess.run` does, in a `ForkedProgram`."""
+    if capture_output:
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with ForkedProgram(command, **options) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(command, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
 
 
 def _can_fork(args: Any, env: dict[str, str]) -> bool:

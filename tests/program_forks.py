@@ -17,10 +17,14 @@ MODULES = (
     "run_specialist.cli.manage",
     "aiohttp",
     "anthropic",
+    "mcp.server",
     "rich.live",
     "rich.markdown",
     "rich.syntax",
     "run_specialist.api.runner",
+    "run_specialist.mcp_server.http",
+    "run_specialist.mcp_server.server",
+    "run_specialist.mcp_server.stdio",
     "run_specialist.providers.anthropic",
     "run_specialist.providers.offline.provider",
     "run_specialist.providers.transport",
@@ -61,6 +65,8 @@ def _become(start: dict, descriptors: list[int]) -> str:
     for target, source in enumerate(descriptors):
         os.dup2(source, target)
         os.close(source)
+    if start["new_session"]:
+        os.setsid()
     os.environ.clear()
     os.environ.update(start["env"])
     os.chdir(start["cwd"])
@@ -69,7 +75,7 @@ def _become(start: dict, descriptors: list[int]) -> str:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         old = getattr(sys, name)
         is_terminal = os.isatty(old.fileno())
-        new = open(  # noqa: PTH123, SIM115 - a stream of this process, never closed
+        new = open(  # noqa: SIM115 - a stream of this process, never closed
             old.fileno(), mode, encoding=old.encoding, errors=old.errors, closefd=False,
             buffering=1 if name != "stdin" and (is_terminal or name == "stderr") else -1,
         )  # fmt: skip
