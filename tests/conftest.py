@@ -5,6 +5,7 @@ import os
 import pytest
 
 pytest_plugins = [
+    "tests.plugins.collection",
     "tests.plugins.environment",
     "tests.plugins.leftovers",
     "tests.plugins.tiers",

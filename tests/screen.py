@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from fcntl import ioctl
 from typing import Any
 
+from tests.forked_program import ForkedProgram
+
 _PARTS = re.compile(r"\x1b\]8;[^\x1b]*\x1b\\|\x1b\[\??[0-9;]*[A-Za-z]|.", re.DOTALL)
 _MAIN = {
     "run-specialist": "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()",
@@ -71,7 +73,7 @@ def run_on_terminal(
     line = [sys.executable, "-W", "error", "-c", _MAIN[program], *arguments]
     given: dict[str, Any] = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "env": env}
     given |= {"both": {}, "out": {"stderr": subprocess.PIPE}, "err": {"stdout": subprocess.PIPE}}[outputs]
-    with subprocess.Popen(line, **given) as process:
+    with ForkedProgram(line, **given) as process:
         os.close(theirs)
         os.write(ours, typed.encode())
         written = b""

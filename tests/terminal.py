@@ -9,6 +9,8 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from tests.forked_program import run_forked
+
 POISON = (
     "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b]8;;http://owned\x1b\\link\x1b]8;;\x1b\\\x1b[2J\x1b[5;7mowned\x1b[8m\x1bc"
     "\x9b2J\x9d0;owned\x9c\x90owned\x9c\x85\u202eowned\u202c\u2066\u200f\b\b\b\a\v\f\x0e\x7f\rowned\x00\u2028\ufeff\udc1b"
@@ -60,8 +62,8 @@ def on_terminal(folder: os.PathLike[str], commands: Sequence[Sequence[str]]) -> 
     reader = threading.Thread(target=gather)
     reader.start()
     try:
-        command = [sys.executable, "-c", _DRIVER, listed]
-        subprocess.run(
+        command = [sys.executable, "-W", "error", "-c", _DRIVER, listed]
+        run_forked(
             command,
             stdin=subprocess.DEVNULL,
             stdout=theirs,

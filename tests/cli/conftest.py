@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from run_specialist.cli.ask import app
 from tests.cli.specialists_command import GOOD
+from tests.forked_program import ForkedProgram
 from tests.wire.chat import ChatSimulator
 from tests.wire.local_api import ROUTES, VARIABLES, LocalApi
 from tests.wire.simulator import MessagesSimulator
@@ -103,7 +104,7 @@ def program(notes: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         def start(*arguments: str, code: str = MAIN, **options: Any) -> subprocess.Popen[str]:
             given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": os.environ} | options
             command = [sys.executable, "-W", "error", "-c", code, *arguments]
-            process = running.enter_context(subprocess.Popen(command, **given))
+            process = running.enter_context(ForkedProgram(command, **given))
             running.callback(process.kill)
             return process
 

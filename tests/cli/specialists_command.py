@@ -7,6 +7,7 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from run_specialist.cli.manage import app
+from tests.forked_program import run_forked
 
 GOOD = "---\nname: finder\ndescription: Finds notes\ntools: Read, Grep\ntool_calls_limit: 12\n---\nYou find notes.\n"
 BAD = "---\nname: bad\ndescription: d\ntool_calls_limit: twelve\ncost_limit: $5\n---\nBody\n"
@@ -28,6 +29,5 @@ def program(*arguments: str, code: str = MAIN, **options: Any) -> subprocess.Com
         "stderr": subprocess.PIPE,
         "text": True,
         "timeout": 60,
-        "check": False,
     } | options
-    return subprocess.run(command, **given)  # noqa: PLW1510 - the command is part of this project
+    return run_forked(command, **given)

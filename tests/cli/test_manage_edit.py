@@ -11,6 +11,7 @@ import pytest
 
 from run_specialist.specialist.registry import packaged
 from tests.cli.specialists_command import GOOD, MAIN, call, program
+from tests.forked_program import ForkedProgram
 
 TOUCH = "import sys, pathlib; p = pathlib.Path(sys.argv[-1]); p.write_text(p.read_text().replace({!r}, {!r}))"
 
@@ -168,7 +169,7 @@ def test_ctrl_c_is_left_to_the_editor(project: Path) -> None:
     )
     command = [sys.executable, "-W", "error", "-c", MAIN, "edit", "finder"]
     env = os.environ | {"EDITOR": f"exec {shlex.join([sys.executable, '-c', script])}"}
-    with subprocess.Popen(
+    with ForkedProgram(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True
     ) as editing:
         assert editing.stdout.readline() == "ready\n"

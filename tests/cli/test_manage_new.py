@@ -12,6 +12,7 @@ import pytest
 from run_specialist.specialist.loader import load_text
 from tests.cli.history.commands import on_terminal
 from tests.cli.specialists_command import GOOD, MAIN, call, program
+from tests.forked_program import ForkedProgram
 
 
 def test_a_new_file_passes_a_strict_check(project: Path) -> None:
@@ -184,7 +185,7 @@ def test_new_leaves_nothing_behind_when_it_is_interrupted(project: Path) -> None
     ours, theirs = os.openpty()
     os.write(ours, b"when asked\n12\n")
     command = [sys.executable, "-W", "error", "-c", MAIN, "new", "asked"]
-    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asking:
+    with ForkedProgram(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asking:
         seen = b""
         while b"Tools" not in seen:
             seen += asking.stderr.read1()

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from run_specialist.installation import adding
+from tests.forked_program import ForkedProgram, run_forked
 from tests.wire.serving import MAIN, PATIENCE, command
 
 BLOCKED = "import sys; sys.modules['mcp'] = sys.modules['mcp_types'] = None; "
@@ -19,7 +20,7 @@ def refused(notes):
     """Return a function that runs the command, which must exit by itself, and returns exit code and stderr lines."""
 
     def call(*arguments: str, before: str = "") -> tuple[int, list[str]]:
-        done = subprocess.run(
+        done = (subprocess.run if before else run_forked)(
             command(*arguments, code=before + MAIN),
             capture_output=True,
             text=True,
@@ -113,7 +114,7 @@ def test_root_selects_the_project_to_serve(notes, write, tmp_path, monkeypatch):
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     }
-    server = subprocess.Popen(command(*flags), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    server = ForkedProgram(command(*flags), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     answers = []
     for call in calls:
         call["params"] = {**call.get("params", {}), "_meta": age}

@@ -15,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from run_specialist.errors import UsageError
 from run_specialist.mcp_server.access_token import FILE, access_token
+from tests.forked_program import run_forked
 from tests.wire.serving import PATIENCE, Program, command
 from tests.wire.stdio_client import NOT_HERE, UNJUDGED
 
@@ -144,7 +145,7 @@ def test_a_token_file_readable_by_others_is_refused(data):
     data.mkdir(parents=True)
     (data / FILE).write_text("known-to-all\n")
     (data / FILE).chmod(0o644)
-    done = subprocess.run(command(*FLAGS), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = run_forked(command(*FLAGS), capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 2
     assert done.stderr == (
         f"specialists: {data / FILE} belongs to another user, or is accessible to others; delete it, and the next "

@@ -12,6 +12,7 @@ import pytest
 from run_specialist.cli import query_words
 from run_specialist.cli.query_words import more_from, question_from
 from tests.cli.conftest import MAIN
+from tests.forked_program import run_forked
 
 OFFLINE = ("--model", "offline", "--json", "--quiet")
 UNREAD = "warning: the text on standard input was not read"
@@ -151,7 +152,7 @@ def test_a_terminal_without_a_question_gets_one_line(write, notes):
     """On a terminal nothing is read: one line says how to ask."""
     write("finder")
     ours, theirs = pty.openpty()
-    done = subprocess.run([sys.executable, "-c", MAIN, "finder"], stdin=theirs, capture_output=True, check=False)
+    done = run_forked([sys.executable, "-W", "error", "-c", MAIN, "finder"], stdin=theirs, capture_output=True)
     os.close(ours)
     os.close(theirs)
     told = done.stderr.decode().splitlines()

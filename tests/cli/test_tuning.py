@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from typer.testing import CliRunner, Result
 from run_specialist.cli.manage import app
 from run_specialist.store.opening import open_engine
 from run_specialist.store.tables import calls, runs
+from tests.forked_program import ForkedProgram
 from tests.unit.views.past_runs import outcome
 
 MAIN = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
@@ -263,9 +263,9 @@ def test_bars_use_ascii_if_the_encoding_lacks_blocks(store, write):
 def colours(*arguments: str, **env: str) -> str:
     """Return the output of the command on a terminal."""
     parent, child = pty.openpty()
-    command = [sys.executable, "-c", MAIN, "tune", *arguments]
+    command = [sys.executable, "-W", "error", "-c", MAIN, "tune", *arguments]
     given = os.environ | {"TERM": "xterm", "COLUMNS": "80"} | env
-    with subprocess.Popen(command, stdout=child, stderr=child, stdin=child, env=given) as process:
+    with ForkedProgram(command, stdout=child, stderr=child, stdin=child, env=given) as process:
         os.close(child)
         told = b""
         # A closed terminal raises an error when it is read.

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from run_specialist.cli import manage
 from tests.cli.specialists_command import MAIN
 from tests.docs.markdown import ROOT, blocks, table
+from tests.forked_program import ForkedProgram
 
 TEXT = (ROOT / "docs" / "mcp-clients.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"^```(json|toml) (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -86,8 +87,8 @@ def test_the_registered_commands_start_the_server(words, tmp_path, monkeypatch):
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
     ]
-    command = [sys.executable, "-c", MAIN, *arguments]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+    command = [sys.executable, "-W", "error", "-c", MAIN, *arguments]
+    with ForkedProgram(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         for message in messages:
             server.stdin.write(json.dumps(message) + "\n")
         server.stdin.flush()

@@ -5,7 +5,6 @@ Each attack is one project; every command runs in it, in a separate process with
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked_program import run_forked
 from tests.secrets.canaries import stored, values_with_secret
 
 FILE_SECRET = "marzipan-quokka-lamplight"  # noqa: S105 - a text to search for
@@ -194,7 +194,7 @@ def all_commands(scene: Scene, tmp_path: Path) -> str:
         "API_KEY": ENVIRONMENT_SECRET,
     }
     command = [sys.executable, "-W", "error", "-c", COMMANDS.replace("ODD_NAME", f"{scene.outside}/secret")]
-    done = subprocess.run(command, cwd=scene.project, env=environment, capture_output=True, text=True, check=False)
+    done = run_forked(command, cwd=scene.project, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 

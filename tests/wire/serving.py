@@ -18,6 +18,7 @@ from run_specialist.mcp_server.server import make_server
 from run_specialist.mcp_server.service import Service
 from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.tools.base import Tool
+from tests.forked_program import ForkedProgram
 
 PATIENCE = 90
 """Timeout, after which a hanging program fails the test [s]."""
@@ -132,7 +133,7 @@ class Program:
         """Start the program."""
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         given = {**pipes, "text": True, "env": dict(os.environ)} | options
-        return cls(subprocess.Popen(command(*arguments, code=code), **given))
+        return cls(ForkedProgram(command(*arguments, code=code), **given))
 
     def url(self) -> str:
         """Wait until the program serves over HTTP, and return its URL."""

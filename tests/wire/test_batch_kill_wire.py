@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.forked_program import ForkedProgram
 from tests.unit.store.records import ask
 from tests.wire.batches_on_wire import batch_project, looks_then_answers, paid
 from tests.wire.simulator import Gate
@@ -35,7 +36,7 @@ def run(tmp_path, monkeypatch, store_url):
 
     def start():
         command = [sys.executable, "-W", "error", "-c", PROGRAM, store_url, str(ITEMS), str(AT_ONCE)]
-        return subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, text=True)
+        return ForkedProgram(command, env=os.environ, stdout=subprocess.PIPE, text=True)
 
     return start
 

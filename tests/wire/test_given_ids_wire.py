@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.forked_program import ForkedProgram
 from tests.unit.store.records import ask
 from tests.wire.serving import owl_project
 from tests.wire.simulator import Gate
@@ -41,7 +42,7 @@ class Worker:
     def __init__(self, store):
         command = [sys.executable, "-W", "error", "-c", PROGRAM, store]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.process = subprocess.Popen(command, env=os.environ, **pipes)
+        self.process = ForkedProgram(command, env=os.environ, **pipes)
         assert self.process.stdout.readline() == "ready\n"
 
     def take(self, run_id):

@@ -14,6 +14,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
+from tests.forked_program import run_forked
 from tests.wire.looker_script import listed
 from tests.wire.serving import PATIENCE, Program, command, owl_project, serving, write_specialist
 
@@ -145,7 +146,7 @@ def test_a_server_without_any_model_does_not_start(place, monkeypatch, flags, va
     monkeypatch.setenv("SPECIALIST_REQUIRE_MODEL", variable)
     for transport in ([], HTTP):
         given = {"capture_output": True, "text": True, "timeout": PATIENCE, "stdin": subprocess.DEVNULL}
-        done = subprocess.run(command(*transport, *flags), check=False, **given)
+        done = run_forked(command(*transport, *flags), **given)
         assert (done.returncode, done.stdout) == (2, "")
         (line,) = done.stderr.splitlines()
         assert line.startswith("specialists: a model is required")

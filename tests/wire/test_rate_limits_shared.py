@@ -18,6 +18,7 @@ from run_specialist.providers.admission.gate import Gate
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.events import Retrying, Waiting
 from run_specialist.record.outcome import Exit
+from tests.forked_program import ForkedProgram
 from tests.loop_jobs import job, outcome_of
 from tests.wire.limited_api import at_most, limited
 from tests.wire.simulator import Gate as ReplyGate
@@ -172,8 +173,8 @@ except KeyboardInterrupt:
 def test_r8_ctrl_c_ends_a_program_whose_runs_wait_at_the_gate():
     """One run is under way and two wait; all of them end with an outcome, and the program ends."""
     with limited(at_most(9), seconds=3600) as api:
-        process = subprocess.Popen(
-            [sys.executable, "-c", WAITS, api.url],
+        process = ForkedProgram(
+            [sys.executable, "-W", "error", "-c", WAITS, api.url],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ},

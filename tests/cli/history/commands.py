@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from run_specialist.store.location import place
 from run_specialist.store.writer import Writer
 from tests.cli.specialists_command import MAIN, call
+from tests.forked_program import ForkedProgram
 from tests.unit.store import finished_runs
 
 NOON = 1_795_348_800.0
@@ -46,7 +46,7 @@ def on_terminal(*arguments, columns=120, typed=b"", **environment):
     os.write(ours, typed)
     env = os.environ | {"TERM": "xterm-256color", "COLUMNS": str(columns)} | environment
     command = [sys.executable, "-W", "error", "-c", MAIN, *arguments]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+    with ForkedProgram(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
         os.close(theirs)
         written = b""
         while True:

@@ -19,6 +19,7 @@ from run_specialist.store.writer import Writer
 from tests.cli.history.commands import NOON, here, keep, run_of
 from tests.cli.specialists_command import MAIN, call
 from tests.cli.test_runs_table import run as listed_run
+from tests.forked_program import ForkedProgram
 from tests.unit.store.finished_runs import write
 from tests.unit.store.records import begun, ended, opened
 
@@ -28,7 +29,7 @@ def following(*arguments, **options):
     """Start the command, and kill it if the block leaves it running."""
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
     command = [sys.executable, "-W", "error", "-c", MAIN, "runs", "--follow", *arguments]
-    with subprocess.Popen(command, **given) as process:
+    with ForkedProgram(command, **given) as process:
         try:
             yield process
         finally:

@@ -3,7 +3,6 @@
 import json
 import os
 import stat
-import subprocess
 import sys
 from contextlib import closing
 
@@ -15,6 +14,7 @@ from run_specialist.store.location import file_of, place
 from run_specialist.store.writer import Writer
 from tests.cli.history.commands import keep, listed, on_terminal, run_of
 from tests.cli.specialists_command import MAIN, call
+from tests.forked_program import run_forked
 from tests.unit.store.finished_runs import write
 from tests.unit.store.records import checkpointed, ended, opened
 
@@ -140,12 +140,11 @@ def test_shells_complete_ids(three):
 
     def offered(*words):
         line = {"_SPECIALISTS_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": "2"}
-        return subprocess.run(
+        return run_forked(
             [sys.executable, "-W", "error", "-c", MAIN],
             env=os.environ | line,
             capture_output=True,
             text=True,
-            check=False,
         )
 
     done = offered("specialists", "transcript", "run_")

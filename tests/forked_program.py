@@ -1,0 +1,136 @@
+"""Start programs by forking a Python that has imported them: its imports take ten times as long as most tests."""
+
+import ctypes
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+_PARENT = Path(__file__).with_name("program_forks.py")
+_RUN = f"""
+import sys
+sys.path.insert(0, {str(_PARENT.parents[1])!r})
+from tests.program_forks import fork_programs
+del sys.path[0]
+exec(compile(fork_programs(int(sys.argv[1])), "<string>", "exec"), {{"__name__": "__main__"}})
+"""
+PATIENCE = 60.0
+"""Timeout for the parent of the programs [s]."""
+_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER of <linux/prctl.h>."""
+_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TYPER_", "_TYPER")
+"""Beginnings of the names of variables that Python or a library reads once, when it starts."""
+_ONLY_OWN = {"FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TERMINAL_WIDTH", "MALLOC_ARENA_MAX", "DEFER_PYDANTIC_BUILD"}
+"""Variables that an imported library has read; a program that gets one starts in its own interpreter."""
+_USUAL_ENCODINGS = {None, "utf-8"}
+
+
+class ForkedProgram(subprocess.Popen):
+    """`python -W error -c CODE ...` as a child of this process, like each other `Popen`; on Linux it is forked.
+
+    Every start that a fork cannot reproduce (other flags, closed streams, further descriptors, other users, variables
+    that are read when Python starts) gets its own interpreter. So do tests of the start itself, which use `Popen`.
+    """
+
+    def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *given: Any) -> None:
+        # The order of subprocess.Popen._execute_child, the same since Python 3.11.
+        (close_fds, pass_fds, cwd, env, _, _, shell, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite,
+         restore_signals, gid, gids, uid, umask, new_session, group) = given  # fmt: skip
+        own = [preexec_fn, pass_fds, shell, gids, executable]
+        usual = close_fds and restore_signals and (gid, uid, umask, group) == (None, None, -1, -1)
+        variables = dict(os.environ if env is None else env)
+        if any(own) or not usual or not _can_fork(args, variables):
+            super()._execute_child(args, executable, preexec_fn, *given)
+            return
+        start = {
+            "code": args[4],
+            "arguments": [os.fspath(one) for one in args[5:]],
+            "cwd": os.fspath(cwd) if cwd else os.getcwd(),  # noqa: PTH109 - a text is needed
+            "env": variables,
+            "umask": _umask(),
+            "new_session": new_session,
+        }
+        streams = [mine if mine != -1 else usual for usual, mine in enumerate((p2cread, c2pwrite, errwrite))]
+        self.pid = _parent(_key(variables)).start(start, streams)
+        self._child_created = True
+        self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
+
+
+def run_forked(
+    command: list[str], *, timeout: float = PATIENCE, capture_output: bool = False, check: bool = False, **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """Run `python -W error -c CODE ...` as `subprocess.run` does, in a `ForkedProgram`."""
+    if capture_output:
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with ForkedProgram(command, **options) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(command, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+def _can_fork(args: Any, env: dict[str, str]) -> bool:
+    return (
+        sys.platform == "linux"
+        and isinstance(args, list | tuple)
+        and [*args[:4]] == [sys.executable, "-W", "error", "-c"]
+        and not _ONLY_OWN & env.keys()
+        and env.get("PYTHONIOENCODING") in _USUAL_ENCODINGS
+        and _key(env) - {("PYTHONIOENCODING", "utf-8")} == _key(dict(os.environ))
+        and len(set(os.getresuid())) == 1
+    )
+
+
+def _key(env: dict[str, str]) -> frozenset[tuple[str, str]]:
+    """Return the variables that decide how Python starts."""
+    return frozenset((name, value) for name, value in env.items() if name.startswith(_AT_START))
+
+
+def _umask() -> int:
+    found = os.umask(0o077)
+    os.umask(found)
+    return found
+
+
+class _Parent:
+    """The running parent of programs."""
+
+    def __init__(self, variables: frozenset[tuple[str, str]]) -> None:
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line.settimeout(PATIENCE)
+        env = {name: value for name, value in os.environ.items() if not name.startswith(_AT_START)} | dict(variables)
+        env.pop("PYTEST_CURRENT_TEST", None)
+        command = [sys.executable, "-W", "error", "-c", _RUN, str(theirs.fileno())]
+        self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, stdin=subprocess.DEVNULL, cwd="/")
+        theirs.close()
+
+    def start(self, start: dict[str, Any], streams: list[int]) -> int:
+        """Start a program as a child of this process; return its id."""
+        prctl = ctypes.CDLL(None).prctl
+        prctl(_SUBREAPER, 1, 0, 0, 0)
+        try:
+            socket.send_fds(self._line, [json.dumps(start).encode()], streams)
+            number = int(self._line.recv(100))
+            self._line.recv(100)
+        finally:
+            prctl(_SUBREAPER, 0, 0, 0, 0)
+        return number
+
+
+_parents: dict[frozenset[tuple[str, str]], _Parent] = {}
+
+
+def _parent(variables: frozenset[tuple[str, str]]) -> _Parent:
+    """Return the running parent for these variables, started if there is none."""
+    found = _parents.get(variables)
+    if found is None or found.process.poll() is not None:
+        found = _parents[variables] = _Parent(variables)
+    return found

@@ -1,0 +1,86 @@
+"""The parent of forked programs: a Python that has imported them, and forks itself for each start.
+
+It runs as `python -c`, see tests/forked_program.py. Each message is a start in JSON, with three descriptors for the
+standard streams.
+"""
+
+import gc
+import importlib
+import json
+import os
+import socket
+import sys
+import time
+
+MODULES = (
+    "run_specialist.cli.ask",
+    "run_specialist.cli.manage",
+    "aiohttp",
+    "anthropic",
+    "mcp.server",
+    "rich.live",
+    "rich.markdown",
+    "rich.syntax",
+    "run_specialist.api.runner",
+    "run_specialist.mcp_server.http",
+    "run_specialist.mcp_server.server",
+    "run_specialist.mcp_server.stdio",
+    "run_specialist.providers.anthropic",
+    "run_specialist.providers.offline.provider",
+    "run_specialist.providers.transport",
+    "run_specialist.store.writer",
+    "sqlalchemy.dialects.sqlite",
+    "sqlalchemy.dialects.postgresql.psycopg",
+)
+
+
+def fork_programs(descriptor: int) -> str:
+    """Fork for each message until the other side closes its end; return the code that this process is to run."""
+    for name in MODULES:
+        importlib.import_module(name)
+    # A collection over all inherited objects would copy their memory.
+    gc.collect()
+    gc.freeze()
+    with socket.socket(fileno=descriptor) as line:
+        while True:
+            text, descriptors, *_ = socket.recv_fds(line, 1_000_000, 3)
+            if not text:
+                return ""
+            between = os.fork()
+            if not between:
+                break
+            for each in descriptors:
+                os.close(each)
+            os.waitpid(between, 0)
+            line.send(b"adopted")
+        # The process between both ends at once, so that the program becomes a child of the process that asked for it.
+        if program := os.fork():
+            line.send(str(program).encode())
+            os._exit(0)
+    return _become(json.loads(text), descriptors)
+
+
+def _become(start: dict, descriptors: list[int]) -> str:
+    """Take over streams, folder, environment and arguments of a start; return its code."""
+    for target, source in enumerate(descriptors):
+        os.dup2(source, target)
+        os.close(source)
+    if start["new_session"]:
+        os.setsid()
+    os.environ.clear()
+    os.environ.update(start["env"])
+    os.chdir(start["cwd"])
+    os.umask(start["umask"])
+    time.tzset()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        old = getattr(sys, name)
+        is_terminal = os.isatty(old.fileno())
+        new = open(  # noqa: SIM115 - a stream of this process, never closed
+            old.fileno(), mode, encoding=old.encoding, errors=old.errors, closefd=False,
+            buffering=1 if name != "stdin" and (is_terminal or name == "stderr") else -1,
+        )  # fmt: skip
+        new.mode = mode
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
+    sys.argv = ["-c", *start["arguments"]]
+    return start["code"]
