@@ -23,16 +23,10 @@ from run_specialist.specialist.tool_names import join_parentheses, split_names
 
 TEXTS = frozenset({"name", "description", "model", "landing_prompt"})
 NAMES = frozenset(
-    [
-        "tools",
-        "disallowed_tools",
-        "agents",
-        "paths",
-        "python_tools",
-        "allowed_domains",
-        "required_mcp_servers",
-        "skills",
-    ]
+    (
+        *("tools", "disallowed_tools", "agents", "paths", "python_tools"),
+        *("allowed_domains", "required_mcp_servers", "skills"),
+    )
 )
 _SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
 _VERBATIM = frozenset({"name", "description", "model"})
