@@ -89,8 +89,8 @@ INERT = RESTRICTING | frozenset(
     agent aliases always_apply apply_to argument_hint arguments author auto_load
     autoload background capabilities categories category color colour command compatibility context created date
     default_context default_progress default_reads dependencies disable disabled display_name domain
-    emoji enabled examples expertise expertise_level extends globs handoffs hidden icon id include_mcp_json
-    infer inherit_skills initial_prompt input inputs is_background keyboard_shortcut
+    emoji enabled examples expertise expertise_level extends fallback_models globs handoffs hidden icon id
+    include_mcp_json infer inherit_skills initial_prompt input inputs is_background keyboard_shortcut
     keywords kind language last_updated license max_output_tokens max_tokens memory metadata mode model_provider
     model_reasoning_summary model_verbosity nickname_candidates omit_claude_md output outputs
     owner priority proactive prompt provider reasoning requires role scope skill source

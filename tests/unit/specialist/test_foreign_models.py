@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.errors import UsageError
+from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.choose import make_provider
+from run_specialist.spawning.model_trust import check_model
+from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.foreign_models import served_name, unserved
-from run_specialist.specialist.loader import load_text
+from run_specialist.specialist.loader import load, load_text
 
 SERVED = {
     "Claude Sonnet 4.5 (copilot)": "claude-sonnet-4-5",
@@ -73,3 +75,18 @@ def test_the_file_keeps_its_name_and_the_settings_get_the_id() -> None:
     assert file.specialist is not None
     assert (file.model, file.specialist.model) == ("Claude Sonnet 4.5 (copilot)", "claude-sonnet-4-5")
     assert file.status == "ok"
+
+
+@pytest.mark.anyio
+async def test_a_local_model_needs_trust_by_each_of_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project's file asks no server of this machine without trust, however it writes the prefix."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    path = tmp_path / "project" / ".opencode" / "agents" / "agent.md"
+    path.parent.mkdir(parents=True)
+    for model in ("ollama:qwen3", "ollama/qwen3", "openrouter/ollama/qwen3"):
+        path.write_text(f"---\nname: agent\ndescription: d\nmodel: {model}\n---\nBody\n")
+        file = load(path, tmp_path / "project")
+        assert file.specialist is not None
+        with pytest.raises(NotTrusted, match="to Ollama at"):
+            await check_model(file, file.specialist.model, tmp_path / "project", Trust(folder=tmp_path / "trusted"))

@@ -101,14 +101,14 @@ def in_toml(value: object) -> str:
     return str(value).lower() if isinstance(value, bool | float) else json.dumps(value)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.sampled_from(["tools", "agents", "countdown", "mcp_servers", "output_schema", "name", "effort"]), _VALUES)
 def test_any_value_of_any_key_loads(key: str, value: object) -> None:
     """A value of the wrong kind gives a problem, never an exception."""
     assert loaded(f'developer_instructions = "b"\n{key} = {in_toml(value)}\n').name
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_load(data: bytes) -> None:
     """Any bytes give a file that can be listed."""
