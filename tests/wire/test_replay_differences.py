@@ -122,6 +122,7 @@ async def test_c2_the_landing_instruction_is_compared(messages_runs):
     assert (request, part, changed[-1]) == (2, "landing instruction", "+Stop now.")
 
 
+@pytest.mark.exhaustive(one_in=2)
 async def test_c2_a_reply_that_an_sdk_reads_differently_is_found(runs, monkeypatch):
     """As after an upgrade that drops a block or cannot read the reply at all."""
     run = await runs.record(runs.read(), runs.say.answers("Mice."))
@@ -138,6 +139,7 @@ async def test_c2_a_reply_that_an_sdk_reads_differently_is_found(runs, monkeypat
     assert (await runs.replay(run)).difference.part == "the reply, which the SDK cannot read"
 
 
+@pytest.mark.exhaustive(one_in=2)
 async def test_c2_what_the_provider_builds_is_compared(runs):
     """A cassette has the parameters and a digest of each body, so that a change of a provider or an SDK is found."""
     run = await runs.record(runs.read(), runs.say.answers("Mice."))

@@ -33,6 +33,7 @@ async def test_c1_a_recorded_run_replays_the_same(runs):
     assert (await runs.replay_file(path, "live")).block == []
 
 
+@pytest.mark.exhaustive(one_in=4)
 @pytest.mark.parametrize("landing", ["auto", "order", "schema", "finalize", "none", "stop"])
 async def test_c1_a_landed_run_replays_the_same(runs, landing):
     """Each kind of landing is replayed, with what the endpoint refused inferred from its rungs."""
@@ -49,6 +50,7 @@ async def test_c1_a_landed_run_replays_the_same(runs, landing):
     assert replayed.block == []
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("choice", ["first", "none"])
 async def test_c1_a_landing_that_was_refused_replays_the_same(runs, choice):
     """Refused choices are not stored as replies; they are refused again, and lead to the same rungs."""
@@ -63,6 +65,7 @@ async def test_c1_a_landing_that_was_refused_replays_the_same(runs, choice):
     assert (await runs.replay(run)).block == []
 
 
+@pytest.mark.exhaustive(one_in=2)
 async def test_c1_replies_that_were_requested_again_replay_the_same(runs):
     """A truncated reply is no part of the next request; an early answer and one without a quote go back."""
     say = runs.say
@@ -75,6 +78,7 @@ async def test_c1_replies_that_were_requested_again_replay_the_same(runs):
     assert (await runs.replay_file(await runs.save(run))).block == []
 
 
+@pytest.mark.exhaustive
 async def test_c1_thinking_and_pauses_replay_the_same(messages_runs):
     """Blocks of every kind are sent back as they were, and a paused turn goes on."""
     one, say = messages_runs, messages_runs.say
@@ -84,6 +88,7 @@ async def test_c1_thinking_and_pauses_replay_the_same(messages_runs):
     assert (await one.replay_file(await one.save(run))).block == []
 
 
+@pytest.mark.exhaustive(one_in=2)
 async def test_c1_calls_as_json_replay_the_same(runs):
     """Stored replies with calls as JSON are calls already; such runs have no bodies."""
     runs.write("tool_calls_limit: 4", "tool_calls: json")
