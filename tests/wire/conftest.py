@@ -14,6 +14,8 @@ from run_specialist.record.outcome import Outcome
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import ChatSimulator
 from tests.wire.local_api import ROUTES, VARIABLES, LocalApi
+from tests.wire.replayed_runs import RecordedRuns
+from tests.wire.resumed_requests import CHAT, MESSAGES
 from tests.wire.serving import Program, write_specialist
 from tests.wire.simulator import MessagesSimulator
 from tests.wire.specialists import Asker
@@ -135,3 +137,17 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LocalApi]:
         return server
 
     return make
+
+
+@pytest.fixture(params=[MESSAGES, CHAT])
+def runs(
+    request: pytest.FixtureRequest, project: Path, messages_api: StartSimulator, chat_api: Callable[..., ChatSimulator]
+) -> RecordedRuns:
+    """A project with a note and a specialist, whose runs are replayed, on either API."""
+    return RecordedRuns.of(request.param, project, messages_api if request.param == MESSAGES else chat_api)
+
+
+@pytest.fixture
+def messages_runs(project: Path, messages_api: StartSimulator) -> RecordedRuns:
+    """The same on the Messages API alone, for what does not depend on the API."""
+    return RecordedRuns.of(MESSAGES, project, messages_api)

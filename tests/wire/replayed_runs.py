@@ -42,6 +42,15 @@ class RecordedRuns:
     start: Any
     """Starts the simulator of the API."""
 
+    @classmethod
+    def of(cls, kind: str, root: Path, start: Any) -> "RecordedRuns":
+        """Return a project with a note and a specialist."""
+        (root / "notes").mkdir()
+        (root / "notes/owls.md").write_text("# Owls\n\nOwls eat mice.\n")
+        made = cls(kind, root, start)
+        made.write("tool_calls_limit: 4")
+        return made
+
     @property
     def say(self) -> Any:
         """The module that builds replies of this API."""
@@ -105,3 +114,10 @@ class RecordedRuns:
     async def replay_file(self, path: Path, tools: Any = "stored") -> Replayed:
         """Replay a cassette file."""
         return await self.replay(read_cassette(path), tools)
+
+
+async def differs(runs: RecordedRuns, run: Any, tools: Any = "stored") -> tuple[int | None, str, list[str]]:
+    """Return the request that differs, its part, and the lines of the diff that differ."""
+    found = (await runs.replay(run, tools)).difference
+    assert found is not None
+    return found.request, found.part, [line for line in found.diff[2:] if line[:1] in {"+", "-"}]

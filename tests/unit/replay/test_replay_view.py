@@ -20,7 +20,7 @@ def test_c2_what_differs_in_a_line_is_bold():
     assert new.endswith(f"{GREEN} eats{OFF}")
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(st.sampled_from(["-a", "+b", " c", "@@", ""]), max_size=8))
 def test_c2_pairs_are_neighbours_of_both_kinds(marks):
     """No line of a larger change is paired, and the head never is."""
@@ -31,7 +31,7 @@ def test_c2_pairs_are_neighbours_of_both_kinds(marks):
         assert min(one, other) >= 2
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.text("ab", max_size=6), st.text("ab", max_size=6))
 def test_c2_the_rest_of_two_lines_is_the_same(one, other):
     """What is not bold is the same in both."""
