@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import fields
 from typing import Any
 
 from run_specialist.record.journal import Ended, Opened, Record
 from run_specialist.store.from_rows import stored_run
 from run_specialist.store.location import Location
 from run_specialist.store.reader import INTERRUPTED, Store
-from run_specialist.store.stored import Listed, StoredRun
+from run_specialist.store.selection import LISTED
+from run_specialist.store.stored import StoredRun
 from run_specialist.store.to_rows import Row, rows_of
 from run_specialist.store.writer import Writer
 
@@ -61,8 +61,7 @@ def stored(records: Sequence[Record]) -> StoredRun:
         "messages": [row for part in sorted(rows.tails) for row in rows.tails[part][1]],
         "events": _of(rows.added, "events"),
     }
-    names = [field.name for field in fields(Listed)]
-    return stored_run({name: run[name] for name in names}, run, tables, ())
+    return stored_run({column.name: run[column.name] for column in LISTED}, run, tables, ())
 
 
 def _of(added: dict[str, list[Row]], table: str) -> list[Row]:

@@ -233,3 +233,26 @@ async def test_f_2_calls_with_odd_ids_get_new_ones(desk):
     assert answered.blocks[0]["tool_use_id"] == "copied_1"
     assert [call.call.id for call in desk.load().calls] == ["copied_1"]
     assert not [text for text in fork.outcome.warnings if "left out" in text]
+
+
+async def test_f_1_a_question_asked_after_a_turn_is_not_copied_with_it(desk):
+    """A fork at the turn after which a run failed does not ask the question with which the run was resumed."""
+    first = await desk.ask(looks(1), DOWN)
+    await desk.go_on(looks(2), ANSWER, question="And why?", tool_calls_limit=9)
+    fork = await desk.fork(1, ANSWER, run_id=first.outcome.run_id)
+    assert "And why?" not in str(fork.requests[0].messages)
+    assert desk.load().frozen["questions"] == []
+    later = await desk.fork(2, ANSWER, run_id=first.outcome.run_id)
+    assert "And why?" in str(later.requests[0].messages)
+    assert desk.load().frozen["questions"] == ["And why?"]
+
+
+async def test_f_9_another_preset_takes_back_what_the_first_has_set(desk):
+    """What only the preset of the run has set is the default again in a fork with another one."""
+    await desk.ask(looks(1), ANSWER, preset="finalize")
+    before = desk.load().frozen["settings"]
+    await desk.fork(1, ANSWER, preset="budget-notice")
+    settings = desk.load().frozen["settings"]
+    assert (before["summarize_at"], before["parallel_tools_limit"]) == (150_000, 1)
+    assert (settings["summarize_at"], settings["parallel_tools_limit"]) == (None, 4)
+    assert settings["countdown"] == {"from": 3, "style": "budget", "warn_at": None}

@@ -1,8 +1,7 @@
 """Build the job of a fork: a new run that begins with the first turns of a stored one."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby
 from typing import Any
 
 from run_specialist import prompts
@@ -15,9 +14,10 @@ from run_specialist.loop.executed import EarlierCalls
 from run_specialist.loop.founded import proven as proven_by
 from run_specialist.loop.job import ForkedFrom, Job, ResumeState
 from run_specialist.providers.base import Opening, Provider
-from run_specialist.record.journal import Checkpointed, Received, Record, Returned
+from run_specialist.record.journal import Checkpointed, Record
 from run_specialist.record.messages import Message, Usage, encode
 from run_specialist.spawning.begun_with import begun_with
+from run_specialist.spawning.copied_records import copied_records
 from run_specialist.spawning.first_turns import FirstTurns, first_turns
 from run_specialist.spawning.other_model import for_other_model, lost_parts, with_own_ids
 from run_specialist.spawning.resuming import ResumeRequest, call_record, changed_file, continued, missing_tools
@@ -95,7 +95,7 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
         proven=proven,
         forked_from=source,
     )
-    return Fork(job, (*_records(copied), _checkpointed(state)))
+    return Fork(job, (*copied_records(copied), _checkpointed(state)))
 
 
 def _check_question(run: StoredRun, begin: FirstTurns, request: ForkRequest) -> None:
@@ -217,39 +217,6 @@ def _proven(run: StoredRun, begin: StoredRun, job: Job) -> tuple[str, ...]:
     children = (*(run.snapshot.children if run.snapshot else ()), *run.children)
     quotes = [*(run.frozen.get("fork") or {}).get("proven", ()), *(one.quote for one in proven_by(children))]
     return tuple(dict.fromkeys(quote for quote in quotes if any(quote in answer for answer in answers)))
-
-
-def _records(begin: StoredRun) -> Iterator[Record]:
-    """Yield the records of the copied turns, with the times and prices of the run that made them."""
-    for turn in begin.turns:
-        yield Received(
-            turn.number,
-            turn.choice,
-            turn.landing,
-            turn.reply,
-            turn.cost_usd,
-            turn.seconds,
-            turn.landing_instruction,
-            at=turn.at,
-        )
-    for call in begin.calls:
-        yield Returned(
-            call.number,
-            call.turn,
-            call.call,
-            call.whole,
-            call.characters,
-            call.is_error,
-            call.note,
-            call.repeated,
-            call.seconds,
-            at=call.at,
-        )
-    assert begin.snapshot is not None  # noqa: S101 - `first_turns` makes one
-    for part, group in groupby(begin.messages, key=lambda one: one.part):
-        stored = [*group]
-        copies = sum(one.copied for one in stored)
-        yield Checkpointed(part, 0, tuple(one.message for one in stored), copies, begin.snapshot)
 
 
 def _checkpointed(state: ResumeState) -> Checkpointed:

@@ -52,6 +52,8 @@ def test_runs_as_json(three):
         "cost_usd": 0.25,
         "project": os.path.realpath("."),
         "duration_s": 1.0,
+        "forked_from": None,
+        "forked_at": None,
     }
     assert told["runs"][0]["ended_at"] is None
 
