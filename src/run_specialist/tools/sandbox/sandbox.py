@@ -111,7 +111,9 @@ class Sandbox:
             return f"cannot be reached: {error.strerror}"
         if self.is_closed(relative, is_folder=is_folder):
             if holds_cases(relative):
-                return "is closed: it holds the expected answers of an eval; `paths` in the specialist's file can name it"
+                return (
+                    "is closed: it holds the expected answers of an eval; `paths` in the specialist's file can name it"
+                )
             return "is closed: such files hold secrets, and only `paths` in the specialist's file opens them, by name"
         return None
 
