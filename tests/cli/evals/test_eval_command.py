@@ -108,9 +108,7 @@ def test_variants_and_repeats_are_runs_of_their_own(api, eval_):
     """Two limits and two repeats of one case are four runs, which are stored by themselves."""
     simulator = api(looks)
     runs = runs_of(eval_("--json", "--case", "ow*", "--vary", "tool_calls_limit=1,8", "--repeat", "2"))
-    assert [*runs] == [
-        ("owls", f"tool_calls_limit={limit}", repeat) for limit in (1, 8) for repeat in (1, 2)
-    ]
+    assert [*runs] == [("owls", f"tool_calls_limit={limit}", repeat) for limit in (1, 8) for repeat in (1, 2)]
     assert [run["status"] for run in runs.values()] == ["landed", "landed", "answered", "answered"]
     assert len({run["run_id"] for run in runs.values()}) == 4
     assert len(simulator.requests) == 8
