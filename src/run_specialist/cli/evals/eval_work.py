@@ -83,7 +83,7 @@ class EvalWork:
         self._run(batch, runner, ends)
         judgements = self._judgements(plan, ends, batch)
         with stored_runs(runner.store) as known:
-            result = asyncio.run(result_of(plan, ends.by_number, judgements, known.load))
+            result = asyncio.run(result_of(plan, ends.by_number, judgements, known))
         if self._results.json_:
             print_json(as_json(result))
         else:
