@@ -106,6 +106,14 @@ def _request(number: int, at: float, seconds: float, *usage: int) -> RequestStep
     return RequestStep(number, at, seconds, Usage(*usage))
 
 
-def _call(*row: Any) -> CallStep:
-    *values, arguments, is_error = row
-    return CallStep(*values, None if arguments is None else json.loads(arguments), is_error)
+def _call(  # noqa: PLR0913, PLR0917 - the columns of a row
+    number: int,
+    at: float,
+    seconds: float,
+    call_id: str,
+    name: str,
+    arguments: str | None,
+    is_error: bool,  # noqa: FBT001 - as above
+) -> CallStep:
+    given = None if arguments is None else json.loads(arguments)
+    return CallStep(number, at, seconds, call_id, name, given, is_error)

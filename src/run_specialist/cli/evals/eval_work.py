@@ -140,4 +140,4 @@ class EvalWork:
     def _shown(self) -> Shown:
         shows = not self._results.quiet
         live = shows and sys.stderr is not None and is_terminal(sys.stderr)
-        return Shown(events=False, live=live, lines=shows and not live, answers=False)
+        return Shown(events=False, live=live, lines=shows and not live, answers=False, noun="run")
