@@ -34,7 +34,7 @@ async def result_of(plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgem
     ends: the runs that have ended, by number.
     known: the stored runs.
     """
-    steps = known.steps_of([one.run_id for one in plan.runs])
+    steps = known.steps_of([one.outcome.run_id for one in ends.values() if one.outcome is not None])
     runs = [await scored(one, ends.get(one.number), judgements.get(one.number, {}), steps) for one in plan.runs]
     cases = tuple(case.name for case in plan.cases.cases)
     return EvalResult(plan.eval_id, plan.specialist, cases, tuple(one.variant for one in plan.subjects), tuple(runs))
