@@ -87,7 +87,7 @@ class EvalWork:
         plan = self._comparing.with_earlier(plan, ends.by_number)
         judgements = self._judgements(plan, ends, batch)
         with stored_runs(runner.store) as known:
-            result = asyncio.run(result_of(plan, ends.by_number, judgements, known.load))
+            result = asyncio.run(result_of(plan, ends.by_number, judgements, known))
         result = self._comparing.completed(result)
         compared = self._comparing.compared(result)
         if self._results.json_:
@@ -151,4 +151,4 @@ class EvalWork:
     def _shown(self) -> Shown:
         shows = not self._results.quiet
         live = shows and sys.stderr is not None and is_terminal(sys.stderr)
-        return Shown(events=False, live=live, lines=shows and not live, answers=False)
+        return Shown(events=False, live=live, lines=shows and not live, answers=False, noun="run")
