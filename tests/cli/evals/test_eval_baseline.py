@@ -67,9 +67,9 @@ def test_few_cases_are_no_regression(api, eval_, project):
     result = eval_("--baseline", "HEAD", "--case", "owls [1-5]")
     assert result.exit_code == 0
     assert "Cannot be told with 5 cases whether it differs from HEAD: score -1.00; at least 6 cases" in result.stdout
-    (project / "specialists" / "finder.md").write_text(git(project, "show", "HEAD:specialists/finder.md") + "\n")
     commit(project)
-    assert eval_("--baseline", "HEAD~1", "--case", "owls 1", "--min-score", "1").exit_code == 0
+    (project / "specialists" / "finder.md").write_text(git(project, "show", "HEAD~1:specialists/finder.md") + "\n")
+    assert eval_("--baseline", "HEAD", "--case", "owls 1", "--min-score", "1").exit_code == 0
 
 
 def test_the_page_links_the_reports_of_its_runs(api, eval_, cases, tmp_path):
@@ -136,6 +136,9 @@ def test_another_file_can_be_the_baseline(api, eval_, cases, finder, notes):
     result = eval_("--baseline", "other.md", "--vary", "tool_calls_limit=1,2", "--json")
     assert [one["verdict"] for one in json.loads(result.stdout)["comparison"]] == ["better", "better"]
     assert result.exit_code == 0
+    result = eval_("--file", "other.md")
+    assert "other.md: Worse than as it is: score -1.00 over 7 cases" in result.stdout
+    assert result.exit_code == 0, "without a baseline there is no regression"
 
 
 def test_files_that_cannot_be_written_are_named_before_anything_is_paid(api, eval_, notes):
