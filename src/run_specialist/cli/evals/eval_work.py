@@ -9,6 +9,8 @@ from run_specialist.batch.batch import Bounds
 from run_specialist.cli.batch.map_confirm import confirm
 from run_specialist.cli.batch.map_options import MoneyOptions
 from run_specialist.cli.batch.map_run import Shown, Worker
+from run_specialist.cli.batch.map_summary import reason_of
+from run_specialist.cli.batch.map_units import counted
 from run_specialist.cli.console import is_terminal, print_json, print_line, say
 from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, WorkOptions
 from run_specialist.cli.evals.eval_table import print_results
@@ -88,6 +90,7 @@ class EvalWork:
             print_json(as_json(result))
         else:
             print_results(result)
+        self._say_what_is_left(batch)
         return Exit.INTERRUPTED if self._is_interrupted else int(batch.exit_code) or self._code(result)
 
     def _announced(self, runner: "Runner") -> Announced:
@@ -105,6 +108,14 @@ class EvalWork:
             state = "stored" if one.run_id in announced.reused.earlier else "to run"
             print_line(f"{state}  {one.name}")
         print_line(f"eval {announced.reused.plan.eval_id}; nothing was sent")
+
+    def _say_what_is_left(self, batch: "Batch") -> None:
+        """Say why not all runs were made, and how to go on."""
+        left = batch.counts.not_run + batch.counts.aborted
+        if left:
+            reason = reason_of(batch, "run")
+            why = f"{reason}; " if reason else ""
+            say(f"{why}{counted(left, 'run')} left to make; the same command makes them, and pays for nothing twice")
 
     def _run(self, batch: "Batch", runner: "Runner", ends: Ends) -> None:
         worker = Worker(batch, [ends], self._shown())
