@@ -42,7 +42,7 @@ class OutputFile:
         """Whether the file has the answer."""
         if self.path is not None:
             try:
-                _try_writing(self.path)
+                try_writing(self.path)
             except OSError as error:
                 self._fail(error)
 
@@ -71,7 +71,7 @@ class OutputFile:
         fail(f"--output {self.path}: {error.strerror or error}{note}")
 
 
-def _try_writing(path: Path) -> None:
+def try_writing(path: Path) -> None:
     """Raise OSError with the reason if the file cannot be written."""
     target = Path(os.path.realpath(path))
     if target.is_dir():

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from run_specialist.batch.item import Item
@@ -76,8 +76,7 @@ class EvalPlan:
         from run_specialist.store import batches  # noqa: PLC0415 - fast `--help`
 
         variants = [
-            {"name": one.name, "path": one.path, "digest": one.digest, "settings": dict(one.settings)}
-            for one in (subject.variant for subject in self.subjects)
+            {**asdict(one), "settings": dict(one.settings)} for one in (subject.variant for subject in self.subjects)
         ]
         frozen = {
             "eval": {"cases": str(self.cases.path), "variants": variants, "repeat": self.repeat, "fresh": self.is_fresh}

@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 from run_specialist.record.outcome import Status
 
+AS_IT_IS = "as it is"
+"""Name of the variant of a file without changes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Check:

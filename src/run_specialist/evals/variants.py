@@ -6,15 +6,12 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import UsageError
-from run_specialist.evals.results import Variant
+from run_specialist.evals.results import AS_IT_IS, Variant
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.resolve import checked
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
-
-AS_IT_IS = "as it is"
-"""Name of a variant without changes."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import typer
 
 from run_specialist.cli.batch.map_options import EachRunOptions, MoneyOptions, ProjectOptions
 from run_specialist.cli.console import complete_names, fail, guarded
+from run_specialist.cli.evals.comparison_options import ComparisonOptions
 from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, VariantOptions, WorkOptions
 from run_specialist.cli.from_config import config_for_run
 from run_specialist.cli.option_groups import grouped
@@ -33,6 +34,7 @@ def eval_(
     *,
     cases: CaseOptions,
     variants: VariantOptions,
+    comparison: ComparisonOptions,
     results: ResultOptions,
     money: MoneyOptions,
     work: WorkOptions,
@@ -44,7 +46,8 @@ def eval_(
     The same command again asks only what has changed: runs of the same question, file, settings and model are used
     again, unless a file that they read has changed. Ctrl-C finishes the turns under way, a second one stops at once.
 
-    Exit codes: 0 all was run, 1 a variant scores less than --min-score, 2 wrong flag or file, 3 ended by the model's
+    Exit codes: 0 all was run, 1 a variant scores less than --min-score, or is certainly
+    worse than the baseline, 2 wrong flag or file, 3 ended by the model's
     endpoint, 4 a run has no answer, 130 interrupted.
     """
     with guarded():
@@ -56,6 +59,7 @@ def eval_(
         if name is None:
             fail("there is no specialist to run; name one, e.g. specialists eval thoughts-analyzer")
         config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
+        from run_specialist.cli.evals.comparing import Comparing  # noqa: PLC0415 - fast `--help`
         from run_specialist.cli.evals.eval_files import write_cases  # noqa: PLC0415 - as above
         from run_specialist.cli.evals.eval_planning import Asking  # noqa: PLC0415 - fast `--help`
         from run_specialist.cli.evals.eval_work import EvalWork  # noqa: PLC0415 - as above
@@ -65,8 +69,9 @@ def eval_(
         if cases.new:
             write_cases(name, cases.cases, runner)
             return
-        plan = Asking(name, cases, variants, each_run).plan(runner)
-        code = EvalWork(plan, make_runner, cases, results, money, work).work(runner)
+        comparing = Comparing.begun(comparison, runner.registry.find(name), runner.store)
+        plan = Asking(name, cases, variants, each_run, comparing).plan(runner)
+        code = EvalWork(plan, make_runner, cases, results, money, work, comparing).work(runner)
     raise typer.Exit(code)
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from run_specialist.cli.batch.map_options import EachRunOptions
+from run_specialist.cli.evals.comparing import Comparing
 from run_specialist.cli.evals.eval_options import CaseOptions, VariantOptions
 from run_specialist.cli.evals.extra import check_extra
 from run_specialist.errors import UsageError
@@ -28,6 +29,7 @@ class Asking:
     cases: CaseOptions
     variants: VariantOptions
     each_run: EachRunOptions
+    comparing: Comparing
 
     def plan(self, runner: "Runner") -> EvalPlan:
         """Return what is going to be run; raises UsageError."""
@@ -42,7 +44,8 @@ class Asking:
         settings = self.each_run.settings
         if self.each_run.model is not None:
             settings["model"] = self.each_run.model
-        return subjects([file, *others], settings, [varied(one) for one in self.variants.vary or ()])
+        found = subjects([file, *others], settings, [varied(one) for one in self.variants.vary or ()])
+        return self.comparing.subjects(runner, settings, found)
 
     def _chosen(self, cases: EvalSet) -> EvalSet:
         """Return the cases that were named; raises UsageError for a name that no case has."""

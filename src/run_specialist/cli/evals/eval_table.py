@@ -1,25 +1,45 @@
 """The results of an eval on the terminal: a table of cases by variants, the checks that failed, and the totals."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from run_specialist.budget.units import dollars
 from run_specialist.cli.batch.map_units import counted, duration
-from run_specialist.cli.console import print_line
+from run_specialist.cli.evals.comparison_lines import print_comparisons, print_wrapped
 from run_specialist.cli.table import print_table
+from run_specialist.evals.comparison import Comparison
 from run_specialist.evals.results import CaseRun, EvalResult
+from run_specialist.evals.verdict_text import signed
 
 
-def print_results(result: EvalResult) -> None:
-    """Print the results for people."""
+def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> None:
+    """Print the results for people.
+
+    compared: the comparisons of its variants.
+    """
     head = ("CASE", *(f"{one.name}" for one in result.variants))
-    rows = [(case, *(_cell(result, case, one.name) for one in result.variants)) for case in result.cases]
+    marks = _differences(compared)
+    rows = [
+        (case, *(_cell(result, case, one.name) + marks.get((case, one.name), "") for one in result.variants))
+        for case in result.cases
+    ]
     rows.append(("score", *(f"{result.score_of(one.name):.2f}" for one in result.variants)))
     print_table(head, rows)
     for line in failures(result):
-        print_line(line)
+        print_wrapped(line)
     for variant in result.variants:
-        print_line(" · ".join(_totals(variant.name, result.of(variant.name))))
+        print_wrapped(" · ".join(_totals(variant.name, result.of(variant.name))))
+    print_comparisons(compared)
+
+
+def _differences(compared: Sequence[Comparison]) -> dict[tuple[str, str], str]:
+    """Return how cells differ from those of the baseline, by case and variant."""
+    return {
+        (pair.case, one.variant): f" {signed(pair.difference)}"
+        for one in compared
+        for pair in one.paired.pairs
+        if pair.difference
+    }
 
 
 def failures(result: EvalResult) -> Iterator[str]:

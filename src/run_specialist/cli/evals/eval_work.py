@@ -12,6 +12,7 @@ from run_specialist.cli.batch.map_run import Shown, Worker
 from run_specialist.cli.batch.map_summary import reason_of
 from run_specialist.cli.batch.map_units import counted
 from run_specialist.cli.console import is_terminal, print_json, print_line, say
+from run_specialist.cli.evals.comparing import Comparing
 from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, WorkOptions
 from run_specialist.cli.evals.eval_table import print_results
 from run_specialist.cli.evals.eval_view import Announced
@@ -58,6 +59,7 @@ class EvalWork:
         results: ResultOptions,
         money: MoneyOptions,
         work: WorkOptions,
+        comparing: Comparing,
     ) -> None:
         """Take what is going to be run.
 
@@ -69,6 +71,7 @@ class EvalWork:
         self._results = results
         self._money = money
         self._work = work
+        self._comparing = comparing
         self._is_interrupted = False
 
     def work(self, runner: "Runner") -> int:
@@ -83,15 +86,21 @@ class EvalWork:
         plan, ends = announced.reused.plan, Ends()
         batch = runs_batch(plan, runner, Bounds(self._work.at_once, self._money.limit))
         self._run(batch, runner, ends)
+        plan = self._comparing.with_earlier(plan, ends.by_number)
         judgements = self._judgements(plan, ends, batch)
         with stored_runs(runner.store) as known:
             result = asyncio.run(result_of(plan, ends.by_number, judgements, known))
+        result = self._comparing.completed(result)
+        compared = self._comparing.compared(result)
         if self._results.json_:
-            print_json(as_json(result))
+            print_json(as_json(result, compared))
         else:
-            print_results(result)
+            print_results(result, compared)
         self._say_what_is_left(batch)
-        return Exit.INTERRUPTED if self._is_interrupted else int(batch.exit_code) or self._code(result)
+        self._comparing.write(result, compared, runner.store)
+        if self._is_interrupted:
+            return Exit.INTERRUPTED
+        return int(batch.exit_code) or self._code(result) or int(self._comparing.is_regression(compared))
 
     def _announced(self, runner: "Runner") -> Announced:
         with stored_runs(runner.store) as known:
@@ -143,7 +152,9 @@ class EvalWork:
 
     def _code(self, result: EvalResult) -> int:
         least = self._results.min_score
-        if least is not None and any(result.score_of(one.name) < least for one in result.variants):
+        if least is not None and any(
+            result.score_of(one.name) < least for one in result.variants if not one.is_baseline
+        ):
             return LOW_SCORE
         # A check that could not be made is as bad as an answer that is missing.
         return Exit.NO_ANSWER if any(one.unmade_checks for one in result.runs) else 0

@@ -1,0 +1,177 @@
+"""HTML page of an eval: the verdicts, the variants, and a table of all cases with their runs."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+from urllib.parse import quote
+
+from run_specialist.budget import units
+from run_specialist.views.html_page import HtmlPage
+from run_specialist.views.page import formats
+
+MOST_CASES = 5_000
+"""Maximum number of rows; further cases are counted, not listed."""
+LONGEST_REASON = 400
+"""[characters]"""
+
+_WIDTH = 100.0
+"""Of the axis of an interval [%]."""
+_LARGE = 100
+"""From which numbers have no decimal."""
+_FEWEST_DIGITS = 2
+_MOST_DIGITS = 6
+
+
+def signed(value: float | None) -> str:
+    """Return a difference with its sign, and with more digits if it would be shown as 0."""
+    if value is None:
+        return "–"
+    digits = next((one for one in range(_FEWEST_DIGITS, _MOST_DIGITS) if round(value, one)), _FEWEST_DIGITS)
+    return f"{value:+.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
+
+
+def _amount(value: float, name: str) -> str:
+    match name:
+        case "cost_usd":
+            return units.dollars(value)
+        case "seconds":
+            return formats.lasted(value)
+    return f"{value:,.0f}" if value >= _LARGE else f"{value:,.1f}".removesuffix(".0")
+
+
+def _change(value: float, name: str) -> str:
+    """Return a difference of an amount with its sign."""
+    shown = _amount(abs(value), name)
+    return f"{'+' if value > 0 else '-' if value < 0 else '±'}{shown}"
+
+
+_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "counted": formats.counted,
+    "lasted": formats.lasted,
+    "dollars": units.dollars,
+    "signed": signed,
+    "amount": _amount,
+    "change": _change,
+}
+_PAGE = HtmlPage("eval_page", _FILTERS, styles=("report",))
+AMOUNTS = {"cost_usd": "Cost", "tool_calls": "Tool calls", "tokens": "Tokens", "seconds": "Time"}
+"""What is compared by medians, with its heading."""
+
+
+def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = None) -> str:
+    """Return the page as one self-contained HTML document; all untrusted text is escaped.
+
+    result: as `specialists eval --json` prints it.
+    reports: paths of the report files, from the folder of the page, by run id.
+    """
+    variants = [*result["variants"]]
+    names = [one["name"] for one in variants]
+    compared = {one["variant"]: one for one in result["comparison"]}
+    links = {run_id: quote(path) for run_id, path in (reports or {}).items()}
+    by_cell: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for run in result["runs"]:
+        by_cell.setdefault((run["case"], run["variant"]), []).append(_run(run, links))
+    differences = {(pair["case"], name): pair["difference"] for name, one in compared.items() for pair in one["pairs"]}
+    cases = [
+        {
+            "number": number,
+            "name": case,
+            "cells": [_cell(name, by_cell.get((case, name), []), differences.get((case, name))) for name in names],
+        }
+        for number, case in enumerate(result["cases"][:MOST_CASES], 1)
+    ]
+    rows = [_variant(one, result["runs"], compared.get(one["name"])) for one in variants]
+    reach = _reach(result["comparison"])
+    return _PAGE.render(
+        {
+            "eval_id": result["eval"],
+            "specialist": result["specialist"],
+            "total": len(result["cases"]),
+            "omitted": len(result["cases"]) - len(cases),
+            "cases": cases,
+            "variants": rows,
+            "compared": [{**one, "plot": _plot(one, reach)} for one in result["comparison"]],
+            "amounts": AMOUNTS,
+            "runs": len(result["runs"]),
+            "linked": bool(links),
+            "cost_usd": _sum(one["cost_usd"] for one in result["runs"]),
+            "judge_cost_usd": _sum(one["judge_cost_usd"] for one in result["runs"]),
+            "seconds": sum(one["seconds"] for one in result["runs"]),
+        }
+    )
+
+
+def _run(run: Mapping[str, Any], links: Mapping[str, str]) -> dict[str, Any]:
+    checks = [{**one, "reason": _line(one["reason"])} for one in run["checks"]]
+    return {**run, "checks": checks, "error": _line(run["error"]), "report": links.get(run["run_id"] or "")}
+
+
+def _cell(variant: str, runs: Sequence[Mapping[str, Any]], difference: float | None) -> dict[str, Any]:
+    ended = [one for one in runs if one["status"] not in {"not run", "aborted"}]
+    return {
+        "variant": variant,
+        "runs": runs,
+        "ended": len(ended),
+        "passed": sum(one["passed"] for one in ended),
+        "score": fmean(one["score"] for one in ended) if ended else None,
+        "difference": difference,
+    }
+
+
+def _variant(
+    variant: Mapping[str, Any], runs: Iterable[Mapping[str, Any]], one: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    own = [run for run in runs if run["variant"] == variant["name"]]
+    ended = [run for run in own if run["status"] not in {"not run", "aborted"}]
+    by_case: dict[str, list[float]] = {}
+    for run in ended:
+        by_case.setdefault(run["case"], []).append(run["score"])
+    return {
+        **variant,
+        "compared": one,
+        "ended": len(ended),
+        "planned": len(own),
+        "passed": sum(run["passed"] for run in ended),
+        "score": fmean(map(fmean, by_case.values())) if by_case else None,
+        "totals": {name: _sum(run[name] for run in ended) for name in AMOUNTS},
+    }
+
+
+def _reach(compared: Sequence[Mapping[str, Any]]) -> float:
+    """Return how far the axis of all intervals reaches from 0."""
+    ends: list[float] = [abs(one["score"][end] or 0.0) for one in compared if one["score"] for end in ("low", "high")]
+    wide: list[float] = [1.5 * one["tolerance"] for one in compared]
+    return 1.1 * max([0.1, *ends, *wide])
+
+
+def _plot(one: Mapping[str, Any], reach: float) -> dict[str, float] | None:
+    """Return the places of an interval on the axis, in percent; None without an interval."""
+    score = one["score"]
+    if score is None or score["low"] is None or score["high"] is None:
+        return None
+
+    def at(value: float) -> float:
+        return float(round(_WIDTH / 2 * (1 + value / reach), 2))
+
+    low, high, tolerance = score["low"], score["high"], one["tolerance"]
+    return {
+        "low": at(low),
+        "wide": max(at(high) - at(low), 0.4),
+        "mean": at(score["difference"]),
+        "tolerance": at(-tolerance),
+        "tolerated": at(tolerance) - at(-tolerance),
+        "reach": reach,
+    }
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """Return the sum; None if one is unknown."""
+    known = [*values]
+    return None if None in known else sum(one for one in known if one is not None)
+
+
+def _line(text: str | None) -> str | None:
+    if text is None:
+        return None
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 1]}…"

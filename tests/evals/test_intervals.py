@@ -1,0 +1,106 @@
+"""Intervals of paired differences."""
+
+import itertools
+import math
+import random
+from statistics import fmean, median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_specialist.evals.intervals import cases_needed, fewest_cases, mean_interval, median_interval
+
+DIFFERENCES = st.lists(st.floats(-1, 1), min_size=6, max_size=16)
+
+
+def one_sided(differences, value):
+    """Return the share of all changes of signs that leave the sum of deviations from `value` at least as large."""
+    deviations = [one - value for one in differences]
+    flipped = [
+        sum(sign * one for sign, one in zip(signs, deviations, strict=True))
+        for signs in itertools.product((1, -1), repeat=len(deviations))
+    ]
+    return fmean(one >= sum(deviations) - 1e-9 for one in flipped)
+
+
+@given(st.lists(st.integers(-8, 8).map(lambda one: one / 8), min_size=6, max_size=8))
+def test_the_limits_are_those_of_a_sign_flip_test(differences):
+    """A value inside is not rejected at 2.5 % a side, one just outside is; all signs are tried for comparison."""
+    low, high = mean_interval(differences, 0.05)
+    assert one_sided(differences, low) > 0.025
+    assert one_sided(differences, low - 1e-6) <= 0.025
+    mirrored = [-one for one in differences]
+    assert one_sided(mirrored, -high) > 0.025
+    assert one_sided(mirrored, -high - 1e-6) <= 0.025
+
+
+@given(DIFFERENCES)
+def test_the_interval_contains_the_mean_and_mirrors(differences):
+    """With few and with many differences; exchanging the sides exchanges and negates the limits."""
+    low, high = mean_interval(differences, 0.05)
+    assert low - 1e-9 <= fmean(differences) <= high + 1e-9
+    assert mean_interval([-one for one in differences], 0.05) == pytest.approx((-high, -low), abs=1e-9)
+    assert mean_interval(differences, 0.05) == (low, high)
+    below, above = median_interval(differences, 0.05)
+    assert below <= median(differences) + 1e-9
+    assert above >= median(differences) - 1e-9
+
+
+def test_too_few_cases_have_no_interval():
+    """Five equal signs come by chance once in sixteen; six suffice, and more for a smaller error probability."""
+    assert [fewest_cases(alpha) for alpha in (0.05, 0.05 / 2, 0.05 / 3)] == [6, 7, 7]
+    assert mean_interval([], 0.05) is median_interval([], 0.05) is None
+    assert mean_interval([1.0] * 5, 0.05) is median_interval([1.0] * 5, 0.05) is None
+    assert mean_interval([1.0] * 6, 0.05) == median_interval([1.0] * 6, 0.05) == (1.0, 1.0)
+    assert mean_interval([1.0] * 6, 0.025) is None
+
+
+def test_the_error_of_floating_numbers_is_no_difference():
+    """0.1 + 0.2 - 0.3 in each case is no gain."""
+    assert mean_interval([0.1 + 0.2 - 0.3] * 8, 0.05) == (0.0, 0.0)
+    assert mean_interval([0.1 + 0.2 - 0.3] * 20, 0.05) == (0.0, 0.0)
+    assert cases_needed([0.1 + 0.2 - 0.3] * 8, 0.05) is None
+
+
+def test_many_differences_are_sampled_close_to_a_t_interval():
+    """With 60 differences the limits are near those of the t distribution, whose quantile is 2.0."""
+    chance = random.Random(7)  # noqa: S311 - a simulation
+    differences = [chance.gauss(0.1, 0.3) for _ in range(60)]
+    low, high = mean_interval(differences, 0.05)
+    error = math.sqrt(sum((one - fmean(differences)) ** 2 for one in differences) / 59 / 60)
+    assert low == pytest.approx(fmean(differences) - 2.0 * error, abs=0.01)
+    assert high == pytest.approx(fmean(differences) + 2.0 * error, abs=0.01)
+
+
+def test_the_median_interval_is_that_of_the_sign_test():
+    """Tables of the sign test: of 20 differences, the 6th and the 15th."""
+    assert median_interval([*range(20, 0, -1)], 0.05) == (6, 15)
+
+
+@pytest.mark.parametrize(
+    ("differences", "needed"),
+    [
+        # Mean 0.1, deviation 0.6325: (2.8016 * 6.325)**2 + 1.92.
+        ([0.7, -0.5] * 5, 316),
+        ([0.2] * 4, 6),
+        ([0.2] * 9, 10),
+        ([0.2, -0.2], None),
+        ([1.0], 6),
+        ([], None),
+    ],
+)
+def test_how_many_cases_would_be_needed(differences, needed):
+    """By the formula of a paired t test, but at least the fewest possible, and more than there are."""
+    assert cases_needed(differences, 0.05) == needed
+
+
+def test_as_many_cases_as_needed_tell_the_difference():
+    """With the number of cases that is proposed, about four of five evals tell a difference of that size."""
+    chance = random.Random(3)  # noqa: S311 - a simulation
+    seen = [chance.gauss(0.5, 1.0) for _ in range(30)]
+    mean, deviation = fmean(seen), math.sqrt(sum((one - fmean(seen)) ** 2 for one in seen) / 29)
+    needed = math.ceil((2.8016 * deviation / mean) ** 2 + 1.92)
+    assert cases_needed(seen, 0.05) == max(needed, 31)
+    told = [mean_interval([chance.gauss(mean, deviation) for _ in range(needed)], 0.05)[0] > 0 for _ in range(40)]
+    assert 0.6 <= fmean(told) <= 0.95
