@@ -84,7 +84,7 @@ class EvalWork:
             say(str(announced))
         confirm(announced.most, self._money)
         plan, ends = announced.reused.plan, Ends()
-        batch = runs_batch(plan, runner, Bounds(self._work.at_once, self._money.limit))
+        batch = runs_batch(plan, runner, Bounds(self._work.at_once, self._money.limit, announced.forecast.typical_cost))
         self._run(batch, runner, ends)
         plan = self._comparing.with_earlier(plan, ends.by_number)
         judgements = self._judgements(plan, ends, batch)
