@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.evals.eval_model import is_judge, looks, policy, verdict
-from tests.cli.specialists_command import call
+from tests.cli.specialists_command import MAIN, call
 from tests.wire.simulator.faults import ApiError
 
 JUDGED = """\
@@ -247,3 +247,31 @@ def test_wrong_calls_are_one_line(eval_, cases, finder):
     finder.with_name("finder.evals.yaml").unlink()
     assert "finder has no cases; expected finder.evals.yaml beside it" in eval_().stderr
     assert "there is no specialist to run" in call("eval").stderr
+
+
+def test_without_the_extra_one_line_says_what_to_install(eval_, monkeypatch):
+    """The packages are looked for before anything else of the eval."""
+    monkeypatch.setattr("run_specialist.cli.evals.extra.find_spec", lambda _: None)
+    result = eval_()
+    assert result.exit_code == 2
+    assert "evals need the extra `eval`, run-specialist[eval]; " in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.exhaustive
+def test_the_help_imports_nothing_heavy(program, notes):
+    """`eval --help` and a missing name are answered without pydantic-evals, and without its dependencies."""
+    code = MAIN.replace("main()", "\ntry: main()\nfinally: print('pydantic_evals' in sys.modules)")
+    assert program("eval", "--help", code=code).communicate(timeout=60)[0].endswith("\nFalse\n")
+
+
+def test_a_repeat_that_was_left_out_by_a_cost_limit_is_made_later(api, eval_):
+    """A limit for part of the runs: the rest is named, and the same command with a higher limit makes only that."""
+    simulator = api(looks)
+    first = eval_("--repeat", "3", "--at-once", "1", "--cost-limit", "0.0006", "--json")
+    made = sum(run["status"] != "not run" for run in runs_of(first).values())
+    assert 0 < made < 6
+    assert "left to make; the same command makes them" in first.stderr
+    paid = len(simulator.requests)
+    assert eval_("--repeat", "3").exit_code == 0
+    assert len(simulator.requests) - paid <= 2 * (6 - made) + 1

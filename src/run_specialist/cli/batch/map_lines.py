@@ -53,7 +53,7 @@ class ItemLines:
         if cost := progress.cost_usd:
             parts.append(dollars(cost))
         if speed := progress.per_second:
-            parts.append(rate(speed))
+            parts.append(rate(speed, self._noun))
             if counts.total is not None:
                 parts.append(f"{duration((counts.total - counts.done) / speed)} left")
         return " · ".join(parts)

@@ -124,7 +124,7 @@ class MapView:
             yield f"{duration(rest / speed)} left"
         yield duration(progress.seconds)
         if speed:
-            yield rate(speed)
+            yield rate(speed, self._noun)
 
     def _items(self, width: int) -> Iterator[Text]:
         numbers = {item.number for item in self._batch.under_way}
