@@ -72,6 +72,7 @@ def test_few_cases_are_no_regression(api, eval_, project):
     assert eval_("--baseline", "HEAD", "--case", "owls 1", "--min-score", "1").exit_code == 0
 
 
+@pytest.mark.exhaustive
 def test_the_page_links_the_reports_of_its_runs(api, eval_, cases, tmp_path):
     """With --with-reports they are written beside the page; those that are there are linked the next time."""
     cases(CASES)
@@ -128,6 +129,7 @@ def test_a_result_in_json_is_a_baseline(api, eval_, cases, finder, notes):
     assert "as it is: Worse than before.json: score -1.00 over 6 cases" in result.stdout
 
 
+@pytest.mark.exhaustive
 def test_another_file_can_be_the_baseline(api, eval_, cases, finder, notes):
     """A path to a file that ends in .md is run like the specialist."""
     cases(CASES)
