@@ -1,7 +1,7 @@
 """Each evaluator of this package holds exactly when it should, and says in one line why it does not."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_specialist.evals.evaluators.answers import Contains
@@ -119,6 +119,7 @@ def test_the_path_of_a_source_has_no_lines(source):
     assert path_of(source) == "docs/a.md"
 
 
+@settings(max_examples=30)
 @given(st.text(), st.text(min_size=1).filter(str.strip))
 def test_a_text_around_what_is_expected_does_not_matter(before, wanted):
     """`Contains` holds for an answer that has the text anywhere, in capital letters and on several lines."""

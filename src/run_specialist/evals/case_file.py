@@ -60,7 +60,11 @@ class CaseReader:
             self._problems.error(given.place, f"case {number} must be a mapping with `inputs`, its question")
             return
         named = given.get("name")
-        name = f"case {number}" if named is None or named.value is None else " ".join(str(named.value).split())
+        name = (
+            f"case {number}"
+            if named is None or named.value is None
+            else shown(" ".join(str(named.value).split()), None)
+        )
         self._check_keys(given, _OF_CASE, name)
         question, settings = self._inputs(given.get("inputs"), given.place, name)
         evaluators = self._evaluators.read(given.get("evaluators"))

@@ -93,7 +93,7 @@ def _compared(result: EvalResult, base: Variant, variant: Variant, tolerance: fl
     scores = [(one.baseline, one.variant) for one in both.pairs]
     score = _means(scores, alpha)
     same_runs = bool(before) and {one.run_id for one in before} == {one.run_id for one in after}
-    verdict, is_regression = ("no difference", False) if same_runs else _verdict(score, tolerance)
+    verdict, is_regression = _verdict(score, tolerance, same_runs=same_runs)
     needed = cases_needed([one.difference for one in both.pairs], alpha) if verdict == "cannot be told" else None
     medians = {name: _medians(amounts(both.pairs, before, after, of), alpha) for name, of in _AMOUNTS.items()}
     return Comparison(
@@ -112,8 +112,10 @@ def _compared(result: EvalResult, base: Variant, variant: Variant, tolerance: fl
     )
 
 
-def _verdict(score: Difference | None, tolerance: float) -> tuple[Verdict, bool]:
+def _verdict(score: Difference | None, tolerance: float, *, same_runs: bool) -> tuple[Verdict, bool]:
     """Return the verdict, and whether it is a regression."""
+    if same_runs:
+        return "no difference", False
     if score is None or score.low is None or score.high is None:
         return "cannot be told", False
     if -tolerance <= score.low and score.high <= tolerance:

@@ -33,6 +33,11 @@ class EvalForecast:
             return None
         return sum(filter(None, low)), sum(filter(None, high))
 
+    @property
+    def typical_cost(self) -> float:
+        """Cost of a run, nine of ten cost at most this; 0 = unknown [USD]."""
+        return max((one.cost_usd.high for one in self.parts if one.cost_usd is not None), default=0.0)
+
     def seconds(self, at_once: int) -> float | None:
         """Return the time of all runs, so many at once; None while it is unknown [s]."""
         parts = [one.total_seconds(at_once) for one in self.parts]

@@ -36,7 +36,7 @@ async def reused(plan: EvalPlan, runner: "Runner", known: StoredRuns, *, fresh: 
     left = known.unfinished(plan.eval_id)
     begun: Collection[str] = () if left is None else left.run_ids
     asks_all = fresh and not (left is not None and left.is_fresh)
-    unchanged = Unchanged(runner.root, runner.secrets, known.load)
+    unchanged = Unchanged(runner.root, runner.secrets, known.load, known.steps_of([*statuses]))
     runs, earlier, stale = list[PlannedRun](), set[str](), 0
     for one in plan.runs:
         found = replace(one, generation=max(newest.get(_place(one), 1), 1))

@@ -10,8 +10,8 @@ from run_specialist.evals.judge_plan import Judgements, JudgePlan, has_judges
 from run_specialist.evals.plan import EvalPlan
 from run_specialist.evals.results import EvalResult
 from run_specialist.evals.reuse import reused
-from run_specialist.evals.scoring import Load, scored
-from run_specialist.evals.stored_runs import stored_runs
+from run_specialist.evals.scoring import scored
+from run_specialist.evals.stored_runs import StoredRuns, stored_runs
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
@@ -28,13 +28,14 @@ def runs_batch(plan: EvalPlan, runner: "Runner", bounds: Bounds) -> Batch:
     )
 
 
-async def result_of(plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgements, load: Load) -> EvalResult:
+async def result_of(plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgements, known: StoredRuns) -> EvalResult:
     """Return the runs with their checks.
 
     ends: the runs that have ended, by number.
-    load: returns a stored run.
+    known: the stored runs.
     """
-    runs = [await scored(one, ends.get(one.number), judgements.get(one.number, {}), load) for one in plan.runs]
+    steps = known.steps_of([one.outcome.run_id for one in ends.values() if one.outcome is not None])
+    runs = [await scored(one, ends.get(one.number), judgements.get(one.number, {}), steps) for one in plan.runs]
     cases = tuple(case.name for case in plan.cases.cases)
     return EvalResult(plan.eval_id, plan.specialist, cases, tuple(one.variant for one in plan.subjects), tuple(runs))
 
@@ -67,7 +68,7 @@ async def evaluate(
             left = None if bounds.cost_limit is None else max(bounds.cost_limit - batch.cost_usd, 0.0)
             judgements = await judged(JudgePlan(plan, ends, judging), bounds.at_once, left)
     with stored_runs(runner.store) as known:
-        return await result_of(plan, ends, judgements, known.load)
+        return await result_of(plan, ends, judgements, known)
 
 
 async def judged(judges: JudgePlan, at_once: int, cost_limit: float | None) -> Judgements:

@@ -16,10 +16,10 @@ from run_specialist.evals.spans import span_tree
 from run_specialist.record.outcome import Outcome
 
 if TYPE_CHECKING:
-    from run_specialist.store.stored import StoredRun
+    from run_specialist.store.run_steps import RunSteps
 
-Load = Callable[[str], "StoredRun | None"]
-"""Return a stored run with its calls; None if it is not stored."""
+Steps = Callable[[str], "RunSteps | None"]
+"""Return what a stored run did; None if it is not stored."""
 
 LONGEST_REASON = 300
 """[characters]"""
@@ -28,13 +28,13 @@ LONGEST_REASON = 300
 class StoredContext(EvaluatorContext[Any, Any, Any]):
     """The context of a run whose spans are made from the store when they are needed."""
 
-    load: Load
+    steps: Steps
 
     @property
     def span_tree(self) -> SpanTree:
         """The spans of the run; raises SpanTreeRecordingError if the run is not stored."""
         if isinstance(self._span_tree, SpanTreeRecordingError):
-            stored = self.load(checked(self).outcome.run_id)
+            stored = self.steps(checked(self).outcome.run_id)
             if stored is None:
                 raise self._span_tree
             self._span_tree = span_tree(stored)
@@ -47,7 +47,7 @@ def checked(context: EvaluatorContext[Any, Any, Any]) -> CheckedRun:
     return run
 
 
-async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str, Judgement], load: Load) -> CaseRun:
+async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str, Judgement], steps: Steps) -> CaseRun:
     """Return a run with its checks.
 
     done: what became of it; None if it was not run.
@@ -58,7 +58,7 @@ async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str
     if outcome is None:
         error = None if done is None else done.error
         return CaseRun(case.name, variant.name, planned.repeat, None, "not run", error=error)
-    context = _context(planned, outcome, judgements, load)
+    context = _context(planned, outcome, judgements, steps)
     checks: list[Check] = []
     errors = [outcome.error] if outcome.error else []
     for evaluator in case.evaluators if outcome.status != "aborted" else ():
@@ -83,7 +83,7 @@ async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str
     )
 
 
-def _context(planned: PlannedRun, outcome: Outcome, judgements: Mapping[str, Judgement], load: Load) -> StoredContext:
+def _context(planned: PlannedRun, outcome: Outcome, judgements: Mapping[str, Judgement], steps: Steps) -> StoredContext:
     usage = outcome.usage
     metrics: dict[str, int | float] = {
         "input_tokens": usage.total_tokens - usage.output_tokens,
@@ -101,7 +101,7 @@ def _context(planned: PlannedRun, outcome: Outcome, judgements: Mapping[str, Jud
         attributes={RUN: CheckedRun(outcome, judgements)},
         metrics=metrics if outcome.cost_usd is None else {**metrics, "cost": outcome.cost_usd},
     )
-    context.load = load
+    context.steps = steps
     return context
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic_evals.otel import SpanNode, SpanTree
 
 if TYPE_CHECKING:
-    from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+    from run_specialist.store.run_steps import CallStep, RequestStep, RunSteps
 
 _TRACE = 1
 _RUN = 1
@@ -16,14 +16,14 @@ _REQUESTS = 1_000_000
 """Above the number of any call."""
 
 
-def span_tree(run: "StoredRun") -> SpanTree:
+def span_tree(run: "RunSteps") -> SpanTree:
     """Return the spans that the run has made, with the names and attributes of docs/telemetry.md."""
     tree = SpanTree()
     tree.add_spans([*_spans(run)])
     return tree
 
 
-def _spans(run: "StoredRun") -> Iterator[SpanNode]:
+def _spans(run: "RunSteps") -> Iterator[SpanNode]:
     ended = run.started_at if run.ended_at is None else run.ended_at
     yield _node(
         f"invoke_agent {run.specialist}",
@@ -38,19 +38,19 @@ def _spans(run: "StoredRun") -> Iterator[SpanNode]:
         },
         is_error=run.status == "failed",
     )
-    for turn in run.turns:
-        yield _request(run, turn)
+    for request in run.requests:
+        yield _request(run, request)
     for call in run.calls:
         yield _call(call)
 
 
-def _request(run: "StoredRun", turn: "StoredTurn") -> SpanNode:
-    usage = turn.usage
+def _request(run: "RunSteps", request: "RequestStep") -> SpanNode:
+    usage = request.usage
     return _node(
         f"chat {run.model}",
-        _REQUESTS + turn.number,
+        _REQUESTS + request.number,
         _RUN,
-        (turn.at - turn.seconds, turn.at),
+        (request.at - request.seconds, request.at),
         {
             "gen_ai.operation.name": "chat",
             "gen_ai.request.model": run.model,
@@ -60,17 +60,17 @@ def _request(run: "StoredRun", turn: "StoredTurn") -> SpanNode:
     )
 
 
-def _call(call: "StoredCall") -> SpanNode:
+def _call(call: "CallStep") -> SpanNode:
     return _node(
-        f"execute_tool {call.call.name}",
+        f"execute_tool {call.name}",
         _RUN + call.number,
         _RUN,
         (call.at - call.seconds, call.at),
         {
             "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": call.call.name,
-            "gen_ai.tool.call.id": call.call.id,
-            "gen_ai.tool.call.arguments": json.dumps(call.call.arguments, ensure_ascii=False),
+            "gen_ai.tool.name": call.name,
+            "gen_ai.tool.call.id": call.call_id,
+            "gen_ai.tool.call.arguments": json.dumps(call.arguments, ensure_ascii=False),
         },
         is_error=call.is_error,
     )

@@ -1,6 +1,6 @@
 """Look up stored runs and earlier evals."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,6 +9,7 @@ from run_specialist.errors import RunNotFound, StoreMissing
 
 if TYPE_CHECKING:
     from run_specialist.store.reader import Store
+    from run_specialist.store.run_steps import RunSteps
     from run_specialist.store.stored import StoredRun
 
 
@@ -50,6 +51,20 @@ class StoredRuns:
         from run_specialist.store.run_statuses import run_statuses  # noqa: PLC0415 - fast `--help`
 
         return run_statuses(self._store.url, run_ids)
+
+    def steps_of(self, run_ids: Sequence[str]) -> "Callable[[str], RunSteps | None]":
+        """Return a function that returns what one of these runs did; all are loaded when it is first called."""
+        found: dict[str, RunSteps] | None = None
+
+        def steps(run_id: str) -> "RunSteps | None":
+            nonlocal found
+            if found is None:
+                from run_specialist.store.run_steps import run_steps  # noqa: PLC0415 - as above
+
+                found = {} if self._store is None else run_steps(self._store.url, run_ids)
+            return found.get(run_id)
+
+        return steps
 
     def questions(self, specialist: str, project: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the questions and outcomes of the ended runs of a specialist, newest first, without those of judges."""

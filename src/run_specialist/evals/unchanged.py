@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 from run_specialist.errors import RunSpecialistError, UsageError
 from run_specialist.redaction import redactor
 from run_specialist.tools.base import Tool
+from run_specialist.tools.delegate_tool import NAME as DELEGATE
 from run_specialist.tools.files.files import file_tools
 
 if TYPE_CHECKING:
+    from run_specialist.store.run_steps import RunSteps
     from run_specialist.store.stored import StoredCall, StoredRun
 
 SEARCH = "search"
 """Its notes, which count the words of all files, do not matter: they change with files that the run did not read."""
+
+READING = frozenset({SEARCH, "grep", "glob", "read", "ls", DELEGATE})
+"""Tools whose results follow from files, and the one whose children may use these."""
 
 _Settings = tuple[tuple[str, ...], int]
 
@@ -21,21 +26,32 @@ _Settings = tuple[tuple[str, ...], int]
 class Unchanged:
     """Compares the results of stored calls with those of today; equal calls are made once."""
 
-    def __init__(self, root: Path, secrets: Sequence[str], load: "Callable[[str], StoredRun | None]") -> None:
+    def __init__(
+        self,
+        root: Path,
+        secrets: Sequence[str],
+        load: "Callable[[str], StoredRun | None]",
+        steps: "Callable[[str], RunSteps | None]",
+    ) -> None:
         """Prepare to compare.
 
         root: the folder that the file tools can read.
         secrets: credentials that are masked in stored results.
         load: returns a stored run.
+        steps: returns what a stored run did, without results.
         """
         self._root = root
         self._hide = redactor(tuple(secrets))
         self._load = load
+        self._steps = steps
         self._tools: dict[_Settings, dict[str, Tool]] = {}
         self._results: dict[tuple[_Settings, str], str | None] = {}
 
     async def is_unchanged(self, run_id: str) -> bool:
         """Return whether a run, with the runs below it, would read the same; True if it is not stored."""
+        steps = self._steps(run_id)
+        if steps is not None and not any(call.name in READING for call in steps.calls):
+            return True
         run = self._load(run_id)
         if run is None:
             return True

@@ -2,8 +2,10 @@
 
 import json
 
+import pytest
+
 from tests.cli.evals.eval_model import is_judge, looks, policy, verdict
-from tests.cli.specialists_command import call
+from tests.cli.specialists_command import MAIN, call
 from tests.wire.simulator.faults import ApiError
 
 JUDGED = """\
@@ -80,6 +82,7 @@ def test_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
     assert len(simulator.requests) == 6
 
 
+@pytest.mark.exhaustive
 def test_a_changed_specialist_asks_again_and_going_back_does_not(api, eval_, finder):
     """The content of the file is a part of what is asked."""
     simulator = api(looks)
@@ -116,6 +119,7 @@ def test_variants_and_repeats_are_runs_of_their_own(api, eval_):
     assert len(simulator.requests) == 12, "the runs with a limit of 8 were used again"
 
 
+@pytest.mark.exhaustive
 def test_another_file_is_a_variant(api, eval_, notes, finder):
     """The cases are those of the specialist that is evaluated."""
     api(looks)
@@ -154,6 +158,7 @@ def test_a_judge_that_fails_is_an_error_and_not_a_verdict(api, eval_, cases):
     assert result.exit_code == 4
 
 
+@pytest.mark.exhaustive
 def test_a_judge_without_a_verdict_is_an_error(api, eval_, cases, write):
     """A specialist of the project with another shape of answer cannot judge."""
     write("poet", "model: haiku", "tools: []")
@@ -163,6 +168,7 @@ def test_a_judge_without_a_verdict_is_an_error(api, eval_, cases, write):
     assert "poet gave no verdict: its structured answer has no field `verdict`" in error
 
 
+@pytest.mark.exhaustive
 def test_the_cost_limit_holds_for_runs_and_judges_together(api, eval_, cases):
     """A limit that is too small for another run leaves it out, and says so; nothing is lost."""
     cases(JUDGED)
@@ -173,6 +179,7 @@ def test_the_cost_limit_holds_for_runs_and_judges_together(api, eval_, cases):
     assert simulator.requests == []
 
 
+@pytest.mark.exhaustive
 def test_a_dry_run_sends_nothing(api, eval_):
     """It lists what would be run, and what is stored already."""
     simulator = api(looks)
@@ -183,6 +190,7 @@ def test_a_dry_run_sends_nothing(api, eval_):
     assert len(simulator.requests) == 2
 
 
+@pytest.mark.exhaustive
 def test_an_eval_is_a_batch_that_runs_do_not_list(api, eval_):
     """`runs` counts them, `batches` lists the eval."""
     api(looks)
@@ -191,6 +199,7 @@ def test_an_eval_is_a_batch_that_runs_do_not_list(api, eval_):
     assert "eval of finder.evals.yaml" in call("batches").stdout
 
 
+@pytest.mark.exhaustive
 def test_without_a_store_the_cases_are_run_and_not_kept(api, eval_, cases):
     """Checks of the answer hold; those that read spans say why they cannot."""
     simulator = api(looks)
@@ -238,3 +247,31 @@ def test_wrong_calls_are_one_line(eval_, cases, finder):
     finder.with_name("finder.evals.yaml").unlink()
     assert "finder has no cases; expected finder.evals.yaml beside it" in eval_().stderr
     assert "there is no specialist to run" in call("eval").stderr
+
+
+def test_without_the_extra_one_line_says_what_to_install(eval_, monkeypatch):
+    """The packages are looked for before anything else of the eval."""
+    monkeypatch.setattr("run_specialist.cli.evals.extra.find_spec", lambda _: None)
+    result = eval_()
+    assert result.exit_code == 2
+    assert "evals need the extra `eval`, run-specialist[eval]; " in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.exhaustive
+def test_the_help_imports_nothing_heavy(program, notes):
+    """`eval --help` and a missing name are answered without pydantic-evals, and without its dependencies."""
+    code = MAIN.replace("main()", "\ntry: main()\nfinally: print('pydantic_evals' in sys.modules)")
+    assert program("eval", "--help", code=code).communicate(timeout=60)[0].endswith("\nFalse\n")
+
+
+def test_a_repeat_that_was_left_out_by_a_cost_limit_is_made_later(api, eval_):
+    """A limit for part of the runs: the rest is named, and the same command with a higher limit makes only that."""
+    simulator = api(looks)
+    first = eval_("--repeat", "3", "--at-once", "1", "--cost-limit", "0.0006", "--json")
+    made = sum(run["status"] != "not run" for run in runs_of(first).values())
+    assert 0 < made < 6
+    assert "left to make; the same command makes them" in first.stderr
+    paid = len(simulator.requests)
+    assert eval_("--repeat", "3").exit_code == 0
+    assert len(simulator.requests) - paid <= 2 * (6 - made) + 1

@@ -22,10 +22,11 @@ MOST_FAILURES = 50
 class ItemLines:
     """Prints lines about the items that end; those that earlier calls have ended are only counted."""
 
-    def __init__(self, batch: "Batch", progress: Progress, say: Callable[[str], None]) -> None:
+    def __init__(self, batch: "Batch", progress: Progress, say: Callable[[str], None], noun: str = "item") -> None:
         self._batch = batch
         self._progress = progress
         self._say = say
+        self._noun = noun
         self._last = progress.clock()
         self._failures = 0
 
@@ -35,12 +36,12 @@ class ItemLines:
             return
         counts = self._batch.counts
         if counts.total is not None and counts.total <= EACH_UP_TO:
-            self._say(f"{counts.done} of {counts.total}: item {ended_line(done)}")
+            self._say(f"{counts.done} of {counts.total}: {self._noun} {ended_line(done)}")
             return
         if done.state not in {"answered", "landed", "partial"} and self._failures < MOST_FAILURES:
             self._failures += 1
             last = "; further ones are only counted" if self._failures == MOST_FAILURES else ""
-            self._say(f"item {ended_line(done)}{last}")
+            self._say(f"{self._noun} {ended_line(done)}{last}")
         if self._progress.clock() - self._last >= SECONDS:
             self._last = self._progress.clock()
             self._say(self._state())
@@ -48,11 +49,11 @@ class ItemLines:
     def _state(self) -> str:
         counts, progress = self._batch.counts, self._progress
         done = f"{counts.done:,}" if counts.total is None else f"{counts.done:,} of {counts.total:,}"
-        parts = [f"{done} items", *by_state(counts)]
+        parts = [f"{done} {self._noun}s", *by_state(counts)]
         if cost := progress.cost_usd:
             parts.append(dollars(cost))
         if speed := progress.per_second:
-            parts.append(rate(speed))
+            parts.append(rate(speed, self._noun))
             if counts.total is not None:
                 parts.append(f"{duration((counts.total - counts.done) / speed)} left")
         return " · ".join(parts)

@@ -32,16 +32,24 @@ class MapView:
     """Draws the progress of a batch on standard error."""
 
     def __init__(
-        self, batch: "Batch", progress: Progress, console: Console | None = None, *, answers: bool = False
+        self,
+        batch: "Batch",
+        progress: Progress,
+        console: Console | None = None,
+        *,
+        answers: bool = False,
+        noun: str = "item",
     ) -> None:
         """Prepare the view.
 
         answers: print the beginning of each answer, as it is written nowhere else.
+        noun: what it calls an item.
         """
         self._batch = batch
         self._progress = progress
         self.console = console or Console(stderr=True, highlight=False)
         self._answers = answers
+        self._noun = noun
         self._spinner = Spinner("dots")
         self.notice = ""
         """A line about the end that has begun, e.g. after Ctrl-C."""
@@ -76,7 +84,7 @@ class MapView:
         counts = self._batch.counts
         done = f"{counts.done:,}" if counts.total is None else f"{counts.done:,} of {counts.total:,}"
         under_way = f"{len(self._batch.under_way)} under way"
-        return fitting([f"{done} items", under_way], width)
+        return fitting([f"{done} {self._noun}s", under_way], width)
 
     def _with_bar(self, text: Text, width: int) -> Text:
         counts = self._batch.counts
@@ -116,7 +124,7 @@ class MapView:
             yield f"{duration(rest / speed)} left"
         yield duration(progress.seconds)
         if speed:
-            yield rate(speed)
+            yield rate(speed, self._noun)
 
     def _items(self, width: int) -> Iterator[Text]:
         numbers = {item.number for item in self._batch.under_way}

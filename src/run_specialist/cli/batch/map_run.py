@@ -42,6 +42,8 @@ class Shown:
     """Whether there are lines about items instead."""
     answers: bool
     """Whether the view shows the beginning of each answer."""
+    noun: str = "item"
+    """What the lines and the view call an item."""
 
 
 class Worker:
@@ -59,7 +61,7 @@ class Worker:
         self._shown = shown
         self._out: TextIO | None = sys.stdout
         self._view = self._live_view() if shown.live else None
-        self._lines = ItemLines(batch, self.progress, say) if shown.lines else None
+        self._lines = ItemLines(batch, self.progress, say, shown.noun) if shown.lines else None
         self._error: OSError | UsageError | None = None
         """The error that ended the output."""
 
@@ -86,7 +88,7 @@ class Worker:
     def _live_view(self) -> "MapView":
         from run_specialist.cli.batch.map_live import MapView  # noqa: PLC0415 - only a terminal needs it
 
-        return MapView(self.batch, self.progress, answers=self._shown.answers)
+        return MapView(self.batch, self.progress, answers=self._shown.answers, noun=self._shown.noun)
 
     def _end(self, done: "Done") -> None:
         self.progress.end(done)

@@ -43,6 +43,21 @@ def _without_passwords(words: Sequence[str]) -> list[str]:
     return [shown(word) if "://" in word else word for word in words]
 
 
+def reason_of(batch: "Batch", noun: str = "item") -> str | None:
+    """Return why not all items were asked about; None if they were, or if the caller stopped the batch.
+
+    noun: what the text calls an item.
+    """
+    because = batch.ended_because
+    if because in {None, "stopped"} or not batch.counts.not_run:
+        return None
+    limit = batch.cost_limit
+    if because == "cost_limit" and limit is not None:
+        return f"ended early: the cost limit of {dollars(limit)} leaves too little for another {noun}"
+    problem = batch.problem
+    return f"ended early: {with_flags(problem) if problem else str(because).replace('_', ' ')}"
+
+
 @dataclass(frozen=True)
 class Ended:
     """A batch that has ended, and where its answers are."""
@@ -89,14 +104,7 @@ class Ended:
     @property
     def reason(self) -> str | None:
         """Why not all items were asked about; None if they were."""
-        because = self.batch.ended_because
-        if because in {None, "stopped"} or not self.batch.counts.not_run:
-            return None
-        limit = self.batch.cost_limit
-        if because == "cost_limit" and limit is not None:
-            return f"ended early: the cost limit of {dollars(limit)} leaves too little for another item"
-        problem = self.batch.problem
-        return f"ended early: {with_flags(problem) if problem else str(because).replace('_', ' ')}"
+        return reason_of(self.batch)
 
     def _answers(self) -> Iterator[tuple[str, str | None]]:
         if self.out is not None:

@@ -35,13 +35,13 @@ def counted(number: int, noun: str = "item") -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def rate(per_second: float) -> str:
+def rate(per_second: float, noun: str = "item") -> str:
     """Return a speed in the unit that gives a readable number, e.g. `4.1 items a minute`."""
     for seconds, unit in ((1, "second"), (_MINUTE, "minute"), (_HOUR, "hour")):
         number = per_second * seconds
         if number >= 2 or unit == "hour":  # noqa: PLR2004 - `1 items` would be wrong, and a rate of one is slow
             article = "an" if unit == "hour" else "a"
-            return f"{number:,.{0 if number >= 10 else 1}f} items {article} {unit}"  # noqa: PLR2004 - two digits
+            return f"{number:,.{0 if number >= 10 else 1}f} {noun}s {article} {unit}"  # noqa: PLR2004 - two digits
     raise AssertionError  # the last unit always returns
 
 

@@ -40,6 +40,8 @@ class Comparing:
         store: URL of the store; None for the usual one.
         Raises UsageError for a baseline that does not exist.
         """
+        if options.with_reports and options.page is None:
+            fail("--with-reports needs --page, beside which the reports are written")
         for flag, path in (("--page", options.page), ("--junit", options.junit)):
             if path is not None:
                 try:

@@ -43,17 +43,25 @@ def _differences(compared: Sequence[Comparison]) -> dict[tuple[str, str], str]:
 
 
 def failures(result: EvalResult) -> Iterator[str]:
-    """Yield a line for each check that failed, and for each run without one; not of the baseline."""
+    """Yield a line for each check that failed, and for each run without one; not of the baseline.
+
+    Repeats that failed alike share a line, which names the first run.
+    """
     base = {one.name for one in result.variants if one.is_baseline}
+    found: dict[tuple[str, str], list[CaseRun]] = {}
     for run in result.runs:
         if run.variant in base:
             continue
         where = f"{run.case} · {run.variant}"
         for one in run.checks:
             if one.value is False:
-                yield f"{where}: {one.name}: {one.reason or 'failed'}; specialists report {run.run_id}"
+                found.setdefault((where, f"{one.name}: {one.reason or 'failed'}"), []).append(run)
         if run.error:
-            yield f"{where}: {run.error}"
+            found.setdefault((where, run.error), []).append(run)
+    for (where, what), runs in found.items():
+        times = f" ({len(runs)} times)" if len(runs) > 1 else ""
+        page = "" if runs[0].run_id is None else f"; specialists report {runs[0].run_id}"
+        yield f"{where}: {what}{times}{page}"
 
 
 def _cell(result: EvalResult, case: str, variant: str) -> str:

@@ -9,6 +9,8 @@ from run_specialist.batch.batch import Bounds
 from run_specialist.cli.batch.map_confirm import confirm
 from run_specialist.cli.batch.map_options import MoneyOptions
 from run_specialist.cli.batch.map_run import Shown, Worker
+from run_specialist.cli.batch.map_summary import reason_of
+from run_specialist.cli.batch.map_units import counted
 from run_specialist.cli.console import is_terminal, print_json, print_line, say
 from run_specialist.cli.evals.comparing import Comparing
 from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, WorkOptions
@@ -82,18 +84,19 @@ class EvalWork:
             say(str(announced))
         confirm(announced.most, self._money)
         plan, ends = announced.reused.plan, Ends()
-        batch = runs_batch(plan, runner, Bounds(self._work.at_once, self._money.limit))
+        batch = runs_batch(plan, runner, Bounds(self._work.at_once, self._money.limit, announced.forecast.typical_cost))
         self._run(batch, runner, ends)
         plan = self._comparing.with_earlier(plan, ends.by_number)
         judgements = self._judgements(plan, ends, batch)
         with stored_runs(runner.store) as known:
-            result = asyncio.run(result_of(plan, ends.by_number, judgements, known.load))
+            result = asyncio.run(result_of(plan, ends.by_number, judgements, known))
         result = self._comparing.completed(result)
         compared = self._comparing.compared(result)
         if self._results.json_:
             print_json(as_json(result, compared))
         else:
             print_results(result, compared)
+        self._say_what_is_left(batch)
         self._comparing.write(result, compared, runner.store)
         if self._is_interrupted:
             return Exit.INTERRUPTED
@@ -114,6 +117,14 @@ class EvalWork:
             state = "stored" if one.run_id in announced.reused.earlier else "to run"
             print_line(f"{state}  {one.name}")
         print_line(f"eval {announced.reused.plan.eval_id}; nothing was sent")
+
+    def _say_what_is_left(self, batch: "Batch") -> None:
+        """Say why not all runs were made, and how to go on."""
+        left = batch.counts.not_run + batch.counts.aborted
+        if left:
+            reason = reason_of(batch, "run")
+            why = f"{reason}; " if reason else ""
+            say(f"{why}{counted(left, 'run')} left to make; the same command makes them, and pays for nothing twice")
 
     def _run(self, batch: "Batch", runner: "Runner", ends: Ends) -> None:
         worker = Worker(batch, [ends], self._shown())
@@ -151,4 +162,4 @@ class EvalWork:
     def _shown(self) -> Shown:
         shows = not self._results.quiet
         live = shows and sys.stderr is not None and is_terminal(sys.stderr)
-        return Shown(events=False, live=live, lines=shows and not live, answers=False)
+        return Shown(events=False, live=live, lines=shows and not live, answers=False, noun="run")

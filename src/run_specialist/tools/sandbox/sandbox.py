@@ -19,6 +19,9 @@ _GLOB = re.compile(r"[*?\[]")
 _SEPARATOR = re.compile(r":(?=\d+: )")
 _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
+_CLOSED = "is closed: such files hold secrets, and only `paths` in the specialist's file opens them, by name"
+_CLOSED_CASES = "is closed: such files hold the expected answers of an eval"
+
 
 def escape_path(path: str) -> str:
     """Escape a path so that it is valid text on one line; `unescape_path` reverses this.
@@ -110,11 +113,7 @@ class Sandbox:
             # It is unknown whether it is ignored.
             return f"cannot be reached: {error.strerror}"
         if self.is_closed(relative, is_folder=is_folder):
-            if holds_cases(relative):
-                return (
-                    "is closed: it holds the expected answers of an eval; `paths` in the specialist's file can name it"
-                )
-            return "is closed: such files hold secrets, and only `paths` in the specialist's file opens them, by name"
+            return _CLOSED_CASES if holds_cases(relative) else _CLOSED
         return None
 
     def rules_above(self, relative: str) -> Iterator[IgnoreRules]:

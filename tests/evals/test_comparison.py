@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from run_specialist.evals.comparison import comparisons, reference
 from run_specialist.evals.results import EvalResult
 from run_specialist.evals.verdict_text import notes, verdict_text
+from tests.evals.compared_runs import BASE, NEW, case_run, result_of
 from tests.plugins.tiers import examples
-from tests.unit.evals.compared_runs import BASE, NEW, case_run, result_of
 
 SCORES = st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([0.0, 0.5, 1.0])), max_size=15)
 

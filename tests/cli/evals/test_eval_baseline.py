@@ -1,0 +1,155 @@
+"""`specialists eval --baseline`: what changed is compared with how it was, case by case."""
+
+import json
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.cli.evals.eval_model import is_judge, looks, policy
+from tests.cli.specialists_command import call
+from tests.evals.git_project import NEEDS_GIT, commit, git
+from tests.wire.simulator.replies import respond, says
+
+CASE = "- {{name: owls {0}, inputs: 'No. {0}, what about owls?', evaluators: [Contains: mice, QuotesVerified]}}\n"
+CASES = "cases:\n" + "".join(map(CASE.format, range(1, 8)))
+
+
+def brief(request):
+    """Answer without looking if the prompt wants a brief answer."""
+    return says(respond("Owls.")) if "Be brief." in str(request.body.get("system")) and not is_judge(request) else None
+
+
+@pytest.fixture
+def project(finder, cases, notes):
+    """A repository with a specialist and seven cases; the prompt was changed after the commit."""
+    cases(CASES)
+    commit(notes)
+    finder.write_text(finder.read_text() + "Be brief.\n")
+    return notes
+
+
+def verdict_of(result):
+    """Return the comparison of `--json`."""
+    (one,) = json.loads(result.stdout)["comparison"]
+    return one
+
+
+@NEEDS_GIT
+def test_a_worse_prompt_is_a_regression(api, eval_, project, tmp_path):
+    """Both sides are run once, and stored; the table, the files and the exit code say that it is worse."""
+    simulator = api(policy(brief))
+    # In the project the files would be read by the next runs.
+    files = ("--junit", str(tmp_path / "j.xml"), "--page", str(tmp_path / "p.html"))
+    result = eval_("--baseline", "HEAD", *files)
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["CASE", "HEAD", "as", "it", "is"]
+    assert lines[1].split() == ["owls", "1", "pass", "1.00", "fail", "0.00", "-1.00"]
+    assert "as it is: Worse than HEAD: score -1.00 over 7 cases (95 % interval -1.00 to -1.00)." in lines
+    assert any(line.startswith("as it is: medians of the cases: cost $0.000") for line in lines)
+    assert not any("HEAD: Contains" in line for line in lines)
+    asked = len(simulator.requests)
+    assert asked == 21
+    tests = ET.parse(tmp_path / "j.xml").getroot()  # noqa: S314 - our own document
+    assert (tests.attrib["tests"], tests.attrib["failures"]) == ("15", "8")
+    assert "Worse than HEAD: score -1.00 over 7 cases" in (tmp_path / "p.html").read_text()
+    again = eval_("--baseline", "HEAD", "--tolerance", "1", "--min-score", "0")
+    assert again.exit_code == 0
+    assert "No difference from HEAD that is larger than the tolerance of 1" in again.stdout
+    assert len(simulator.requests) == asked, "both sides were used again"
+    assert git(project, "status", "--porcelain", "--", "specialists").split() == ["M", "specialists/finder.md"]
+
+
+@NEEDS_GIT
+def test_few_cases_are_no_regression(api, eval_, project):
+    """What cannot be told is exit code 0, with the number of cases that it takes; --min-score is for the new side."""
+    api(policy(brief))
+    result = eval_("--baseline", "HEAD", "--case", "owls [1-5]")
+    assert result.exit_code == 0
+    assert "Cannot be told with 5 cases whether it differs from HEAD: score -1.00; at least 6 cases" in result.stdout
+    commit(project)
+    (project / "specialists" / "finder.md").write_text(git(project, "show", "HEAD~1:specialists/finder.md") + "\n")
+    assert eval_("--baseline", "HEAD", "--case", "owls 1", "--min-score", "1").exit_code == 0
+
+
+@pytest.mark.exhaustive
+def test_the_page_links_the_reports_of_its_runs(api, eval_, cases, tmp_path):
+    """With --with-reports they are written beside the page; those that are there are linked the next time."""
+    cases(CASES)
+    api(looks)
+    page = tmp_path / "p.html"
+    command = ("--case", "owls 1", "--vary", "tool_calls_limit=2,3", "--page", str(page))
+    eval_(*command)
+    assert "<code>specialists report e" in page.read_text()
+    assert "writing 2 reports" in eval_(*command, "--with-reports").stderr
+    eval_(*command)
+    links = [part.partition('"')[0] for part in page.read_text().split('<a href="p-reports/')[1:]]
+    assert len(links) == 2
+    assert all((tmp_path / "p-reports" / name).is_file() for name in links)
+
+
+@NEEDS_GIT
+def test_an_unchanged_file_costs_nothing_twice(api, eval_, project):
+    """The same content has the same runs, and is no difference, however few cases there are."""
+    commit(project)
+    simulator = api(looks)
+    result = eval_("--baseline", "HEAD", "--case", "owls 1", "--json")
+    assert (verdict_of(result)["verdict"], verdict_of(result)["same_runs"]) == ("no difference", True)
+    assert len(simulator.requests) == 2
+
+
+def test_an_earlier_eval_is_checked_again(api, eval_, cases, finder):
+    """Its stored runs are compared by today's checks, judges included, without asking them again."""
+    cases(CASES)
+    simulator = api(policy(brief))
+    eval_id = json.loads(eval_("--json").stdout)["eval"]
+    finder.write_text(finder.read_text() + "Be brief.\n")
+    cases(CASES.replace("QuotesVerified]", "Judge: It names the prey.]").replace("No. 7", "No. 8"))
+    asked = len(simulator.requests)
+    result = eval_("--baseline", eval_id, "--json")
+    one = verdict_of(result)
+    assert (one["baseline"], one["cases"], one["only_variant"]) == (eval_id, 6, ["owls 7"])
+    assert (one["score"]["baseline"], one["score"]["variant"], one["regression"]) == (1, 0, True)
+    assert result.exit_code == 1
+    new = simulator.requests[asked:]
+    # Seven brief answers, and one judge for each of the different answers.
+    assert len([request for request in new if not is_judge(request)]) == 7
+    assert eval_("--baseline", eval_id[:-1], "--quiet").exit_code == 1
+    assert "1:1: baseline eval:eval-x: no eval with this id is stored" in eval_("--baseline", "eval:eval-x").stderr
+
+
+def test_a_result_in_json_is_a_baseline(api, eval_, cases, finder, notes):
+    """What --json printed can be compared later, also where the runs are not stored; other names are left out."""
+    cases(CASES)
+    api(policy(brief))
+    (notes / "before.json").write_text(eval_("--json", "--store", "none").stdout)
+    finder.write_text(finder.read_text() + "Be brief.\n")
+    result = eval_("--baseline", "before.json", "--case", "owls [1-6]", "--store", "none")
+    assert result.exit_code == 1
+    assert "as it is: Worse than before.json: score -1.00 over 6 cases" in result.stdout
+
+
+@pytest.mark.exhaustive
+def test_another_file_can_be_the_baseline(api, eval_, cases, finder, notes):
+    """A path to a file that ends in .md is run like the specialist."""
+    cases(CASES)
+    api(policy(brief))
+    (notes / "other.md").write_text(finder.read_text() + "Be brief.\n")
+    result = eval_("--baseline", "other.md", "--vary", "tool_calls_limit=1,2", "--json")
+    assert [one["verdict"] for one in json.loads(result.stdout)["comparison"]] == ["better", "better"]
+    assert result.exit_code == 0
+    result = eval_("--file", "other.md")
+    assert "other.md: Worse than as it is: score -1.00 over 7 cases" in result.stdout
+    assert result.exit_code == 0, "without a baseline there is no regression"
+
+
+def test_files_that_cannot_be_written_are_named_before_anything_is_paid(api, eval_, notes):
+    """Exit code 2, one line."""
+    simulator = api(looks)
+    for flag in ("--page", "--junit"):
+        result = eval_(flag, "none/x")
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+        assert f"{flag} none/x: {notes}/none does not exist" in result.stderr
+    assert simulator.requests == []
+    assert "--with-reports needs --page" in eval_("--with-reports").stderr
+    assert call("eval", "finder", "--tolerance", "-1").exit_code == 2

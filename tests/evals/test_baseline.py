@@ -1,0 +1,182 @@
+"""Baselines: the file at a commit, an earlier eval, another file, or a result in JSON."""
+
+import json
+
+import pytest
+
+from run_specialist.errors import UsageError
+from run_specialist.evals.baseline import find_baseline
+from run_specialist.evals.earlier import EarlierEval
+from run_specialist.evals.result_json import as_json
+from run_specialist.evals.results import Variant
+from run_specialist.specialist.registry import Registry
+from tests.evals.compared_runs import result_of
+from tests.evals.git_project import NEEDS_GIT, commit, git
+
+OLD = "---\nname: finder\ndescription: finds\noutput_schema: ../shapes/answer.json\n---\nOld words.\n"
+SHAPE = '{"type": "object", "properties": {"old": {"type": "string"}}}'
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A repository whose newest commit has other contents than the one before, and a changed work tree."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    commit(folder, specialists__finder_DOT_md=OLD, shapes__answer_DOT_json=SHAPE)
+    git(folder, "tag", "v1")
+    commit(folder, specialists__finder_DOT_md=OLD.replace("Old", "New"), shapes__answer_DOT_json="{}")
+    (folder / "specialists" / "finder.md").write_text("changed")
+    return folder
+
+
+@pytest.fixture
+def find(project, tmp_path):
+    """Return a function that finds a baseline of the specialist of the project."""
+
+    def found(text, earlier=lambda _: None):
+        return find_baseline(text, project / "specialists" / "finder.md", earlier, tmp_path / "kept")
+
+    return found
+
+
+@NEEDS_GIT
+def test_the_file_is_as_it_was_at_the_commit(find, project, tmp_path):
+    """The file and its schema are copied; the work tree is untouched; the same content has the same path."""
+    state = git(project, "status", "--porcelain")
+    base = find("v1")
+    file = Registry([]).find(str(base.path))
+    assert (base.name, file.status, file.specialist.prompt.strip()) == ("v1", "ok", "Old words.")
+    assert (base.path.parent.parent / "shapes" / "answer.json").read_text() == SHAPE
+    assert find("HEAD~1").path == find(git(project, "rev-parse", "v1")).path == base.path
+    assert find("HEAD").path != base.path
+    assert find(git(project, "rev-parse", "v1")).name == git(project, "rev-parse", "v1")[:10]
+    assert git(project, "status", "--porcelain") == state
+    assert [one.name for one in tmp_path.rglob("*.tmp")] == []
+
+
+@NEEDS_GIT
+def test_a_file_can_have_had_another_path(find, project):
+    """`REF:PATH` names it from the top of the repository; a link is no file, and is not followed."""
+    (project / "specialists" / "finder.md").rename(project / "specialists" / "renamed.md")
+    (project / "specialists" / "link.md").symlink_to("/etc/passwd")
+    commit(project)
+    with pytest.raises(
+        UsageError, match=r"finder.md does not exist in commit \w{10}; if it had another path, write git:"
+    ):
+        find("HEAD")
+    assert find("HEAD:specialists/renamed.md").path.read_text() == "changed"
+    with pytest.raises(UsageError, match=r"specialists/link.md is no regular file in commit \w{10}$"):
+        find("git:HEAD:specialists/link.md")
+
+
+@NEEDS_GIT
+def test_a_hook_does_not_lead_to_another_repository(find, monkeypatch, tmp_path):
+    """Git sets variables in hooks, which would override where the file is."""
+    other = tmp_path / "other"
+    other.mkdir()
+    commit(other, a="b")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    assert find("v1").path.read_text() == OLD
+
+
+@NEEDS_GIT
+def test_a_schema_of_a_copy_cannot_be_elsewhere(find, project, tmp_path):
+    """The paths that a committed file names do not lead out of its copy, as they do not lead out of its project."""
+    (tmp_path / "secret.json").write_text("{}")
+    for path in ("../../secret.json", str(tmp_path / "secret.json")):
+        commit(project, specialists__finder_DOT_md=OLD.replace("../shapes/answer.json", path))
+        file = Registry([]).find(str(find("HEAD").path))
+        assert [problem.key for problem in file.problems if problem.level == "error"] == ["output_schema"]
+
+
+@NEEDS_GIT
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("nope", "baseline nope: is neither a file, nor a stored eval, nor a commit: no commit of "),
+        ("git:nope", "baseline git:nope: no commit of "),
+        ("--help", "baseline --help: is neither a file, "),
+        ("", "baseline '': the name of a commit, an eval or a file is missing"),
+        ("git:", "baseline git:: the name of a commit, an eval or a file is missing"),
+        ("a\0b", "git cannot be asked"),
+        ("HEAD:none.md", r"baseline HEAD:none.md: none.md does not exist in commit \w{10}$"),
+        ("none.md", "baseline none.md: no such file"),
+        ("none.json", "baseline none.json: none.json: cannot be read: No such file or directory"),
+        ("file:README", "must end in .md, as specialists do, or in .json"),
+        ("eval:eval-1", "baseline eval:eval-1: no eval with this id is stored"),
+        ("\x1b[31m", r"baseline \S+: is neither a file"),
+    ],
+)
+def test_a_baseline_that_does_not_exist_is_one_line(find, project, text, part):
+    """The place is the specialist's file."""
+    with pytest.raises(UsageError, match=part) as raised:
+        find(text)
+    assert str(raised.value).startswith(f"{project}/specialists/finder.md:1:1: baseline ")
+    assert "\n" not in str(raised.value)
+    assert "\x1b" not in str(raised.value)
+
+
+def test_without_git_or_a_repository_it_says_so(tmp_path, monkeypatch):
+    """A file outside of repositories has no commits; without git none can be read."""
+    file = tmp_path / "finder.md"
+    file.write_text(OLD)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="git is not on PATH, so a commit cannot be a baseline"):
+        find_baseline("main", file, lambda _: None)
+
+
+@NEEDS_GIT
+def test_outside_of_a_repository_there_is_no_commit(tmp_path, monkeypatch):
+    """The reason is that of git."""
+    file = tmp_path / "finder.md"
+    file.write_text(OLD)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(UsageError, match="is in no git work tree that can be read"):
+        find_baseline("main", file, lambda _: None)
+
+
+@NEEDS_GIT
+def test_an_eval_that_is_a_commit_too_must_be_named_in_full(find, project):
+    """`eval:` and `git:` exclude the other meaning."""
+    git(project, "tag", "eval-1")
+    stored = EarlierEval("eval-1", (Variant("as it is", "a.md", "1"),), ())
+    with pytest.raises(UsageError, match="is an eval and a commit; write eval:eval-1 or git:eval-1"):
+        find("eval-1", lambda _: stored)
+    assert find("eval:eval-1", lambda _: stored).earlier is stored
+    assert find("git:eval-1", lambda _: stored).path is not None
+
+
+def test_a_result_in_json_is_read_again(tmp_path):
+    """Its only variant that is no baseline is compared; with several, that of the file as it was."""
+    result = result_of([0.0] * 3, [0.5] * 3, more={"b": [1.0] * 3})
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(as_json(result)))
+    base = find_baseline(str(path), tmp_path / "finder.md", lambda _: None)
+    assert (base.name, base.variant.name, {one.variant for one in base.runs}) == (path.name, "as it is", {path.name})
+    assert [one.score for one in base.runs] == [0.5] * 3
+    two = as_json(result)
+    two["variants"] = [one for one in two["variants"] if one["name"] != "main"]
+    two["variants"][0]["name"] = "a"
+    path.write_text(json.dumps(two))
+    with pytest.raises(UsageError, match="must have one variant, or one that is named 'as it is'; there are a, b"):
+        find_baseline(str(path), tmp_path / "finder.md", lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ('{"a":\n x}', r"r.json:2:2: is not valid JSON"),
+        ("[]", "r.json:1:1: is no result of an eval: expected what `specialists eval NAME --json` prints"),
+        ("{}", "r.json:1:1: is no result of an eval: eval: input should be a valid string"),
+        ('{"eval": "e", "specialist": "s", "cases": [], "variants": [], "runs": []}', "must have one variant"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_broken_result_is_one_line(tmp_path, text, part):
+    """With the line where it is broken."""
+    path = tmp_path / "r.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=part) as raised:
+        find_baseline(str(path), tmp_path / "finder.md", lambda _: None)
+    assert "\n" not in str(raised.value)
