@@ -78,7 +78,8 @@ def test_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
     result = eval_()
     assert "1 of 2 runs stored already · 1 run again, because files have changed" in result.stderr
     assert [str(one.messages[0]["content"]).count("owls") > 0 for one in simulator.requests[4:]] == [True, True]
-    assert "nothing to ask" in eval_().stderr
+    (notes / "notes" / "bees.md").write_text("# Bees\n\nBees dance.\n")
+    assert "nothing to ask" in eval_().stderr, "no run has read the new note"
     assert len(simulator.requests) == 6
 
 
@@ -275,3 +276,22 @@ def test_a_repeat_that_was_left_out_by_a_cost_limit_is_made_later(api, eval_):
     paid = len(simulator.requests)
     assert eval_("--repeat", "3").exit_code == 0
     assert len(simulator.requests) - paid <= 2 * (6 - made) + 1
+
+
+def test_equal_answers_have_one_judge_and_one_bill(api, eval_, cases):
+    """Two repeats with the same answer: the judge is asked once, and is in the bill once."""
+    simulator = api(looks)
+    cases(JUDGED)
+    runs = [*runs_of(eval_("--json", "--case", "toads", "--repeat", "2")).values()]
+    assert [[check["value"] for check in run["checks"]] for run in runs] == [[False], [False]]
+    assert sum(map(is_judge, simulator.requests)) == 1
+    assert [run["judge_cost_usd"] > 0 for run in runs] == [True, False]
+
+
+def test_settings_of_a_case_hold_unless_the_call_has_others(api, eval_, cases):
+    """A case can lower a limit for itself; a flag and a variant come first."""
+    api(looks)
+    cases("cases:\n- inputs: {question: What about owls?, settings: {tool_calls_limit: 1}}\n")
+    assert [run["status"] for run in runs_of(eval_("--json")).values()] == ["landed"]
+    assert [run["status"] for run in runs_of(eval_("--json", "--tool-calls-limit", "8")).values()] == ["answered"]
+    assert [run["status"] for run in runs_of(eval_("--json", "--vary", "tool_calls_limit=8")).values()] == ["answered"]
