@@ -67,11 +67,12 @@ def test_few_cases_are_no_regression(api, eval_, project):
     result = eval_("--baseline", "HEAD", "--case", "owls [1-5]")
     assert result.exit_code == 0
     assert "Cannot be told with 5 cases whether it differs from HEAD: score -1.00; at least 6 cases" in result.stdout
-    (project / "specialists" / "finder.md").write_text(git(project, "show", "HEAD:specialists/finder.md") + "\n")
     commit(project)
-    assert eval_("--baseline", "HEAD~1", "--case", "owls 1", "--min-score", "1").exit_code == 0
+    (project / "specialists" / "finder.md").write_text(git(project, "show", "HEAD~1:specialists/finder.md") + "\n")
+    assert eval_("--baseline", "HEAD", "--case", "owls 1", "--min-score", "1").exit_code == 0
 
 
+@pytest.mark.exhaustive
 def test_the_page_links_the_reports_of_its_runs(api, eval_, cases, tmp_path):
     """With --with-reports they are written beside the page; those that are there are linked the next time."""
     cases(CASES)
@@ -128,6 +129,7 @@ def test_a_result_in_json_is_a_baseline(api, eval_, cases, finder, notes):
     assert "as it is: Worse than before.json: score -1.00 over 6 cases" in result.stdout
 
 
+@pytest.mark.exhaustive
 def test_another_file_can_be_the_baseline(api, eval_, cases, finder, notes):
     """A path to a file that ends in .md is run like the specialist."""
     cases(CASES)
@@ -136,6 +138,9 @@ def test_another_file_can_be_the_baseline(api, eval_, cases, finder, notes):
     result = eval_("--baseline", "other.md", "--vary", "tool_calls_limit=1,2", "--json")
     assert [one["verdict"] for one in json.loads(result.stdout)["comparison"]] == ["better", "better"]
     assert result.exit_code == 0
+    result = eval_("--file", "other.md")
+    assert "other.md: Worse than as it is: score -1.00 over 7 cases" in result.stdout
+    assert result.exit_code == 0, "without a baseline there is no regression"
 
 
 def test_files_that_cannot_be_written_are_named_before_anything_is_paid(api, eval_, notes):
