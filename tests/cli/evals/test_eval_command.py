@@ -7,6 +7,7 @@ import pytest
 from tests.cli.evals.eval_model import is_judge, looks, policy, verdict
 from tests.cli.specialists_command import MAIN, call
 from tests.wire.simulator.faults import ApiError
+from tests.wire.simulator.replies import calls
 
 JUDGED = """\
 cases:
@@ -78,9 +79,19 @@ def test_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
     result = eval_()
     assert "1 of 2 runs stored already · 1 run again, because files have changed" in result.stderr
     assert [str(one.messages[0]["content"]).count("owls") > 0 for one in simulator.requests[4:]] == [True, True]
-    (notes / "notes" / "bees.md").write_text("# Bees\n\nBees dance.\n")
-    assert "nothing to ask" in eval_().stderr, "no run has read the new note"
     assert len(simulator.requests) == 6
+
+
+def test_a_new_file_that_no_run_would_read_asks_nothing(api, eval_, notes):
+    """The notes below a search, which count all files, do not matter; what the search finds does."""
+    zebras = calls("search", {"query": "zebras"})
+    simulator = api(policy(lambda request: None if request.calls_so_far else zebras))
+    eval_("--case", "owls")
+    (notes / "notes" / "bees.md").write_text("# Bees\n\nBees dance.\n")
+    assert "nothing to ask" in eval_("--case", "owls").stderr
+    assert len(simulator.requests) == 2
+    (notes / "notes" / "zebras.md").write_text("# Zebras\n\nZebras run.\n")
+    assert "1 run again, because files have changed" in eval_("--case", "owls").stderr
 
 
 @pytest.mark.exhaustive
