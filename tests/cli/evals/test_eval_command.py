@@ -7,6 +7,7 @@ import pytest
 from tests.cli.evals.eval_model import is_judge, looks, policy, verdict
 from tests.cli.specialists_command import MAIN, call
 from tests.wire.simulator.faults import ApiError
+from tests.wire.simulator.replies import calls
 
 JUDGED = """\
 cases:
@@ -78,8 +79,19 @@ def test_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
     result = eval_()
     assert "1 of 2 runs stored already · 1 run again, because files have changed" in result.stderr
     assert [str(one.messages[0]["content"]).count("owls") > 0 for one in simulator.requests[4:]] == [True, True]
-    assert "nothing to ask" in eval_().stderr
     assert len(simulator.requests) == 6
+
+
+def test_a_new_file_that_no_run_would_read_asks_nothing(api, eval_, notes):
+    """The notes below a search, which count all files, do not matter; what the search finds does."""
+    zebras = calls("search", {"query": "zebras"})
+    simulator = api(policy(lambda request: None if request.calls_so_far else zebras))
+    eval_("--case", "owls")
+    (notes / "notes" / "bees.md").write_text("# Bees\n\nBees dance.\n")
+    assert "nothing to ask" in eval_("--case", "owls").stderr
+    assert len(simulator.requests) == 2
+    (notes / "notes" / "zebras.md").write_text("# Zebras\n\nZebras run.\n")
+    assert "1 run again, because files have changed" in eval_("--case", "owls").stderr
 
 
 @pytest.mark.exhaustive
@@ -275,3 +287,22 @@ def test_a_repeat_that_was_left_out_by_a_cost_limit_is_made_later(api, eval_):
     paid = len(simulator.requests)
     assert eval_("--repeat", "3").exit_code == 0
     assert len(simulator.requests) - paid <= 2 * (6 - made) + 1
+
+
+def test_equal_answers_have_one_judge_and_one_bill(api, eval_, cases):
+    """Two repeats with the same answer: the judge is asked once, and is in the bill once."""
+    simulator = api(looks)
+    cases(JUDGED)
+    runs = [*runs_of(eval_("--json", "--case", "toads", "--repeat", "2")).values()]
+    assert [[check["value"] for check in run["checks"]] for run in runs] == [[False], [False]]
+    assert sum(map(is_judge, simulator.requests)) == 1
+    assert [run["judge_cost_usd"] > 0 for run in runs] == [True, False]
+
+
+def test_settings_of_a_case_hold_unless_the_call_has_others(api, eval_, cases):
+    """A case can lower a limit for itself; a flag and a variant come first."""
+    api(looks)
+    cases("cases:\n- inputs: {question: What about owls?, settings: {tool_calls_limit: 1}}\n")
+    assert [run["status"] for run in runs_of(eval_("--json")).values()] == ["landed"]
+    assert [run["status"] for run in runs_of(eval_("--json", "--tool-calls-limit", "8")).values()] == ["answered"]
+    assert [run["status"] for run in runs_of(eval_("--json", "--vary", "tool_calls_limit=8")).values()] == ["answered"]
