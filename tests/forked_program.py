@@ -21,10 +21,17 @@ PATIENCE = 60.0
 """Timeout for the parent of the programs [s]."""
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of <linux/prctl.h>."""
-_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TYPER_", "_TYPER")
+_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TYPER_")
 """Beginnings of the names of variables that Python or a library reads once, when it starts."""
-_ONLY_OWN = {"FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TERMINAL_WIDTH", "MALLOC_ARENA_MAX", "DEFER_PYDANTIC_BUILD"}
-"""Variables that an imported library has read; a program that gets one starts in its own interpreter."""
+_ONLY_OWN = {
+    "DEFER_PYDANTIC_BUILD",
+    "FORCE_COLOR",
+    "GITHUB_ACTIONS",
+    "PY_COLORS",
+    "TERMINAL_WIDTH",
+    "_TYPER_STANDARD_TRACEBACK",
+}
+"""The same of variables that an imported library has read; a program that gets one starts in its own interpreter."""
 _USUAL_ENCODINGS = {None, "utf-8"}
 
 
@@ -82,7 +89,7 @@ def _can_fork(args: Any, env: dict[str, str]) -> bool:
         sys.platform == "linux"
         and isinstance(args, list | tuple)
         and [*args[:4]] == [sys.executable, "-W", "error", "-c"]
-        and not _ONLY_OWN & env.keys()
+        and not any(name.startswith(_ONLY_OWN) for name in env)
         and env.get("PYTHONIOENCODING") in _USUAL_ENCODINGS
         and _key(env) - {("PYTHONIOENCODING", "utf-8")} == _key(dict(os.environ))
         and len(set(os.getresuid())) == 1
