@@ -23,15 +23,8 @@ _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of <linux/prctl.h>."""
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TYPER_")
 """Beginnings of the names of variables that Python or a library reads once, when it starts."""
-_ONLY_OWN = {
-    "DEFER_PYDANTIC_BUILD",
-    "FORCE_COLOR",
-    "GITHUB_ACTIONS",
-    "PY_COLORS",
-    "TERMINAL_WIDTH",
-    "_TYPER_STANDARD_TRACEBACK",
-}
-"""The same of variables that an imported library has read; a program that gets one starts in its own interpreter."""
+_ONLY_OWN = ("DEFER_PYDANTIC", "FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TERMINAL_WIDTH", "_TYPER_STANDARD")
+"""The same of variables that an imported library has read; a program that gets one has its own interpreter."""
 _USUAL_ENCODINGS = {None, "utf-8"}
 
 
