@@ -13,11 +13,16 @@ _PARENT = Path(__file__).with_name("program_forks.py")
 _RUN = f"""
 import sys
 sys.path.insert(0, {str(_PARENT.parents[1])!r})
-from tests.program_forks import fork_programs
+from tests.program_forks import end, fork_programs
 del sys.path[0]
-exec(compile(fork_programs(int(sys.argv[1])), "<string>", "exec"), {{"__name__": "__main__"}})
+try:
+    exec(compile(fork_programs(int(sys.argv[1])), "<string>", "exec"), {{"__name__": "__main__"}})
+except SystemExit as left:
+    end(left.code)
+    raise
+end(0)
 """
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Timeout for the parent of the programs [s]."""
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of <linux/prctl.h>."""
