@@ -55,10 +55,14 @@ def fork_programs(descriptor: int) -> str:
                 os.close(each)
             os.waitpid(between, 0)
             line.send(b"adopted")
+        forked = os.getpid()
         # The process between both ends at once, so that the program becomes a child of the process that asked for it.
         if program := os.fork():
             line.send(str(program).encode())
             os._exit(0)
+    # Until then its parent is the other one.
+    while os.getppid() == forked:
+        time.sleep(0.001)
     return _become(json.loads(text), descriptors)
 
 
