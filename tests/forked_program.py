@@ -13,18 +13,23 @@ _PARENT = Path(__file__).with_name("program_forks.py")
 _RUN = f"""
 import sys
 sys.path.insert(0, {str(_PARENT.parents[1])!r})
-from tests.program_forks import fork_programs
+from tests.program_forks import end, fork_programs
 del sys.path[0]
-exec(compile(fork_programs(int(sys.argv[1])), "<string>", "exec"), {{"__name__": "__main__"}})
+try:
+    exec(compile(fork_programs(int(sys.argv[1])), "<string>", "exec"), {{"__name__": "__main__"}})
+except SystemExit as left:
+    end(left.code)
+    raise
+end(0)
 """
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Timeout for the parent of the programs [s]."""
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of <linux/prctl.h>."""
-_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TYPER_", "_TYPER")
+_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TYPER_")
 """Beginnings of the names of variables that Python or a library reads once, when it starts."""
-_ONLY_OWN = {"FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TERMINAL_WIDTH", "MALLOC_ARENA_MAX", "DEFER_PYDANTIC_BUILD"}
-"""Variables that an imported library has read; a program that gets one starts in its own interpreter."""
+_ONLY_OWN = ("DEFER_PYDANTIC", "FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TERMINAL_WIDTH", "_TYPER_STANDARD")
+"""The same of variables that an imported library has read; a program that gets one has its own interpreter."""
 _USUAL_ENCODINGS = {None, "utf-8"}
 
 
@@ -82,7 +87,7 @@ def _can_fork(args: Any, env: dict[str, str]) -> bool:
         sys.platform == "linux"
         and isinstance(args, list | tuple)
         and [*args[:4]] == [sys.executable, "-W", "error", "-c"]
-        and not _ONLY_OWN & env.keys()
+        and not any(name.startswith(_ONLY_OWN) for name in env)
         and env.get("PYTHONIOENCODING") in _USUAL_ENCODINGS
         and _key(env) - {("PYTHONIOENCODING", "utf-8")} == _key(dict(os.environ))
         and len(set(os.getresuid())) == 1

@@ -101,10 +101,12 @@ def program(notes: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Return a function that starts the command as a separate process; running processes are killed at the end."""
     with ExitStack() as running:
 
-        def start(*arguments: str, code: str = MAIN, **options: Any) -> subprocess.Popen[str]:
+        def start(
+            *arguments: str, code: str = MAIN, kind: type[subprocess.Popen[str]] = ForkedProgram, **options: Any
+        ) -> subprocess.Popen[str]:
             given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": os.environ} | options
             command = [sys.executable, "-W", "error", "-c", code, *arguments]
-            process = running.enter_context(ForkedProgram(command, **given))
+            process = running.enter_context(kind(command, **given))
             running.callback(process.kill)
             return process
 

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.forked_program import run_forked
+
 PROGRAMS = {
     "run-specialist": "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()",
     "specialists": "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()",
@@ -25,15 +27,22 @@ COMMANDS = {
 
 @pytest.fixture
 def run(call, write, monkeypatch, tmp_path):
-    """Return a function that runs a command in a project with a stored run, with shell redirections of its outputs."""
+    """Return a function that runs a command in a project with a stored run, with redirections of its outputs."""
     write("finder")
     monkeypatch.setenv("SPECIALIST_STORE", str(tmp_path / "runs.db"))
     assert call("finder", "What do owls eat?", "--model", "offline").exit_code == 0
 
     def run_it(name, redirected="", stdout=subprocess.PIPE):
         program, *arguments = [*COMMANDS.get(name, ["specialists", "no-such-command"])]
-        line = ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-c", PROGRAMS[program], *arguments]
-        return subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+        command = [sys.executable, "-W", "error", "-c", PROGRAMS[program], *arguments]
+        if "&-" in redirected:  # Python decides at its start what a closed output is
+            line = ["sh", "-c", f'exec "$@" {redirected}', "sh", *command]
+            return subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+        with open(os.devnull if not redirected else "/dev/full", "w") as full_device:  # noqa: PTH123 - a device
+            outputs = {"stdout": stdout, "stderr": subprocess.PIPE}
+            outputs |= {"stdout": full_device} if redirected.startswith(">/dev/full") else {}
+            outputs |= {"stderr": full_device} if "2>/dev/full" in redirected else {}
+            return run_forked(command, text=True, **outputs)
 
     return run_it
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 from contextlib import contextmanager
 
 import pytest
@@ -200,5 +201,5 @@ def test_help_loads_nothing_heavy(program):
         "except SystemExit: pass\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
-    out, _ = program(code=code).communicate(timeout=PATIENCE)
+    out, _ = program(code=code, kind=subprocess.Popen).communicate(timeout=PATIENCE)
     assert out.splitlines()[-1] == "[]"
