@@ -21,6 +21,7 @@ ROWS = {
     "cut": outages.cut,
     "refused": outages.refused,
     "needs": sizes.needs,
+    "grows": sizes.grows,
 }
 
 

@@ -31,3 +31,31 @@ def needs(items: int = 100, at_once: int = 8) -> Row:
             "connections": connections,
         }
     return row
+
+
+def grows(items: int = 96, at_once: int = 4, turns: int = 5, delay: float = 0.5) -> Row:
+    """Measure the throughput of one, two and four workers with a model that answers after half a second.
+
+    The model is slow and the workers have few slots, so that with few workers the processors are not the limit.
+    """
+    row = Row(f"1, 2 and 4 workers, {at_once} items at once each, {items} items of {turns} requests")
+    for workers in (1, 2, 4):
+        with fleet(turns=turns, delay=delay) as rig:
+            rig.put(items)
+            started = [rig.start(at_once) for _ in range(workers)]
+            # The workers have started once each of them has sent a request.
+            rig.wait(workers * at_once, PATIENCE)
+            before, begun = rig.done(), psutil.cpu_times()
+            took = rig.wait(items - workers * at_once, PATIENCE)
+            done, now = rig.done() - before, psutil.cpu_times()
+            busy = sum(getattr(now, name) - getattr(begun, name) for name in ("user", "nice", "system"))
+            rig.wait(items, PATIENCE)
+            row.check(rig, items)
+            row.require("no worker ended", holds=all(one.process.poll() is None for one in started))
+            row.figures |= {
+                f"{workers}: items per second": round(done / took, 2),
+                f"{workers}: at most possible": round(workers * at_once / (turns * delay), 2),
+                f"{workers}: processors busy": round(busy / took, 2),
+            }
+    row.figures["processors"] = psutil.cpu_count()
+    return row

@@ -83,6 +83,9 @@ def test_a_batch_goes_through_the_queue(server, model, write, program):
     rows = [json.loads(line) for line in (path.parent / "answers.jsonl").read_text().splitlines()]
     assert {(row["number"], row["state"]) for row in rows} == {(n, "answered") for n in range(1, 6)}
     assert (len(model.requests), model.paid_again().total()) == (10, 0)
+    (batch,) = json.loads(specialists("fleet", "status", batch["batch_id"], "--json").stdout)["batches"]
+    # Reading the answers leaves the batch as the fleet needs it.
+    assert (batch["state"], batch["items"]) == ("open", {"answered": 5})
     worker.send_signal(signal.SIGTERM)
     _, err = worker.communicate(timeout=PATIENCE)
     assert (worker.returncode, "SIGTERM: the replies under way end, items go back to the queue" in err) == (0, True)

@@ -27,7 +27,10 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Output file; `-` for standard output.  [default: report-RUN.html beside the store]"
+            "--out",
+            "--output",
+            metavar="FILE",
+            help="Output file; `-` for standard output.  [default: report-RUN.html beside the store]",
         ),
     ] = None,
     index: Annotated[

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 PREFIX = "run_specialist.fleet"
-PROVIDER_VARIABLE = "OTEL_PYTHON_METER_PROVIDER"
-"""Environment variable that enables metrics in a program that does not import OpenTelemetry."""
 Figure = tuple[float, dict[str, str]]
 """A value and its attributes."""
 
@@ -27,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 def find_meter() -> "Meter | None":
     """Return the meter; None unless the program or the environment has set up a meter provider."""
-    if "opentelemetry.metrics" not in sys.modules and not os.environ.get(PROVIDER_VARIABLE):
+    if "opentelemetry.metrics" not in sys.modules and not os.environ.get("OTEL_PYTHON_METER_PROVIDER"):
         return None
     try:
         from opentelemetry import metrics  # noqa: PLC0415 - only where it is used

@@ -95,8 +95,9 @@ def test_a_report_is_written(three, tmp_path):
     assert "report-run_a.html already exists; use --force to overwrite it" in again.stderr
     assert call("report", "last", "--out", "report-run_a.html", "--force").stdout == "report-run_a.html\n"
     assert "run_c" in (tmp_path / "here" / "report-run_a.html").read_text("utf-8")
-    printed = call("report", "run_a", "--out", "-")
-    assert (printed.stdout, printed.exit_code) == (page, 0)
+    for flag in ("--out", "--output"):
+        printed = call("report", "run_a", flag, "-")
+        assert (printed.stdout, printed.exit_code) == (page, 0)
     nowhere = call("report", "run_a", "--out", "no/such/folder.html")
     assert (nowhere.exit_code, nowhere.stdout) == (2, "")
     assert "no/such/folder.html" in nowhere.stderr

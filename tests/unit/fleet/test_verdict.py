@@ -4,7 +4,19 @@ from typing import get_args
 
 import pytest
 
-from run_specialist.fleet.verdict import MAX_SERVER_ERRORS, STORE_DELAY, Finished, HandedBack, judge
+from run_specialist.api.price_check import PriceUnknown
+from run_specialist.batch.item_run import LimitReached, NotAffordable
+from run_specialist.errors import AtWork, StoreUnusable, UsageError
+from run_specialist.fleet.verdict import (
+    AT_WORK_DELAY,
+    MAX_SERVER_ERRORS,
+    SHARE_DELAY,
+    STORE_DELAY,
+    Finished,
+    HandedBack,
+    judge,
+    unbegun,
+)
 from run_specialist.record.outcome import ErrorKind, Status
 from tests.unit.record.outcomes import outcome as make_outcome
 
@@ -51,3 +63,20 @@ def test_an_aborted_run_goes_back_unless_its_batch_was_cancelled():
     """SIGTERM of a worker does not count as the end of an item."""
     assert judge(outcome("aborted"), 0) == HandedBack()
     assert judge(outcome("aborted"), 0, cancelled=True) == Finished("cancelled")
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (AtWork("busy"), HandedBack(AT_WORK_DELAY, waits=False)),
+        (StoreUnusable("away"), HandedBack(STORE_DELAY)),
+        (NotAffordable("b1"), HandedBack(SHARE_DELAY)),
+        (LimitReached("b1"), Finished(state=None)),
+        (PriceUnknown("no price"), HandedBack(stops="no price", pauses=True)),
+        (UsageError("wrong"), Finished(error="wrong")),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_prevents_a_run_decides_about_its_job(error, verdict):
+    """Only an error of the item ends it; without money it waits, or stays as it is once the batch has ended."""
+    assert unbegun(error) == verdict

@@ -252,6 +252,25 @@ async def test_r9_a_closing_that_becomes_too_long_ends_the_waits(time):
     assert begun == ["long"]
 
 
+async def test_r9_patience_counts_anew_after_the_api_was_open(time):
+    """While only the ceiling holds a request, the API refuses nothing: a later refusal is not added to an earlier."""
+    gate, begun, release = Gate(), [], asyncio.Event()
+    late = turn(gate)
+    await late.__aenter__()
+    await refuse(gate, wait=20)
+    patient = asyncio.create_task(hold(gate, begun, "a", release, ceiling=1, queueing=Queueing(patience=30)))
+    await settle(gate, 1)
+    await time.advance(20)
+    await time.advance(5)
+    await late.__aexit__(None, Refused(429, 20), None)
+    await time.advance(19)
+    assert (patient.done(), begun) == (False, [])
+    release.set()
+    await time.advance(2)
+    await patient
+    assert begun == ["a"]
+
+
 async def test_r9_patience_also_ends_the_wait_for_a_probe(time):
     """One request is tried every ten seconds; those who are not yet tried at the end of their patience fail."""
     gate, begun, release = Gate(), [], asyncio.Event()
