@@ -69,7 +69,9 @@ async def test_f_2_another_model_gets_no_thinking_of_the_first(endpoint, kind, s
     assert not getattr(sent, "oddities", [])
 
 
-@pytest.mark.parametrize(("first", "then"), [("haiku", "sonnet"), ("sonnet", "haiku")])
+@pytest.mark.parametrize(
+    ("first", "then"), [pytest.param("haiku", "sonnet", marks=pytest.mark.exhaustive), ("sonnet", "haiku")]
+)
 async def test_f_2_a_model_that_thinks_otherwise_goes_on(endpoint, first, then):
     """Between models that think and those that do not, inside a tool loop, the API accepts every request of a fork."""
     thinks = THINKS if first == "sonnet" else [look(replies, q) for q in "ab"]
@@ -89,7 +91,7 @@ def stored(one):
     return load(f"sqlite:///{one.folder}/runs.db")
 
 
-@pytest.mark.parametrize("kind", [MESSAGES, CHAT])
+@pytest.mark.parametrize("kind", [MESSAGES, pytest.param(CHAT, marks=pytest.mark.exhaustive)])
 async def test_f_2_calls_as_json_go_on_at_the_other_api(endpoint, kind):
     """A run whose calls are JSON is forked with another model of the other API, whose calls are JSON too."""
     other = CHAT if kind == MESSAGES else MESSAGES
