@@ -1,5 +1,6 @@
 """Start programs by forking a Python that has imported them: its imports take ten times as long as most tests."""
 
+import atexit
 import ctypes
 import json
 import os
@@ -116,6 +117,12 @@ class _Parent:
         command = [sys.executable, "-W", "error", "-c", _RUN, str(theirs.fileno())]
         self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, stdin=subprocess.DEVNULL, cwd="/")
         theirs.close()
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        """Let the process end, which it does when nobody can send it a start any more."""
+        self._line.close()
+        self.process.wait(PATIENCE)
 
     def start(self, start: dict[str, Any], streams: list[int]) -> int:
         """Start a program as a child of this process; return its id."""

@@ -20,7 +20,7 @@ _SEPARATOR = re.compile(r":(?=\d+: )")
 _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 _CLOSED = "is closed: such files hold secrets, and only `paths` in the specialist's file opens them, by name"
-_CLOSED_CASES = "is closed: such files hold the expected answers of an eval"
+_CLOSED_CASES = "is closed: it holds the expected answers of an eval; `paths` in the specialist's file can name it"
 
 
 def escape_path(path: str) -> str:
