@@ -157,7 +157,7 @@ async def test_c2_what_the_provider_builds_is_compared(runs):
 
 
 async def test_c3_runs_that_cannot_be_replayed_are_refused_by_name(messages_runs):
-    """A resumed, a summarized, an aborted and an unended run, and one that ran out of time, each with the reason."""
+    """A resumed, a forked, a summarized, an aborted and an unended run, and one that ran out of time, each with the reason."""
     one = messages_runs
     run = await one.record(one.read(), one.say.answers("Mice."))
 
@@ -173,6 +173,7 @@ async def test_c3_runs_that_cannot_be_replayed_are_refused_by_name(messages_runs
     assert reason(outcome=None, status="interrupted") == "it has not ended"
     assert reason(status="aborted") == "it was aborted"
     assert reason(events=event({"event": "resumed"})) == "it was resumed"
+    assert reason(frozen={**run.frozen, "fork": {"run_id": "r1", "at": 1}}) == "it is a fork of r1"
     assert reason(events=event({"event": "summarized"})) == "its transcript was summarized"
     assert reason(outcome={**run.outcome, "landing": landed}) == "its time limit shaped its messages"
     late = {"event": "budget", "kind": "time", "phase": "countdown"}

@@ -64,6 +64,11 @@ def _obstacles(run: StoredRun, outcome: Mapping[str, Any]) -> Iterator[tuple[boo
     landing, kind = outcome["landing"], outcome.get("error_kind")
     by_time = landing is not None and landing["reason"] == Kind.TIME
     yield run.status == "aborted", "it was aborted, and when that happened between two replies is not stored"
+    fork = run.frozen.get("fork")
+    yield (
+        fork is not None,
+        f"it is a fork of {(fork or {}).get('run_id')}, which sent its first requests; replay a run of one piece",
+    )
     yield (
         any(_events(run, "resumed")),
         "it was resumed, and a replay begins with the question and one set of limits; replay a run of one piece",
