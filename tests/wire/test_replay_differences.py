@@ -157,7 +157,7 @@ async def test_c2_what_the_provider_builds_is_compared(runs):
 
 
 async def test_c3_runs_that_cannot_be_replayed_are_refused_by_name(messages_runs):
-    """A resumed, a forked, a summarized, an aborted and an unended run, and one that ran out of time, each with the reason."""
+    """A resumed, forked, summarized, aborted or unended run, and one out of time, are refused with the reason."""
     one = messages_runs
     run = await one.record(one.read(), one.say.answers("Mice."))
 
