@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 FLAG = "--exhaustive"
-WORKERS_PER_CORE = 1.5
-"""Workers per core; tests spend a third of their time waiting for servers, child processes and disks."""
+WORKERS_PER_CORE, MANY_WORKERS_PER_CORE = 1.5, 2.0
+"""Workers per core, and with `--exhaustive`; tests wait for a third of their time for servers, child processes and
+disks, the large ones for more."""
 SHARE = 10
 """Divisor of the number of examples in the ordinary run."""
 USUAL = 40
@@ -41,10 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Return how many workers `-n auto` starts."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return how many workers `-n auto` starts; called before `pytest_configure`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return math.ceil(cores * WORKERS_PER_CORE)
+    return math.ceil(cores * (MANY_WORKERS_PER_CORE if config.getoption(FLAG) else WORKERS_PER_CORE))
 
 
 def examples(full: int) -> int:
