@@ -10,9 +10,10 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import project_root
 from run_specialist.tools.base import Tool
 from run_specialist.tools.offer import Offer
+from run_specialist.tools.shell.shell import SHELL
 from run_specialist.tools.web.fetch import FETCH
 
-OFFERS: Sequence[Offer] = (FETCH,)
+OFFERS: Sequence[Offer] = (FETCH, SHELL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,214 @@
+"""Run one sandboxed command: its output bounded, its processes counted, and all of them ended with the call."""
+
+import asyncio
+import json
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from run_specialist.tools.shell.kept_output import KeptOutput
+
+MOST_TASKS = 256
+"""Maximum number of processes and threads of one command."""
+MEMORY = 2 * 1024**3
+"""Maximum memory of all processes of one command, without /tmp [bytes]."""
+MOST_OUTPUT = 64 * 1024**2
+"""Maximum output of one command [bytes]."""
+
+_CHUNK = 65_536
+_POLL = 0.025
+_GONE_WITHIN = 5.0
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    exit_code: int | None
+    """None if it was stopped, or if there was no sandbox for it."""
+    stopped: str = ""
+    """Why it was stopped, as a clause; empty if it ended by itself."""
+
+
+class SandboxedProcess:
+    """One command in its sandbox."""
+
+    def __init__(self, output: KeptOutput, *, has_status: bool = True) -> None:
+        """Set up a process without starting it.
+
+        output: takes standard output and standard error.
+        has_status: whether the sandbox reports its first process and the exit code, as `bwrap` does.
+        """
+        self._output = output
+        self._reading, self.status = os.pipe() if has_status else (None, -1)
+        if self._reading is not None:
+            os.set_blocking(self._reading, False)
+        """`status`: descriptor to which the sandbox writes."""
+        self._said = b""
+        self._init: int | None = None
+        self._held: int | None = None
+        """Descriptor of the first process of the sandbox; without that process, no other one exists."""
+
+    async def run(
+        self,
+        command: Sequence[str],
+        seconds: float,
+        descriptors: Sequence[int] = (),
+        environment: Mapping[str, str] | None = None,
+        folder: Path = Path("/"),
+    ) -> Ended:
+        """Run a command; all its processes have ended when this returns or raises.
+
+        seconds: maximum time.
+        descriptors: those that the sandbox reads.
+        environment: all variables; by default none, because the first process of a sandbox shows its own to all others.
+        Raises OSError if it cannot be started.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=STDOUT,
+                env=dict(environment or {}),
+                cwd=folder,
+                pass_fds=(*descriptors, *(() if self._reading is None else (self.status,))),
+                # Ctrl-C must not stop the command: the run does so.
+                start_new_session=True,
+            )
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            if self._reading is not None:
+                os.close(self.status)
+        reading = asyncio.ensure_future(self._read(process))
+        watching = asyncio.ensure_future(self._watch())
+        try:
+            done, _ = await asyncio.wait(
+                [reading, watching], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                return Ended(None, f"it took more than {seconds:.3g} seconds")
+            if watching in done:
+                return Ended(None, watching.result())
+            if stopped := reading.result():
+                return Ended(None, stopped)
+            return Ended(self._exit_code(await process.wait()))
+        finally:
+            self._kill(process)
+            reading.cancel()
+            watching.cancel()
+            await self._wait_until_gone(process)
+            self._close()
+
+    async def _read(self, process: Process) -> str:
+        """Read until the command has ended; return why it must be stopped instead, or nothing."""
+        assert process.stdout is not None  # noqa: S101 - stdout is a pipe
+        ended = asyncio.ensure_future(process.wait())
+        try:
+            while True:
+                chunk = asyncio.ensure_future(process.stdout.read(_CHUNK))
+                # A process that it left behind may keep the pipe open.
+                await asyncio.wait([chunk, ended], return_when=asyncio.FIRST_COMPLETED)
+                if not chunk.done():
+                    await asyncio.wait([chunk], timeout=_POLL)
+                if not chunk.done():
+                    chunk.cancel()
+                    return ""
+                if not chunk.result():
+                    await asyncio.wait([ended])
+                    return ""
+                self._output.add(chunk.result())
+                if self._output.total > MOST_OUTPUT:
+                    return f"it wrote more than {MOST_OUTPUT // 1024**2} MB"
+        finally:
+            ended.cancel()
+
+    async def _watch(self) -> str:
+        """Return why the command must be stopped, once it must be."""
+        while True:
+            self._find_init()
+            if self._init is not None:
+                tasks, memory = _used(self._init)
+                if tasks > MOST_TASKS:
+                    return f"it had more than {MOST_TASKS} processes and threads"
+                if memory > MEMORY:
+                    return f"it used more than {MEMORY // 1024**3} GB of memory"
+            await asyncio.sleep(_POLL)
+
+    def _find_init(self) -> None:
+        if self._reading is None:
+            return
+        with suppress(BlockingIOError):
+            self._said += os.read(self._reading, _CHUNK)
+        if self._init is None and (found := _first(self._said, "child-pid")) is not None:
+            with suppress(OSError):
+                self._held = os.pidfd_open(found)
+                self._init = found
+
+    def _exit_code(self, code: int) -> int | None:
+        """Return the exit code of the command; None if `bwrap` did not start it."""
+        self._find_init()
+        return code if self._reading is None else _first(self._said, "exit-code")
+
+    def _close(self) -> None:
+        if self._reading is not None:
+            os.close(self._reading)
+
+    def _kill(self, process: Process) -> None:
+        self._find_init()
+        if self._held is not None:
+            with suppress(OSError):
+                signal.pidfd_send_signal(self._held, signal.SIGKILL)
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    async def _wait_until_gone(self, process: Process) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _GONE_WITHIN)
+        if self._held is None:
+            return
+        held, self._held = self._held, None
+        try:
+            # The kernel ends the first process of a namespace after all others.
+            loop, gone = asyncio.get_running_loop(), asyncio.Event()
+            loop.add_reader(held, gone.set)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(gone.wait(), _GONE_WITHIN)
+            loop.remove_reader(held)
+        finally:
+            os.close(held)
+
+
+def _first(said: bytes, key: str) -> int | None:
+    """Return a value of the JSON documents that `bwrap` writes, one per line."""
+    for line in said.splitlines():
+        with suppress(ValueError):
+            document = json.loads(line)
+            if key in document:
+                return int(document[key])
+    return None
+
+
+def _used(init: int) -> tuple[int, int]:
+    """Return how many tasks a sandbox has, and how much memory of its own [bytes].
+
+    init: its first process; its /proc has the processes of the sandbox only.
+    """
+    here, tasks, memory = f"/proc/{init}/root/proc", 0, 0
+    with suppress(OSError):
+        for name in os.listdir(here):
+            if not name.isdecimal():
+                continue
+            with suppress(OSError, ValueError, IndexError):
+                tasks += os.stat(f"{here}/{name}/task").st_nlink - 2
+                with open(f"{here}/{name}/statm", "rb") as file:
+                    resident, shared = map(int, file.read().split()[1:3])
+                memory += (resident - shared) * _PAGE
+    return tasks, memory
