@@ -5,6 +5,7 @@ system and the shown files, all of it read-only.
 """
 
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.shell.git_folder import GitFolder
 from run_specialist.tools.shell.shown_files import ShownFiles
+from run_specialist.tools.shell.system_calls import filter_for
 
 PROGRAM = "bwrap"
 DISK = 256 * 1024**2
@@ -31,6 +33,8 @@ VARIABLES = {
 USER = 1000
 """User and group of the commands, as they see them."""
 
+# A process of root may change settings of the kernel, of all namespaces, without any capability.
+_READ_ONLY = ("--remount-ro", "/", "--remount-ro", "/proc")
 _PROBE_TIMEOUT = 10.0
 _NO_MORE_NAMESPACES = "--disable-userns"
 _ETC = Path(__file__).with_name("etc")
@@ -42,14 +46,17 @@ _SETTINGS = (
 """Entries of /etc that programs need; none holds anything of the user or of this host's services."""
 
 
-def options(root: Path, files: ShownFiles, git: GitFolder | None, status: int, data: Mapping[Path, int]) -> list[str]:
+def options(  # noqa: PLR0913, PLR0917 - the parts of a sandbox
+    root: Path, files: ShownFiles, git: GitFolder | None, status: int, calls: int, data: Mapping[Path, int]
+) -> list[str]:
     """Return the options of `bwrap` for one command.
 
     root: a real path, where the files are shown, and the working folder.
     status: descriptor to which it writes its process id and exit code.
+    calls: descriptor with the filter of system calls.
     data: descriptors with the content of files that are replaced.
     """
-    found = [*_isolated(), *_system(), "--json-status-fd", str(status)]
+    found = [*_isolated(), *_system(), "--json-status-fd", str(status), "--seccomp", str(calls)]
     # The order counts: later mounts cover earlier ones.
     found += ["--dir", str(root)]
     for start in files.starts:
@@ -70,7 +77,7 @@ def options(root: Path, files: ShownFiles, git: GitFolder | None, status: int, d
         found += ["--ro-bind", os.devnull, str(one)]
     for path, descriptor in data.items():
         found += ["--ro-bind-data", str(descriptor), str(path)]
-    return [*found, "--remount-ro", "/", "--chdir", str(root)]
+    return [*found, *_READ_ONLY, "--chdir", str(root)]
 
 
 def _at(option: str, path: Path) -> list[str]:
@@ -128,9 +135,11 @@ def why_unusable() -> str:
     One is made once per process.
     """
     path = program()
+    if filter_for() is None:
+        return f"it runs commands only in a sandbox, and there is none for this processor ({platform.machine()})"
     if path is None:
         return "it runs commands only in a sandbox, for which bwrap must be installed (package bubblewrap)"
-    command: Sequence[str] = [path, *_isolated(), *_system(), "--remount-ro", "/", "--", shell(), "-c", ":"]
+    command: Sequence[str] = [path, *_isolated(), *_system(), *_READ_ONLY, "--", shell(), "-c", ":"]
     try:
         tried = subprocess.run(  # noqa: S603 - no shell
             command, capture_output=True, timeout=_PROBE_TIMEOUT, check=False, env={}, stdin=subprocess.DEVNULL

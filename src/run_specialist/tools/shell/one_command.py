@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import platform
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +18,9 @@ from run_specialist.tools.shell import bubblewrap, seatbelt
 from run_specialist.tools.shell.git_folder import GitFolder, git_folder, plain_config
 from run_specialist.tools.shell.kept_output import KeptOutput
 from run_specialist.tools.shell.protected_places import protected_places, put_back
-from run_specialist.tools.shell.sandboxed_process import MEMORY, Ended, SandboxedProcess
+from run_specialist.tools.shell.sandboxed_process import MEMORY, MOST_TASKS, Ended, SandboxedProcess
 from run_specialist.tools.shell.shown_files import ShownFiles, shown_files
+from run_specialist.tools.shell.system_calls import filter_for
 from run_specialist.tools.threads import in_thread
 
 LARGEST_FILE = 1024**3
@@ -26,8 +29,12 @@ LARGEST_FILE = 1024**3
 # A shell of its own sets the limits, which no process in the sandbox can raise again; it becomes the one of the command.
 _LIMITED = (
     f"ulimit -c 0; ulimit -f {LARGEST_FILE // 1024}; ulimit -d {MEMORY // 1024}; ulimit -n 1024; ulimit -t {{seconds}};"
-    ' exec "$0" -c -- "$1"'
+    ' {processes}exec "$0" -c -- "$1"'
 )
+_PROCESSES = f"ulimit -u {MOST_TASKS} 2>/dev/null || ulimit -p {MOST_TASKS} 2>/dev/null; "
+"""Has no effect for root, and no exact one in some shells, so that processes are counted too."""
+_COUNTS_PER_SANDBOX = (5, 14)
+"""Version of Linux from which on a limit of processes counts those of the sandbox, and not all of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,10 @@ class OneCommand:
         return _View(files, git_folder(root) if "" in files.starts else None, protected)
 
     async def _run(self, view: _View, line: str, output: KeptOutput, seconds: float) -> Ended:
-        words = [bubblewrap.shell(), "-c", _LIMITED.format(seconds=max(round(seconds), 1)), bubblewrap.shell(), line]
+        limited = _LIMITED.format(
+            seconds=max(round(seconds), 1), processes=_PROCESSES if _limits_sandbox(platform.release()) else ""
+        )
+        words = [bubblewrap.shell(), "-c", limited, bubblewrap.shell(), line]
         try:
             if sys.platform == "linux":
                 ended = await self._in_namespaces(view, words, output, seconds)
@@ -93,10 +103,11 @@ class OneCommand:
             configs = view.git.configs if view.git else ()
             data = {path: opened.enter_context(_holding(os.fsencode(plain_config(path)))) for path in configs}
             process = SandboxedProcess(output)
-            options = bubblewrap.options(root, view.files, view.git, process.status, data)
+            calls = opened.enter_context(_holding(filter_for() or b""))
+            options = bubblewrap.options(root, view.files, view.git, process.status, calls, data)
             given = opened.enter_context(_holding(b"\0".join(map(os.fsencode, options))))
             command = [bubblewrap.program() or bubblewrap.PROGRAM, "--args", str(given), "--", *words]
-            return await process.run(command, seconds, (given, *data.values()))
+            return await process.run(command, seconds, (given, calls, *data.values()))
 
     async def _in_seatbelt(self, view: _View, words: Sequence[str], output: KeptOutput, seconds: float) -> Ended:
         root = self._sandbox.root
@@ -106,6 +117,12 @@ class OneCommand:
             command = seatbelt.command(root, view.files, view.git, real, words)
             process = SandboxedProcess(output, has_status=False)
             return await process.run(command, seconds, (), environment, root)
+
+
+def _limits_sandbox(release: str) -> bool:
+    """Return whether a limit of processes holds for a sandbox alone, by the version of the kernel."""
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    return sys.platform == "linux" and bool(numbers) and tuple(map(int, numbers.groups())) >= _COUNTS_PER_SANDBOX
 
 
 @contextmanager

@@ -20,7 +20,7 @@ MOST_OUTPUT = 64 * 1024**2
 """Maximum output of one command [bytes]."""
 
 _CHUNK = 65_536
-_POLL = 0.025
+_POLL = 0.02
 _GONE_WITHIN = 5.0
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
@@ -164,6 +164,9 @@ class SandboxedProcess:
     def _kill(self, process: Process) -> None:
         self._find_init()
         if self._held is not None:
+            # Only root may do this, whose processes the kernel does not limit; among many it would wait for its turn.
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, self._init or 0, -20)
             with suppress(OSError):
                 signal.pidfd_send_signal(self._held, signal.SIGKILL)
         with suppress(OSError):
@@ -203,9 +206,11 @@ def _used(init: int) -> tuple[int, int]:
     """
     here, tasks, memory = f"/proc/{init}/root/proc", 0, 0
     with suppress(OSError):
-        for name in os.listdir(here):
-            if not name.isdecimal():
-                continue
+        processes = [name for name in os.listdir(here) if name.isdecimal()]
+        if len(processes) > MOST_TASKS:
+            # Looking at each takes time, in which there will be more.
+            return len(processes), 0
+        for name in processes:
             with suppress(OSError, ValueError, IndexError):
                 tasks += os.stat(f"{here}/{name}/task").st_nlink - 2
                 with open(f"{here}/{name}/statm", "rb") as file:
