@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ MEMORY = 2 * 1024**3
 MOST_OUTPUT = 64 * 1024**2
 """Maximum output of one command [bytes]."""
 
-_CHUNK = 65_536
+_STATUS = 4_096
+_DRAINED_WITHIN = 1.0
 _POLL = 0.02
 _GONE_WITHIN = 5.0
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -46,9 +47,9 @@ class SandboxedProcess:
         """
         self._output = output
         self._reading, self.status = os.pipe() if has_status else (None, -1)
+        """`status`: descriptor to which the sandbox writes."""
         if self._reading is not None:
             os.set_blocking(self._reading, False)
-        """`status`: descriptor to which the sandbox writes."""
         self._said = b""
         self._init: int | None = None
         self._held: int | None = None
@@ -70,7 +71,9 @@ class SandboxedProcess:
         Raises OSError if it cannot be started.
         """
         try:
-            process = await asyncio.create_subprocess_exec(
+            loop = asyncio.get_running_loop()
+            transport, watched = await loop.subprocess_exec(
+                lambda: _Watched(self._output, loop),
                 *command,
                 stdin=DEVNULL,
                 stdout=PIPE,
@@ -87,48 +90,23 @@ class SandboxedProcess:
         finally:
             if self._reading is not None:
                 os.close(self.status)
-        reading = asyncio.ensure_future(self._read(process))
-        watching = asyncio.ensure_future(self._watch())
+        ended, watching = asyncio.ensure_future(watched.ended()), asyncio.ensure_future(self._watch())
         try:
             done, _ = await asyncio.wait(
-                [reading, watching], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+                [ended, watching, watched.flooded], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
             )
-            if not done:
-                return Ended(None, f"it took more than {seconds:.3g} seconds")
-            if watching in done:
-                return Ended(None, watching.result())
-            if stopped := reading.result():
-                return Ended(None, stopped)
-            return Ended(self._exit_code(await process.wait()))
+            if ended in done:
+                return Ended(self._exit_code(transport.get_returncode()))
+            if watched.flooded in done:
+                return Ended(None, f"it wrote more than {MOST_OUTPUT // 1024**2} MB")
+            return Ended(None, watching.result() if done else f"it took more than {seconds:.3g} seconds")
         finally:
-            self._kill(process)
-            reading.cancel()
-            watching.cancel()
-            await self._wait_until_gone(process)
+            self._kill(transport.get_pid())
+            for task in (ended, watching):
+                task.cancel()
+            await self._wait_until_gone(watched)
+            transport.close()
             self._close()
-
-    async def _read(self, process: Process) -> str:
-        """Read until the command has ended; return why it must be stopped instead, or nothing."""
-        assert process.stdout is not None  # noqa: S101 - stdout is a pipe
-        ended = asyncio.ensure_future(process.wait())
-        try:
-            while True:
-                chunk = asyncio.ensure_future(process.stdout.read(_CHUNK))
-                # A process that it left behind may keep the pipe open.
-                await asyncio.wait([chunk, ended], return_when=asyncio.FIRST_COMPLETED)
-                if not chunk.done():
-                    await asyncio.wait([chunk], timeout=_POLL)
-                if not chunk.done():
-                    chunk.cancel()
-                    return ""
-                if not chunk.result():
-                    await asyncio.wait([ended])
-                    return ""
-                self._output.add(chunk.result())
-                if self._output.total > MOST_OUTPUT:
-                    return f"it wrote more than {MOST_OUTPUT // 1024**2} MB"
-        finally:
-            ended.cancel()
 
     async def _watch(self) -> str:
         """Return why the command must be stopped, once it must be."""
@@ -139,20 +117,20 @@ class SandboxedProcess:
                 if tasks > MOST_TASKS:
                     return f"it had more than {MOST_TASKS} processes and threads"
                 if memory > MEMORY:
-                    return f"it used more than {MEMORY // 1024**3} GB of memory"
+                    return f"it used more than {MEMORY / 1024**3:.3g} GB of memory"
             await asyncio.sleep(_POLL)
 
     def _find_init(self) -> None:
         if self._reading is None:
             return
         with suppress(BlockingIOError):
-            self._said += os.read(self._reading, _CHUNK)
+            self._said += os.read(self._reading, _STATUS)
         if self._init is None and (found := _first(self._said, "child-pid")) is not None:
             with suppress(OSError):
                 self._held = os.pidfd_open(found)
                 self._init = found
 
-    def _exit_code(self, code: int) -> int | None:
+    def _exit_code(self, code: int | None) -> int | None:
         """Return the exit code of the command; None if `bwrap` did not start it."""
         self._find_init()
         return code if self._reading is None else _first(self._said, "exit-code")
@@ -161,7 +139,7 @@ class SandboxedProcess:
         if self._reading is not None:
             os.close(self._reading)
 
-    def _kill(self, process: Process) -> None:
+    def _kill(self, pid: int) -> None:
         self._find_init()
         if self._held is not None:
             # Only root may do this, whose processes the kernel does not limit; among many it would wait for its turn.
@@ -170,23 +148,55 @@ class SandboxedProcess:
             with suppress(OSError):
                 signal.pidfd_send_signal(self._held, signal.SIGKILL)
         with suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)
 
-    async def _wait_until_gone(self, process: Process) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _GONE_WITHIN)
+    async def _wait_until_gone(self, watched: "_Watched") -> None:
+        await asyncio.wait([watched.exited], timeout=_GONE_WITHIN)
         if self._held is None:
             return
-        held, self._held = self._held, None
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
         try:
             # The kernel ends the first process of a namespace after all others.
-            loop, gone = asyncio.get_running_loop(), asyncio.Event()
-            loop.add_reader(held, gone.set)
+            loop.add_reader(self._held, gone.set)
             with suppress(TimeoutError):
                 await asyncio.wait_for(gone.wait(), _GONE_WITHIN)
-            loop.remove_reader(held)
         finally:
-            os.close(held)
+            loop.remove_reader(self._held)
+            os.close(self._held)
+            self._held = None
+
+
+class _Watched(asyncio.SubprocessProtocol):
+    """Collects the output of a process as it comes, and notes its end."""
+
+    def __init__(self, output: KeptOutput, loop: asyncio.AbstractEventLoop) -> None:
+        self._output = output
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        """Done once no process has the pipe."""
+        self.flooded: asyncio.Future[None] = loop.create_future()
+        """Done once there is too much output."""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._output.add(data)
+        if self._output.total > MOST_OUTPUT:
+            _set(self.flooded)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        _set(self.closed)
+
+    def process_exited(self) -> None:
+        _set(self.exited)
+
+    async def ended(self) -> None:
+        """Wait for the end of the process and of its output, which a process that it left behind may keep open."""
+        await asyncio.wait([self.exited])
+        await asyncio.wait([self.closed], timeout=_DRAINED_WITHIN)
+
+
+def _set(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _first(said: bytes, key: str) -> int | None:
@@ -206,6 +216,9 @@ def _used(init: int) -> tuple[int, int]:
     """
     here, tasks, memory = f"/proc/{init}/root/proc", 0, 0
     with suppress(OSError):
+        if os.stat(here).st_dev == os.stat("/proc").st_dev:
+            # The sandbox is not made yet: those are the processes of the host.
+            return 0, 0
         processes = [name for name in os.listdir(here) if name.isdecimal()]
         if len(processes) > MOST_TASKS:
             # Looking at each takes time, in which there will be more.
