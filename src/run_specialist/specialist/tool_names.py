@@ -5,7 +5,9 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-BUILT_IN = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate", "fetch")
+BUILT_IN = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate", "fetch", "bash")
+SHELL = "bash"
+"""The tool whose arguments in a list, such as `Bash(git log:*)`, are rules and not only a name."""
 
 # Names of the same tools in Claude Code, Gemini CLI, opencode, Copilot and others.
 _ALIASES = {
@@ -21,6 +23,9 @@ _ALIASES = {
         "search": "codebase search/codebase codebase_search semantic_search codebasesearch",
         "delegate": "agent task runsubagent",
         "fetch": "webfetch web_fetch web/fetch fetch_webpage fetchwebpage urlfetch url_fetch fetch_url",
+        SHELL: """shell run_shell_command shelltool execute execute/runinterminal runinterminal run_in_terminal
+            runcommands runcommand run_commands run_command execute_command executecommand exec_command shell_command
+            local_shell terminal terminalcommand run_terminal_command run_terminal_cmd""",
     }.items()
     for name in names.split()
 }
@@ -47,7 +52,7 @@ def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], availa
     available: Tool names; MCP tools as `mcp__server__tool`.
     """
     known = _Known(available)
-    removed = {name for pattern in disallowed for name in known.matching(pattern)}
+    removed = {name for pattern in disallowed for name in known.matching(pattern) if _removes(pattern, name)}
     if tools is None:
         return ResolvedTools(tuple(name for name in available if name not in removed))
     found: dict[str, None] = {}
@@ -69,6 +74,31 @@ def names_tool(tools: Iterable[str] | None, name: str) -> bool:
     """
     exact = (one for one in tools or () if _STARS.isdisjoint(_ARGUMENTS.sub("", one)))
     return bool(resolve_tools(exact, (), [name]).names)
+
+
+def removes_tool(disallowed: Iterable[str], name: str) -> bool:
+    """Return whether a list of disallowed tools removes a tool; a rule about some of its commands does not.
+
+    disallowed: as for `resolve_tools`.
+    """
+    known = _Known([name])
+    return any(_removes(pattern, name) for pattern in disallowed if known.matching(pattern))
+
+
+def shell_rules(tools: Iterable[str]) -> list[tuple[str, str | None]]:
+    """Return each entry of a list that names the shell, as its name in lower case and its rule; None for no rule."""
+    known = _Known([SHELL])
+    found = []
+    for entry in tools:
+        name, opened, rule = entry.strip().partition("(")
+        if known.matching(name):
+            found.append((name.strip().lower(), rule.strip().removesuffix(")") if opened else None))
+    return found
+
+
+def _removes(pattern: str, name: str) -> bool:
+    """Return whether a disallowed entry that matches a tool removes it."""
+    return name != SHELL or "(" not in pattern
 
 
 class _Known:
