@@ -9,6 +9,7 @@ from run_specialist.providers.base import Provider
 from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.prompt_texts import PromptTexts
 from run_specialist.tools.base import Tool
+from run_specialist.tools.editing.working_copy import Patch
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Parent:
     """The folder that parent and child work in."""
     names: tuple[str, ...]
     """The specialists above the child, outermost first; the child must not delegate to any of them."""
+    patch: Patch | None = None
+    """Takes the changes of a dry run; None = it is none."""
 
 
 @dataclass(frozen=True)
@@ -45,5 +48,7 @@ class RunEnvironment:
     """Whether the model was offered the archive before the run was resumed."""
     prompt_texts: PromptTexts = field(default_factory=PromptTexts)
     """What is added to the specialist's prompt."""
+    patch: Patch | None = None
+    """Takes the changes of a dry run; None = it is none."""
     secrets: Sequence[str] = field(default=(), repr=False)
     """Credentials of the program, in addition to those in the environment."""

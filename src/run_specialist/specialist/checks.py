@@ -18,7 +18,7 @@ from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
 from run_specialist.specialist.reading.nodes import Items, Node, Pairs, Scalar
 from run_specialist.specialist.reading.toml_file import PROMPT
-from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
+from run_specialist.specialist.tool_names import BUILT_IN, EDIT, WRITE, resolve_tools
 
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
 _REPLACED: Mapping[str, str | None] = {"effort": None, "mcp_servers": None, "offline": "refuse"}
@@ -32,7 +32,8 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     """Warn about unknown tools; the run checks again whether any tool is left, once all tools are known."""
     if not given.get("tools"):
         return
-    available = [name for name in BUILT_IN if name != "delegate" or given.get("agents")]
+    required = {"delegate": "agents", EDIT: "writable", WRITE: "writable"}
+    available = [name for name in BUILT_IN if name not in required or given.get(required[name])]
     # Python tools are available even if `tools` does not list them.
     available += [re.split("[:.]", reference)[-1] for reference in given.get("python_tools") or ()]
     resolved = resolve_tools(given["tools"], (), available)
@@ -44,8 +45,9 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     likely = available[:_COMPARED]
     near = [one for name in lacking[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
     text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?" if near else ""
-    asks = next((name for name in lacking[:_PROPOSED] if resolve_tools([name], (), ["delegate"]).names), None)
-    text += f"; `{shown(asks)}` requires the key `agents`" if asks else ""
+    for key, tools in {"agents": ("delegate",), "writable": (EDIT, WRITE)}.items():
+        asks = next((name for name in lacking[:_PROPOSED] if resolve_tools([name], (), tools).names), None)
+        text += f"; `{shown(asks)}` requires the key `{key}`" if asks else ""
     if resolved.nothing_known and len(lacking) == len(resolved.unknown):
         text += "; no tool is left, so the specialist cannot be run"
     problems.warn(front.fields["tools"].place, text, "tools")
