@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from run_specialist.record.events import Finished
-from run_specialist.record.journal import Ended, EventLogged
+from run_specialist.record.journal import Ended, EventLogged, FileChanging
 from run_specialist.record.messages import Message
 from run_specialist.store.base import StoreFailure
 from run_specialist.store.inbox import Inbox, RunJournal
@@ -262,6 +262,7 @@ async def test_nul_and_lone_surrogates_do_not_prevent_storage(writer, store_url,
         opened(f"run-{odd}", specialist=odd, model=odd, question=odd, frozen={odd: odd}),
         received(1, {"type": "text", "text": odd}),
         returned(1, odd, note=odd),
+        FileChanging(odd, odd, None, "abc", odd, odd),
         EventLogged(event=Finished(replace(ended(odd)[0].outcome, answer=odd, output={odd: odd}))),
         checkpointed(1, 0, [Message.user(odd).with_instruction(odd)]),
         Ended(outcome=replace(ended(odd)[0].outcome, status=odd)),
