@@ -25,7 +25,7 @@ from run_specialist.store.location import Location, file_of
 from run_specialist.store.packing import unpack
 from run_specialist.store.stored import StoredRun
 
-TABLES = ("runs", "turns", "messages", "calls", "outputs", "events", "changes")
+TABLES = ("runs", "turns", "messages", "calls", "outputs", "events")
 FIGURES = Usage(10, 20, 30, 40)
 
 

@@ -270,6 +270,7 @@ async def test_nul_and_lone_surrogates_do_not_prevent_storage(writer, store_url,
     assert await write(journal, *records) is None
     assert counts(store_url) == dict.fromkeys(TABLES, 1)
     assert unpacked(ask(store_url, "select body from outputs")[0][0]) == odd
+    assert [unpacked(text) for text in ask(store_url, "select path, old_content from changes")[0]] == [odd, odd]
 
 
 async def test_a_row_that_cannot_be_written_fails_only_its_own_run(writer, store_url):
