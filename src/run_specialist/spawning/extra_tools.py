@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from run_specialist.errors import UsageError
-from run_specialist.spawning.offered_tools import OFFERS, OfferedTools, asks_for_any, offered_tools
+from run_specialist.spawning.offered_tools import OFFERS, OFFERS_OF_DRY_RUN, OfferedTools, asks_for_any, offered_tools
 from run_specialist.spawning.required_servers import missing_server
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
 from run_specialist.specialist.fields import Specialist
@@ -77,7 +77,7 @@ async def equip(  # noqa: PLR0913 - the context of a run
     """
     _check_required(file, settings, () if not settings.required_mcp_servers else servers_of(settings, root))
     copy = copy or WorkingCopy(root)
-    offers = (*OFFERS, *editing_offers(copy))
+    offers = (*(OFFERS if copy.patch is None else OFFERS_OF_DRY_RUN), *editing_offers(copy))
     if not (settings.python_tools or settings.mcp_servers or asks_for_any(settings, offers)):
         return ExtraTools()
 
