@@ -5,7 +5,20 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-BUILT_IN = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate", "fetch", "bash", "edit", "write")
+BUILT_IN = (
+    "search",
+    "grep",
+    "glob",
+    "read",
+    "ls",
+    "respond",
+    "get_tool_response",
+    "delegate",
+    "fetch",
+    "bash",
+    "edit",
+    "write",
+)
 SHELL = "bash"
 """The tool whose arguments in a list, such as `Bash(git log:*)`, are rules and not only a name."""
 
