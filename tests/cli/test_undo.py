@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from run_specialist.cli import manage
 from run_specialist.cli.call_lines import CallLines, LineOutput
-from run_specialist.record.events import ChildTold, FileChanged
+from run_specialist.record.events import BudgetSpent, Called, ChildTold, FileChanged
 from tests.wire.simulator.replies import answers, calls
 
 READ = calls("read", {"path": "notes/owls.md"})
@@ -107,9 +107,9 @@ def test_a_dry_run_prints_a_patch_that_git_applies(changed, notes, undo):
 @pytest.mark.parametrize(
     ("event", "line"),
     [
-        (FileChanged("c", "a.md", "", 3, 1), "  changes a.md  +3 -1"),
-        (FileChanged("c", "b.md", "", 3, 0, is_new=True, dry_run=True), "  would create b.md  +3 -0"),
-        (FileChanged("c", "a\x1b[2J\n.md", "", 0, 12), "  changes a\ufffd[2J .md  +0 -12"),
+        (FileChanged("c", "a.md", "", 3, 1), "      changed a.md  +3 -1"),
+        (FileChanged("c", "b.md", "", 3, 0, is_new=True, dry_run=True), "      would create b.md  +3 -0"),
+        (FileChanged("c", "a\x1b[2J\n.md", "", 0, 12), "      changed a\ufffd[2J .md  +0 -12"),
     ],
 )
 def test_the_live_view_has_a_line_for_each_change(event, line):
@@ -119,4 +119,26 @@ def test_the_live_view_has_a_line_for_each_change(event, line):
     view.add(event)
     view.add(ChildTold("run-2", "child", event))
     assert lines[0].plain == line
-    assert lines[-1].plain.endswith(f"child  {line.strip()}")
+    assert lines[-1].plain == f"    {line}"
+    narrow: list[Text] = []
+    CallLines(LineOutput(narrow.append, lambda: 24)).add(event)
+    assert (len(narrow[0]), narrow[0].plain.endswith(line[-6:])) == (min(len(line), 24), True)
+
+
+def test_the_line_of_a_change_is_below_that_of_its_call():
+    """The event comes before the end of its call, also while other calls run."""
+    lines: list[Text] = []
+    view = CallLines(LineOutput(lines.append, lambda: 80))
+    for call_id in ("a", "b"):
+        view.add(Called("started", call_id, "edit", {}))
+    for call_id in ("b", "a"):
+        view.add(FileChanged(call_id, f"{call_id}.md", "", 1, 1))
+    for call_id in ("a", "b"):
+        view.add(Called("finished", call_id, "edit", {"path": f"{call_id}.md"}))
+        view.add(BudgetSpent("tool_calls", 9, 1, 8, "silent"))
+    assert [line.plain.split() for line in lines] == [
+        ["1", "edit", "a.md"],
+        ["changed", "a.md", "+1", "-1"],
+        ["2", "edit", "b.md"],
+        ["changed", "b.md", "+1", "-1"],
+    ]
