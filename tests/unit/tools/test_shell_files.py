@@ -150,6 +150,14 @@ async def test_what_others_run_or_obey_later_cannot_be_changed(run):
     assert "evil" not in (run.root / ".git" / "config").read_text()
 
 
+async def test_the_file_of_the_specialist_cannot_be_changed(run):
+    """Wherever it lies: a run must not extend its own rights."""
+    file = run.write("agents/finder.md")
+    await run("echo evil > agents/finder.md; rm agents/finder.md; echo x > agents/new", writable=("agents",), path=file)
+    assert sorted(one.name for one in file.parent.iterdir()) == ["finder.md", "new"]
+    assert file.read_text() == "plain\n"
+
+
 @pytest.mark.parametrize(
     ("path", "why"),
     [
