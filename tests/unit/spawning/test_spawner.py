@@ -189,8 +189,8 @@ async def test_paths_limit_the_files_that_tools_see(root, lines, seen):
 
 def test_a_file_with_only_unknown_tools_is_refused(root):
     """A file whose listed tools are all unknown is refused; `tools: []` is allowed because it requests none."""
-    with pytest.raises(UsageError, match=r"finder\.md:4:1: tools: none of Painter, Telescope exists; available: .*search"):
-        job_of(root, "tools: Painter, Telescope")
+    with pytest.raises(UsageError, match=r"finder\.md:4:1: tools: none of Painter, Camera exists; available: .*search"):
+        job_of(root, "tools: Painter, Camera")
     with pytest.raises(UsageError, match="none of Painter"):
         job_of(root, "tools: Painter", tools=[tool("mine")])
 
