@@ -12,6 +12,7 @@ import pytest
 from run_specialist.errors import ToolError
 from run_specialist.tools.shell import bubblewrap, one_command, seatbelt
 from run_specialist.tools.shell.kept_output import KeptOutput
+from run_specialist.tools.shell.sandboxed_process import SandboxedProcess
 from run_specialist.tools.threads import in_thread
 from tests.unit.tools.sandboxed_commands import (
     PATIENCE,
@@ -117,6 +118,18 @@ def test_a_killed_program_leaves_no_process(run):
         assert select.select([one], [], [], PATIENCE)[0] == [one]
         os.close(one)
     assert processes_with(mark) == []
+
+
+async def test_a_command_waits_for_the_program(run, monkeypatch):
+    """If the program ends before it lets the command begin, the command is never run."""
+
+    async def end(_self, watched, _pid, tell):
+        await asyncio.wait([watched.ready])
+        os.dup2(os.open(os.devnull, os.O_WRONLY), tell)
+
+    monkeypatch.setattr(SandboxedProcess, "_begin", end)
+    output = await run("echo run")
+    assert (output.text, output.note) == ("", "[exit code 1]")
 
 
 async def test_without_namespaces_the_command_has_a_folder_of_its_own(run, monkeypatch):
