@@ -1,14 +1,14 @@
 """What commands of `bash` see and may change: the files of the file tools, the history of git, `writable`."""
 
 import os
-import subprocess
+from pathlib import Path
 
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.shell import protected_places, shown_files
+from run_specialist.tools.shell import one_command, protected_places, shown_files
 from run_specialist.tools.shell.git_folder import git_folder, plain_config
-from run_specialist.tools.shell.shown_files import writable_places
+from run_specialist.tools.shell.shown_files import kernel_folders, writable_places
 from tests.unit.tools.sandboxed_commands import Commands, needs_bubblewrap
 
 pytestmark = [pytest.mark.anyio, needs_bubblewrap]
@@ -48,7 +48,7 @@ async def test_too_many_hidden_places_are_an_error(run, monkeypatch):
     monkeypatch.setattr(shown_files, "MOST_HIDDEN", 3)
     for number in range(4):
         run.write(f"{number}.key")
-    with pytest.raises(ToolError, match="more than 3 places .* `paths`"):
+    with pytest.raises(ToolError, match=r"more than 3 places .* `paths`"):
         await run("echo ok")
     monkeypatch.setattr(shown_files, "MOST_ENTRIES", 3)
     with pytest.raises(ToolError, match="more than 3 files and folders"):
@@ -100,7 +100,7 @@ async def test_writable_folders_can_be_changed_and_nothing_else(run):
     output = await run("echo new > out/new.txt; rm out/old.txt; echo x > src/main.py; cat out/.env", writable=("out",))
     assert "Read-only file system" in output.text
     assert "Permission denied" in output.text
-    assert sorted(os.listdir(run.root / "out")) == [".env", "new.txt"]
+    assert sorted(one.name for one in (run.root / "out").iterdir()) == [".env", "new.txt"]
     assert (run.root / "src" / "main.py").read_text() == "plain\n"
 
 
@@ -126,23 +126,78 @@ mv specialists other; echo done
 """
 
 
+def entries(root):
+    """Return the paths of all files and folders below a root."""
+    return {path.relative_to(root).as_posix() for path in root.rglob("*")}
+
+
 async def test_what_others_run_or_obey_later_cannot_be_changed(run):
     """Hooks and settings of git, agents, servers and instructions stay as they are, and new ones are removed."""
     run.git("init", "-q")
     for file in ("specialists/finder.md", "real.md", ".git/hooks/pre-commit"):
         run.write(file)
     (run.root / "AGENTS.md").symlink_to("real.md")
-    before = subprocess.run(["find", ".", "-newermt", "1970-01-01"], cwd=run.root, capture_output=True, check=True).stdout
+    before = entries(run.root)
     output = await run(ATTACK, writable=(".",))
     assert "done" in output.text
     assert "undone, because nothing may be changed there" in output.note
-    after = subprocess.run(["find", ".", "-newermt", "1970-01-01"], cwd=run.root, capture_output=True, check=True).stdout
     # The folders in which they were made are left.
-    assert set(after.split()) - set(before.split()) == {b"./sub", b"./sub/new", b"./inner"}
-    assert os.readlink(run.root / "AGENTS.md") == "real.md"
+    assert entries(run.root) - before == {"sub", "sub/new", "inner"}
+    assert before <= entries(run.root)
+    assert (run.root / "AGENTS.md").readlink() == Path("real.md")
     for file in ("specialists/finder.md", ".git/hooks/pre-commit"):
         assert (run.root / file).read_text() == "plain\n"
     assert "evil" not in (run.root / ".git" / "config").read_text()
+
+
+async def test_no_file_with_the_rights_of_others_is_made(run):
+    """A program that runs with the rights of this user, for everybody, cannot be made in a writable folder."""
+    run.write("out/x")
+    script = "import os; os.open('out/z', os.O_CREAT | os.O_WRONLY, 0o4755)"
+    command = (
+        f'cp /bin/sh out/y; chmod u+s out/y; chmod 2755 out/x; install -m 4755 /bin/sh out/w; python3 -c "{script}"'
+    )
+    output = await run(command, writable=("out",))
+    assert output.text.count("Operation not permitted") >= 3
+    assert not any(file.stat().st_mode & 0o6000 for file in (run.root / "out").iterdir())
+
+
+async def test_what_is_hidden_by_the_name_of_its_folder_stays_hidden(run):
+    """The folder cannot be renamed, so that a later command would see what is in it."""
+    run.write(".docker/config.json", "canary")
+    await run("mv .docker plain; mv .docker/config.json x; echo ok > .docker/new", writable=(".",))
+    output = await run("cat plain/* .docker/* x", writable=(".",))
+    assert "canary" not in output.text
+    assert sorted(one.name for one in (run.root / ".docker").iterdir()) == ["config.json", "new"]
+
+
+async def test_processes_and_devices_below_the_root_are_hidden(run, tmp_path):
+    """As in the root of another system, in which the kernel shows the processes of this one."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        f"22 1 0:21 / {run.root}/system/a\\040b rw,nosuid shared:5 - proc proc rw\n"
+        f"23 1 0:22 / {run.root}/disk rw - ext4 /dev/x rw\n24 1 0:23 / /proc rw - proc proc rw\n"
+        f"25 1 0:24 / {run.root} rw - proc proc rw\n"
+    )
+    assert kernel_folders(run.root, str(mounts)) == {"system/a b"}
+    assert kernel_folders(run.root, str(tmp_path / "missing")) == frozenset()
+
+
+async def test_a_folder_of_git_that_is_not_understood_is_hidden(run, monkeypatch):
+    """Its settings may contain credentials; so may those of submodules."""
+    run.git("init", "-q")
+    run.write(".git/modules/inner/config", "canary")
+    assert "canary" not in (await run("cat .git/modules/inner/config; ls .git/modules")).text
+    monkeypatch.setattr(one_command, "git_folder", lambda root: None)
+    assert (await run("ls -A .git")).text == ""
+
+
+async def test_the_file_of_the_specialist_cannot_be_changed(run):
+    """Wherever it lies: a run must not extend its own rights."""
+    file = run.write("agents/finder.md")
+    await run("echo evil > agents/finder.md; rm agents/finder.md; echo x > agents/new", writable=("agents",), path=file)
+    assert sorted(one.name for one in file.parent.iterdir()) == ["finder.md", "new"]
+    assert file.read_text() == "plain\n"
 
 
 @pytest.mark.parametrize(

@@ -64,17 +64,17 @@ def options(  # noqa: PLR0913, PLR0917 - the parts of a sandbox
     if git is not None:
         for place in git.places:
             found += _at("--ro-bind", place)
-    for one in files.writable:
+    for one in (*files.writable, *files.pinned):
         found += _at("--bind", root / one)
     for one in files.protected:
         found += _at("--ro-bind", root / one)
-    for one in files.hidden_folders:
-        found += ["--perms", "0555", "--size", "4096", "--tmpfs", str(root / one), "--remount-ro", str(root / one)]
+    for folder in (*(root / one for one in files.hidden_folders), *(git.emptied if git else ())):
+        found += ["--perms", "0555", "--size", "4096", "--tmpfs", str(folder), "--remount-ro", str(folder)]
     for one in files.hidden_files:
         # A device cannot be opened there.
         found += ["--ro-bind", os.devnull, str(root / one)]
-    for one in git.hidden if git else ():
-        found += ["--ro-bind", os.devnull, str(one)]
+    for secret in git.hidden if git else ():
+        found += ["--ro-bind", os.devnull, str(secret)]
     for path, descriptor in data.items():
         found += ["--ro-bind-data", str(descriptor), str(path)]
     return [*found, *_READ_ONLY, "--chdir", str(root)]
@@ -99,7 +99,7 @@ def _system() -> Iterator[str]:
     for name in _SYSTEM:
         path = Path("/", name)
         if path.is_symlink():
-            yield from ("--symlink", os.readlink(path), str(path))
+            yield from ("--symlink", str(path.readlink()), str(path))
         elif path.is_dir():
             yield from _at("--ro-bind", path)
     for name in _SETTINGS:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from run_specialist.errors import ToolError
@@ -18,15 +18,16 @@ from run_specialist.tools.shell import bubblewrap, seatbelt
 from run_specialist.tools.shell.git_folder import GitFolder, git_folder, plain_config
 from run_specialist.tools.shell.kept_output import KeptOutput
 from run_specialist.tools.shell.protected_places import protected_places, put_back
-from run_specialist.tools.shell.sandboxed_process import MEMORY, MOST_TASKS, Ended, SandboxedProcess
+from run_specialist.tools.shell.sandboxed_process import MEMORY, Ended, SandboxedProcess
 from run_specialist.tools.shell.shown_files import ShownFiles, shown_files
 from run_specialist.tools.shell.system_calls import filter_for
+from run_specialist.tools.shell.used_by import MOST_TASKS
 from run_specialist.tools.threads import in_thread
 
 LARGEST_FILE = 1024**3
 """Maximum size of a file that a command writes [bytes]."""
 
-# A shell of its own sets the limits, which no process in the sandbox can raise again; it becomes the one of the command.
+# A shell sets the limits, which no process in the sandbox can raise again, and then becomes the one of the command.
 _LIMITED = (
     f"ulimit -c 0; ulimit -f {LARGEST_FILE // 1024}; ulimit -d {MEMORY // 1024}; ulimit -n 1024; ulimit -t {{seconds}};"
     ' {processes}exec "$0" -c -- "$1"'
@@ -47,12 +48,14 @@ class _View:
 class OneCommand:
     """Runs the command lines of a run, one at a time if they may change something."""
 
-    def __init__(self, sandbox: Sandbox, writable: Sequence[str]) -> None:
+    def __init__(self, sandbox: Sandbox, writable: Sequence[str], closed: Sequence[Path] = ()) -> None:
         """Set up the folders.
 
         sandbox: what the file tools see.
         writable: as `writable_places` returns them.
+        closed: real paths of files that may not be changed in any case.
         """
+        self._closed = closed
         self._sandbox = sandbox
         self._writable = writable
         self._turn = asyncio.Lock()
@@ -75,10 +78,19 @@ class OneCommand:
 
     def _look(self) -> _View:
         root = self._sandbox.root
-        protected = protected_places(root, self._writable)
+        protected = protected_places(root, self._writable, self._closed)
         mounted = [path for path, target in protected.items() if target is None]
         files = shown_files(self._sandbox, self._writable, mounted)
-        return _View(files, git_folder(root) if "" in files.starts else None, protected)
+        git = git_folder(root) if "" in files.starts else None
+        own = root / ".git"
+        if "" in files.starts and git is None and not own.is_symlink() and own.exists():
+            # It is none that is known to be safe.
+            is_folder = own.is_dir()
+            hidden = (files.hidden_folders, (*files.hidden_files, ".git"))
+            if is_folder:
+                hidden = ((*files.hidden_folders, ".git"), files.hidden_files)
+            files = replace(files, hidden_folders=hidden[0], hidden_files=hidden[1])
+        return _View(files, git, protected)
 
     async def _run(self, view: _View, line: str, output: KeptOutput, seconds: float) -> Ended:
         limited = _LIMITED.format(
@@ -112,7 +124,7 @@ class OneCommand:
     async def _in_seatbelt(self, view: _View, words: Sequence[str], output: KeptOutput, seconds: float) -> Ended:
         root = self._sandbox.root
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own:
-            real = Path(os.path.realpath(own))
+            real = await in_thread(Path(own).resolve)
             environment = bubblewrap.VARIABLES | {"HOME": str(real), "TMPDIR": str(real)}
             command = seatbelt.command(root, view.files, view.git, real, words)
             process = SandboxedProcess(output, has_status=False)
@@ -122,7 +134,9 @@ class OneCommand:
 def _limits_sandbox(release: str) -> bool:
     """Return whether a limit of processes holds for a sandbox alone, by the version of the kernel."""
     numbers = re.match(r"(\d+)\.(\d+)", release)
-    return sys.platform == "linux" and bool(numbers) and tuple(map(int, numbers.groups())) >= _COUNTS_PER_SANDBOX
+    if sys.platform != "linux" or numbers is None:
+        return False
+    return (int(numbers[1]), int(numbers[2])) >= _COUNTS_PER_SANDBOX
 
 
 @contextmanager

@@ -21,7 +21,8 @@ from run_specialist.tools.sandbox.sandbox import Sandbox
 from run_specialist.tools.shell import bubblewrap, seatbelt
 from run_specialist.tools.shell.command_rules import CommandRules
 from run_specialist.tools.shell.kept_output import KeptOutput
-from run_specialist.tools.shell.one_command import Ended, OneCommand
+from run_specialist.tools.shell.one_command import OneCommand
+from run_specialist.tools.shell.sandboxed_process import Ended
 from run_specialist.tools.shell.shown_files import writable_places
 
 LONGEST = 100_000
@@ -51,14 +52,16 @@ class _Shell:
     def __init__(self, settings: Specialist, root: Path) -> None:
         self._rules = CommandRules.of(settings.tools, settings.disallowed_tools)
         self._limit = settings.tool_result_limit
-        self._writable, refused = writable_places(root, settings.writable)
+        self._writable, _ = writable_places(root, settings.writable)
         changes = _NOTHING
         if self._writable:
             changes = f"Only {_listed(self._writable)} can be changed, and /tmp, which is gone after the call."
         self.description = " ".join(
             part for part in (_DESCRIPTION.format(root=root, changes=changes), str(self._rules)) if part
         )
-        self._runner = OneCommand(Sandbox(root, () if settings.paths is None else settings.paths), self._writable)
+        sandbox = Sandbox(root, () if settings.paths is None else settings.paths)
+        closed = [Path(os.path.realpath(settings.path))] if settings.path else []
+        self._runner = OneCommand(sandbox, self._writable, closed)
 
     async def bash(
         self,
