@@ -43,8 +43,8 @@ async def test_a_change_is_made_counted_and_reported(messages_api, editor):
 
     A password beside the change stays in the file, and is masked everywhere else.
     """
-    secret = 'password = "hunter2-Zq81x"'
-    (editor / "docs/a.md").write_text(f"one\ntwo\n{secret}\n")
+    hidden = 'password = "hunter2-Zq81x"'
+    (editor / "docs/a.md").write_text(f"one\ntwo\n{hidden}\n")
     api = messages_api([READ, EDIT, READ, answers("done")])
     outcome, events = await asked(api)
     assert offered(api) == ["edit", "read", "respond", "write"]
@@ -52,7 +52,7 @@ async def test_a_change_is_made_counted_and_reported(messages_api, editor):
     assert "-two\n+2" in shown
     assert shown.endswith("2 tool calls remaining")
     assert again.startswith("     1\tone\n     2\t2\n")
-    assert (editor / "docs/a.md").read_text() == f"one\n2\n{secret}\n"
+    assert (editor / "docs/a.md").read_text() == f"one\n2\n{hidden}\n"
     (change,) = (event for event in events if event.event == "file_changed")
     assert "[redacted]" in change.diff
     assert "hunter2" not in str([shown, again, change, outcome])
