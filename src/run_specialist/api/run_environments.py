@@ -55,7 +55,9 @@ class RunEnvironments:
         )
         refused = () if parent or by_program else self.registry.refused
         checked = await check_paths(file, settings, root)
-        texts = await in_thread(lambda: _texts(file, settings, root, resumed=resumed))
+        texts = PromptTexts()
+        if settings.skills or settings.project_instructions:
+            texts = await in_thread(lambda: _texts(file, settings, root, resumed=resumed))
         extra_tools = replace(extra_tools, warnings=(*extra_tools.warnings, *uncallable, *refused, *checked.warnings))
         return RunEnvironment(
             root,
