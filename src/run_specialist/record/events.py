@@ -4,7 +4,8 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from copy import deepcopy
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from run_specialist.budget.budget import Kind, Limit
@@ -21,7 +22,15 @@ class Event:
 
     def as_json(self) -> dict[str, Any]:
         """Return the event as JSON values, its name first."""
-        return {"event": self.event, **asdict(self)}
+        return {"event": self.event, **{name: _copied(getattr(self, name)) for name in self.__dataclass_fields__}}
+
+
+def _copied(value: Any) -> Any:  # noqa: ANN401 - the value of any field
+    """Return a value that a listener may change."""
+    # Most are text or numbers, for which `asdict` would take ten times as long.
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else deepcopy(value)
 
 
 @dataclass(frozen=True, slots=True)
