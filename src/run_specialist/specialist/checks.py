@@ -21,7 +21,7 @@ from run_specialist.specialist.reading.toml_file import PROMPT
 from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
 
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
-_REPLACED: Mapping[str, str | None] = {"effort": None, "mcp_servers": None, "offline": "refuse"}
+_REPLACED: Mapping[str, str | None] = {"effort": None, "memory": None, "mcp_servers": None, "offline": "refuse"}
 _LONGEST_TOOLS = 300
 _NEAR = 0.7
 _PROPOSED, _COMPARED = 10, 200
@@ -32,7 +32,8 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     """Warn about unknown tools; the run checks again whether any tool is left, once all tools are known."""
     if not given.get("tools"):
         return
-    available = [name for name in BUILT_IN if name != "delegate" or given.get("agents")]
+    needed = {"delegate": "agents", "memory": "memory"}
+    available = [name for name in BUILT_IN if name not in needed or given.get(needed[name])]
     # Python tools are available even if `tools` does not list them.
     available += [re.split("[:.]", reference)[-1] for reference in given.get("python_tools") or ()]
     resolved = resolve_tools(given["tools"], (), available)

@@ -19,6 +19,7 @@ def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
             _take_value(key, field, given, problems)
     only_reads = not (given.get("agents") or given.get("mcp_servers") or given.get("python_tools"))
     taken = take_foreign(front, given, problems)
+    only_reads = only_reads and not given.get("memory")
     for key, field in others.items():
         if key not in taken:
             _report_other_key(key, field, problems, only_reads=only_reads)

@@ -5,7 +5,12 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-BUILT_IN = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate", "fetch")
+BUILT_IN = (
+    *("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate", "fetch"),
+    *("memory", "todo", "think"),
+)
+UNRESERVED = frozenset({"memory", "todo", "think"})
+"""Built-in tools whose names a function of a project may have; it then takes their place."""
 
 # Names of the same tools in Claude Code, Gemini CLI, opencode, Copilot and others.
 _ALIASES = {
@@ -21,6 +26,9 @@ _ALIASES = {
         "search": "codebase search/codebase codebase_search semantic_search codebasesearch",
         "delegate": "agent task runsubagent",
         "fetch": "webfetch web_fetch web/fetch fetch_webpage fetchwebpage urlfetch url_fetch fetch_url",
+        "memory": "vscode/memory save_memory",
+        "todo": """todos todowrite todoread todo_write todo_read write_todos update_todos manage_todo_list
+            managetodolist update_plan""",
     }.items()
     for name in names.split()
 }
