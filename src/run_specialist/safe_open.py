@@ -84,20 +84,6 @@ class Folder:
         file.truncate()
         return file
 
-    def make_folder(self, name: str) -> None:
-        """Create a subfolder unless there is an entry with its name; raises OSError."""
-        with suppress(FileExistsError):
-            os.mkdir(self._named(name), dir_fd=self.descriptor)  # noqa: PTH102 - pathlib knows no descriptors
-
-    def move(self, name: str, to: str) -> None:
-        """Rename an entry in place of another one, which need not exist; raises OSError."""
-        here = self.descriptor
-        os.replace(self._named(name), self._named(to), src_dir_fd=here, dst_dir_fd=here)  # noqa: PTH105 - as above
-
-    def remove(self, name: str) -> None:
-        """Remove a file, or a symlink itself; raises OSError."""
-        os.unlink(self._named(name), dir_fd=self.descriptor)  # noqa: PTH108 - as above
-
     @contextmanager
     def listing(self) -> "Iterator[Iterator[os.DirEntry[str]]]":
         """Give an iterator over the entries, in no particular order; raises OSError."""

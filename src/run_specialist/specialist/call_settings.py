@@ -69,6 +69,7 @@ class OtherSettings(TypedDict, total=False):
     """Where notes are kept from run to run."""
     python_tools: Names
     allowed_domains: Names
+    writable: Names
     preset: Preset | None
 
 

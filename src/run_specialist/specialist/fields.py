@@ -155,6 +155,8 @@ class Specialist(BaseModel):
     """Python functions of the project to use as tools."""
     allowed_domains: Names = ()
     """Domains, with their subdomains, that `fetch` may read; empty = all public ones."""
+    writable: Annotated[tuple[InnerPath, ...], AsList, Expected("folders or globs under the root")] = ()
+    """Folders or globs under the root that tools may change; empty = nothing."""
     preset: Annotated[
         Preset | None,
         BeforeValidator(lower),

@@ -42,6 +42,7 @@ CANONICAL = (
     "memory",
     "python_tools",
     "allowed_domains",
+    "writable",
     "preset",
 )
 

@@ -5,12 +5,12 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-BUILT_IN = (
-    *("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate", "fetch"),
-    *("memory", "todo", "think"),
-)
-UNRESERVED = frozenset({"memory", "todo", "think"})
-"""Built-in tools whose names a function of a project may have; it then takes their place."""
+RESERVED = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate")
+"""Built-in tools whose names no function of a project may have."""
+BUILT_IN = (*RESERVED, "fetch", "bash", "memory", "todo", "think")
+"""All built-in tools; a function of a project that has the name of any other takes its place."""
+SHELL = "bash"
+"""The tool whose arguments in a list, such as `Bash(git log:*)`, are rules and not only a name."""
 
 # Names of the same tools in Claude Code, Gemini CLI, opencode, Copilot and others.
 _ALIASES = {
@@ -29,6 +29,9 @@ _ALIASES = {
         "memory": "vscode/memory save_memory",
         "todo": """todos todowrite todoread todo_write todo_read write_todos update_todos manage_todo_list
             managetodolist update_plan""",
+        SHELL: """shell run_shell_command shelltool execute execute/runinterminal runinterminal run_in_terminal
+            runcommands runcommand run_commands run_command execute_command executecommand exec_command shell_command
+            local_shell terminal terminalcommand run_terminal_command run_terminal_cmd""",
     }.items()
     for name in names.split()
 }
@@ -55,7 +58,7 @@ def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], availa
     available: Tool names; MCP tools as `mcp__server__tool`.
     """
     known = _Known(available)
-    removed = {name for pattern in disallowed for name in known.matching(pattern)}
+    removed = {name for pattern in disallowed for name in known.matching(pattern) if _removes(pattern, name)}
     if tools is None:
         return ResolvedTools(tuple(name for name in available if name not in removed))
     found: dict[str, None] = {}
@@ -77,6 +80,31 @@ def names_tool(tools: Iterable[str] | None, name: str) -> bool:
     """
     exact = (one for one in tools or () if _STARS.isdisjoint(_ARGUMENTS.sub("", one)))
     return bool(resolve_tools(exact, (), [name]).names)
+
+
+def removes_tool(disallowed: Iterable[str], name: str) -> bool:
+    """Return whether a list of disallowed tools removes a tool; a rule about some of its commands does not.
+
+    disallowed: as for `resolve_tools`.
+    """
+    known = _Known([name])
+    return any(_removes(pattern, name) for pattern in disallowed if known.matching(pattern))
+
+
+def shell_rules(tools: Iterable[str]) -> list[tuple[str, str | None]]:
+    """Return each entry of a list that names the shell, as its name in lower case and its rule; None for no rule."""
+    known = _Known([SHELL])
+    found = []
+    for entry in tools:
+        name, opened, rule = entry.strip().partition("(")
+        if known.matching(name):
+            found.append((name.strip().lower(), rule.strip().removesuffix(")") if opened else None))
+    return found
+
+
+def _removes(pattern: str, name: str) -> bool:
+    """Return whether a disallowed entry that matches a tool removes it."""
+    return name != SHELL or "(" not in pattern
 
 
 class _Known:

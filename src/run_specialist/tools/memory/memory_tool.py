@@ -114,7 +114,7 @@ class _Notes:
                     f"there is a note {note} already; view it, then append, or replace a part of it by str_replace"
                 )
             gap = "\n" if before and not before.endswith("\n") else ""
-            return self._left(note, f"{before or ''}{gap}{text}{'' if text.endswith(chr(10)) else chr(10)}")
+            return self._left(note, before, f"{before or ''}{gap}{text}{'' if text.endswith(chr(10)) else chr(10)}")
 
         return self._change(note, add, done, given, text)
 
@@ -127,7 +127,7 @@ class _Notes:
             if (count := before.count(old) if old else 0) != 1:
                 found = "is not there" if count == 0 else f"is there {count} times"
                 raise ToolError(f"old_str {found} in {note}; it must be there exactly once, so view the note first")
-            return self._left(note, before.replace(old, text))
+            return self._left(note, before, before.replace(old, text))
 
         return self._change(note, replace, "Changed", given, text)
 
@@ -157,8 +157,10 @@ class _Notes:
     def _clean(self, text: str) -> str:
         return self._hide(_plain(text))
 
-    def _left(self, note: str, text: str) -> str:
-        self._seen[note] = _digest(text)
+    def _left(self, note: str, before: str | None, text: str) -> str:
+        """Take down a note as this run leaves it, unless there is something in it that this run has not seen."""
+        if before is None or self._seen.get(note) == _digest(before):
+            self._seen[note] = _digest(text)
         return text
 
 

@@ -1,15 +1,15 @@
 """The folder with the notes of a specialist, opened without following symlinks and changed by one run at a time."""
 
 import os
-import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from run_specialist.errors import ToolError
-from run_specialist.safe_open import Folder, names
+from run_specialist.safe_open import Folder, folder
+from run_specialist.safe_write import Changed, delete_file, digest_of, read_content, replace_file, temporary_name
 from run_specialist.tools.memory.folder_lock import locked
 from run_specialist.tools.memory.note_names import MAIN, note_name
 
@@ -19,6 +19,7 @@ MOST = 100
 """Maximum number of notes."""
 _MOST_ENTRIES = 1_000
 """How many entries of a folder are looked at."""
+_GITIGNORE = ".gitignore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +31,23 @@ class NotesFolder:
     folder: str
     """Path of the notes below it, with `/`, in which they are not."""
     ignored: str = ""
-    """Folder below `base` for which git is told to ignore it, once it is made; empty if there is none."""
+    """Folder below `base` that git is told to ignore once it is made; empty if there is none."""
 
     def read(self, note: str) -> tuple[str, bool]:
         """Return the text of a note, and whether it is longer than `LARGEST` and was cut.
 
         Raises OSError; FileNotFoundError if there is none.
         """
-        above, _, name = note.rpartition("/")
-        with self._opened(above) as here:
-            return _read(here, name)
+        above, _, name = f"{self.folder}/{note}".rpartition("/")
+        with folder(self._root, above) as here, here.file(name) as file:
+            data = file.read(LARGEST + 1)
+        is_cut = len(data) > LARGEST
+        return data[:LARGEST].decode("utf-8-sig", "ignore" if is_cut else "replace"), is_cut
 
     def notes(self) -> list[tuple[str, int]]:
         """Return the notes with their sizes [bytes], first that which is in the prompt; raises OSError."""
         try:
-            with self._opened("") as here:
+            with folder(self._root, self.folder) as here:
                 found = [*islice(_below(here, ""), MOST)]
         except FileNotFoundError:
             return []
@@ -56,73 +59,42 @@ class NotesFolder:
         change: gets the text, None if there is no such note, and returns the new one, None to remove the note.
         Raises ToolError for a note that is, or would be, too large, or one too many; OSError.
         """
-        above, _, name = note.rpartition("/")
         self._make()
-        with self._opened("") as top, locked(top), self._opened(above, make=True) as here:
-            try:
-                before, is_cut = _read(here, name)
-            except FileNotFoundError:
-                before, is_cut = None, False
-            if is_cut:
-                raise ToolError(f"{note} is larger than {LARGEST // 1024} KiB, so it cannot be changed")
-            after = change(before)
+        path = f"{self.folder}/{note}"
+        with folder(self._root, self.folder) as top, locked(top):
+            found = read_content(self._root, path, LARGEST)
+            expected = None if found is None else digest_of(found.data)
+            after = change(None if found is None else found.data.decode("utf-8-sig", "replace"))
             if after is None:
-                here.remove(name)
+                delete_file(self._root, path, expected=expected or "", folders=note.count("/"), most=LARGEST)
                 return ""
             data = after.encode("utf-8", "replace")
             if len(data) > LARGEST:
                 raise ToolError(f"{note} would be larger than {LARGEST // 1024} KiB; use several notes, or shorten it")
-            if before is None and sum(1 for _ in islice(_below(top, ""), MOST)) >= MOST:
+            if found is None and sum(1 for _ in islice(_below(top, ""), MOST)) >= MOST:
                 raise ToolError(f"there are {MOST} notes already; merge or delete some")
-            _write(here, name, data)
-            return after
+            self._write(path, data, expected)
+        return after
 
-    @contextmanager
-    def _opened(self, above: str, *, make: bool = False) -> Iterator[Folder]:
-        """Hold the folder of the notes open, or one below it.
+    @property
+    def _root(self) -> Path:
+        return Path(os.path.realpath(self.base))
 
-        make: whether folders below that of the notes are made.
-        """
-        here = Folder.at(Path(os.path.realpath(self.base)))
-        try:
-            for parts, may_make in ((names(self.folder), False), (names(above), make)):
-                for part in parts:
-                    here = _entered(here, part, make=may_make)
-            yield here
-        finally:
-            here.close()
+    def _write(self, path: str, data: bytes, expected: str | None) -> None:
+        replace_file(self._root, path, data, expected=expected, temporary=temporary_name(), most=LARGEST)
 
     def _make(self) -> None:
         """Make the folder of the notes."""
         # That of the user is for nobody else; a project exists already.
         self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        here = Folder.at(Path(os.path.realpath(self.base)))
-        try:
-            above = ""
-            for part in names(self.folder):
-                here = _entered(here, part, make=True)
-                above = f"{above}/{part}" if above else part
-                if above == self.ignored:
-                    with suppress(FileExistsError), here.create(".gitignore", overwrite=False) as file:
-                        file.write(b"*\n")
-        finally:
-            here.close()
-
-
-def _entered(here: Folder, name: str, *, make: bool) -> Folder:
-    """Return a subfolder in place of its folder, which is closed; raises OSError, with `here` still open."""
-    if make:
-        here.make_folder(name)
-    inner = here.folder(name)
-    here.close()
-    return inner
-
-
-def _read(here: Folder, name: str) -> tuple[str, bool]:
-    with here.file(name) as file:
-        data = file.read(LARGEST + 1)
-    is_cut = len(data) > LARGEST
-    return data[:LARGEST].decode("utf-8-sig", "ignore" if is_cut else "replace"), is_cut
+        if self.ignored:
+            with suppress(Changed):
+                self._write(f"{self.ignored}/{_GITIGNORE}", b"*\n", None)
+        above = ""
+        for name in self.folder.split("/"):
+            with folder(self._root, above) as here, suppress(FileExistsError):
+                os.mkdir(name if here.descriptor is not None else f"{here.path}/{name}", dir_fd=here.descriptor)  # noqa: PTH102 - pathlib knows no descriptors
+            above = f"{above}/{name}" if above else name
 
 
 def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
@@ -142,18 +114,3 @@ def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
             elif note_name(path) == path:
                 with here.file(name) as file:
                     yield path, os.fstat(file.fileno()).st_size
-
-
-def _write(here: Folder, name: str, data: bytes) -> None:
-    """Write a file so that readers see the old text or the new one, whatever happens."""
-    temporary = f".{secrets.token_hex(8)}.tmp"
-    try:
-        with here.create(temporary, overwrite=False) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        here.move(temporary, name)
-    except OSError:
-        with suppress(OSError):
-            here.remove(temporary)
-        raise

@@ -18,7 +18,9 @@ _DESCRIPTION = (
 _MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]", "cancelled": "[-]"}
 
 
-class _Item(BaseModel):
+class Todo(BaseModel):
+    """One item of the list."""
+
     content: Annotated[str, Field(min_length=1, max_length=500)] = Field(
         validation_alias=AliasChoices("content", "step", "task", "title", "description", "text")
     )
@@ -29,11 +31,11 @@ class Plan:
     """The list of a run."""
 
     def __init__(self) -> None:
-        self._items: Sequence[_Item] = ()
+        self._items: Sequence[Todo] = ()
 
     def todo(
         self,
-        todos: Annotated[list[_Item] | None, Field(max_length=MOST, description="The whole list.")] = None,
+        todos: Annotated[list[Todo] | None, Field(max_length=MOST, description="The whole list.")] = None,
     ) -> str:
         """Replace the list, if one is given, and return it as text."""
         if todos is not None:
@@ -68,9 +70,9 @@ def current(arguments: object) -> str:
     return f"{done} of {len(items)} done{at_work and f': {at_work}'}"
 
 
-def _items_of(arguments: object) -> list[_Item]:
+def _items_of(arguments: object) -> list[Todo]:
     given = arguments.get("todos") if isinstance(arguments, dict) else None
     try:
-        return [_Item.model_validate(one) for one in given[:MOST]] if isinstance(given, list) else []
+        return [Todo.model_validate(one) for one in given[:MOST]] if isinstance(given, list) else []
     except ValidationError:
         return []
