@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from run_specialist.errors import UsageError
 from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.specialist.editor_tools import is_editor_tool
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.tool_names import names_tool, resolve_tools
@@ -105,7 +106,8 @@ def _unknown(
         if of_server or resolve_tools([name], (), offered).names:
             continue
         asks = resolve_tools([name], (), [DELEGATE]).names
-        reason = "offered only with `agents` that can be called" if asks else "no such tool here"
+        other = "a tool of an editor" if is_editor_tool(name) else "no such tool here"
+        reason = "offered only with `agents` that can be called" if asks else other
         reason = next((withheld[one] for one in resolve_tools([name], (), withheld).names), reason)
         dropped.append(DroppedTool(name, reason, "tools"))
     return dropped

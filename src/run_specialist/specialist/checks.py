@@ -1,13 +1,14 @@
 """Check the values of a specialist file and report each problem with its position."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from run_specialist.specialist.editor_tools import is_editor_tool
 from run_specialist.specialist.field_values import expected
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.foreign_models import served_name, unserved
@@ -40,16 +41,29 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     lacking = [name for name in resolved.unknown if not (given.get("mcp_servers") and _is_mcp(name))]
     if not lacking:
         return
-    text = f"not available here: {shown(', '.join(lacking), _LONGEST_TOOLS)}"
+    of_editor = [name for name in lacking if is_editor_tool(name)]
+    unknown = [name for name in lacking if name not in set(of_editor)]
+    texts = [_editor_text(of_editor)] if of_editor else []
+    texts += [_unknown_text(unknown, available)] if unknown else []
+    if resolved.nothing_known and len(lacking) == len(resolved.unknown):
+        texts[-1] += "; no tool is left, so the specialist cannot be run"
+    for text in texts:
+        problems.warn(front.fields["tools"].place, text, "tools")
+
+
+def _editor_text(names: Sequence[str]) -> str:
+    listed = shown(", ".join(names), _LONGEST_TOOLS)
+    return f"{len(names)} tool{' of an editor is' if len(names) == 1 else 's of an editor are'} not here: {listed}"
+
+
+def _unknown_text(names: Sequence[str], available: Sequence[str]) -> str:
+    text = f"not available here: {shown(', '.join(names), _LONGEST_TOOLS)}"
     # Comparing all pairs would take minutes for a file with thousands of names.
     likely = available[:_COMPARED]
-    near = [one for name in lacking[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
+    near = [one for name in names[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
     text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?" if near else ""
-    asks = next((name for name in lacking[:_PROPOSED] if resolve_tools([name], (), ["delegate"]).names), None)
-    text += f"; `{shown(asks)}` requires the key `agents`" if asks else ""
-    if resolved.nothing_known and len(lacking) == len(resolved.unknown):
-        text += "; no tool is left, so the specialist cannot be run"
-    problems.warn(front.fields["tools"].place, text, "tools")
+    asks = next((name for name in names[:_PROPOSED] if resolve_tools([name], (), ["delegate"]).names), None)
+    return text + (f"; `{shown(asks)}` requires the key `agents`" if asks else "")
 
 
 def _is_mcp(name: str) -> bool:

@@ -20,12 +20,13 @@ _ALIASES = {
             open_file cat""",
         "grep": """grep_search search_file_content searchtext search/textsearch textsearch text_search search/usages
             usages ripgrep rg search_files""",
-        "glob": "find findfiles find_files file_search filesearch search/filesearch",
+        "glob": "find findfiles find_files file_search filesearch search/filesearch findtestfiles",
         "ls": """list list_dir listdir list_directory listdirectory list_files readfolder read_folder
             search/listdirectory""",
         "search": "codebase search/codebase codebase_search semantic_search codebasesearch",
         "delegate": "agent task runsubagent",
-        "fetch": "webfetch web_fetch web/fetch fetch_webpage fetchwebpage urlfetch url_fetch fetch_url",
+        "fetch": """webfetch web_fetch web/fetch fetch_webpage fetchwebpage urlfetch url_fetch fetch_url
+            web_get fetch_content""",
         "memory": "vscode/memory save_memory",
         "todo": """todos todowrite todoread todo_write todo_read write_todos update_todos manage_todo_list
             managetodolist update_plan""",

@@ -116,7 +116,8 @@ class _Notes:
             gap = "\n" if before and not before.endswith("\n") else ""
             return self._left(note, before, f"{before or ''}{gap}{text}{'' if text.endswith(chr(10)) else chr(10)}")
 
-        return self._change(note, add, done, given, text)
+        left = self._folder.change(note, add, may_make=True)
+        return _said(note, left, done, is_masked=text != _plain(given))
 
     def _replace(self, note: str, old: str, given: str) -> str:
         text = self._clean(given)
@@ -129,7 +130,8 @@ class _Notes:
                 raise ToolError(f"old_str {found} in {note}; it must be there exactly once, so view the note first")
             return self._left(note, before, before.replace(old, text))
 
-        return self._change(note, replace, "Changed", given, text)
+        left = self._folder.change(note, replace, may_make=False)
+        return _said(note, left, "Changed", is_masked=text != _plain(given))
 
     def _delete(self, note: str) -> str:
         def delete(before: str | None) -> None:
@@ -139,20 +141,8 @@ class _Notes:
                 why = "has changed since you viewed it" if note in self._seen else "was not viewed in this run"
                 raise ToolError(f"{note} {why}; view it, then delete it if nothing in it is needed")
 
-        self._folder.change(note, delete)
+        self._folder.change(note, delete, may_make=False)
         return f"Deleted {note}."
-
-    def _change(self, note: str, change: Callable[[str | None], str], done: str, given: str, written: str) -> str:
-        left = self._folder.change(note, change)
-        parts = [f"{done} {note}."]
-        if written != _plain(given):
-            parts.append("Secrets in it were masked.")
-        if note == MAIN and (left.count("\n") > MOST_LINES or len(left.encode()) > MOST_BYTES):
-            parts.append(
-                f"Only its first {MOST_LINES} lines, or {MOST_BYTES // 1024} KiB, are in your prompt when a run "
-                "begins: move details into other notes."
-            )
-        return " ".join(parts)
 
     def _clean(self, text: str) -> str:
         return self._hide(_plain(text))
@@ -162,6 +152,22 @@ class _Notes:
         if before is None or self._seen.get(note) == _digest(before):
             self._seen[note] = _digest(text)
         return text
+
+
+def _said(note: str, left: str, done: str, *, is_masked: bool) -> str:
+    """Return the result of a change.
+
+    left: the note after it.
+    """
+    parts = [f"{done} {note}."]
+    if is_masked:
+        parts.append("Secrets in it were masked.")
+    if note == MAIN and (left.count("\n") > MOST_LINES or len(left.encode()) > MOST_BYTES):
+        parts.append(
+            f"Only its first {MOST_LINES} lines, or {MOST_BYTES // 1024} KiB, are in your prompt when a run begins: move "
+            "details into other notes."
+        )
+    return " ".join(parts)
 
 
 def _plain(text: str) -> str:

@@ -53,18 +53,20 @@ class NotesFolder:
             return []
         return sorted(found, key=lambda one: (one[0] != MAIN, one[0]))
 
-    def change(self, note: str, change: Callable[[str | None], str | None]) -> str:
+    def change(self, note: str, change: Callable[[str | None], str | None], *, may_make: bool) -> str:
         """Replace a note by what a function makes of it, while no other run changes these notes; return its text.
 
         change: gets the text, None if there is no such note, and returns the new one, None to remove the note.
+        may_make: whether the folder is made if there is none.
         Raises ToolError for a note that is, or would be, too large, or one too many; OSError.
         """
-        self._make()
+        if may_make:
+            self._make()
         path = f"{self.folder}/{note}"
         with folder(self._root, self.folder) as top, locked(top):
             found = read_content(self._root, path, LARGEST)
             expected = None if found is None else digest_of(found.data)
-            after = change(None if found is None else found.data.decode("utf-8-sig", "replace"))
+            after = change(None if found is None else _text(note, found.data))
             if after is None:
                 delete_file(self._root, path, expected=expected or "", folders=note.count("/"), most=LARGEST)
                 return ""
@@ -95,6 +97,13 @@ class NotesFolder:
             with folder(self._root, above) as here, suppress(FileExistsError):
                 os.mkdir(name if here.descriptor is not None else f"{here.path}/{name}", dir_fd=here.descriptor)  # noqa: PTH102 - pathlib knows no descriptors
             above = f"{above}/{name}" if above else name
+
+
+def _text(note: str, data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ToolError(f"{note} is not UTF-8, so it cannot be changed") from None
 
 
 def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
