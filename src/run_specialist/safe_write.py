@@ -63,8 +63,8 @@ def read_content(root: Path, relative: str, most: int) -> Content | None:
         return None
 
 
-def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None, temporary: str, most: int) -> int:
-    """Write a file atomically: other programs see the content before, or the whole new one. Return the folders made.
+def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None, temporary: str, most: int) -> None:
+    """Write a file atomically: other programs see the content before, or the whole new one.
 
     expected: digest that the file must have; None = it must not exist, and missing folders above it are created.
     temporary: name of the file beside it that is written first, as `temporary_name` returns it.
@@ -72,7 +72,8 @@ def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None
     Raises OSError: Changed for another content, NotReplaceable with the reason.
     """
     above, _, name = relative.rpartition("/")
-    made = 0 if expected is not None else _make_folders(root, above)
+    if expected is None:
+        _make_folders(root, above)
     with folder(root, above) as here:
         mode, owner = (None, None) if expected is None else _checked(here, name, expected, most)
         _write_new(here, temporary, data, mode, owner)
@@ -88,7 +89,12 @@ def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None
                 _unlink(here, temporary)
             raise
         _sync(here)
-    return made
+
+
+def missing_folders(root: Path, relative: str) -> int:
+    """Return how many of the folders above a file do not exist yet."""
+    above = names(relative)[:-1]
+    return sum(not os.path.lexists(root.joinpath(*above[: depth + 1])) for depth in range(len(above)))
 
 
 def delete_file(root: Path, relative: str, *, expected: str, folders: int, most: int) -> None:
@@ -197,18 +203,13 @@ def _link(here: Folder, temporary: str, name: str) -> None:
         _unlink(here, temporary)
 
 
-def _make_folders(root: Path, above: str) -> int:
-    """Create the missing folders down to a path; return their number."""
-    made, done = 0, ""
+def _make_folders(root: Path, above: str) -> None:
+    """Create the missing folders down to a path."""
+    done = ""
     for name in names(above):
-        with folder(root, done) as here:
-            try:
-                os.mkdir(_at(here, name), dir_fd=here.descriptor)
-                made += 1
-            except FileExistsError:
-                pass
+        with folder(root, done) as here, suppress(FileExistsError):
+            os.mkdir(_at(here, name), dir_fd=here.descriptor)
         done = f"{done}/{name}" if done else name
-    return made
 
 
 def _require_same_place(root: Path, above: str, here: Folder) -> None:

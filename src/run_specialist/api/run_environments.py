@@ -1,6 +1,6 @@
 """Builds the environment of each run of a `Runner`: its tools, what it may delegate to, and what it can read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,8 +17,10 @@ from run_specialist.spawning.run_environment import Parent, RunEnvironment
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.registry import Registry, SearchFolder, is_same
 from run_specialist.tools.base import Tool
+from run_specialist.tools.editing.protected import own_folders
+from run_specialist.tools.editing.working_copy import Patch, WorkingCopy
 from run_specialist.tools.mcp.clients import McpClients
 from run_specialist.tools.threads import in_thread
 
@@ -34,6 +36,8 @@ class RunEnvironments:
     tools: Sequence[Tool]
     augmenters: Sequence[Augmenter]
     secrets: Sequence[str]
+    dry_run: bool = False
+    """Whether the changes of files are collected in a patch."""
 
     async def make(  # noqa: PLR0913 - the parts of a run
         self,
@@ -45,15 +49,19 @@ class RunEnvironments:
         *,
         resumed: bool = False,
         by_program: bool = False,
+        was_dry: bool = False,
     ) -> RunEnvironment:
         """Return the environment of a run; connects to the MCP servers of the file, and imports its functions.
 
+        was_dry: whether it continues a dry run, whose changes are not kept, so that it must make none.
         by_program: whether the specialist is one of this program, which needs no trust.
         Raises UsageError if something is missing that the run cannot do without.
         """
-        delegate, uncallable = await self.children.delegate(file, settings, root, parent, provider)
+        patch = (parent and parent.patch) or (Patch(is_closed=was_dry) if self.dry_run or was_dry else None)
+        delegate, uncallable = await self.children.delegate(file, settings, root, parent, provider, patch)
+        copy = WorkingCopy(root, patch, lambda: own_folders([file.path, *(one.path for one in self._places())]))
         extra_tools = await equip(
-            file, settings, root, self.trust, self.clients, resumed=resumed, by_program=by_program
+            file, settings, root, self.trust, self.clients, copy=copy, resumed=resumed, by_program=by_program
         )
         refused = () if parent or by_program else self.registry.refused
         checked = await check_paths(file, settings, root)
@@ -76,7 +84,12 @@ class RunEnvironments:
             prompt_texts=texts.followed_by(memory.text),
             memory=memory,
             secrets=self.secrets,
+            patch=patch,
         )
+
+    def _places(self) -> Iterator[SearchFolder]:
+        """Yield the folders that are searched for specialists; not the root of a project, which holds anything."""
+        return (one for one in self.registry.places if one.project is None or not is_same(one.path, one.project))
 
 
 def _texts(file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> PromptTexts:

@@ -16,6 +16,7 @@ from run_specialist.record.events import (
     Called,
     ChildTold,
     Event,
+    FileChanged,
     Finished,
     Landed,
     Started,
@@ -82,7 +83,7 @@ class CallLines:
             case BudgetSpent():
                 # A call is printed once the remaining budget is known, which follows in this event.
                 self._print_call(_remaining(event))
-            case Landed() | Warned() | Summarized():
+            case Landed() | Warned() | Summarized() | FileChanged():
                 self._output.print(self._notice(event))
             case Finished():
                 self._outcome = event.outcome
@@ -150,7 +151,7 @@ class CallLines:
         name = f"{printable(self._name)}  " if self._name else ""
         return Text(indent, style).append(number, "dim").append("  ").append(name, "cyan").append(text)
 
-    def _notice(self, event: Landed | Warned | Summarized) -> Text:
+    def _notice(self, event: Landed | Warned | Summarized | FileChanged) -> Text:
         text = _notice_text(event)
         if not self._name:
             return Text("  ").append(text)
@@ -183,7 +184,7 @@ def _indent_and_number(depth: int, label: str) -> tuple[str, str]:
     return ("  ", f"{label:>2}") if not depth else ("  " * (depth + 2), label)
 
 
-def _notice_text(event: Landed | Warned | Summarized) -> Text:
+def _notice_text(event: Landed | Warned | Summarized | FileChanged) -> Text:
     match event:
         case Landed():
             return Text(f"limit of {event.reason.label} reached: {LANDINGS[event.how]}", "bold red")
@@ -192,6 +193,10 @@ def _notice_text(event: Landed | Warned | Summarized) -> Text:
         case Summarized():
             size = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
             return Text(f"summarized {event.archived} earlier results, from {size}", "cyan")
+        case FileChanged():
+            verb = "creates" if event.is_new else "changes"
+            where = f"{f'would {verb[:-1]}' if event.dry_run else verb} {one_line(event.path)}  "
+            return Text(where, "magenta").append(f"+{event.added}", "green").append(f" -{event.removed}", "red")
 
 
 def _remaining(budget: BudgetSpent) -> Text:

@@ -18,6 +18,7 @@ from run_specialist.cli import (
     show_config,
     show_specialist,
     tuning,
+    undo_command,
     worker_command,
 )
 from run_specialist.cli.batch import batches_command, map_command
@@ -178,6 +179,7 @@ for command in (
     history.transcript,
     batches_command.batches,
     resume.resume,
+    undo_command.undo,
     replay_command.replay,
     report_command.report,
     tuning.tune,

@@ -45,7 +45,8 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
     Raises UsageError if none of the file's tools exists.
     """
     paths = () if settings.paths is None else (*settings.paths, *environment.prompt_texts.folders)
-    known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit)}
+    copy = environment.extra_tools.files
+    known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit, copy)}
     known |= {tool.name: tool for tool in (*environment.extra_tools.served, *environment.extra_tools.offered)}
     known |= {tool.name: tool for tool in _planning(settings, environment)}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from run_specialist.errors import UsageError
-from run_specialist.spawning.offered_tools import OfferedTools, asks_for_any, offered_tools
+from run_specialist.spawning.offered_tools import OFFERS, OfferedTools, asks_for_any, offered_tools
 from run_specialist.spawning.required_servers import missing_server
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
 from run_specialist.specialist.fields import Specialist
@@ -15,10 +15,12 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.registry import project_root
-from run_specialist.specialist.tool_names import resolve_tools
+from run_specialist.specialist.tool_names import EDIT, WRITE, resolve_tools
 from run_specialist.tools import python
 from run_specialist.tools.base import Tool
 from run_specialist.tools.command_files import started_files
+from run_specialist.tools.editing.edit_tools import editing_offers
+from run_specialist.tools.editing.working_copy import WorkingCopy
 from run_specialist.tools.mcp.clients import McpClients
 from run_specialist.tools.threads import in_thread
 
@@ -39,6 +41,8 @@ class ExtraTools:
     """Reasons for missing tools."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Credentials passed to the servers."""
+    files: WorkingCopy | None = None
+    """What the run knows of its files; None if no tool can change any."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ async def equip(  # noqa: PLR0913 - the context of a run
     trust: Trust,
     clients: McpClients,
     *,
+    copy: WorkingCopy | None = None,
     resumed: bool = False,
     by_program: bool = False,
 ) -> ExtraTools:
@@ -65,19 +70,22 @@ async def equip(  # noqa: PLR0913 - the context of a run
 
     file: The file in its current state.
     root: Folder visible to the file tools; functions are imported from the project that contains it.
+    copy: What the run knows of the files that it may change; None = nothing, and they are changed on the disk.
     resumed: Whether the settings are those stored with the run; missing functions are then warnings, not errors.
     by_program: Whether the specialist was created in Python and so needs no trust.
     Raises NotTrusted before anything is imported or started, and UsageError for a missing function.
     """
     _check_required(file, settings, () if not settings.required_mcp_servers else servers_of(settings, root))
-    if not (settings.python_tools or settings.mcp_servers or asks_for_any(settings)):
+    copy = copy or WorkingCopy(root)
+    offers = (*OFFERS, *editing_offers(copy))
+    if not (settings.python_tools or settings.mcp_servers or asks_for_any(settings, offers)):
         return ExtraTools()
 
     def prepare() -> tuple[DeclaredTools, tuple[Tool, ...], OfferedTools, tuple[str, ...]]:
         declared = wanted_by(file, settings, root, resumed=resumed, by_program=by_program)
         trust_warnings = trust.check(declared.claim)
         functions, missing = _functions(file, settings, declared, resumed=resumed)
-        offered = offered_tools(file, settings, root, trust, resumed=resumed, by_program=by_program)
+        offered = offered_tools(file, settings, root, trust, resumed=resumed, by_program=by_program, offers=offers)
         return declared, functions, offered, (*declared.warnings, *trust_warnings, *missing, *offered.warnings)
 
     # Disks and imports may be slow and must not block the event loop.
@@ -90,7 +98,9 @@ async def equip(  # noqa: PLR0913 - the context of a run
         there = [name for name in declared.servers if any(tool.name.startswith(f"mcp__{name}__") for tool in served)]
         _check_required(file, settings, there, missing)
     secrets = _secrets(declared.servers.values())
-    return ExtraTools(functions, served, offered.tools, offered.withheld, warnings, secrets)
+    changes_files = any(tool.name in {EDIT, WRITE} for tool in offered.tools)
+    files = copy if changes_files else None
+    return ExtraTools(functions, served, offered.tools, offered.withheld, warnings, secrets, files)
 
 
 def _check_required(

@@ -8,6 +8,7 @@ from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import project_root
+from run_specialist.specialist.tool_names import NEEDS_WRITABLE
 from run_specialist.tools.base import Tool
 from run_specialist.tools.offer import Offer
 from run_specialist.tools.web.fetch import FETCH
@@ -62,7 +63,13 @@ def offered_tools(  # noqa: PLR0913 - the context of a run
         else:
             tools.append(offer.make(settings, root))
             warnings += trust.check(claim)
-    warnings += [f"{file.place('tools')}: tools: `{name}` is not offered: {why}" for name, why in withheld.items()]
+    reported = " ".join(problem.text for problem in file.problems)
+    warnings += [
+        f"{file.place('tools')}: tools: `{name}` is not offered: {why}"
+        for name, why in withheld.items()
+        # The check of the file says so already.
+        if NEEDS_WRITABLE not in why or NEEDS_WRITABLE not in reported
+    ]
     return OfferedTools(tuple(tools), withheld, tuple(warnings))
 
 

@@ -10,6 +10,7 @@ from run_specialist.spawning.agent_memory import AgentMemory
 from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.prompt_texts import PromptTexts
 from run_specialist.tools.base import Tool
+from run_specialist.tools.editing.working_copy import Patch
 from run_specialist.tools.planning.todo import Plan
 
 
@@ -22,6 +23,8 @@ class Parent:
     """The folder that parent and child work in."""
     names: tuple[str, ...]
     """The specialists above the child, outermost first; the child must not delegate to any of them."""
+    patch: Patch | None = None
+    """Takes the changes of a dry run; None = it is none."""
 
 
 @dataclass(frozen=True)
@@ -51,5 +54,7 @@ class RunEnvironment:
     """The specialist's notes from earlier runs."""
     plan: Plan = field(default_factory=Plan)
     """The list that the tool `todo` keeps."""
+    patch: Patch | None = None
+    """Takes the changes of a dry run; None = it is none."""
     secrets: Sequence[str] = field(default=(), repr=False)
     """Credentials of the program, in addition to those in the environment."""

@@ -19,10 +19,12 @@ from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
 from run_specialist.specialist.reading.nodes import Items, Node, Pairs, Scalar
 from run_specialist.specialist.reading.toml_file import PROMPT
-from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
+from run_specialist.specialist.tool_names import BUILT_IN, EDIT, WRITE, resolve_tools
 
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
 _REPLACED: Mapping[str, str | None] = {"effort": None, "memory": None, "mcp_servers": None, "offline": "refuse"}
+_REQUIRED = {"delegate": "agents", EDIT: "writable", WRITE: "writable", "memory": "memory"}
+"""Tools that a file gets only with another key."""
 _LONGEST_TOOLS = 300
 _NEAR = 0.7
 _PROPOSED, _COMPARED = 10, 200
@@ -33,8 +35,7 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     """Warn about unknown tools; the run checks again whether any tool is left, once all tools are known."""
     if not given.get("tools"):
         return
-    needed = {"delegate": "agents", "memory": "memory"}
-    available = [name for name in BUILT_IN if name not in needed or given.get(needed[name])]
+    available = [name for name in BUILT_IN if not (key := _REQUIRED.get(name)) or given.get(key)]
     # Python tools are available even if `tools` does not list them.
     available += [re.split("[:.]", reference)[-1] for reference in given.get("python_tools") or ()]
     resolved = resolve_tools(given["tools"], (), available)
@@ -62,8 +63,11 @@ def _unknown_text(names: Sequence[str], available: Sequence[str]) -> str:
     likely = available[:_COMPARED]
     near = [one for name in names[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
     text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?" if near else ""
-    asks = next((name for name in names[:_PROPOSED] if resolve_tools([name], (), ["delegate"]).names), None)
-    return text + (f"; `{shown(asks)}` requires the key `agents`" if asks else "")
+    for key in dict.fromkeys(_REQUIRED.values()):
+        tools = [tool for tool, required in _REQUIRED.items() if required == key and tool not in available]
+        asks = next((name for name in names[:_PROPOSED] if resolve_tools([name], (), tools).names), None)
+        text += f"; `{shown(asks)}` requires the key `{key}`" if asks else ""
+    return text
 
 
 def _is_mcp(name: str) -> bool:

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 RESERVED = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate")
 """Built-in tools whose names no function of a project may have."""
-BUILT_IN = (*RESERVED, "fetch", "bash", "memory", "todo", "think")
+BUILT_IN = (*RESERVED, "fetch", "bash", "edit", "write", "memory", "todo", "think")
 """All built-in tools; a function of a project that has the name of any other takes its place."""
 SHELL = "bash"
 """The tool whose arguments in a list, such as `Bash(git log:*)`, are rules and not only a name."""
+
+EDIT, WRITE = "edit", "write"
+"""The tools that change files."""
+NEEDS_WRITABLE = "requires the key `writable`"
 
 # Names of the same tools in Claude Code, Gemini CLI, opencode, Copilot and others.
 _ALIASES = {
@@ -33,6 +37,11 @@ _ALIASES = {
         SHELL: """shell run_shell_command shelltool execute execute/runinterminal runinterminal run_in_terminal
             runcommands runcommand run_commands run_command execute_command executecommand exec_command shell_command
             local_shell terminal terminalcommand run_terminal_command run_terminal_cmd""",
+        EDIT: """multiedit multi_edit replace str_replace strreplace str_replace_editor str_replace_based_edit_tool
+            edit_file editfile editfiles edit_files edit/editfiles search_replace replace_in_file
+            replace_string_in_file multi_replace_string_in_file insert_edit_into_file replacestringinfile""",
+        WRITE: """write_file writefile write_to_file create create_file createfile edit/createfile new new_file
+            save_file""",
     }.items()
     for name in names.split()
 }
