@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from run_specialist.errors import UsageError
 from run_specialist.evals.stored_runs import StoredRuns
-from run_specialist.spawning.agent_memory import agent_memory
+from run_specialist.spawning.agent_memory import MemoryRequest, agent_memory
 from run_specialist.spawning.prompt_texts import PromptTexts, read_texts
 from run_specialist.tools.threads import in_thread
 
@@ -31,7 +31,6 @@ async def has_same_texts(asked: "Asked", known: StoredRuns, run_id: str, runner:
 
 def _texts(asked: "Asked", runner: "Runner") -> PromptTexts:
     file, settings, trust = asked.file, asked.settings, runner.environments.trust
-    memory = agent_memory(
-        file, settings, runner.root, trust, runner.secrets, resumed=False, by_program=asked.by_program
-    )
+    wanted = MemoryRequest(runner.secrets, by_program=asked.by_program)
+    memory = agent_memory(file, settings, runner.root, trust, wanted)
     return read_texts(file, settings, runner.root).followed_by(memory.text)

@@ -34,23 +34,27 @@ class AgentMemory:
     warnings: tuple[str, ...] = ()
 
 
-def agent_memory(  # noqa: PLR0913 - the context of a run
-    file: SpecialistFile,
-    settings: Specialist,
-    root: Path,
-    trust: Trust,
-    secrets: Sequence[str],
-    *,
-    resumed: bool,
-    by_program: bool,
+@dataclass(frozen=True, slots=True)
+class MemoryRequest:
+    """For what kind of run notes are wanted."""
+
+    secrets: Sequence[str] = ()
+    """Credentials to mask in what is written, in addition to those in the environment."""
+    resumed: bool = False
+    """Whether the settings are those stored with the run, which has its prompt already."""
+    by_program: bool = False
+    """Whether the specialist was created in Python and so needs no trust."""
+    is_dry: bool = False
+    """Whether nothing is to be changed."""
+
+
+def agent_memory(
+    file: SpecialistFile, settings: Specialist, root: Path, trust: Trust, wanted: MemoryRequest
 ) -> AgentMemory:
     """Read the notes of a specialist, and return the tool that keeps them; blocks while it reads files.
 
     A project's file needs trust to write notes. It also needs trust to read those of the user, which come from other
     projects; those of the project are read like its AGENTS.md.
-    secrets: credentials to mask in what is written, in addition to those in the environment.
-    resumed: whether the settings are those stored with the run, which has its prompt already.
-    by_program: whether the specialist was created in Python and so needs no trust.
     """
     if settings.memory is None:
         return AgentMemory()
@@ -58,17 +62,18 @@ def agent_memory(  # noqa: PLR0913 - the context of a run
     place = memory_place(settings.memory, settings.name, file.dialect, project)
     if reason := _unusable(place):
         return _without(file, reason)
-    own = by_program or _is_own(file, settings, project, resumed=resumed)
+    own = wanted.by_program or _is_own(file, settings, project, resumed=wanted.resumed)
     claim = _claim(file, settings, place, project, own=own)
     is_allowed = trust.allows(claim)
     removed = not resolve_tools(None, settings.disallowed_tools, [NAME]).names
     withheld = "" if is_allowed else f"it would {claim.demands[0].action}; allow it once, with --trust"
     if withheld and not place.is_in_project:
         return _without(file, withheld)
-    hide = redactor((*credentials(os.environ), *secrets))
+    hide = redactor((*credentials(os.environ), *wanted.secrets))
     folder = NotesFolder(place.base, place.folder, place.ignored)
-    notes = PromptNotes() if resumed else read_notes(folder)
-    tool = memory_tool(folder, hide, settings.tool_result_limit) if is_allowed and not removed else None
+    notes = PromptNotes() if wanted.resumed else read_notes(folder)
+    limit = settings.tool_result_limit
+    tool = memory_tool(folder, hide, limit, is_dry=wanted.is_dry) if is_allowed and not removed else None
     warnings = [f"{file.place('memory')}: memory: {notes.problem}"] if notes.problem else []
     warnings += [_not_offered(file, withheld)] if withheld else trust.check(claim)
     return AgentMemory(_text(place, hide(notes.text), tool), tool, withheld, tuple(warnings))

@@ -4,7 +4,7 @@ import pytest
 
 from run_specialist.specialist import memory_place
 from run_specialist.spawning import agent_memory as subject
-from run_specialist.spawning.agent_memory import agent_memory
+from run_specialist.spawning.agent_memory import MemoryRequest, agent_memory
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.loader import load
 from tests.projects import project
@@ -25,8 +25,8 @@ def given(tmp_path, monkeypatch):
             file = load(path)
             settings = file.specialist if resumed is None else file.specialist.model_copy(update=resumed)
             trusting = Trust(given=trust, folder=tmp_path / "trusted")
-            how = {"resumed": resumed is not None, "by_program": by_program}
-            return agent_memory(file, settings, made.root, trusting, ("our-own-secret",), **how)
+            wanted = MemoryRequest(("our-own-secret",), resumed is not None, by_program)
+            return agent_memory(file, settings, made.root, trusting, wanted)
 
         write.made = made
         yield write
@@ -80,7 +80,7 @@ def test_own_files_need_no_trust(given, tmp_path):
     (home / "own.md").write_text("---\nname: own\ndescription: d\nmemory: project\n---\nBody\n")
     file = load(home / "own.md")
     trust = Trust(folder=tmp_path / "trusted")
-    found = agent_memory(file, file.specialist, given.made.root, trust, (), resumed=False, by_program=False)
+    found = agent_memory(file, file.specialist, given.made.root, trust, MemoryRequest())
     assert found.tool is not None
     assert "`memory`" in found.text.text
     assert found.text.text.endswith("(There are none yet.)")

@@ -22,10 +22,10 @@ class Notes:
     tool: Tool
 
     @classmethod
-    def of(cls, project: Path, *secrets: str, result_limit: int = 20_000) -> "Notes":
+    def of(cls, project: Path, *secrets: str, result_limit: int = 20_000, is_dry: bool = False) -> "Notes":
         """Return the notes of a project; `secrets` are masked."""
         folder = NotesFolder(project, FOLDER, FOLDER.rpartition("/")[0])
-        return cls(project, memory_tool(folder, redactor(secrets), result_limit))
+        return cls(project, memory_tool(folder, redactor(secrets), result_limit, is_dry=is_dry))
 
     @property
     def folder(self) -> Path:

@@ -139,3 +139,14 @@ def test_a_note_that_is_no_text_is_kept_as_it_is(notes):
     (notes.folder / "MEMORY.md").write_bytes(b"\xff\xfe\x00")
     assert notes.call("append", "MEMORY.md", file_text="b") == "error: MEMORY.md is not UTF-8, so it cannot be changed"
     assert (notes.folder / "MEMORY.md").read_bytes() == b"\xff\xfe\x00"
+
+
+def test_a_dry_run_changes_no_notes(notes):
+    """Notes can be viewed, and each command that changes one says why it does not."""
+    notes.call("append", "MEMORY.md", file_text="a")
+    dry = Notes.of(notes.project, is_dry=True)
+    assert dry.call("view", "MEMORY.md").startswith("a\n")
+    for command in ("create", "append", "str_replace", "delete"):
+        said = dry.call(command, "MEMORY.md", file_text="b", old_str="a", new_str="b")
+        assert said == "error: this is a dry run, which changes no notes; go on without"
+    assert notes.text() == "a\n"

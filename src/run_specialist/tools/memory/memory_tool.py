@@ -27,20 +27,26 @@ _UNREADABLE = {code: None for code in (*range(9), 11, 12, *range(14, 32), 127)}
 """Control characters, which a note does not need."""
 
 
-def memory_tool(folder: NotesFolder, hide: Callable[[str], str], result_limit: int) -> Tool:
+def memory_tool(
+    folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool = False
+) -> Tool:
     """Return the tool of one run.
 
     hide: masks secrets in what is written.
     result_limit: maximum length of one result [characters].
+    is_dry: whether nothing is to be changed.
     """
-    return Tool(NAME, _DESCRIPTION, _Notes(folder, hide, result_limit).memory)
+    return Tool(NAME, _DESCRIPTION, _Notes(folder, hide, result_limit, is_dry=is_dry).memory)
 
 
 class _Notes:
     """The notes as one run knows them; thread-safe, because the folder is locked for each change."""
 
-    def __init__(self, folder: NotesFolder, hide: Callable[[str], str], result_limit: int) -> None:
+    def __init__(
+        self, folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool
+    ) -> None:
         self._folder = folder
+        self._is_dry = is_dry
         self._hide = hide
         self._limit = result_limit
         self._seen: dict[str, str] = {}
@@ -63,6 +69,8 @@ class _Notes:
         try:
             if command == "view":
                 return self._view(note, offset) if note else self._list()
+            if self._is_dry:
+                raise ToolError("this is a dry run, which changes no notes; go on without")
             if not note:
                 raise ToolError(f"path: name a note, such as {MAIN}")
             match command:
