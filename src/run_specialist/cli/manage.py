@@ -94,6 +94,8 @@ def check(
     """Check specialist files for problems; exit with code 2 on errors."""
     with guarded():
         from run_specialist.spawning.prompt_texts import with_skills_checked  # noqa: PLC0415 - fast `--help`
+        from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
+        from run_specialist.spawning.trust_notices import with_trust_noted  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
@@ -107,6 +109,7 @@ def check(
         named = [SearchFolder.at(path, project) for path in paths or ()]
         checked = named or project_places(project, dir_, meant=meant)
         files = with_skills_checked(Registry(checked, places(project, dir_, meant=meant)).files(), project)
+        files = with_trust_noted(files, project, Trust())
         if config.get("strict") if strict is None else strict:
             files = [file.strict() for file in files]
         if json_:

@@ -65,7 +65,6 @@ def agent_memory(
     own = wanted.by_program or _is_own(file, settings, project, resumed=wanted.resumed)
     claim = _claim(file, settings, place, project, own=own)
     is_allowed = trust.allows(claim)
-    removed = not resolve_tools(None, settings.disallowed_tools, [NAME]).names
     withheld = "" if is_allowed else f"it would {claim.demands[0].action}; allow it once, with --trust"
     if withheld and not place.is_in_project:
         return _without(file, withheld)
@@ -73,10 +72,23 @@ def agent_memory(
     folder = NotesFolder(place.base, place.folder, place.ignored)
     notes = PromptNotes() if wanted.resumed else read_notes(folder)
     limit = settings.tool_result_limit
-    tool = memory_tool(folder, hide, limit, is_dry=wanted.is_dry) if is_allowed and not removed else None
+    tool = memory_tool(folder, hide, limit, is_dry=wanted.is_dry) if is_allowed and _keeps_tool(settings) else None
     warnings = [f"{file.place('memory')}: memory: {notes.problem}"] if notes.problem else []
     warnings += [_not_offered(file, withheld)] if withheld else trust.check(claim)
     return AgentMemory(_text(place, hide(notes.text), tool), tool, withheld, tuple(warnings))
+
+
+def memory_claim(file: SpecialistFile, settings: Specialist, root: Path) -> Claim | None:
+    """Return what has to be allowed before a file gets the tool for its notes; None if it does not ask for it."""
+    if settings.memory is None or not _keeps_tool(settings):
+        return None
+    project = project_root(root)
+    place = memory_place(settings.memory, settings.name, file.dialect, project)
+    return _claim(file, settings, place, project, own=_is_own(file, settings, project, resumed=False))
+
+
+def _keeps_tool(settings: Specialist) -> bool:
+    return bool(resolve_tools(None, settings.disallowed_tools, [NAME]).names)
 
 
 def _text(place: MemoryPlace, notes: str, tool: Tool | None) -> AddedText | None:

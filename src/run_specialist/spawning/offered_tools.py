@@ -1,6 +1,6 @@
 """Give built-in tools that need trust to a specialist whose file asks for them, if it may have them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,6 +71,14 @@ def offered_tools(  # noqa: PLR0913 - the context of a run
         if NEEDS_WRITABLE not in why or NEEDS_WRITABLE not in reported
     ]
     return OfferedTools(tuple(tools), withheld, tuple(warnings))
+
+
+def offer_claims(file: SpecialistFile, settings: Specialist, root: Path) -> Iterator[tuple[str, Claim]]:
+    """Yield each tool that a file asks for, with what has to be allowed for it."""
+    for offer in OFFERS:
+        if offer.is_wanted(settings):
+            own = _is_own(offer, file, settings, root, resumed=False)
+            yield offer.name, _claim(offer, file, settings, root, own=own)
 
 
 def _is_own(offer: Offer, file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> bool:
