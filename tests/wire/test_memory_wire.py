@@ -7,8 +7,9 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
+from tests.wire.json_mode import written
 from tests.wire.serving import write_specialist
-from tests.wire.simulator.replies import answers, calls
+from tests.wire.simulator.replies import answers, calls, says
 
 pytestmark = pytest.mark.anyio
 NOTE = "- payments: docs/payments.md"
@@ -79,7 +80,7 @@ async def test_a_resumed_run_keeps_the_notes_and_the_list_that_it_began_with(mes
     assert resumed.tool_calls.used == 4
     assert prompt(again.requests[0]) == prompt(first.requests[0])
     assert again.requests[0].body["tools"] == first.requests[0].body["tools"]
-    assert [*again.requests[1].results.values()][0].startswith("0 of 1 done\n[>] look")
+    assert next(iter(again.requests[1].results.values())).startswith("0 of 1 done\n[>] look")
     note = project / ".run-specialist" / "memory-local" / "finder" / "MEMORY.md"
     assert note.read_text() == f"{NOTE}\n- more\n"
 
@@ -101,3 +102,14 @@ async def test_eight_runs_at_once_lose_no_note(messages_api, project):
         await asyncio.gather(*(runner.run("finder", f"number {number}") for number in range(8)))
     note = project / ".run-specialist" / "memory" / "finder" / "MEMORY.md"
     assert sorted(note.read_text().splitlines()) == [f"- {number}" for number in range(8)]
+
+
+async def test_notes_and_lists_as_calls_in_json(messages_api, project):
+    """The schema of one call includes both tools, with the items of the list."""
+    write_specialist(project, "finder", "tools: search, todo", "memory: project", "tool_calls: json")
+    plan = says(written("todo", todos=[{"content": "look", "status": "pending"}]))
+    note = says(written("memory", command="append", path="MEMORY.md", file_text=NOTE, old_str=None))
+    api = messages_api([plan, note, says(written("respond", answer="done", evidence=[], gaps=["nothing"]))])
+    outcome = await run(api)
+    assert (outcome.status, outcome.answer, outcome.tool_calls.failed) == ("answered", "done", 0)
+    assert (project / ".run-specialist" / "memory" / "finder" / "MEMORY.md").read_text() == f"{NOTE}\n"

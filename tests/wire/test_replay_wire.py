@@ -1,6 +1,7 @@
 """Runs that were recorded against the simulated APIs replay the same."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,21 @@ async def test_c1_a_recorded_run_replays_the_same(runs):
     path = await runs.save(run)
     assert (await runs.replay_file(path)).block == []
     assert (await runs.replay_file(path, "live")).block == []
+
+
+async def test_c1_a_run_that_changed_its_notes_replays_the_same(runs):
+    """The prompt has the notes of the beginning, and no replay writes any."""
+    runs.write("tools: read, todo", "memory: project")
+    note = runs.root / ".run-specialist" / "memory" / "looker" / "MEMORY.md"
+    note.parent.mkdir(parents=True)
+    note.write_text("- bats: none\n")
+    change = {"command": "append", "path": "MEMORY.md", "file_text": "- owls: notes/owls.md"}
+    script = [runs.say.calls("memory", change), runs.say.calls("todo", {"todos": [{"content": "look"}]})]
+    run = await runs.record(*script, runs.say.answers("Mice."), trust=True)
+    assert note.read_text() == "- bats: none\n- owls: notes/owls.md\n"
+    place = replace(runs.place, trust=True)
+    assert [(await runs.replay(run, tools, place)).block for tools in ("stored", "live")] == [[], []]
+    assert note.read_text() == "- bats: none\n- owls: notes/owls.md\n"
 
 
 @pytest.mark.exhaustive(one_in=4)

@@ -75,7 +75,10 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
     elif environment.delegate and not delegate:
         not_chosen.append(DroppedTool(DELEGATE, "disallowed", "disallowed_tools"))
     not_chosen += _without_memory(settings, environment)
-    unknown = _unknown(resolved.unknown, settings, tools, environment.extra_tools.withheld)
+    withheld = {**environment.extra_tools.withheld}
+    if environment.memory.withheld:
+        withheld[MEMORY] = environment.memory.withheld
+    unknown = _unknown(resolved.unknown, settings, tools, withheld)
     return ChosenTools(tools, (*not_chosen, *unknown))
 
 

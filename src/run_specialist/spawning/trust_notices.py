@@ -37,5 +37,5 @@ def _claims(file: SpecialistFile, settings: Specialist, root: Path) -> Iterator[
     """Yield each tool that a file asks for, with the key by which it does so, and what has to be allowed."""
     for name, claim in offer_claims(file, settings, root):
         yield name, "tools", claim
-    if claim := memory_claim(file, settings, root):
-        yield MEMORY, "memory", claim
+    if notes := memory_claim(file, settings, root):
+        yield MEMORY, "memory", notes

@@ -13,7 +13,7 @@ _NAMES = frozenset(
     """
     activepullrequest askquestions changes clickelement copilotcodingagent createandruntask createjupyternotebook
     createnewjupyternotebook createnewworkspace editnotebook extensions getnotebooksummary getprojectsetupinfo
-    gettaskoutput getterminaloutput githubrepo installextension killterminal new newjupyternotebook newworkspace
+    gettaskoutput getterminaloutput githubrepo installextension killterminal newjupyternotebook newworkspace
     openbrowserpage openpullrequest opensimplebrowser problems readcelloutput readnotebookcelloutput runnotebookcell
     runnotebooks runtask runtasks runtest runtests runvscodecommand screenshotpage searchresults switchagent
     terminallastcommand terminalselection testfailure updateuserpreferences vscodeapi

@@ -2,10 +2,10 @@
 
 import pytest
 
-from run_specialist.specialist import memory_place
 from run_specialist.spawning import agent_memory as subject
 from run_specialist.spawning.agent_memory import MemoryRequest, agent_memory
 from run_specialist.spawning.trust import Trust
+from run_specialist.specialist import memory_place
 from run_specialist.specialist.loader import load
 from tests.projects import project
 

@@ -1,6 +1,6 @@
 """How many public agent files get the tools that they name; prints the table of the documentation.
 
-    python -m tests.unit.specialist.tool_coverage
+python -m tests.unit.specialist.tool_coverage
 """
 
 import json
@@ -30,7 +30,7 @@ GROUPS: Sequence[tuple[str, Callable[[str], bool]]] = (
 
 
 def table() -> list[str]:
-    """Return the lines of the table: in how many files which tools are missing, without the newer tools and with them."""
+    """Return the lines of the table: how many files lack which tools, without the newer ones and with them."""
     named = [list(_names(AGENTS / entry["file"])) for entry in json.loads(MANIFEST.read_text("utf-8"))["files"]]
     files = [names for names in named if names]
     before, now = ([_lacking(names, available) for names in files] for available in (RESERVED, BUILT_IN))

@@ -18,13 +18,19 @@ def test_the_list_is_kept_and_returned():
     """Each call gives the whole list; without one it is returned as it is."""
     tool = todo_tool(Plan())
     assert call(tool) == "The list is empty."
-    given = [{"content": "Read\nthe notes", "status": "completed"}, {"step": "Answer", "status": "in_progress"}, {"content": "x"}]
+    given = [
+        {"content": "Read\nthe notes", "status": "completed"},
+        {"step": "Answer", "status": "in_progress"},
+        {"content": "x"},
+    ]
     assert call(tool, todos=given) == "1 of 3 done\n[x] Read the notes\n[>] Answer\n[ ] x"
     assert call(tool) == "1 of 3 done\n[x] Read the notes\n[>] Answer\n[ ] x"
     assert call(tool, todos=[]) == "The list is empty."
 
 
-@pytest.mark.parametrize("todos", [[{"content": ""}], [{"status": "done", "content": "a"}], [{"content": "a"}] * 51, "a"])
+@pytest.mark.parametrize(
+    "todos", [[{"content": ""}], [{"status": "done", "content": "a"}], [{"content": "a"}] * 51, "a"]
+)
 def test_a_list_that_is_none_is_refused(todos):
     """Invalid lists are an error for the model, and the list stays as it was."""
     tool = todo_tool(Plan())
@@ -37,7 +43,10 @@ def test_a_list_that_is_none_is_refused(todos):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"todos": [{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}]}, "1 of 2 done: b"),
+        (
+            {"todos": [{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}]},
+            "1 of 2 done: b",
+        ),
         ({"todos": [{"content": "a"}]}, "0 of 1 done"),
         ({"todos": [{"nothing": 1}]}, ""),
         ({"todos": 3}, ""),

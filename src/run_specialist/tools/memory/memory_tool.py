@@ -23,13 +23,11 @@ _DESCRIPTION = (
     "keep it short, and put details into other notes, such as tests.md, that it names. Other runs may write at the "
     "same time, so prefer append. Write what you have found out, with its place, and never secrets."
 )
-_UNREADABLE = {code: None for code in (*range(9), 11, 12, *range(14, 32), 127)}
+_UNREADABLE = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
 """Control characters, which a note does not need."""
 
 
-def memory_tool(
-    folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool = False
-) -> Tool:
+def memory_tool(folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool = False) -> Tool:
     """Return the tool of one run.
 
     hide: masks secrets in what is written.
@@ -42,9 +40,7 @@ def memory_tool(
 class _Notes:
     """The notes as one run knows them; thread-safe, because the folder is locked for each change."""
 
-    def __init__(
-        self, folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool
-    ) -> None:
+    def __init__(self, folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool) -> None:
         self._folder = folder
         self._is_dry = is_dry
         self._hide = hide
@@ -172,8 +168,8 @@ def _said(note: str, left: str, done: str, *, is_masked: bool) -> str:
         parts.append("Secrets in it were masked.")
     if note == MAIN and (left.count("\n") > MOST_LINES or len(left.encode()) > MOST_BYTES):
         parts.append(
-            f"Only its first {MOST_LINES} lines, or {MOST_BYTES // 1024} KiB, are in your prompt when a run begins: move "
-            "details into other notes."
+            f"Only its first {MOST_LINES} lines, or {MOST_BYTES // 1024} KiB, are in your prompt when a run begins: "
+            "move details into other notes."
         )
     return " ".join(parts)
 

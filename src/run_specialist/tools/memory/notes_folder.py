@@ -95,7 +95,7 @@ class NotesFolder:
         above = ""
         for name in self.folder.split("/"):
             with folder(self._root, above) as here, suppress(FileExistsError):
-                os.mkdir(name if here.descriptor is not None else f"{here.path}/{name}", dir_fd=here.descriptor)  # noqa: PTH102 - pathlib knows no descriptors
+                os.mkdir(name if here.descriptor is not None else f"{here.path}/{name}", dir_fd=here.descriptor)
             above = f"{above}/{name}" if above else name
 
 
