@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LEFT = 4
 """Exit code if a file was left alone."""
-_VERBS = {"restored": "restored", "deleted": "deleted", "unchanged": "as before already", "left": "left alone"}
+_VERBS = {"restored": "restored", "deleted": "deleted", "unchanged": "as before already", "partly": "partly restored", "left": "left alone"}
 
 
 def undo(
@@ -42,7 +42,7 @@ def undo(
             fail(f"{run_id} has changed files in {elsewhere[0]}, outside this project; add --all-projects to undo that")
     with guarded():
         done = [(where, one) for where, of_root in _by_root(changes).items() for one in _undone(where, of_root, dry_run)]
-        left = [one for _, one in done if one.result == "left"]
+        left = [one for _, one in done if one.result in {"left", "partly"}]
         if json_:
             files = [{"root": str(where), **_as_json(one)} for where, one in done]
             print_json({"run_id": run_id, "dry_run": dry_run, "files": files})
@@ -74,7 +74,7 @@ def _print(run_id: str, done: "list[tuple[Path, Undone]]", *, dry_run: bool) -> 
     if not done:
         say(f"{run_id} has changed no file")
     for _, one in done:
-        would = "would be " if dry_run and one.result in {"restored", "deleted"} else ""
+        would = "would be " if dry_run and one.result in {"restored", "deleted", "partly"} else ""
         counts = f" ({one.diff.counts} lines)" if one.diff.added or one.diff.removed else ""
         reason = f": {one.reason}" if one.reason else ""
         print_line(f"{would}{_VERBS[one.result]}  {one.path}{counts}{reason}")

@@ -23,7 +23,7 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.project import is_same, project_root
 from run_specialist.specialist.resolve import resolve
-from run_specialist.specialist.tool_names import BUILT_IN
+from run_specialist.specialist.tool_names import BUILT_IN, EDIT, OFFERED, WRITE, names_tool
 from run_specialist.tools.archive import NAME as ARCHIVE
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
@@ -94,7 +94,8 @@ async def rebuilt(
         given = _given(cassette, settings, environment, is_live=is_live)
         job = spawn(file, settings, setup.question, replace(given, keeps_archive=_keeps_archive(cassette)))
         foreign = {tool.name for tool in (*given.tools, *given.extra_tools.functions, *given.extra_tools.served)}
-        stored = {*job.opening.tools.names} - {RESPOND} if not is_live else {*setup.given_tools, DELEGATE, MEMORY}
+        changing = {EDIT, WRITE, MEMORY}
+        stored = {*job.opening.tools.names} - {RESPOND} if not is_live else {*setup.given_tools, DELEGATE, *changing}
         offered = [recorded.replaced(tool) if tool.name in stored else tool for tool in job.opening.tools]
         job = replace(
             job,
@@ -152,7 +153,15 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
         {"name": name, "description": "", "input_schema": {}}
         for name in sorted(declared - _function_names(setup.settings.get("python_tools", ())))
     ]
-    extra = ExtraTools(stand_ins([*functions, *added], cassette.calls), stand_ins(served, cassette.calls))
+    trusted = environment.extra_tools.offered
+    asked_for = [one for one in setup.tools if one["name"] in OFFERED and names_tool(settings.tools, str(one["name"]))]
+    extra = ExtraTools(
+        stand_ins([*functions, *added], cassette.calls),
+        stand_ins(served, cassette.calls),
+        # Whether they are trusted here does not matter, because they are not run.
+        tuple({one.name: one for one in (*stand_ins(asked_for, cassette.calls), *trusted)}.values()),
+        files=environment.extra_tools.files,
+    )
     return replace(environment, tools=given, extra_tools=extra)
 
 

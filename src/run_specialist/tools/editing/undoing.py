@@ -13,8 +13,9 @@ from run_specialist.tools.editing.text_edit import MOST
 from run_specialist.tools.editing.unified_diff import Diff, diff_of
 from run_specialist.tools.editing.writable import Writable
 
-Result = Literal["restored", "deleted", "unchanged", "left"]
-"""The file has its content from before the run, does not exist again, has it already, or was touched by others."""
+Result = Literal["restored", "deleted", "unchanged", "partly", "left"]
+"""The file has its content from before the run, does not exist again, or has it already; others have touched it before
+the newest changes, which alone are taken back; or since, so that it is left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,9 @@ def _undo_file(writable: Writable, path: str, changes: Sequence[FileChanging], *
                 delete_temporary(root, path, change.temporary)
         found = read_content(root, path, MOST)
         now = None if found is None else digest_of(found.data)
-        target, oldest = _target(changes, now)
-        if target == now:
-            return Undone(path, "unchanged")
+        oldest, reason = _oldest_to_undo(changes, now)
+        if oldest is None:
+            return Undone(path, "left" if reason else "unchanged", reason)
         text = None if found is None else found.data.decode()
         if oldest.content is None:
             diff = Diff("", 0, diff_of(path, None, text or "").added)
@@ -63,27 +64,31 @@ def _undo_file(writable: Writable, path: str, changes: Sequence[FileChanging], *
             diff = diff_of(path, text, oldest.content)
         if not dry_run:
             _restore(root, path, oldest, now)
-        return Undone(path, "deleted" if oldest.content is None else "restored", diff=diff)
+        done: Result = "deleted" if oldest.content is None else "restored"
+        return Undone(path, "partly" if reason else done, reason, diff)
     except ToolError as error:
         return Undone(path, "left", str(error))
     except OSError as error:
         return Undone(path, "left", error.strerror or str(error))
 
 
-def _target(changes: Sequence[FileChanging], now: str | None) -> tuple[str | None, FileChanging]:
-    """Return the digest of a file before its changes, as far as they were made, and the oldest of these changes.
+def _oldest_to_undo(changes: Sequence[FileChanging], now: str | None) -> tuple[FileChanging | None, str]:
+    """Return the change whose earlier content the file gets back, and why older changes stay, if they do.
 
-    now: its digest; None = it does not exist.
-    Raises ToolError if it has a content that the run did not leave.
+    now: the digest of the file; None = it does not exist.
+    The change is None if there is nothing to take back.
     """
-    state, oldest = now, changes[-1]
+    if now == changes[0].before:
+        return None, ""
+    state, oldest = now, None
     for change in reversed(changes):
         # A change that was recorded but not made leaves the file as it was before.
         if state == change.after:
             state, oldest = change.before, change
         elif state != change.before:
-            raise ToolError("deleted since" if now is None else "changed since")
-    return state, oldest
+            since = "deleted since" if now is None else "changed since"
+            return oldest, since if oldest is None else "changed in between, so older changes stay"
+    return oldest, ""
 
 
 def _restore(root: Path, path: str, change: FileChanging, now: str | None) -> None:

@@ -47,10 +47,10 @@ class Writable:
         shown = escape_path(relative)
         if not relative:
             raise ToolError(f"'.' is a folder; {self._allowed()}")
-        if not relative.isprintable() or not self._selected.is_short_enough(f"{relative}{'x' * 50}"):
-            raise ToolError(f"{shown!r} is no usable path: it is too long, or has characters that cannot be printed")
         if why := reason_to_protect(relative):
             raise ToolError(f"{shown!r} may not be changed: {why}")
+        if not relative.isprintable() or not self._selected.is_short_enough(f"{relative}{'x' * 50}"):
+            raise ToolError(f"{shown!r} is no usable path: it is too long, or has characters that cannot be printed")
         real = self.root / relative
         if any(real.is_relative_to(one) for one in self._closed):
             raise ToolError(f"{shown!r} may not be changed: it belongs to the specialists and settings of the user")
