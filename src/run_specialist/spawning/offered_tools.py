@@ -11,9 +11,10 @@ from run_specialist.specialist.registry import project_root
 from run_specialist.specialist.tool_names import NEEDS_WRITABLE
 from run_specialist.tools.base import Tool
 from run_specialist.tools.offer import Offer
+from run_specialist.tools.shell.shell import SHELL
 from run_specialist.tools.web.fetch import FETCH
 
-OFFERS: Sequence[Offer] = (FETCH,)
+OFFERS: Sequence[Offer] = (FETCH, SHELL)
 
 
 @dataclass(frozen=True, slots=True)
