@@ -12,7 +12,7 @@ from run_specialist.loop.job import Job
 from run_specialist.providers.base import Provider
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.replay.cassette import Cassette
-from run_specialist.replay.recorded_notes import with_recorded_notes
+from run_specialist.replay.recorded_memory import with_recorded_memory
 from run_specialist.replay.recorded_tools import RecordedTools, stand_ins
 from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.origin import settings_of
@@ -90,7 +90,7 @@ async def rebuilt(
         idle = settings if is_live else settings.model_copy(update=_NOT_STARTED)
         parent = Parent("", runner.root, tuple(setup.parents)) if setup.parents else None
         environment = await runner.environments.make(runner.root, file, idle, provider, parent)
-        environment = with_recorded_notes(environment, setup.system)
+        environment = with_recorded_memory(environment, settings, cassette)
         given = _given(cassette, settings, environment, is_live=is_live)
         job = spawn(file, settings, setup.question, replace(given, keeps_archive=_keeps_archive(cassette)))
         foreign = {tool.name for tool in (*given.tools, *given.extra_tools.functions, *given.extra_tools.served)}
