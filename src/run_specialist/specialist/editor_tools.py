@@ -13,10 +13,10 @@ _NAMES = frozenset(
     """
     activepullrequest askquestions changes clickelement copilotcodingagent createandruntask createjupyternotebook
     createnewjupyternotebook createnewworkspace editnotebook extensions getnotebooksummary getprojectsetupinfo
-    gettaskoutput getterminaloutput githubrepo installextension killterminal newjupyternotebook newworkspace
-    openbrowserpage openpullrequest opensimplebrowser problems readcelloutput readnotebookcelloutput runnotebookcell
-    runnotebooks runtask runtasks runtest runtests runvscodecommand screenshotpage searchresults switchagent
-    terminallastcommand terminalselection testfailure updateuserpreferences vscodeapi
+    gettaskoutput getterminaloutput githubrepo githubtextsearch installextension killterminal new newjupyternotebook
+    newworkspace openbrowserpage openpullrequest opensimplebrowser problems readcelloutput readnotebookcelloutput
+    runnotebookcell runnotebooks runtask runtasks runtest runtests runvscodecommand screenshotpage searchresults
+    selection switchagent terminallastcommand terminalselection testfailure updateuserpreferences vscodeapi
     """.split()  # noqa: SIM905, a list of fifty quoted words is harder to read
 )
 

@@ -24,7 +24,7 @@ def warnings(tools: str) -> list[str]:
             "terminalSelection",
             "vscode/vscodeAPI",
             "vscode/anythingNew",
-            "newWorkspace",
+            "new",
             "changes",
         ),
         *("ms-python.python/getPythonEnvironmentInfo", "github.vscode-pull-request-github/issue_fetch"),
