@@ -154,3 +154,18 @@ def test_without_a_home_folder_there_are_no_notes_of_the_user(given, monkeypatch
     monkeypatch.setattr(memory_place, "home_path", lambda _: memory_place.Path("~/nowhere"))
     found = given("memory: user", folder=".claude/agents", trust=True)
     assert (found.tool, found.withheld) == (None, "there is no home folder for the notes of the user")
+
+
+def test_stored_settings_of_an_own_file_are_trusted_only_as_they_are_in_it(given, tmp_path):
+    """Others may have written to the store: another scope or name than that of the file needs trust."""
+    home = tmp_path / "home" / ".claude" / "agents"
+    home.mkdir(parents=True)
+    (home / "own.md").write_text("---\nname: own\ndescription: d\nmemory: project\n---\nBody\n")
+    file, trust = load(home / "own.md"), Trust(folder=tmp_path / "trusted")
+
+    def tool(**stored):
+        settings = file.specialist.model_copy(update=stored)
+        return agent_memory(file, settings, given.made.root, trust, MemoryRequest(resumed=True)).tool
+
+    assert tool() is not None
+    assert [tool(memory="user"), tool(name="other")] == [None, None]

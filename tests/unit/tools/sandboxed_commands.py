@@ -59,5 +59,3 @@ def processes_with(mark: str) -> list[int]:
 def unique_mark() -> str:
     """Return a text that no other process has in its command line."""
     return uuid.uuid4().hex
-
-

@@ -81,7 +81,9 @@ def test_several_edits_are_made_all_or_none(run):
     assert "docs/a.md: edit 2 of 2: `old` is not in the file" in refused(run, "edit", path="docs/a.md", edits=wrong)
     assert "either" in refused(run, "edit", path="docs/a.md", old="a", new="b", edits=wrong)
     assert "are required" in refused(run, "edit", path="docs/a.md", old="a")
-    run.call("edit", path="docs/a.md", edits=[{"old": "one", "new": "1"}, {"old": "o", "new": "0", "replace_all": True}])
+    run.call(
+        "edit", path="docs/a.md", edits=[{"old": "one", "new": "1"}, {"old": "o", "new": "0", "replace_all": True}]
+    )
     assert (run.root / "docs/a.md").read_text() == "1\ntw0\n"
 
 

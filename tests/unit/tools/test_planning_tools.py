@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from run_specialist.cli.call_lines import call_text
 from run_specialist.errors import ToolError
+from run_specialist.record.events import Called
 from run_specialist.tools.planning.think import think_tool
 from run_specialist.tools.planning.todo import Plan, current, todo_tool
 
@@ -62,3 +64,9 @@ def test_the_item_in_progress_is_shown(arguments, text):
 def test_a_thought_is_noted():
     """The result is short, since it stays in the context."""
     assert call(think_tool(), thought="Both say 30.") == "Noted."
+
+
+def test_the_live_view_shows_the_item_in_progress():
+    """Not the whole list, as the model has written it."""
+    todos = [{"content": "Read\x1b[31m", "status": "in_progress"}, {"content": "Answer"}]
+    assert call_text(Called("finished", "call_1", "todo", {"todos": todos})) == "todo    0 of 2 done: Read\\x1b[31m"

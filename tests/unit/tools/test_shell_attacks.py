@@ -102,7 +102,7 @@ async def test_there_is_no_network(run, monkeypatch):
     [
         "(setsid nohup sleep 300 {mark} >/dev/null 2>&1 &); echo ok",
         "nohup sh -c 'sleep 300; : {mark}' & disown; echo ok",
-        "python3 -c \"import os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0: time.sleep(300) # {mark}\"; echo ok",
+        'python3 -c "import os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0: time.sleep(300) # {mark}"; echo ok',
         "trap '' TERM HUP INT; (trap '' TERM HUP INT; sleep 300; : {mark}) & echo ok",
     ],
 )

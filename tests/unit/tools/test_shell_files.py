@@ -132,11 +132,15 @@ async def test_what_others_run_or_obey_later_cannot_be_changed(run):
     for file in ("specialists/finder.md", "real.md", ".git/hooks/pre-commit"):
         run.write(file)
     (run.root / "AGENTS.md").symlink_to("real.md")
-    before = subprocess.run(["find", ".", "-newermt", "1970-01-01"], cwd=run.root, capture_output=True, check=True).stdout
+    before = subprocess.run(
+        ["find", ".", "-newermt", "1970-01-01"], cwd=run.root, capture_output=True, check=True
+    ).stdout
     output = await run(ATTACK, writable=(".",))
     assert "done" in output.text
     assert "undone, because nothing may be changed there" in output.note
-    after = subprocess.run(["find", ".", "-newermt", "1970-01-01"], cwd=run.root, capture_output=True, check=True).stdout
+    after = subprocess.run(
+        ["find", ".", "-newermt", "1970-01-01"], cwd=run.root, capture_output=True, check=True
+    ).stdout
     # The folders in which they were made are left.
     assert set(after.split()) - set(before.split()) == {b"./sub", b"./sub/new", b"./inner"}
     assert os.readlink(run.root / "AGENTS.md") == "real.md"

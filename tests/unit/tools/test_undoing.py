@@ -70,7 +70,9 @@ def test_changes_after_those_of_others_are_taken_back_alone(root, write):
     assert (root / "a.md").read_text() == "two\n"
 
 
-@pytest.mark.parametrize("path", ["../secret.txt", ".git/config", "specialists/a.md", "docs/.env", "/etc/passwd", "a/../b"])
+@pytest.mark.parametrize(
+    "path", ["../secret.txt", ".git/config", "specialists/a.md", "docs/.env", "/etc/passwd", "a/../b"]
+)
 def test_paths_of_a_store_are_not_believed(root, write, path):
     """Others may have written to a store: undo changes nothing that a run could not have changed."""
     write({".git/config": "b\n", "specialists/a.md": "b\n", "docs/.env": "b\n", "b": "b\n"})
