@@ -63,7 +63,9 @@ def read_content(root: Path, relative: str, most: int) -> Content | None:
         return None
 
 
-def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None, temporary: str, most: int) -> None:
+def replace_file(  # noqa: PLR0913 - a file, its content, and what is expected of it
+    root: Path, relative: str, data: bytes, *, expected: str | None, temporary: str, most: int
+) -> None:
     """Write a file atomically: other programs see the content before, or the whole new one.
 
     expected: digest that the file must have; None = it must not exist, and missing folders above it are created.
@@ -83,7 +85,7 @@ def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None
                 _link(here, temporary, name)
             else:
                 _checked(here, name, expected, most)
-                os.replace(_at(here, temporary), _at(here, name), **_both(here))
+                os.replace(_at(here, temporary), _at(here, name), **_both(here))  # noqa: PTH105 - relative to a descriptor
         except BaseException:
             with suppress(OSError):
                 _unlink(here, temporary)
@@ -198,7 +200,7 @@ def _link(here: Folder, temporary: str, name: str) -> None:
         with suppress(FileNotFoundError):
             here.info(name)
             raise Changed("it was created in the meantime") from None
-        os.replace(_at(here, temporary), _at(here, name), **_both(here))
+        os.replace(_at(here, temporary), _at(here, name), **_both(here))  # noqa: PTH105 - relative to a descriptor
     else:
         _unlink(here, temporary)
 

@@ -25,8 +25,8 @@ from run_specialist.specialist.registry import Registry, places, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.context import ChildContext, Context
-from run_specialist.tools.editing.working_copy import Patch
 from run_specialist.tools.delegate_tool import AgentDescription, RunChild, delegate_tool
+from run_specialist.tools.editing.working_copy import Patch
 from run_specialist.tools.threads import in_thread
 
 MIN_USAGE = Usage(input_tokens=2_600, output_tokens=400)
@@ -135,9 +135,7 @@ class Children:
             raise UsageError(f"{file.name} is at work on the question already")
         return file
 
-    def _run_child_from(
-        self, root: Path, above: tuple[str, ...], provider: Provider, patch: Patch | None
-    ) -> RunChild:
+    def _run_child_from(self, root: Path, above: tuple[str, ...], provider: Provider, patch: Patch | None) -> RunChild:
         async def run_child(name: str, question: str, context: ChildContext) -> Outcome:
             parent = Parent(context.run_id, root, above, patch)
             return await self._run_child(name, question, context, parent, provider)

@@ -68,6 +68,9 @@ class CallLines:
         self.calls = 0
         """Number of calls printed."""
         self._line = Text()
+        self._changes: dict[str, list[FileChanged]] = {}
+        """Changes of files by the calls that are running."""
+        self._ended_call = ""
         self._running_delegates: list[Called] = []
         self._children: dict[str, CallLines] = {}
         self._children_by_call: dict[str, CallLines] = {}
@@ -83,7 +86,15 @@ class CallLines:
             case BudgetSpent():
                 # A call is printed once the remaining budget is known, which follows in this event.
                 self._print_call(_remaining(event))
-            case Landed() | Warned() | Summarized() | FileChanged():
+                for change in self._changes.pop(self._ended_call, ()):
+                    self._print_change(change)
+            case FileChanged():
+                # Printed below the line of its call, which follows.
+                if event.call_id in self._changes:
+                    self._changes[event.call_id].append(event)
+                else:
+                    self._print_change(event)
+            case Landed() | Warned() | Summarized():
                 self._output.print(self._notice(event))
             case Finished():
                 self._outcome = event.outcome
@@ -93,7 +104,9 @@ class CallLines:
     def _call(self, event: Called) -> None:
         if event.phase == "started":
             self._running_delegates += [event] if event.name == DELEGATE else []
+            self._changes[event.id] = []
             return
+        self._ended_call = event.id
         self._running_delegates = [one for one in self._running_delegates if one.id != event.id]
         if child := self._children_by_call.pop(event.id, None):
             self._line = child.outcome_line()
@@ -151,13 +164,21 @@ class CallLines:
         name = f"{printable(self._name)}  " if self._name else ""
         return Text(indent, style).append(number, "dim").append("  ").append(name, "cyan").append(text)
 
-    def _notice(self, event: Landed | Warned | Summarized | FileChanged) -> Text:
+    def _notice(self, event: Landed | Warned | Summarized) -> Text:
         text = _notice_text(event)
         if not self._name:
             return Text("  ").append(text)
         indent, _ = _indent_and_number(self._depth, self._label)
         line = Text(indent).append(f"{self._label}  ", "dim").append(f"{printable(self._name)}  ", "cyan")
         return self._truncated(line.append(text))
+
+    def _print_change(self, event: FileChanged) -> None:
+        indent, _ = _indent_and_number(self._depth, self._label)
+        verb = "create" if event.is_new else "change"
+        done = f"would {verb}" if event.dry_run else f"{verb}d"
+        line = Text(f"{indent}    ").append(f"{done} {one_line(event.path)}", "magenta")
+        counts = Text("  ").append(f"+{event.added}", "green").append(f" -{event.removed}", "red")
+        self._output.print(self._truncated(line, len(counts)).append(counts))
 
     def _print_call(self, suffix: Text) -> None:
         self._output.print(self._truncated(self._line, len(suffix)).append(suffix))
@@ -184,7 +205,7 @@ def _indent_and_number(depth: int, label: str) -> tuple[str, str]:
     return ("  ", f"{label:>2}") if not depth else ("  " * (depth + 2), label)
 
 
-def _notice_text(event: Landed | Warned | Summarized | FileChanged) -> Text:
+def _notice_text(event: Landed | Warned | Summarized) -> Text:
     match event:
         case Landed():
             return Text(f"limit of {event.reason.label} reached: {LANDINGS[event.how]}", "bold red")
@@ -193,10 +214,6 @@ def _notice_text(event: Landed | Warned | Summarized | FileChanged) -> Text:
         case Summarized():
             size = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
             return Text(f"summarized {event.archived} earlier results, from {size}", "cyan")
-        case FileChanged():
-            verb = "creates" if event.is_new else "changes"
-            where = f"{f'would {verb[:-1]}' if event.dry_run else verb} {one_line(event.path)}  "
-            return Text(where, "magenta").append(f"+{event.added}", "green").append(f" -{event.removed}", "red")
 
 
 def _remaining(budget: BudgetSpent) -> Text:

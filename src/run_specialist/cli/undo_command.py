@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 LEFT = 4
 """Exit code if a file was left alone."""
-_VERBS = {"restored": "restored", "deleted": "deleted", "unchanged": "as before already", "partly": "partly restored", "left": "left alone"}
+_VERBS = {
+    "restored": "restored",
+    "deleted": "deleted",
+    "unchanged": "as before already",
+    "partly": "partly restored",
+    "left": "left alone",
+}
 
 
 def undo(
@@ -41,7 +47,9 @@ def undo(
         if elsewhere := [one.root for one in changes if project and not Path(one.root).is_relative_to(project)]:
             fail(f"{run_id} has changed files in {elsewhere[0]}, outside this project; add --all-projects to undo that")
     with guarded():
-        done = [(where, one) for where, of_root in _by_root(changes).items() for one in _undone(where, of_root, dry_run)]
+        done = [
+            (where, one) for where, of_root in _by_root(changes).items() for one in _undone(where, of_root, dry_run)
+        ]
         left = [one for _, one in done if one.result in {"left", "partly"}]
         if json_:
             files = [{"root": str(where), **_as_json(one)} for where, one in done]
@@ -58,7 +66,7 @@ def _by_root(changes: "list[StoredChange]") -> "dict[Path, list[StoredChange]]":
     return found
 
 
-def _undone(root: Path, changes: "list[StoredChange]", dry_run: bool) -> "list[Undone]":  # noqa: FBT001 - an option
+def _undone(root: Path, changes: "list[StoredChange]", dry_run: bool) -> "list[Undone]":
     from run_specialist.tools.editing.undoing import undo  # noqa: PLC0415 - fast `--help`
 
     if not root.is_dir():

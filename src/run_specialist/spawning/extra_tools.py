@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from run_specialist.errors import UsageError
-from run_specialist.spawning.offered_tools import OFFERS, OfferedTools, asks_for_any, offered_tools
+from run_specialist.spawning.offered_tools import OFFERS, OFFERS_OF_DRY_RUN, OfferedTools, asks_for_any, offered_tools
 from run_specialist.spawning.required_servers import missing_server
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
 from run_specialist.specialist.fields import Specialist
@@ -15,7 +15,7 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.registry import project_root
-from run_specialist.specialist.tool_names import EDIT, WRITE, resolve_tools
+from run_specialist.specialist.tool_names import EDIT, SHELL, WRITE, resolve_tools
 from run_specialist.tools import python
 from run_specialist.tools.base import Tool
 from run_specialist.tools.command_files import started_files
@@ -77,7 +77,7 @@ async def equip(  # noqa: PLR0913 - the context of a run
     """
     _check_required(file, settings, () if not settings.required_mcp_servers else servers_of(settings, root))
     copy = copy or WorkingCopy(root)
-    offers = (*OFFERS, *editing_offers(copy))
+    offers = (*(OFFERS if copy.patch is None else OFFERS_OF_DRY_RUN), *editing_offers(copy))
     if not (settings.python_tools or settings.mcp_servers or asks_for_any(settings, offers)):
         return ExtraTools()
 
@@ -98,7 +98,9 @@ async def equip(  # noqa: PLR0913 - the context of a run
         there = [name for name in declared.servers if any(tool.name.startswith(f"mcp__{name}__") for tool in served)]
         _check_required(file, settings, there, missing)
     secrets = _secrets(declared.servers.values())
-    changes_files = any(tool.name in {EDIT, WRITE} for tool in offered.tools)
+    # A command can change files too, after which the same `read` has another result.
+    changing = {EDIT, WRITE, *([SHELL] if settings.writable else [])}
+    changes_files = any(tool.name in changing for tool in offered.tools)
     files = copy if changes_files else None
     return ExtraTools(functions, served, offered.tools, offered.withheld, warnings, secrets, files)
 

@@ -11,10 +11,11 @@ from run_specialist.specialist.registry import project_root
 from run_specialist.specialist.tool_names import NEEDS_WRITABLE
 from run_specialist.tools.base import Tool
 from run_specialist.tools.offer import Offer
-from run_specialist.tools.shell.shell import SHELL
+from run_specialist.tools.shell.shell import SHELL, SHELL_OF_DRY_RUN
 from run_specialist.tools.web.fetch import FETCH
 
 OFFERS: Sequence[Offer] = (FETCH, SHELL)
+OFFERS_OF_DRY_RUN: Sequence[Offer] = (FETCH, SHELL_OF_DRY_RUN)
 
 
 @dataclass(frozen=True, slots=True)

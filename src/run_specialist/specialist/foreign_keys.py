@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from run_specialist.specialist.dialects import dialect_of
+from run_specialist.specialist.permissions import KEY as PERMISSION
+from run_specialist.specialist.permissions import take_permission
 from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import FrontMatter
 from run_specialist.specialist.reading.nodes import Scalar, scalar_value
@@ -37,7 +39,8 @@ def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) 
         given["memory"] = "local"
         front.fields["memory"] = front.fields["tools"]
     _take_instructions(front, given, problems)
-    return frozenset({"kind", "infer", "omit_claude_md", *_CARDS})
+    restricts_only_tools = take_permission(front, given)
+    return frozenset({"kind", "infer", "omit_claude_md", *_CARDS, *([PERMISSION] if restricts_only_tools else [])})
 
 
 def _take_instructions(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:

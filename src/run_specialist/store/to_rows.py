@@ -168,10 +168,10 @@ def _change(run_id: str, record: FileChanging) -> Row:
         "change_id": column_text(record.change_id),
         "at": _number(record.at, 0.0),
         "path": str(record.path),
-        "before": record.before,
-        "after": record.after,
-        "content": record.content,
-        "temporary": column_text(record.temporary),
+        "old_digest": record.before,
+        "new_digest": record.after,
+        "old_content": record.content,
+        "temporary_name": column_text(record.temporary),
         "folders": _count(record.folders),
     }
 

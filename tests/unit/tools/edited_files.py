@@ -1,6 +1,8 @@
 """A run that may change files, without a model: its tools, called as the loop calls them, and what they report."""
 
 import asyncio
+import shutil
+import subprocess
 from pathlib import Path
 
 from run_specialist.budget.budget import Budget
@@ -53,3 +55,14 @@ class EditingRun:
     def call(self, name: str, **arguments) -> str:
         """Call a tool, and return the text of its result."""
         return asyncio.run(self.calling(name, **arguments))
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names in a folder, sorted."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def apply_patch(folder: Path, patch: str) -> None:
+    """Let git apply a patch to the files of a folder."""
+    command = [str(shutil.which("git")), "apply"]
+    subprocess.run(command, cwd=folder, input=patch.encode(), check=True, capture_output=True)

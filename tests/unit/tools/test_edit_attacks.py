@@ -14,24 +14,24 @@ from run_specialist import safe_write
 from run_specialist.errors import ToolError, UsageError
 from run_specialist.tools.editing.text_edit import MOST
 from tests.link_swapper import can_swap, swapped
-from tests.unit.tools.edited_files import EditingRun
+from tests.unit.tools.edited_files import EditingRun, names_in
 
 TRIES = int(os.environ.get("EDIT_TRIES", "10"))
 
 CLOSED = """
-    .git/config .git/hooks/pre-commit sub/.git/x .GIT/config .git./config .g\u200cit/config GIT~1/config .git::$INDEX/x
-    .gitignore sub/.gitignore .gitattributes .gitmodules .Gitignore
-    .env .ENV sub/.env.local .env. id_rsa ID_RSA key.pem KEY.PEM .ssh/x .aws/credentials .npmrc x.evals.yaml
-    specialists/a.md Specialists/a.md sub/specialists/a.md .claude/agents/a.md .claude/settings.json .CLAUDE/x
-    .github/agents/a.agent.md .github/workflows/ci.yml .gemini/agents/a.md .opencode/agent/a.md .codex/config.toml
-    .cursor/agents/a.md .agents/skills/x/SKILL.md skills/x/skill.md
-    AGENTS.md sub/agents.md CLAUDE.md claude.local.md GEMINI.md pyproject.toml .mcp.json opencode.json .cursorrules
-    \uff0egit/config own/run-specialist/trusted/a.json
-""".split()
+    .git/config .git/hooks/pre-commit sub/.git/x .GIT/config .git./config .g\u200cit/config GIT~1/config
+    .git::$INDEX/x .gitignore sub/.gitignore .gitattributes .gitmodules .Gitignore .env .ENV sub/.env.local .env.
+    id_rsa ID_RSA key.pem KEY.PEM .ssh/x .aws/credentials .npmrc x.evals.yaml specialists/a.md Specialists/a.md
+    sub/specialists/a.md .claude/agents/a.md .claude/settings.json .CLAUDE/x .github/agents/a.agent.md
+    .github/workflows/ci.yml .gemini/agents/a.md .opencode/agent/a.md .codex/config.toml .cursor/agents/a.md
+    .agents/skills/x/SKILL.md skills/x/skill.md AGENTS.md sub/agents.md CLAUDE.md claude.local.md GEMINI.md
+    pyproject.toml .mcp.json opencode.json .cursorrules .vscode/tasks.json .husky/pre-commit mise.toml .tool-versions
+    docs/x.agent.md \uff0egit/config own/run-specialist/trusted/a.json
+""".split()  # noqa: SIM905 - easier to read
 ALLOWED = """
-    a.md sub/deep/a.md git/config .gitkeep specialist/a.md specialists.md github/x .environment keys.md
-    agents/a.md .env.example docs/pyproject.toml.md
-""".split()
+    a.md sub/deep/a.md git/config .gitkeep specialist/a.md specialists.md github/x .environment keys.md agents/a.md
+    .env.example docs/pyproject.toml.md
+""".split()  # noqa: SIM905 - easier to read
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_hard_links_and_read_only_files_are_not_replaced(run, write, tmp_path):
         with pytest.raises(ToolError, match=reason):
             run.call("edit", path=path, old=path[0], new="x")
         assert (run.root / path).read_text() == f"{path[0]}\n"
-    assert sorted(os.listdir(run.root)) == ["a.md", "b.md"]
+    assert names_in(run.root) == ["a.md", "b.md"]
 
 
 def test_files_that_are_too_large_or_not_text_are_refused(run, write):
@@ -214,7 +214,7 @@ def test_a_new_file_does_not_replace_one_that_appears(root, write, monkeypatch):
     assert (root / "docs/a.md").read_text() == "mine\n"
     run.log.before_storing = lambda: None
     run.call("write", path="docs/b.md", content="b\n")
-    assert sorted(os.listdir(root / "docs")) == ["a.md", "b.md", "x"]
+    assert names_in(root / "docs") == ["a.md", "b.md", "x"]
 
 
 @pytest.mark.skipif(not can_swap(), reason="only Linux exchanges two names in one step")
@@ -235,6 +235,6 @@ def test_links_that_are_swapped_all_the_time_lead_no_change_out(root, write, tmp
                 with suppress(ToolError):
                     run.call("write", path=path, content=f"word {number}\n")
                     changed += 1
-    assert os.listdir(outside) == ["x.md"]
+    assert names_in(outside) == ["x.md"]
     assert (outside / "x.md").read_text() == "word\n"
-    assert not [path for path in tmp_path.rglob("*.tmp")]
+    assert not [*tmp_path.rglob("*.tmp")]

@@ -1,15 +1,13 @@
 """The tools `edit` and `write`: what must have been read, what they report, and dry runs."""
 
 import asyncio
-import os
-import subprocess
 
 import pytest
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.editing import change as subject
 from run_specialist.tools.editing.change import EVENT_DIFF, RESULT_DIFF
-from tests.unit.tools.edited_files import EditingRun
+from tests.unit.tools.edited_files import EditingRun, apply_patch, names_in
 
 
 @pytest.fixture
@@ -36,8 +34,14 @@ def test_a_change_is_a_diff_in_the_result_and_in_the_event(run):
     assert shown == f"Changed docs/a.md (+1 -1 lines)\n{diff}"
     (event,), (record,) = run.log.events, run.log.records
     assert event.as_json() == {
-        **{"event": "file_changed", "call_id": "call_1", "path": "docs/a.md", "diff": f"{diff}\n"},
-        **{"added": 1, "removed": 1, "is_new": False, "dry_run": False},
+        "event": "file_changed",
+        "call_id": "call_1",
+        "path": "docs/a.md",
+        "diff": f"{diff}\n",
+        "added": 1,
+        "removed": 1,
+        "is_new": False,
+        "dry_run": False,
     }
     assert (record.path, record.content, record.folders) == ("docs/a.md", "one\ntwo\n", 0)
     assert (run.root / "docs/a.md").read_bytes() == b"one\n2\n"
@@ -95,7 +99,7 @@ def test_mode_and_line_ends_stay(run, write):
     run.call("edit", path="docs/w.txt", old="one\ntwo", new="1\n2\n3")
     assert (run.root / "docs/w.txt").read_bytes() == b"\xef\xbb\xbf1\r\n2\r\n3\r\n"
     assert (run.root / "docs/w.txt").stat().st_mode & 0o777 == 0o750
-    assert sorted(os.listdir(run.root / "docs")) == ["a.md", "w.txt"]
+    assert names_in(run.root / "docs") == ["a.md", "w.txt"]
 
 
 def test_without_a_store_that_works_nothing_is_changed(run):
@@ -128,9 +132,9 @@ def test_a_dry_run_changes_nothing_and_git_applies_its_patch(run):
     assert dry.call("read", path="docs/a.md") == "     1\t1\n     2\t2\n[lines 1-2 of 2]"
     assert "newer" in dry.call("read", path="docs/b c.md")
     assert (dry.log.records, {event.dry_run for event in dry.log.events}) == ([], {True})
-    assert os.listdir(run.root / "docs") == ["a.md"]
+    assert names_in(run.root / "docs") == ["a.md"]
     assert (run.root / "docs/a.md").read_text() == "one\ntwo\n"
-    subprocess.run(["git", "apply"], cwd=run.root, input=dry.patch.text().encode(), check=True, capture_output=True)
+    apply_patch(run.root, dry.patch.text())
     assert [(run.root / "docs" / name).read_text() for name in ("a.md", "b c.md")] == ["1\n2\n", "newer"]
 
 
@@ -158,8 +162,8 @@ async def test_a_cancelled_change_is_made_or_not_but_never_half(run, monkeypatch
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]
     assert ((run.root / "docs/a.md").read_text(), len(run.log.events)) == ("one\n2\n", 1)
-    run.log.before_storing = lambda: tasks[0].cancel()
     tasks[0] = asyncio.ensure_future(run.calling("edit", path="docs/a.md", old="2", new="two"))
+    run.log.before_storing = tasks[0].cancel
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]
     assert ((run.root / "docs/a.md").read_text(), len(run.log.events)) == ("one\n2\n", 1)

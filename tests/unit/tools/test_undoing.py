@@ -1,5 +1,7 @@
 """Taking changes back: newest first, only where nobody has touched the files since."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,10 +53,10 @@ def test_what_others_have_touched_is_left_alone(run):
 
 @pytest.mark.parametrize("made", [0, 1, 2])
 def test_a_change_that_was_recorded_but_not_made_is_known(root, write, made):
-    """A process was killed between record and replacement: the changes before it are taken back, and its rest is gone."""
+    """A process was killed in between: the changes before are taken back, and what it left behind is gone."""
     contents = ["zero\n", "one\n", "two\n"]
     write({"a.md": contents[made]})
-    records = [_record("a.md", before, after) for before, after in zip(contents, contents[1:], strict=False)]
+    records = [_record("a.md", before, after) for before, after in pairwise(contents)]
     write({records[made - 1].temporary: "half"})
     (one,) = undo(root, records, dry_run=False)
     assert one.result == ("restored" if made else "unchanged")
@@ -93,7 +95,7 @@ def test_any_sequence_of_contents_leads_back_to_the_first(tmp_path_factory, cont
     """Also if a content occurs again, and if the last change was not made."""
     root = tmp_path_factory.mktemp("root")
     steps = [one for one, before in zip(contents, [None, *contents], strict=False) if one != before]
-    records = [_record("x.md", before, after) for before, after in zip(["start", *steps], steps, strict=False)]
+    records = [_record("x.md", before, after) for before, after in pairwise(["start", *steps])]
     (root / "x.md").write_text(["start", *steps][-1 if last_is_made else -2])
     (one,) = undo(root, records, dry_run=False)
     assert (one.result in {"restored", "unchanged"}, (root / "x.md").read_text()) == (True, "start")

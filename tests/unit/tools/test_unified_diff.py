@@ -1,7 +1,6 @@
 """Unified diffs: what they say, and that git applies them."""
 
 import re
-import subprocess
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 
 from run_specialist.tools.editing import unified_diff as subject
 from run_specialist.tools.editing.unified_diff import diff_of, shortened
+from tests.unit.tools.edited_files import apply_patch
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "\r", "@@ -1 +1 @@", "-x", "\\ y"]), max_size=14)
 TEXTS = st.builds(lambda lines, end: "\n".join(lines) + "\n" * end, LINES, st.booleans())
@@ -75,8 +75,7 @@ def test_git_applies_a_patch_of_many_files(tmp_path):
         if before is not None:
             (tmp_path / name).write_bytes(before.encode())
     patch = "".join(diff_of(name, before, after).text for name, (before, after) in CASES.items())
-    (tmp_path / "x.patch").write_bytes(patch.encode())
-    subprocess.run(["git", "apply", "x.patch"], cwd=tmp_path, check=True, capture_output=True)
+    apply_patch(tmp_path, patch)
     for name, (_, after) in CASES.items():
         assert (tmp_path / name).read_bytes() == after.encode(), name
 

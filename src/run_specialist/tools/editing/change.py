@@ -29,7 +29,7 @@ _READ_FIRST = (
 )
 _READ_AGAIN = "{} was changed since you read it; read it again"
 _NOT_STORED = (
-    "nothing was changed, because the store of runs cannot be written, and without it the change could not be taken back"
+    "nothing was changed: the store of runs cannot be written, and without it a change could not be taken back"
 )
 _DRY = "in the patch of this dry run only; `read` shows the new content, the other tools the old one"
 
@@ -85,7 +85,9 @@ class Changes:
             record = planned.record
             if context is not None and context.log is not None and not await context.log.stored(record):
                 raise ToolError(_NOT_STORED)
-            return await _to_the_end(in_thread(lambda: self._write(planned, record)), lambda: self._made(planned, context))
+            return await _to_the_end(
+                in_thread(lambda: self._write(planned, record)), lambda: self._made(planned, context)
+            )
 
     def _plan(self, path: str, revise: Callable[[str | None], str]) -> Planned:
         relative = self._writable.locate(path)

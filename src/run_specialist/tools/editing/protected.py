@@ -16,15 +16,25 @@ from run_specialist.specialist.home import config_folder
 from run_specialist.specialist.skills import SKILL
 from run_specialist.tools.sandbox.secret_files import is_secret
 
-_FOLDERS = frozenset({folder.split("/")[0] for dialect in DIALECTS for folder in dialect.project} | {".agents"})
-"""Names of folders with agent files and settings, at any depth: any folder can become the root of a project."""
+_FOLDERS = frozenset(
+    {
+        # Agents and skills of all programs; at any depth, because any folder can become the root of a project.
+        *(folder.split("/")[0] for dialect in DIALECTS for folder in dialect.project),
+        ".agents", ".copilot", ".run-specialist",
+        # Hooks of git, and tasks that editors run.
+        ".husky", ".githooks", ".vscode", ".idea", ".devcontainer",
+    }
+)  # fmt: skip
 _FILES = frozenset(
     {
         "pyproject.toml", ".mcp.json", "opencode.json", "opencode.jsonc", ".cursorrules",
         "agents.md", "agents.override.md", "claude.md", "claude.local.md", "gemini.md", SKILL.lower(),
         ".gitignore", ".gitmodules", ".gitattributes",
+        # Commands of shells that enter a folder.
+        ".tool-versions", ".mise.toml", "mise.toml",
     }
 )  # fmt: skip
+_ENDINGS = (".agent.md", ".chatmode.md")
 _GIT = re.compile(r"\.git|git~[0-9]+")
 _DATA = "run-specialist"
 
@@ -39,7 +49,8 @@ def reason_to_protect(relative: str) -> str:
         return "it belongs to git"
     if is_secret(relative) or is_secret("/".join(parts)):
         return "such files hold secrets"
-    if found := next((part for part in parts if part in _FOLDERS), parts[-1] if parts[-1] in _FILES else ""):
+    is_closed = parts[-1] in _FILES or parts[-1].endswith(_ENDINGS)
+    if found := next((part for part in parts if part in _FOLDERS), parts[-1] if is_closed else ""):
         return f"{found} decides what agents and programs may do"
     return ""
 

@@ -7,10 +7,17 @@ from typing import Literal
 
 from run_specialist.errors import ToolError
 from run_specialist.record.journal import FileChanging
-from run_specialist.safe_write import delete_file, delete_temporary, digest_of, read_content, replace_file, temporary_name
+from run_specialist.safe_write import (
+    delete_file,
+    delete_temporary,
+    digest_of,
+    read_content,
+    replace_file,
+    temporary_name,
+)
 from run_specialist.tools.editing.protected import own_folders
 from run_specialist.tools.editing.text_edit import MOST
-from run_specialist.tools.editing.unified_diff import Diff, diff_of
+from run_specialist.tools.editing.unified_diff import NO_DIFF, Diff, diff_of
 from run_specialist.tools.editing.writable import Writable
 
 Result = Literal["restored", "deleted", "unchanged", "partly", "left"]
@@ -27,7 +34,7 @@ class Undone:
     result: Result
     reason: str = ""
     """Why it was left alone."""
-    diff: Diff = Diff("", 0, 0)
+    diff: Diff = NO_DIFF
     """From its content now to the one before the run."""
 
 

@@ -34,6 +34,9 @@ class Diff:
         return f"+{self.added} -{self.removed}"
 
 
+NO_DIFF = Diff("", 0, 0)
+
+
 def diff_of(path: str, before: str | None, after: str) -> Diff:
     """Return the difference between two contents of a file.
 
@@ -41,7 +44,7 @@ def diff_of(path: str, before: str | None, after: str) -> Diff:
     before: None if the file did not exist.
     """
     if before == after:
-        return Diff("", 0, 0)
+        return NO_DIFF
     old, new = _lines(before or ""), _lines(after)
     changes = _opcodes(old, new)
     body = "".join(_hunks(old, new, changes))
@@ -79,7 +82,7 @@ def _quoted(name: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines with their ends; only `\\n` ends a line, as for git."""
+    """Return the lines with their ends; only a line feed ends a line, as for git."""
     lines = [f"{line}\n" for line in text.split("\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines

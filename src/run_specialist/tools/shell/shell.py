@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -116,4 +117,10 @@ def _lacking(settings: Specialist, root: Path) -> str:
     return ""
 
 
+def _without_changes(settings: Specialist, root: Path) -> Tool:
+    return shell_tool(settings.model_copy(update={"writable": ()}), root)
+
+
 SHELL = Offer(NAME, ("tools", "disallowed_tools", "paths", "writable"), _action, shell_tool, _lacking)
+SHELL_OF_DRY_RUN = replace(SHELL, make=_without_changes)
+"""The same for a run that must change nothing."""

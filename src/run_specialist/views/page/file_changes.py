@@ -27,7 +27,7 @@ def _changes(run: StoredRun, top: StoredRun) -> Iterator[tuple[float, dict[str, 
         body = event.body
         if body.get("event") != "file_changed":
             continue
-        lines = str(body["diff"]).removesuffix("\n").split("\n")
+        lines = [*_shown(str(body["diff"]).removesuffix("\n").split("\n"))]
         yield (
             event.at,
             {
@@ -38,7 +38,7 @@ def _changes(run: StoredRun, top: StoredRun) -> Iterator[tuple[float, dict[str, 
                 "removed": body["removed"],
                 "by": None if run is top else run.specialist,
                 "call": numbers.get(str(body["call_id"])) if run is top else None,
-                "lines": [*_shown(lines[:MOST_LINES])],
+                "lines": lines[:MOST_LINES],
                 "left_out": max(len(lines) - MOST_LINES, 0),
             },
         )

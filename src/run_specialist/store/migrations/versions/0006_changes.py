@@ -15,9 +15,9 @@ def upgrade() -> None:
         Column("change_id", String, primary_key=True),
         Column("at", Float, nullable=False),
         Column("path", LargeBinary, nullable=False),
-        Column("before", String),
-        Column("after", String, nullable=False),
-        Column("content", LargeBinary),
-        Column("temporary", String, nullable=False),
+        Column("old_digest", String),
+        Column("new_digest", String, nullable=False),
+        Column("old_content", LargeBinary),
+        Column("temporary_name", String, nullable=False),
         Column("folders", Integer, nullable=False),
     )
