@@ -67,7 +67,9 @@ def test_a_killed_run_is_resumed_without_repeating_its_command(store, api, notes
     (notes / "out").mkdir()
     write("finder", "model: haiku", "tools: bash", "writable: out")
     mark = unique_mark()
-    simulator = api([bash(f"echo begun >> out/log; sleep 300; : {mark}"), bash("echo again >> out/log"), answers("done")])
+    simulator = api(
+        [bash(f"echo begun >> out/log; sleep 300; : {mark}"), bash("echo again >> out/log"), answers("done")]
+    )
     process = program("finder", "What?", "--trust")
     while not (notes / "out" / "log").exists() and process.poll() is None:
         select.select([], [], [], 0.01)

@@ -81,7 +81,9 @@ def sandboxed(monkeypatch):
     monkeypatch.setattr(seatbelt, "why_unusable", lambda: "")
 
 
-@pytest.mark.parametrize("name", ["bash", "Bash", "run_shell_command", "execute/runInTerminal", "terminal", "Bash(git log:*)"])
+@pytest.mark.parametrize(
+    "name", ["bash", "Bash", "run_shell_command", "execute/runInTerminal", "terminal", "Bash(git log:*)"]
+)
 def test_a_trusted_file_that_names_it_gets_the_shell(given, sandboxed, name):
     """Under its names in other programs, and with rules for its commands."""
     assert [tool.name for tool in given(f"tools: [read, '{name}']", trust=True).tools] == ["bash"]
@@ -104,7 +106,14 @@ def test_the_demand_says_what_commands_may_do(given, sandboxed, tmp_path):
 
 @pytest.mark.parametrize(
     "lines",
-    [("tools: read",), ("tools: '*'",), ("tools: 'b*'",), (), ("tools: bash", "disallowed_tools: Bash"), ("tools: {bash: false}",)],
+    [
+        ("tools: read",),
+        ("tools: '*'",),
+        ("tools: 'b*'",),
+        (),
+        ("tools: bash", "disallowed_tools: Bash"),
+        ("tools: {bash: false}",),
+    ],
 )
 def test_who_does_not_name_it_gets_no_shell(given, sandboxed, lines):
     """No list, a pattern, a list that disallows it, a switch that is off: no tool and no warning."""
@@ -116,7 +125,10 @@ def test_who_does_not_name_it_gets_no_shell(given, sandboxed, lines):
     ("lines", "reason"),
     [
         (["tools: Bash()"], "its rule allows no command"),
-        (["tools: bash", "writable: [out, missing]"], "writable: out: it cannot be opened: No such file or directory; missing"),
+        (
+            ["tools: bash", "writable: [out, missing]"],
+            "writable: out: it cannot be opened: No such file or directory; missing",
+        ),
     ],
 )
 def test_a_shell_that_could_do_nothing_is_not_offered(given, sandboxed, lines, reason):

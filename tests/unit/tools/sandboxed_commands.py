@@ -1,6 +1,9 @@
 """Commands that the tool `bash` runs in tests."""
 
+import select
+import shutil
 import subprocess
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +18,11 @@ from run_specialist.tools.shell import bubblewrap
 from run_specialist.tools.shell.shell import shell_tool
 
 needs_bubblewrap = pytest.mark.skipif(bool(bubblewrap.why_unusable()), reason="bubblewrap makes no sandbox here")
+GIT = shutil.which("git") or "git"
 SECONDS = 30.0
 """Timeout of a call, far above what it takes [s]."""
+PATIENCE = 60
+"""Timeout for processes to begin and to end [s]."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Commands:
     def git(self, *arguments: str, folder: Path | None = None) -> None:
         """Run git in the root."""
         names = ["-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "init.defaultBranch=main"]
-        subprocess.run(["git", *names, *arguments], cwd=folder or self.root, check=True, capture_output=True)
+        subprocess.run([GIT, *names, *arguments], cwd=folder or self.root, check=True, capture_output=True)
 
 
 def processes_with(mark: str) -> list[int]:
@@ -53,6 +59,16 @@ def processes_with(mark: str) -> list[int]:
                 found.append(int(folder.name))
         except OSError:
             continue
+    return found
+
+
+def wait_for(mark: str, count: int) -> list[int]:
+    """Wait until so many processes contain a text, and return them; raises TimeoutError."""
+    end = time.monotonic() + PATIENCE
+    while len(found := processes_with(mark)) < count:
+        if time.monotonic() > end:
+            raise TimeoutError(f"{len(found)} processes")
+        select.select([], [], [], 0.01)
     return found
 
 

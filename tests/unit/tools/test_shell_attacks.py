@@ -71,7 +71,8 @@ async def test_nothing_can_be_written(run, path):
 async def test_there_is_no_network(run, monkeypatch):
     """Neither the loopback of the host, nor its abstract sockets, nor the host of a virtual machine."""
     name = f"\0{unique_mark()}"
-    with closing(socket.create_server(("127.0.0.1", 0))) as server, closing(socket.socket(socket.AF_UNIX)) as abstract:
+    abstract = socket.socket(socket.AF_UNIX)
+    with closing(socket.create_server(("127.0.0.1", 0))) as server, closing(abstract):
         abstract.bind(name)
         abstract.listen()
         file = run.root / "notes" / "socket"

@@ -1,7 +1,7 @@
 """What commands of `bash` see and may change: the files of the file tools, the history of git, `writable`."""
 
 import os
-import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -48,7 +48,7 @@ async def test_too_many_hidden_places_are_an_error(run, monkeypatch):
     monkeypatch.setattr(shown_files, "MOST_HIDDEN", 3)
     for number in range(4):
         run.write(f"{number}.key")
-    with pytest.raises(ToolError, match="more than 3 places .* `paths`"):
+    with pytest.raises(ToolError, match=r"more than 3 places .* `paths`"):
         await run("echo ok")
     monkeypatch.setattr(shown_files, "MOST_ENTRIES", 3)
     with pytest.raises(ToolError, match="more than 3 files and folders"):
@@ -100,7 +100,7 @@ async def test_writable_folders_can_be_changed_and_nothing_else(run):
     output = await run("echo new > out/new.txt; rm out/old.txt; echo x > src/main.py; cat out/.env", writable=("out",))
     assert "Read-only file system" in output.text
     assert "Permission denied" in output.text
-    assert sorted(os.listdir(run.root / "out")) == [".env", "new.txt"]
+    assert sorted(one.name for one in (run.root / "out").iterdir()) == [".env", "new.txt"]
     assert (run.root / "src" / "main.py").read_text() == "plain\n"
 
 
@@ -124,6 +124,11 @@ mkdir -p sub/new/.git/hooks .vscode .claude/agents; echo evil > sub/new/.git/hoo
 echo evil > specialists/evil.md; echo evil > CLAUDE.md; rm -f AGENTS.md; ln -s /etc AGENTS.md; git init -q inner
 mv specialists other; echo done
 """
+
+
+def entries(root):
+    """Return the paths of all files and folders below a root."""
+    return {path.relative_to(root).as_posix() for path in root.rglob("*")}
 
 
 async def test_what_others_run_or_obey_later_cannot_be_changed(run):

@@ -93,8 +93,8 @@ def test_what_is_not_disallowed_is_allowed(line):
 
 @pytest.mark.parametrize(
     "line",
-    ["rm x", "/bin/rm x", "\\rm x", "r''m x", "ls; rm x", "ls $(rm x)", "xargs rm", "sh -c 'rm x'", "i\\\nf true; then rm x; fi",
-     "find . -delete", "r? x", "command rm x", "$R x", "r$X x", "true&rm x", "rm"],
+    ["rm x", "/bin/rm x", "\\rm x", "r''m x", "ls; rm x", "ls $(rm x)", "xargs rm", "sh -c 'rm x'",
+     "i\\\nf true; then rm x; fi", "find . -delete", "r? x", "command rm x", "$R x", "r$X x", "true&rm x", "rm"],
 )  # fmt: skip
 def test_what_is_or_could_be_disallowed_is_refused(line):
     """By any path and spelling, and by programs that run others."""
@@ -127,8 +127,8 @@ def test_rules_mean_what_they_mean_in_other_programs_or_less(tools, disallowed, 
 
 
 PARTS = st.sampled_from(
-    [*"'\"\\$`;&|(){}<>!#=~*? \n\t-", "evil", "echo", "$(", "${x:-", "&&", "||", "if ", "then ", "fi", "x", "x=", "\\\n",
-     ">/dev/null", "2>&1", "echo ", " evil ", ";evil", "<<E\n", "function ", "time ", "$'", "[[ ", "\r", "a[$(evil)]="]
+    [*"'\"\\$`;&|(){}<>!#=~*? \n\t-", "evil", "echo", "$(", "${x:-", "&&", "||", "if ", "then ", "fi", "x", "x=",
+     "\\\n", ">/dev/null", "2>&1", "echo ", " evil ", ";evil", "<<E\n", "function ", "time ", "$'", "[[ ", "\r", "a[$(evil)]="]
 )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def test_a_shell_runs_nothing_but_what_is_allowed(tmp_path_factory, parts):
         (folder / "evil").write_text(f"#!/bin/sh\n: > {folder}/mark\n")
         (folder / "evil").chmod(0o755)
     subprocess.run(
-        [shutil.which("bash") or "bash", "-c", "--", line], env={"PATH": str(folder)}, cwd=folder, timeout=20, check=False,
-        stdin=subprocess.DEVNULL, capture_output=True,
+        [shutil.which("bash") or "bash", "-c", "--", line], env={"PATH": str(folder)}, cwd=folder, timeout=20,
+        check=False, stdin=subprocess.DEVNULL, capture_output=True,
     )  # fmt: skip
     assert not (folder / "mark").exists(), line

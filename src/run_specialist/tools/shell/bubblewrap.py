@@ -73,8 +73,8 @@ def options(  # noqa: PLR0913, PLR0917 - the parts of a sandbox
     for one in files.hidden_files:
         # A device cannot be opened there.
         found += ["--ro-bind", os.devnull, str(root / one)]
-    for one in git.hidden if git else ():
-        found += ["--ro-bind", os.devnull, str(one)]
+    for secret in git.hidden if git else ():
+        found += ["--ro-bind", os.devnull, str(secret)]
     for path, descriptor in data.items():
         found += ["--ro-bind-data", str(descriptor), str(path)]
     return [*found, *_READ_ONLY, "--chdir", str(root)]
@@ -99,7 +99,7 @@ def _system() -> Iterator[str]:
     for name in _SYSTEM:
         path = Path("/", name)
         if path.is_symlink():
-            yield from ("--symlink", os.readlink(path), str(path))
+            yield from ("--symlink", str(path.readlink()), str(path))
         elif path.is_dir():
             yield from _at("--ro-bind", path)
     for name in _SETTINGS:

@@ -90,19 +90,10 @@ class _Reader:
                 continue
             if character in " \t\n;&|" or (character == ")" and depth):
                 break
-            if character in "<>()":
-                raise UndecidedError(f"`{character}` is a redirection, a group or a function")
-            if character == "#" and self.place == start:
-                raise UndecidedError("it has a comment")
-            if character == "'":
+            _check_plain(character, is_first=self.place == start)
+            if character in "'\"\\":
                 word.is_quoted = True
-                word.text += _inner(self._until("'"))
-            elif character == '"':
-                word.is_quoted = True
-                self._double_quoted(word, depth)
-            elif character == "\\":
-                word.is_quoted = True
-                word.text += _inner(self._escaped())
+                self._quoted(word, depth)
             elif character in "$`":
                 word.text += self._expansion(depth)
             else:
@@ -111,6 +102,15 @@ class _Reader:
         if self.place == start:
             raise UndecidedError(f"`{self.source[start : start + 2]}` is not understood")
         return word
+
+    def _quoted(self, word: _Word, depth: int) -> None:
+        match self.source[self.place]:
+            case "'":
+                word.text += _inner(self._until("'"))
+            case "\\":
+                word.text += _inner(self._escaped())
+            case _:
+                self._double_quoted(word, depth)
 
     def _until(self, closing: str) -> str:
         end = self.source.find(closing, self.place + 1)
@@ -151,6 +151,14 @@ class _Reader:
             self.commands(depth + 1, is_inner=True)
             return UNKNOWN
         raise UndecidedError(f"`{self.source[self.place : self.place + 2]}` is an expansion that is not understood")
+
+
+def _check_plain(character: str, *, is_first: bool) -> None:
+    """Raise UndecidedError for a character that ends a simple command in a way that is not understood."""
+    if character in "<>()":
+        raise UndecidedError(f"`{character}` is a redirection, a group or a function")
+    if character == "#" and is_first:
+        raise UndecidedError("it has a comment")
 
 
 def _inner(text: str) -> str:

@@ -18,15 +18,16 @@ from run_specialist.tools.shell import bubblewrap, seatbelt
 from run_specialist.tools.shell.git_folder import GitFolder, git_folder, plain_config
 from run_specialist.tools.shell.kept_output import KeptOutput
 from run_specialist.tools.shell.protected_places import protected_places, put_back
-from run_specialist.tools.shell.sandboxed_process import MEMORY, MOST_TASKS, Ended, SandboxedProcess
+from run_specialist.tools.shell.sandboxed_process import MEMORY, Ended, SandboxedProcess
 from run_specialist.tools.shell.shown_files import ShownFiles, shown_files
 from run_specialist.tools.shell.system_calls import filter_for
+from run_specialist.tools.shell.used_by import MOST_TASKS
 from run_specialist.tools.threads import in_thread
 
 LARGEST_FILE = 1024**3
 """Maximum size of a file that a command writes [bytes]."""
 
-# A shell of its own sets the limits, which no process in the sandbox can raise again; it becomes the one of the command.
+# A shell sets the limits, which no process in the sandbox can raise again, and then becomes the one of the command.
 _LIMITED = (
     f"ulimit -c 0; ulimit -f {LARGEST_FILE // 1024}; ulimit -d {MEMORY // 1024}; ulimit -n 1024; ulimit -t {{seconds}};"
     ' {processes}exec "$0" -c -- "$1"'
@@ -112,7 +113,7 @@ class OneCommand:
     async def _in_seatbelt(self, view: _View, words: Sequence[str], output: KeptOutput, seconds: float) -> Ended:
         root = self._sandbox.root
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own:
-            real = Path(os.path.realpath(own))
+            real = await in_thread(Path(own).resolve)
             environment = bubblewrap.VARIABLES | {"HOME": str(real), "TMPDIR": str(real)}
             command = seatbelt.command(root, view.files, view.git, real, words)
             process = SandboxedProcess(output, has_status=False)
@@ -122,7 +123,9 @@ class OneCommand:
 def _limits_sandbox(release: str) -> bool:
     """Return whether a limit of processes holds for a sandbox alone, by the version of the kernel."""
     numbers = re.match(r"(\d+)\.(\d+)", release)
-    return sys.platform == "linux" and bool(numbers) and tuple(map(int, numbers.groups())) >= _COUNTS_PER_SANDBOX
+    if sys.platform != "linux" or numbers is None:
+        return False
+    return (int(numbers[1]), int(numbers[2])) >= _COUNTS_PER_SANDBOX
 
 
 @contextmanager

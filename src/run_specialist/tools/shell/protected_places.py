@@ -34,7 +34,7 @@ def protected_places(root: Path, writable: Sequence[str]) -> dict[str, str | Non
                     raise ToolError(f"there are more than {MOST_ENTRIES:,} files below the writable folders")
                 path = f"{here}/{entry.name}" if here else entry.name
                 if is_protected(path):
-                    found[path] = os.readlink(entry.path) if entry.is_symlink() else None
+                    found[path] = str(Path(entry.path).readlink()) if entry.is_symlink() else None
                 elif entry.is_dir(follow_symlinks=False):
                     pending.append(path)
     return found

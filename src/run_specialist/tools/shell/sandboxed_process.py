@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from run_specialist.tools.shell.kept_output import KeptOutput
+from run_specialist.tools.shell.used_by import MOST_TASKS, used_by
 
-MOST_TASKS = 256
-"""Maximum number of processes and threads of one command."""
 MEMORY = 2 * 1024**3
 """Maximum memory of all processes of one command, without /tmp [bytes]."""
 MOST_OUTPUT = 64 * 1024**2
@@ -23,7 +23,6 @@ _STATUS = 4_096
 _DRAINED_WITHIN = 1.0
 _POLL = 0.02
 _GONE_WITHIN = 5.0
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,11 @@ class SandboxedProcess:
         has_status: whether the sandbox reports its first process and the exit code, as `bwrap` does.
         """
         self._output = output
-        self._reading, self.status = os.pipe() if has_status else (None, -1)
-        """`status`: descriptor to which the sandbox writes."""
-        if self._reading is not None:
+        self._reading: int | None = None
+        self.status = -1
+        """Descriptor to which the sandbox writes."""
+        if has_status:
+            self._reading, self.status = os.pipe()
             os.set_blocking(self._reading, False)
         self._said = b""
         self._init: int | None = None
@@ -92,9 +93,8 @@ class SandboxedProcess:
                 os.close(self.status)
         ended, watching = asyncio.ensure_future(watched.ended()), asyncio.ensure_future(self._watch())
         try:
-            done, _ = await asyncio.wait(
-                [ended, watching, watched.flooded], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            awaited: list[asyncio.Future[Any]] = [ended, watching, watched.flooded]
+            done, _ = await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if ended in done:
                 return Ended(self._exit_code(transport.get_returncode()))
             if watched.flooded in done:
@@ -113,7 +113,7 @@ class SandboxedProcess:
         while True:
             self._find_init()
             if self._init is not None:
-                tasks, memory = _used(self._init)
+                tasks, memory = used_by(self._init)
                 if tasks > MOST_TASKS:
                     return f"it had more than {MOST_TASKS} processes and threads"
                 if memory > MEMORY:
@@ -177,12 +177,12 @@ class _Watched(asyncio.SubprocessProtocol):
         self.flooded: asyncio.Future[None] = loop.create_future()
         """Done once there is too much output."""
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - there is one pipe
         self._output.add(data)
         if self._output.total > MOST_OUTPUT:
             _set(self.flooded)
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - as above
         _set(self.closed)
 
     def process_exited(self) -> None:
@@ -207,26 +207,3 @@ def _first(said: bytes, key: str) -> int | None:
             if key in document:
                 return int(document[key])
     return None
-
-
-def _used(init: int) -> tuple[int, int]:
-    """Return how many tasks a sandbox has, and how much memory of its own [bytes].
-
-    init: its first process; its /proc has the processes of the sandbox only.
-    """
-    here, tasks, memory = f"/proc/{init}/root/proc", 0, 0
-    with suppress(OSError):
-        if os.stat(here).st_dev == os.stat("/proc").st_dev:
-            # The sandbox is not made yet: those are the processes of the host.
-            return 0, 0
-        processes = [name for name in os.listdir(here) if name.isdecimal()]
-        if len(processes) > MOST_TASKS:
-            # Looking at each takes time, in which there will be more.
-            return len(processes), 0
-        for name in processes:
-            with suppress(OSError, ValueError, IndexError):
-                tasks += os.stat(f"{here}/{name}/task").st_nlink - 2
-                with open(f"{here}/{name}/statm", "rb") as file:
-                    resident, shared = map(int, file.read().split()[1:3])
-                memory += (resident - shared) * _PAGE
-    return tasks, memory

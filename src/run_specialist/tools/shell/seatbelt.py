@@ -1,7 +1,7 @@
 """The sandbox on macOS: the profile of `sandbox-exec`, and whether it is there.
 
-Later rules of a profile win over earlier ones. There are no namespaces: a command sees the process ids of others, but may
-only signal processes of its own sandbox, and one that leaves its process group ends only with its limits.
+Later rules of a profile win over earlier ones. There are no namespaces: a command sees the process ids of others, but
+may only signal processes of its own sandbox, and one that leaves its process group ends only with its limits.
 """
 
 import os
@@ -63,7 +63,7 @@ def _rules(root: Path, files: ShownFiles, git: GitFolder | None, own: Path) -> I
     yield f"(allow file-read* file-write* (subpath {_quoted(str(own))}))"
     yield from (f"(allow file-read* file-write* (subpath {_quoted(_joined(root, one))}))" for one in files.writable)
     yield from (f"(deny file-write* (subpath {_quoted(_joined(root, one))}))" for one in files.protected)
-    yield f"(deny file-write* (require-all (subpath {_quoted(str(root))}) (regex #\"/{PATTERN}(/|$)\")))"
+    yield f'(deny file-write* (require-all (subpath {_quoted(str(root))}) (regex #"/{PATTERN}(/|$)")))'
     for one in (*files.hidden_folders, *files.hidden_files):
         yield f"(deny file-read-data file-write* (subpath {_quoted(_joined(root, one))}))"
     for path in (*git.configs, *git.hidden) if git else ():

@@ -21,7 +21,8 @@ from run_specialist.tools.sandbox.sandbox import Sandbox
 from run_specialist.tools.shell import bubblewrap, seatbelt
 from run_specialist.tools.shell.command_rules import CommandRules
 from run_specialist.tools.shell.kept_output import KeptOutput
-from run_specialist.tools.shell.one_command import Ended, OneCommand
+from run_specialist.tools.shell.one_command import OneCommand
+from run_specialist.tools.shell.sandboxed_process import Ended
 from run_specialist.tools.shell.shown_files import writable_places
 
 LONGEST = 100_000
@@ -51,7 +52,7 @@ class _Shell:
     def __init__(self, settings: Specialist, root: Path) -> None:
         self._rules = CommandRules.of(settings.tools, settings.disallowed_tools)
         self._limit = settings.tool_result_limit
-        self._writable, refused = writable_places(root, settings.writable)
+        self._writable, _ = writable_places(root, settings.writable)
         changes = _NOTHING
         if self._writable:
             changes = f"Only {_listed(self._writable)} can be changed, and /tmp, which is gone after the call."

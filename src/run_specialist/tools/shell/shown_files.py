@@ -153,23 +153,23 @@ def writable_places(root: Path, paths: Sequence[str]) -> tuple[list[str], list[s
 
 
 def _why_not_writable(root: Path, relative: str) -> str:
+    parts = relative.split("/")
     if any(character in relative for character in "*?["):
         return "a pattern is no folder that can be opened for commands"
-    if ".." in relative.split("/"):
+    if ".." in parts:
         return "it leads out of the root"
+    if is_secret(relative) or any(map(is_protected, parts)):
+        return "nothing may be changed there"
     real = root / relative
     try:
         # A link in the path could lead anywhere by the time that a command runs.
-        if os.path.realpath(real) != str(real):
-            return "it is a link, or below one"
-        mode = os.lstat(real).st_mode
+        is_link = os.path.realpath(real) != str(real)
+        mode = real.lstat().st_mode
     except (OSError, ValueError) as error:
         return f"it cannot be opened: {getattr(error, 'strerror', None) or error}"
-    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-        return "it is no folder and no file"
-    if is_secret(relative) or any(is_protected("/".join(relative.split("/")[: n + 1])) for n in range(99)):
-        return "nothing may be changed there"
-    return ""
+    if is_link:
+        return "it is a link, or below one"
+    return "" if stat.S_ISDIR(mode) or stat.S_ISREG(mode) else "it is no folder and no file"
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:

@@ -38,13 +38,19 @@ class _Processor:
     refused: tuple[int, ...]
 
 
-# add_key, request_key, keyctl, mount, umount2, pivot_root, unshare, setns, bpf, perf_event_open, userfaultfd, kexec_load,
-# kexec_file_load, init_module, finit_module, delete_module, reboot, swapon, swapoff, acct, quotactl, syslog,
+# add_key, request_key, keyctl, mount, umount2, pivot_root, unshare, setns, bpf, perf_event_open, userfaultfd,
+# kexec_load, kexec_file_load, init_module, finit_module, delete_module, reboot, swapon, swapoff, acct, quotactl, syslog,
 # name_to_handle_at, open_by_handle_at, settimeofday, clock_settime; on x86 also iopl and ioperm.
-_X86_64 = (248, 249, 250, 165, 166, 155, 272, 308, 321, 298, 323, 246, 320, 175, 313, 176, 169, 167, 168, 163, 179, 103)
-_X86_64 += (303, 304, 164, 227, 172, 173)
-_GENERIC = (217, 218, 219, 40, 39, 41, 97, 268, 280, 241, 282, 104, 294, 105, 273, 106, 142, 224, 225, 89, 60, 116)
-_GENERIC += (264, 265, 170, 112)
+_X86_64 = (
+    *(248, 249, 250, 165, 166, 155, 272, 308, 321, 298, 323),
+    *(246, 320, 175, 313, 176, 169, 167, 168, 163, 179, 103),
+    *(303, 304, 164, 227, 172, 173),
+)
+_GENERIC = (
+    *(217, 218, 219, 40, 39, 41, 97, 268, 280, 241, 282),
+    *(104, 294, 105, 273, 106, 142, 224, 225, 89, 60, 116),
+    *(264, 265, 170, 112),
+)
 _PROCESSORS: Mapping[str, _Processor] = {
     "x86_64": _Processor(0xC000003E, 56, 41, 16, _X86_64),
     "aarch64": _Processor(0xC00000B7, 220, 198, 29, _GENERIC),
