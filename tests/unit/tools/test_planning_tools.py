@@ -69,4 +69,4 @@ def test_a_thought_is_noted():
 def test_the_live_view_shows_the_item_in_progress():
     """Not the whole list, as the model has written it."""
     todos = [{"content": "Read\x1b[31m", "status": "in_progress"}, {"content": "Answer"}]
-    assert call_text(Called("finished", "call_1", "todo", {"todos": todos})) == "todo    0 of 2 done: Read\\x1b[31m"
+    assert call_text(Called("finished", "call_1", "todo", {"todos": todos})) == "todo    0 of 2 done: Read\ufffd[31m"
