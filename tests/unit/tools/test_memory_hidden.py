@@ -14,10 +14,8 @@ def test_notes_are_no_sources(call, write):
     write(dict.fromkeys((NOTES, LOCAL, f"sub/{NOTES}", *OTHERS), "needle"))
     assert sorted(call("grep", pattern="needle").splitlines()) == sorted(f"{path}:1: needle" for path in OTHERS)
     assert f"best of {len(OTHERS)}" in call("search", query="needle", limit=9)
-    for path in (NOTES, LOCAL, f"sub/{NOTES}", NOTES.upper()):
-        with pytest.raises(
-            ToolError, match="is closed: it holds notes of specialists; `paths` in|does not exist|no file"
-        ):
+    for path in (NOTES, LOCAL, f"sub/{NOTES}"):
+        with pytest.raises(ToolError, match="is closed: it holds notes of specialists; `paths` in"):
             call("read", path=path)
 
 

@@ -1,5 +1,4 @@
-"""Names of files that usually hold secrets, of eval cases, and of notes; the file tools hide them unless `paths` names
-them.
+"""Names of files with secrets, eval cases or notes; the file tools hide them unless `paths` names them.
 
 Only names count, case-insensitively, never the content: `id_card.md`, `keys/`, `secrets.md` and `server.crt` stay
 readable. The list follows the defaults of coding agents and the names that secret scanners look for.
@@ -56,7 +55,7 @@ _WILDCARDS = str.maketrans("", "", "*?")
 
 
 def is_secret(relative: str) -> bool:
-    """Return whether a file or folder usually holds secrets, eval cases or notes, by its name or that of a folder above it.
+    """Return whether a file or folder usually holds secrets, eval cases or notes, by its name or by a folder above it.
 
     relative: path relative to the root; the name of the root itself does not count.
     """
