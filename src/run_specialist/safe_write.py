@@ -9,16 +9,18 @@ import hashlib
 import os
 import secrets
 import stat
+import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from run_specialist.safe_open import Folder, folder, names
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
-_PERMISSIONS = 0o777
-_WRITABLE = 0o222
+_PERMISSIONS, _WRITABLE = 0o777, 0o222
+_PREFIX, _ENDING = ".run-specialist-", ".tmp"
+_REPLACING = threading.Lock()
+"""Held from the last check of a file to its replacement, so that runs of this process do not overtake one another."""
 
 
 class NotReplaceable(OSError):
@@ -35,21 +37,12 @@ class Changed(OSError):
         super().__init__(errno.ESTALE, why)
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """Content of a regular file."""
-
-    data: bytes
-    mode: int
-    """Its permissions."""
-
-
 def digest_of(data: bytes) -> str:
     """Return the SHA-256 of a content, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
-def read_content(root: Path, relative: str, most: int) -> Content | None:
+def read_content(root: Path, relative: str, most: int) -> bytes | None:
     """Return the content of a file; None if there is no entry with this name.
 
     most: maximum size [bytes].
@@ -58,7 +51,7 @@ def read_content(root: Path, relative: str, most: int) -> Content | None:
     above, _, name = relative.rpartition("/")
     try:
         with folder(root, above) as here:
-            return _read(here, name, most)
+            return _read(here, name, most)[0]
     except FileNotFoundError:
         return None
 
@@ -80,23 +73,18 @@ def replace_file(  # noqa: PLR0913 - a file, its content, and what is expected o
         mode, owner = (None, None) if expected is None else _checked(here, name, expected, most)
         _write_new(here, temporary, data, mode, owner)
         try:
-            _require_same_place(root, above, here)
-            if expected is None:
-                _link(here, temporary, name)
-            else:
-                _checked(here, name, expected, most)
-                os.replace(_at(here, temporary), _at(here, name), **_both(here))  # noqa: PTH105 - relative to a descriptor
+            with _REPLACING:
+                _require_same_place(root, above, here)
+                if expected is None:
+                    _link(here, temporary, name)
+                else:
+                    _checked(here, name, expected, most)
+                    os.replace(_at(here, temporary), _at(here, name), **_both(here))  # noqa: PTH105 - by descriptor
         except BaseException:
             with suppress(OSError):
                 _unlink(here, temporary)
             raise
         _sync(here)
-
-
-def missing_folders(root: Path, relative: str) -> int:
-    """Return how many of the folders above a file do not exist yet."""
-    above = names(relative)[:-1]
-    return sum(not os.path.lexists(root.joinpath(*above[: depth + 1])) for depth in range(len(above)))
 
 
 def delete_file(root: Path, relative: str, *, expected: str, folders: int, most: int) -> None:
@@ -118,28 +106,28 @@ def delete_file(root: Path, relative: str, *, expected: str, folders: int, most:
 
 def delete_temporary(root: Path, relative: str, temporary: str) -> None:
     """Delete what is left of a replacement whose process was killed."""
-    if temporary == os.path.basename(temporary) and is_temporary(temporary):  # noqa: PTH119 - a name, not a path
+    if _is_temporary(temporary):
         with suppress(OSError), folder(root, relative.rpartition("/")[0]) as here:
             _unlink(here, temporary)
 
 
 def temporary_name() -> str:
     """Return a name for a temporary file, which no other file has."""
-    return f".run-specialist-{secrets.token_hex(8)}.tmp"
+    return f"{_PREFIX}{secrets.token_hex(8)}{_ENDING}"
 
 
-def is_temporary(name: str) -> bool:
-    """Return whether a name is one of `temporary_name`."""
-    return name.startswith(".run-specialist-") and name.endswith(".tmp")
+def _is_temporary(name: str) -> bool:
+    return name.startswith(_PREFIX) and name.endswith(_ENDING) and "/" not in name
 
 
-def _read(here: Folder, name: str, most: int) -> Content:
+def _read(here: Folder, name: str, most: int) -> tuple[bytes, int]:
+    """Return the content of a file, and its permissions; raises OSError."""
     with here.file(name) as file:
         info = os.fstat(file.fileno())
         data = file.read(most + 1)
     if len(data) > most:
         raise NotReplaceable(f"it is larger than {most:,} bytes")
-    return Content(data, stat.S_IMODE(info.st_mode) & _PERMISSIONS)
+    return data, stat.S_IMODE(info.st_mode) & _PERMISSIONS
 
 
 def _checked(here: Folder, name: str, expected: str, most: int) -> tuple[int, tuple[int, int]]:
@@ -148,14 +136,14 @@ def _checked(here: Folder, name: str, expected: str, most: int) -> tuple[int, tu
         info = here.info(name)
     except FileNotFoundError:
         raise Changed("it was deleted in the meantime") from None
-    content = _read(here, name, most)
-    if digest_of(content.data) != expected:
+    data, mode = _read(here, name, most)
+    if digest_of(data) != expected:
         raise Changed
     if info.st_nlink > 1:
         raise NotReplaceable("it has a second name, a hard link, which would keep the old content")
-    if not content.mode & _WRITABLE:
+    if not mode & _WRITABLE:
         raise NotReplaceable("it is read-only")
-    return content.mode, (info.st_uid, info.st_gid)
+    return mode, (info.st_uid, info.st_gid)
 
 
 def _write_new(here: Folder, name: str, data: bytes, mode: int | None, owner: tuple[int, int] | None) -> None:
@@ -197,12 +185,19 @@ def _link(here: Folder, temporary: str, name: str) -> None:
         raise Changed("it was created in the meantime") from None
     except (OSError, NotImplementedError):
         # A file system without hard links.
-        with suppress(FileNotFoundError):
-            here.info(name)
+        if _exists(here, name):
             raise Changed("it was created in the meantime") from None
         os.replace(_at(here, temporary), _at(here, name), **_both(here))  # noqa: PTH105 - relative to a descriptor
     else:
         _unlink(here, temporary)
+
+
+def _exists(here: Folder, name: str) -> bool:
+    try:
+        here.info(name)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _make_folders(root: Path, above: str) -> None:

@@ -90,11 +90,11 @@ def test_a_disallowed_tool_is_removed_under_any_name() -> None:
 
 def test_unknown_names_are_reported() -> None:
     """Unknown names are reported; a list of only unknown names must not run."""
-    assert resolve_tools(["Read", "Bash"], (), AVAILABLE) == ResolvedTools(("read",), ("Bash",))
-    assert resolve_tools(["Bash(ls)", "Write"], (), AVAILABLE) == ResolvedTools(
-        (), ("Bash(ls)", "Write"), nothing_known=True
+    assert resolve_tools(["Read", "Painter"], (), AVAILABLE) == ResolvedTools(("read",), ("Painter",))
+    assert resolve_tools(["Painter(ls)", "Telescope"], (), AVAILABLE) == ResolvedTools(
+        (), ("Painter(ls)", "Telescope"), nothing_known=True
     )
-    assert not resolve_tools(["Read", "Bash"], ["Read"], AVAILABLE).nothing_known
+    assert not resolve_tools(["Read", "Painter"], ["Read"], AVAILABLE).nothing_known
 
 
 def test_repeated_names_count_once() -> None:

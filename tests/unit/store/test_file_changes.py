@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.record.journal import FileChanging
 from run_specialist.store.reader import Store
-from tests.unit.store.records import opened, write
+from tests.unit.store.records import opened
 
 pytestmark = pytest.mark.anyio
 

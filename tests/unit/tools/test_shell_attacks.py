@@ -89,7 +89,7 @@ async def test_there_is_no_network(run, monkeypatch):
                 (40, (2, 1024)),
             ]
             script = "\n".join(
-                f"try:\n s = socket.socket({int(family)}, socket.SOCK_STREAM); s.settimeout(2); s.connect({address!r})\n"
+                f"try:\n s = socket.socket({int(family)}, 1)\n s.settimeout(2)\n s.connect({address!r})\n"
                 f" print('connected')\nexcept OSError: print('refused')"
                 for family, address in attempts
             )
@@ -103,7 +103,7 @@ async def test_there_is_no_network(run, monkeypatch):
     [
         "(setsid nohup sleep 300 {mark} >/dev/null 2>&1 &); echo ok",
         "nohup sh -c 'sleep 300; : {mark}' & disown; echo ok",
-        'python3 -c "import os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0: time.sleep(300) # {mark}"; echo ok',
+        'python3 -c "import os, time\nif not os.fork():\n os.setsid()\n if not os.fork(): time.sleep(9)#{mark}"\necho ok',
         "trap '' TERM HUP INT; (trap '' TERM HUP INT; sleep 300; : {mark}) & echo ok",
     ],
 )

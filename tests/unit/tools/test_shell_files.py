@@ -137,21 +137,25 @@ async def test_what_others_run_or_obey_later_cannot_be_changed(run):
     for file in ("specialists/finder.md", "real.md", ".git/hooks/pre-commit"):
         run.write(file)
     (run.root / "AGENTS.md").symlink_to("real.md")
-    before = subprocess.run(
-        ["find", ".", "-newermt", "1970-01-01"], cwd=run.root, capture_output=True, check=True
-    ).stdout
+    before = entries(run.root)
     output = await run(ATTACK, writable=(".",))
     assert "done" in output.text
     assert "undone, because nothing may be changed there" in output.note
-    after = subprocess.run(
-        ["find", ".", "-newermt", "1970-01-01"], cwd=run.root, capture_output=True, check=True
-    ).stdout
     # The folders in which they were made are left.
-    assert set(after.split()) - set(before.split()) == {b"./sub", b"./sub/new", b"./inner"}
-    assert os.readlink(run.root / "AGENTS.md") == "real.md"
+    assert entries(run.root) - before == {"sub", "sub/new", "inner"}
+    assert before <= entries(run.root)
+    assert (run.root / "AGENTS.md").readlink() == Path("real.md")
     for file in ("specialists/finder.md", ".git/hooks/pre-commit"):
         assert (run.root / file).read_text() == "plain\n"
     assert "evil" not in (run.root / ".git" / "config").read_text()
+
+
+async def test_the_file_of_the_specialist_cannot_be_changed(run):
+    """Wherever it lies: a run must not extend its own rights."""
+    file = run.write("agents/finder.md")
+    await run("echo evil > agents/finder.md; rm agents/finder.md; echo x > agents/new", writable=("agents",), path=file)
+    assert sorted(one.name for one in file.parent.iterdir()) == ["finder.md", "new"]
+    assert file.read_text() == "plain\n"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def run(tmp_path, monkeypatch):
         ("-x", "/bin/bash: line 1: -x: command not found\n", "[exit code 127]"),
         ("cat; read x || echo empty", "empty\n", "[exit code 0]"),
         ("printf 'a\\r\\nb\\rc\\033[31m\\0d\\377'", "a\nb\nc[31md\N{REPLACEMENT CHARACTER}", "[exit code 0]"),
-        ("echo $#; pwd | tail -c 8; whoami; echo $HOME $LANG $TERM", "0\nproject\nuser\n/tmp C.UTF-8 dumb\n", "[exit code 0]"),
+        ("pwd | tail -c 8; whoami; echo $HOME $LANG $TERM", "project\nuser\n/tmp C.UTF-8 dumb\n", "[exit code 0]"),
         ("cd /tmp; echo x > y; cat y", "x\n", "[exit code 0]"),
         ("cat /tmp/y", "cat: /tmp/y: No such file or directory\n", "[exit code 1]"),
     ],

@@ -128,7 +128,8 @@ def test_rules_mean_what_they_mean_in_other_programs_or_less(tools, disallowed, 
 
 PARTS = st.sampled_from(
     [*"'\"\\$`;&|(){}<>!#=~*? \n\t-", "evil", "echo", "$(", "${x:-", "&&", "||", "if ", "then ", "fi", "x", "x=",
-     "\\\n", ">/dev/null", "2>&1", "echo ", " evil ", ";evil", "<<E\n", "function ", "time ", "$'", "[[ ", "\r", "a[$(evil)]="]
+     "\\\n", ">/dev/null", "2>&1", "echo ", " evil ", ";evil", "<<E\n", "function ", "time ", "$'", "[[ ", "\r",
+     "a[$(evil)]="]
 )  # fmt: skip
 
 

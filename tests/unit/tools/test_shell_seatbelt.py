@@ -50,7 +50,7 @@ def _holds(kind, text, path):
         ("/Users/me/project/out/x", "allow", "allow"),
         ("/Users/me/project/out/.claude/x", "allow", "deny"),
         ("/Users/me/project/out/new/.git/hooks/x", "allow", "deny"),
-        ("/Users/me/project/out/CLAUDE.md", "allow", "allow"),
+        ("/Users/me/project/out/CLAUDE.md", "allow", "deny"),
         ("/private/var/folders/x/T/own/x", "allow", "allow"),
         ("/private/var/folders/x/T/other", "deny", "deny"),
         ("/private/etc/master.passwd", "deny", "deny"),

@@ -1,15 +1,17 @@
 """Make one change of a file: planned from its content, recorded, then written at once."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from run_specialist.errors import ToolError
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import FileChanging
-from run_specialist.safe_write import digest_of, missing_folders, replace_file, temporary_name
+from run_specialist.safe_write import digest_of, replace_file, temporary_name
 from run_specialist.tools.base import Output
 from run_specialist.tools.context import Context
 from run_specialist.tools.editing.text_edit import MOST, decoded, encoded
@@ -109,7 +111,7 @@ class Changes:
             raise ToolError(f"{shown}: {error}") from error
         if after == before:
             raise ToolError(f"{shown} has this content already; nothing was changed")
-        folders = 0 if before is not None else missing_folders(self._writable.root, relative)
+        folders = 0 if before is not None else _missing_folders(self._writable.root, relative)
         return Planned(relative, before, after, diff_of(relative, text, after.decode()), folders)
 
     def _write(self, planned: Planned, record: FileChanging) -> None:
@@ -139,6 +141,12 @@ class Changes:
             )
         head = f"{'Created' if is_new else 'Changed'} {escape_path(planned.relative)} ({diff.counts} lines)"
         return Output(f"{head}{f', {_DRY}' if is_dry else ''}\n{shortened(diff.text, RESULT_DIFF)}".rstrip("\n"))
+
+
+def _missing_folders(root: Path, relative: str) -> int:
+    """Return how many of the folders above a file do not exist yet."""
+    above = relative.split("/")[:-1]
+    return sum(not os.path.lexists(root.joinpath(*above[: depth + 1])) for depth in range(len(above)))
 
 
 async def _to_the_end(work: Awaitable[None], then: Callable[[], _T]) -> _T:

@@ -60,11 +60,11 @@ def _undo_file(writable: Writable, path: str, changes: Sequence[FileChanging], *
             for change in changes:
                 delete_temporary(root, path, change.temporary)
         found = read_content(root, path, MOST)
-        now = None if found is None else digest_of(found.data)
+        now = None if found is None else digest_of(found)
         oldest, reason = _oldest_to_undo(changes, now)
         if oldest is None:
             return Undone(path, "left" if reason else "unchanged", reason)
-        text = None if found is None else found.data.decode()
+        text = None if found is None else found.decode()
         if oldest.content is None:
             diff = Diff("", 0, diff_of(path, None, text or "").added)
         else:

@@ -71,8 +71,7 @@ class WorkingCopy:
         changed = None if self.patch is None else self.patch.content(self.root, relative)
         if changed is not None:
             return changed
-        found = read_content(self.root, relative, MOST)
-        return None if found is None else found.data
+        return read_content(self.root, relative, MOST)
 
     def readable(self, relative: str) -> bytes | None:
         """Return the content of a file to be shown; None for one that cannot be changed, or read."""

@@ -48,12 +48,14 @@ class _View:
 class OneCommand:
     """Runs the command lines of a run, one at a time if they may change something."""
 
-    def __init__(self, sandbox: Sandbox, writable: Sequence[str]) -> None:
+    def __init__(self, sandbox: Sandbox, writable: Sequence[str], closed: Sequence[Path] = ()) -> None:
         """Set up the folders.
 
         sandbox: what the file tools see.
         writable: as `writable_places` returns them.
+        closed: real paths of files that may not be changed in any case.
         """
+        self._closed = closed
         self._sandbox = sandbox
         self._writable = writable
         self._turn = asyncio.Lock()
@@ -76,7 +78,7 @@ class OneCommand:
 
     def _look(self) -> _View:
         root = self._sandbox.root
-        protected = protected_places(root, self._writable)
+        protected = protected_places(root, self._writable, self._closed)
         mounted = [path for path, target in protected.items() if target is None]
         files = shown_files(self._sandbox, self._writable, mounted)
         return _View(files, git_folder(root) if "" in files.starts else None, protected)

@@ -17,14 +17,15 @@ MOST_ENTRIES = 200_000
 """Maximum number of entries below the writable places."""
 
 
-def protected_places(root: Path, writable: Sequence[str]) -> dict[str, str | None]:
+def protected_places(root: Path, writable: Sequence[str], closed: Sequence[Path] = ()) -> dict[str, str | None]:
     """Return the protected places below the writable ones, each with its target if it is a symlink.
 
     Symlinks are not followed, and protected folders are not looked into.
+    closed: real paths that are protected too.
     Raises ToolError if there are too many files.
     """
     found: dict[str, str | None] = {}
-    pending, seen = list(writable), 0
+    pending, seen, others = list(writable), 0, {str(path) for path in closed}
     while pending:
         here = pending.pop()
         with suppress(OSError), os.scandir(root / here) as entries:
@@ -33,7 +34,7 @@ def protected_places(root: Path, writable: Sequence[str]) -> dict[str, str | Non
                 if seen > MOST_ENTRIES:
                     raise ToolError(f"there are more than {MOST_ENTRIES:,} files below the writable folders")
                 path = f"{here}/{entry.name}" if here else entry.name
-                if is_protected(path):
+                if is_protected(path) or entry.path in others:
                     found[path] = str(Path(entry.path).readlink()) if entry.is_symlink() else None
                 elif entry.is_dir(follow_symlinks=False):
                     pending.append(path)

@@ -59,7 +59,9 @@ class _Shell:
         self.description = " ".join(
             part for part in (_DESCRIPTION.format(root=root, changes=changes), str(self._rules)) if part
         )
-        self._runner = OneCommand(Sandbox(root, () if settings.paths is None else settings.paths), self._writable)
+        sandbox = Sandbox(root, () if settings.paths is None else settings.paths)
+        closed = [Path(os.path.realpath(settings.path))] if settings.path else []
+        self._runner = OneCommand(sandbox, self._writable, closed)
 
     async def bash(
         self,

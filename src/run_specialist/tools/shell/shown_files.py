@@ -13,7 +13,7 @@ from run_specialist.tools.sandbox.secret_files import is_secret
 from run_specialist.tools.shell.protected_names import is_protected
 from run_specialist.tools.threads import check_cancelled
 
-MOST_HIDDEN = 1_000
+MOST_HIDDEN = 500
 """Maximum number of places that are hidden one by one; each costs a mount."""
 MOST_ENTRIES = 200_000
 """Maximum number of entries that are looked at before each command."""

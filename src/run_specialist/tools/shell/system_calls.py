@@ -39,8 +39,8 @@ class _Processor:
 
 
 # add_key, request_key, keyctl, mount, umount2, pivot_root, unshare, setns, bpf, perf_event_open, userfaultfd,
-# kexec_load, kexec_file_load, init_module, finit_module, delete_module, reboot, swapon, swapoff, acct, quotactl, syslog,
-# name_to_handle_at, open_by_handle_at, settimeofday, clock_settime; on x86 also iopl and ioperm.
+# kexec_load, kexec_file_load, init_module, finit_module, delete_module, reboot, swapon, swapoff, acct, quotactl,
+# syslog, name_to_handle_at, open_by_handle_at, settimeofday, clock_settime; on x86 also iopl and ioperm.
 _X86_64 = (
     *(248, 249, 250, 165, 166, 155, 272, 308, 321, 298, 323),
     *(246, 320, 175, 313, 176, 169, 167, 168, 163, 179, 103),
