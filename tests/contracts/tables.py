@@ -67,6 +67,7 @@ OUTCOME = {
     "children": [CHILD],
     "error_kind": (ERROR_KINDS, None),
     "retry_after": "number?",
+    "patch": "text?",
 }
 
 EVENTS = {
@@ -111,6 +112,15 @@ EVENTS = {
         "characters": "count",
         "duration_s": "number",
         "text": "text",
+    },
+    "file_changed": {
+        "call_id": "text",
+        "path": "text",
+        "diff": "text",
+        "added": "count",
+        "removed": "count",
+        "is_new": "flag",
+        "dry_run": "flag",
     },
     "budget": {
         "kind": KINDS,
@@ -327,6 +337,7 @@ PRINTED = {
         "forked_at": "count?",
         "copied": {"turns": "count", "calls": "count"},
         "comparison": ["any"],
+        "changes": ["any"],
         "facts": {"...": "any"},
         "answer": {"...": "any"},
         "children": {"...": "any"},

@@ -162,6 +162,10 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
         resumed = told[-1].outcome.run_id
     async with Runner(**where, provider=ScriptedProvider([ANSWER])) as runner:
         await (await runner.fork(resumed, at=1, force=True, listener=told.append)).outcome()
+    edits = calls(("write", {"path": "new.md", "content": "new\n"}))
+    editor = FINDER.model_copy(update={"tools": ("write",), "writable": (".",)})
+    async with Runner(**where, provider=ScriptedProvider([edits, ANSWER])) as runner:
+        await runner.run(editor, "Write.", listener=told.append)
     # Scripted models have no endpoint at which requests wait; see tests/wire/test_rate_limits.py.
     told += [events.Waiting("started", None, "busy"), events.Waiting("finished", 2.5, "busy")]
     for event in told:

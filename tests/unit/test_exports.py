@@ -32,6 +32,7 @@ NAMES = [
     "Event",
     "Evidence",
     "Executed",
+    "FileChanged",
     "Finished",
     "Forked",
     "Landed",

@@ -95,14 +95,15 @@ class RunMaker:
         self.strict = strict
         self.environments: RunEnvironments
 
-    def equip(self, max_depth: int, *parts: *Equipment) -> RunEnvironments:
+    def equip(self, max_depth: int, *parts: *Equipment, dry_run: bool = False) -> RunEnvironments:
         """Set and return what makes the environment of each run, children included.
 
         max_depth: levels of specialists below a run.
-        parts: the last fields of `RunEnvironments`.
+        parts: further fields of `RunEnvironments`.
+        dry_run: whether the changes of files are collected in a patch.
         """
         children = Children(self.registry, self.root, self.models, self.child, max_depth, strict=self.strict)
-        self.environments = RunEnvironments(self.registry, children, *parts)
+        self.environments = RunEnvironments(self.registry, children, *parts, dry_run=dry_run)
         return self.environments
 
     def asked(
@@ -197,8 +198,9 @@ class RunMaker:
         by_program = asked is not None and asked.by_program
         current = asked.file if asked and by_program else load(file.path, project_of(file.path, [place.root]))
         provider = await self.models.provider_for_resumed(current, settled, place.root, run.model, model)
+        was_dry = bool(run.frozen.get("dry_run"))
         return await self.environments.make(
-            place.root, current, settled, provider, parent, resumed=True, by_program=by_program
+            place.root, current, settled, provider, parent, resumed=True, by_program=by_program, was_dry=was_dry
         )
 
     async def child(  # noqa: PLR0913, PLR0917 - called in one place

@@ -19,6 +19,7 @@ from run_specialist.cli import (
     show_config,
     show_specialist,
     tuning,
+    undo_command,
     worker_command,
 )
 from run_specialist.cli.batch import batches_command, map_command
@@ -97,6 +98,8 @@ def check(
     """Check specialist files for problems; exit with code 2 on errors."""
     with guarded():
         from run_specialist.spawning.prompt_texts import with_skills_checked  # noqa: PLC0415 - fast `--help`
+        from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
+        from run_specialist.spawning.trust_notices import with_trust_noted  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
@@ -110,6 +113,7 @@ def check(
         named = [SearchFolder.at(path, project) for path in paths or ()]
         checked = named or project_places(project, dir_, meant=meant)
         files = with_skills_checked(Registry(checked, places(project, dir_, meant=meant)).files(), project)
+        files = with_trust_noted(files, project, Trust())
         if config.get("strict") if strict is None else strict:
             files = [file.strict() for file in files]
         if json_:
@@ -180,6 +184,7 @@ _SECTIONS = {
         history.runs,
         history.transcript,
         resume.resume,
+        undo_command.undo,
         replay_command.replay,
         report_command.report,
         tuning.tune,

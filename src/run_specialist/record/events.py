@@ -158,6 +158,27 @@ class Called(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class FileChanged(Event):
+    """A tool has changed a file; precedes the end of its call."""
+
+    event = "file_changed"
+    call_id: str
+    """The call of the tool."""
+    path: str
+    """The file, relative to the root."""
+    diff: str
+    """What was changed, as a unified diff; its last line says so if it is shortened."""
+    added: int
+    """Lines added."""
+    removed: int
+    """Lines removed."""
+    is_new: bool = False
+    """Whether the file did not exist before."""
+    dry_run: bool = False
+    """Whether the change is only in the patch of a dry run, and not on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetSpent(Event):
     """The state of the budget after a call."""
 

@@ -84,6 +84,26 @@ class Returned(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class FileChanging(Record):
+    """A tool is about to change a file; stored before the file is replaced, so that the change can be taken back."""
+
+    change_id: str
+    """Unique within the run."""
+    path: str
+    """The file, relative to the root of the run."""
+    before: str | None
+    """SHA-256 of its content so far, in hexadecimal; None if the file does not exist."""
+    after: str
+    """SHA-256 of its new content."""
+    content: str | None
+    """Its content so far; None if the file does not exist."""
+    temporary: str
+    """Name of the temporary file beside it, which a killed process leaves behind."""
+    folders: int = 0
+    """How many of the folders above it do not exist yet and are created."""
+
+
+@dataclass(frozen=True, slots=True)
 class Spending:
     """Tokens and cost of some requests."""
 
@@ -180,4 +200,8 @@ class Journal(Protocol):
 
         Raises TakenOver, once, if another process has taken over the run.
         """
+        ...
+
+    async def has_stored(self) -> bool:
+        """Wait until all records are stored; return whether they are. The reason for a failure stays unread."""
         ...

@@ -131,6 +131,8 @@ class Outcome:
     """The kind of the failure that ended the run; None if none did, as when a limit or the model's reply ended it."""
     retry_after: float | None = None
     """The wait that the server requested with its last failure [s]; None if it requested none."""
+    patch: str | None = None
+    """What a dry run and its child runs would have changed, for `git apply`; None if it is no dry run."""
 
     @property
     def is_offline(self) -> bool:

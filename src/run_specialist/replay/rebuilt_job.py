@@ -12,6 +12,7 @@ from run_specialist.loop.job import Job
 from run_specialist.providers.base import Provider
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.replay.cassette import Cassette
+from run_specialist.replay.recorded_memory import with_recorded_memory
 from run_specialist.replay.recorded_tools import RecordedTools, stand_ins
 from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.origin import settings_of
@@ -22,10 +23,11 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.project import is_same, project_root
 from run_specialist.specialist.resolve import resolve
-from run_specialist.specialist.tool_names import BUILT_IN
+from run_specialist.specialist.tool_names import BUILT_IN, EDIT, OFFERED, WRITE, names_tool
 from run_specialist.tools.archive import NAME as ARCHIVE
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
+from run_specialist.tools.memory.memory_tool import NAME as MEMORY
 from run_specialist.tools.respond import NAME as RESPOND
 
 Tools = Literal["stored", "live"]
@@ -88,10 +90,12 @@ async def rebuilt(
         idle = settings if is_live else settings.model_copy(update=_NOT_STARTED)
         parent = Parent("", runner.root, tuple(setup.parents)) if setup.parents else None
         environment = await runner.environments.make(runner.root, file, idle, provider, parent)
+        environment = with_recorded_memory(environment, settings, cassette)
         given = _given(cassette, settings, environment, is_live=is_live)
         job = spawn(file, settings, setup.question, replace(given, keeps_archive=_keeps_archive(cassette)))
         foreign = {tool.name for tool in (*given.tools, *given.extra_tools.functions, *given.extra_tools.served)}
-        stored = {*job.opening.tools.names} - {RESPOND} if not is_live else {*setup.given_tools, DELEGATE}
+        changing = {EDIT, WRITE, MEMORY}
+        stored = {*job.opening.tools.names} - {RESPOND} if not is_live else {*setup.given_tools, DELEGATE, *changing}
         offered = [recorded.replaced(tool) if tool.name in stored else tool for tool in job.opening.tools]
         job = replace(
             job,
@@ -130,7 +134,9 @@ def _overrides(cassette: Cassette) -> dict[str, Any]:
 def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment, *, is_live: bool) -> RunEnvironment:
     """Return the environment with stand-ins for the tools that are not made here, as the run recorded them."""
     setup = cassette.setup
-    defined = {str(one["name"]): one for one in setup.tools if one["name"] not in BUILT_IN}
+    # A function of the project may have the name of a built-in tool.
+    replacing = {*setup.given_tools, *_function_names(setup.settings.get("python_tools", ()))}
+    defined = {str(one["name"]): one for one in setup.tools if one["name"] not in {*BUILT_IN} - replacing}
     given = stand_ins([defined.pop(name) for name in setup.given_tools if name in defined], cassette.calls)
     if is_live:
         return replace(environment, tools=given)
@@ -147,7 +153,15 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
         {"name": name, "description": "", "input_schema": {}}
         for name in sorted(declared - _function_names(setup.settings.get("python_tools", ())))
     ]
-    extra = ExtraTools(stand_ins([*functions, *added], cassette.calls), stand_ins(served, cassette.calls))
+    trusted = environment.extra_tools.offered
+    asked_for = [one for one in setup.tools if one["name"] in OFFERED and names_tool(settings.tools, str(one["name"]))]
+    extra = ExtraTools(
+        stand_ins([*functions, *added], cassette.calls),
+        stand_ins(served, cassette.calls),
+        # Whether they are trusted here does not matter, because they are not run.
+        tuple({one.name: one for one in (*stand_ins(asked_for, cassette.calls), *trusted)}.values()),
+        files=environment.extra_tools.files,
+    )
     return replace(environment, tools=given, extra_tools=extra)
 
 

@@ -42,6 +42,7 @@ def origin(
         "given_tools": [tool.name for tool in environment.tools],
         "parents": environment.parent.names if environment.parent else (),
         "warnings": list(warnings),
+        **({"dry_run": True} if environment.patch is not None else {}),
     }
 
 

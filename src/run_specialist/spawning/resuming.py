@@ -29,6 +29,8 @@ from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Tool, Toolset
+from run_specialist.tools.planning.todo import NAME as TODO
+from run_specialist.tools.planning.todo import Plan
 from run_specialist.tools.respond import NAME as RESPOND
 
 _ORIGINAL = ("digest", "given_tools", "parents", "warnings", "given", "fork", "overridden")
@@ -86,7 +88,8 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
     """Return the job of a new run with system prompt, tools and archive of a stored one."""
     frozen = run.frozen
     keeps_archive = any(tool["name"] == GET_TOOL_RESPONSE for tool in frozen["tools"])
-    job = spawn(file, settings, run.question, replace(environment, keeps_archive=keeps_archive))
+    given = replace(environment, keeps_archive=keeps_archive, plan=_plan(run))
+    job = spawn(file, settings, run.question, given)
     if job.archive is not None:
         _refill(job.archive, run)
     opening = replace(
@@ -97,6 +100,15 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
     )
     warnings = dict.fromkeys([*environment.extra_tools.warnings, *job.context_warnings])
     return replace(job, opening=opening, warnings=tuple(warnings))
+
+
+def _plan(run: StoredRun) -> Plan:
+    """Return the list of the tool `todo` as the run left it."""
+    plan = Plan()
+    for call in sorted(run.calls, key=lambda call: call.at):
+        if call.call.name == TODO and not call.is_error:
+            plan.take(call.call.arguments)
+    return plan
 
 
 def _refill(archive: Archive, run: StoredRun) -> None:

@@ -86,6 +86,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         warnings=(*warnings, *fitted.warnings),
         context_warnings=fitted.warnings,
         secrets=(*credentials(os.environ), *keys_of(provider), *extra_tools.secrets, *environment.secrets),
+        patch=environment.patch.text if environment.patch and not environment.parent else None,
         origin=origin(file, given, schema, environment, [*warnings, *fitted.warnings]),
     )
 

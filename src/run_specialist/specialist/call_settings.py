@@ -65,8 +65,11 @@ class OtherSettings(TypedDict, total=False):
     required_mcp_servers: Names
     skills: Names
     project_instructions: bool
+    memory: Literal["user", "project", "local", "none"] | None
+    """Where notes are kept from run to run."""
     python_tools: Names
     allowed_domains: Names
+    writable: Names
     preset: Preset | None
 
 

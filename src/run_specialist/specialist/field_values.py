@@ -25,7 +25,7 @@ TEXTS = frozenset({"name", "description", "model", "landing_prompt"})
 NAMES = frozenset(
     (
         *("tools", "disallowed_tools", "agents", "paths", "python_tools"),
-        *("allowed_domains", "required_mcp_servers", "skills"),
+        *("allowed_domains", "required_mcp_servers", "skills", "writable"),
     )
 )
 _SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}

@@ -29,7 +29,12 @@ from run_specialist.specialist.field_types import (
 )
 from run_specialist.specialist.presets import Preset
 
+MemoryScope = Literal["user", "project", "local"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
+
+
+def _scope(value: object) -> object:
+    return lower(none_word(value))
 
 
 def _countdown_word(value: object) -> object:
@@ -144,10 +149,14 @@ class Specialist(BaseModel):
     """Skills whose SKILL.md is added to the prompt."""
     project_instructions: Switch = False
     """Whether AGENTS.md or CLAUDE.md of the project is added to the prompt."""
+    memory: Annotated[MemoryScope | None, BeforeValidator(_scope), Expected("user, project or local")] = None
+    """Where it keeps notes from run to run, which are added to its prompt; omitted = nowhere."""
     python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function")] = ()
     """Python functions of the project to use as tools."""
     allowed_domains: Names = ()
     """Domains, with their subdomains, that `fetch` may read; empty = all public ones."""
+    writable: Annotated[tuple[InnerPath, ...], AsList, Expected("folders or globs under the root")] = ()
+    """Folders or globs under the root that tools may change; empty = nothing."""
     preset: Annotated[
         Preset | None,
         BeforeValidator(lower),

@@ -39,8 +39,10 @@ CANONICAL = (
     "required_mcp_servers",
     "skills",
     "project_instructions",
+    "memory",
     "python_tools",
     "allowed_domains",
+    "writable",
     "preset",
 )
 
@@ -91,7 +93,7 @@ INERT = RESTRICTING | frozenset(
     default_context default_progress default_reads dependencies disable disabled display_name domain
     emoji enabled examples expertise expertise_level extends fallback_models globs handoffs hidden icon id
     include_mcp_json infer inherit_skills initial_prompt input inputs is_background keyboard_shortcut
-    keywords kind language last_updated license max_output_tokens max_tokens memory metadata mode model_provider
+    keywords kind language last_updated license max_output_tokens max_tokens metadata mode model_provider
     model_reasoning_summary model_verbosity nickname_candidates omit_claude_md output outputs
     owner priority proactive prompt provider reasoning requires role scope skill source
     specialization status subagent_type system_prompt system_prompt_mode tags target temperature text_verbosity

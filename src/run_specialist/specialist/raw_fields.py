@@ -17,8 +17,9 @@ def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
     for key, field in front.fields.items():
         if key not in others:
             _take_value(key, field, given, problems)
-    only_reads = not (given.get("agents") or given.get("mcp_servers") or given.get("python_tools"))
+    only_reads = not any(given.get(key) for key in ("agents", "mcp_servers", "python_tools", "writable"))
     taken = take_foreign(front, given, problems)
+    only_reads = only_reads and not given.get("memory")
     for key, field in others.items():
         if key not in taken:
             _report_other_key(key, field, problems, only_reads=only_reads)

@@ -181,14 +181,19 @@ class RunJournal:
 
         Raises TakenOver instead if another process works on the run.
         """
-        if self._settled < self._written and not self.lost:
-            future = asyncio.get_running_loop().create_future()
-            if self._inbox.wait(self, future):
-                await future
+        await self.has_stored()
         reason, self._reason = self._reason, None
         if reason and self._taken_over:
             raise TakenOver(reason)
         return reason
+
+    async def has_stored(self) -> bool:
+        """Wait until all records are settled; return whether none is lost. `committed` still returns the reason."""
+        if self._settled < self._written and not self.lost:
+            future = asyncio.get_running_loop().create_future()
+            if self._inbox.wait(self, future):
+                await future
+        return not self.lost
 
     def mark_committed(self, records: Sequence[Record], *, turns: int | None, events: int) -> None:
         """Register committed records.

@@ -14,6 +14,7 @@ from run_specialist.views.page.budget_chart import budget
 from run_specialist.views.page.calls import turns
 from run_specialist.views.page.child_runs import Descendants, child_runs, children, spent
 from run_specialist.views.page.comparison import NO_KIN, Kin, comparison, copied
+from run_specialist.views.page.file_changes import file_changes
 from run_specialist.views.page.marks import marks
 from run_specialist.views.page.quotes import holders
 from run_specialist.views.page.requests import requests
@@ -66,6 +67,7 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Kin = N
         "seconds": working.seconds,
         "facts": facts(run, usage["kinds"]),
         "answer": answer(run, replies, sources),
+        "changes": file_changes(run, descendants),
         "copied": copied(run),
         "comparison": comparison(run, kin),
         "children": children(run, direct, descendants),
