@@ -35,6 +35,7 @@ NAMES = [
     "Finished",
     "Forked",
     "Landed",
+    "ModelChanged",
     "NotResumable",
     "NotTrusted",
     "Outcome",

@@ -188,6 +188,7 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
         exit_code=exit_code,
         error_kind=ending.error_kind,
         retry_after=ending.retry_after,
+        models=parts.account.models,
     )
 
 

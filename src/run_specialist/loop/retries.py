@@ -46,12 +46,15 @@ class Retries:
     ) -> None:
         """Configure the retries of a run.
 
-        patience: how long one request is retried, from its first failure [s]; 0 = never, None = without a limit.
+        patience: as the attribute.
         notify: called before each wait.
         waiting: called when a request waits because the endpoint takes no more.
         stop: once requested, no request is sent again.
         """
-        self._patience = math.inf if patience is None else patience
+        self.patience = patience
+        """How long one request is retried, from its first failure [s]; 0 = never, None = without a limit."""
+        self.has_changed_model = False
+        """Whether the requests go to another model than those at the beginning of the run."""
         self._notify = notify
         self._waiting = waiting
         self._stop = stop
@@ -66,13 +69,15 @@ class Retries:
         """
         if self.was_stopped:
             raise StopRequested
-        begun = self.clock()
+        begun, patience = self.clock(), math.inf if self.patience is None else self.patience
         attempt = repeated = 0
         failed_at = begun
         time_limit = math.inf if seconds is None else begun + seconds
         while True:
-            left = failed_at + self._patience - self.clock() if attempt else self._patience
-            queueing = Queueing(self._waiting, left, time_limit, stopping=self._stop)
+            left = failed_at + patience - self.clock() if attempt else patience
+            queueing = Queueing(
+                self._waiting, left, time_limit, stopping=self._stop, has_changed_model=self.has_changed_model
+            )
             try:
                 return await conversation.ask(replace(request, retries=attempt, queueing=queueing))
             except Unavailable as error:
@@ -80,7 +85,7 @@ class Retries:
                 now = self.clock()
                 if not attempt:
                     failed_at = now if queueing.closed_since is None else queueing.closed_since
-                left = failed_at + self._patience - now
+                left = failed_at + patience - now
                 repeated += error.may_have_run
                 if left <= 0 or repeated > MOST_REPEATED:
                     raise _gave_up(error, attempt, now - failed_at) from error

@@ -1,15 +1,20 @@
 """Choose the model of a run and create its provider."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import UsageError
 from run_specialist.installation import adding
 from run_specialist.providers.base import Provider
 from run_specialist.providers.endpoint import CHAT, MESSAGES, OPENAI_URL, Endpoint
+from run_specialist.providers.local.local_servers import prefix_of
+from run_specialist.providers.model_chain import models_of
 from run_specialist.providers.model_names import check_served, check_spelling
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.redaction import redact
+from run_specialist.specialist.model_list import split_models
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -22,14 +27,54 @@ _OTHERS = "e.g. sonnet, openai:ID or ollama:NAME"
 CREDENTIALS = (MESSAGES.key, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
 
 
-def choose_model(flag: str | None, file: str | None, default: str | None = None) -> str:
-    """Return the model of a run: flag, file, SPECIALIST_MODEL, `default`, then one by the credentials that are set.
+@dataclass(frozen=True, slots=True)
+class ChosenModels:
+    """The models of a run."""
 
+    names: tuple[str, ...]
+    """In the order in which they are asked; at least one."""
+    left_out: tuple[str, ...] = ()
+    """Why others are not among them, each in one line."""
+
+
+def choose_model(flag: str | None, file: str | None, default: str | None = None, following: Sequence[str] = ()) -> str:
+    """Return the first model of a run; the arguments are those of `choose_models`."""
+    return choose_models(flag, file, default, following).names[0]
+
+
+def choose_models(
+    flag: str | None, file: str | None, default: str | None = None, following: Sequence[str] = ()
+) -> ChosenModels:
+    """Return the models of a run: flag, file, SPECIALIST_MODEL, `default`, then one by the credentials that are set.
+
+    Each of them may be a list with commas. Of several models, those that cannot be asked here are left out.
     file: model in the specialist's file; `inherit` counts as None.
     default: model of a config file.
+    following: the fallback models in the specialist's file, which a flag replaces.
     """
     named = flag or (file if file != "inherit" else None) or os.environ.get("SPECIALIST_MODEL") or default
-    return named or ("sonnet" if _credentials() or _set(MESSAGES.url) else OFFLINE)
+    named = named or ("sonnet" if _credentials() or _set(MESSAGES.url) else OFFLINE)
+    names = tuple(dict.fromkeys([*split_models(named), *(() if flag else following)]))
+    if names[0] == OFFLINE or len(names) == 1:
+        return ChosenModels(names[:1])
+    obstacles = {name: _obstacle(name) for name in names}
+    usable = tuple(name for name in names if not obstacles[name])
+    if not usable:
+        return ChosenModels(names[:1])
+    return ChosenModels(usable, tuple(f"{name} is left out: {why}" for name, why in obstacles.items() if why))
+
+
+def _obstacle(model: str) -> str:
+    """Return why a model of several cannot be asked here, whatever its server says; empty if it can."""
+    if model == OFFLINE:
+        return "it is no language model"
+    try:
+        check_served(model)
+        if prefix_of(model) is None:
+            check_credentials(model)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def why_offline(flag: str | None, file: str | None, default: str | None = None) -> str:
@@ -91,7 +136,7 @@ def make_provider(model: str) -> Provider:
 
 def keys_of(provider: Provider) -> tuple[str, ...]:
     """Return the API keys in a provider's requests; empty if it has no SDK client."""
-    client = getattr(provider, "client", None)
+    client = getattr(models_of(provider)[0], "client", None)
     keys = (getattr(client, name, None) for name in ("api_key", "auth_token"))
     return tuple(key for key in keys if isinstance(key, str) and key != NO_KEY)
 

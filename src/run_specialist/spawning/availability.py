@@ -49,7 +49,7 @@ def without_credentials(settings: Specialist, default: str | None) -> str:
 
     default: the model of a config file.
     """
-    model = choose_model(None, settings.model, default)
+    model = choose_model(None, settings.model, default, settings.fallback_models)
     if why := unserved(model):
         return f"{model}: {why}"
     try:

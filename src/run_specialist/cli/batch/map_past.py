@@ -93,4 +93,4 @@ def _model(runner: "Runner", name: str, settings: dict[str, Any], asked: str | N
     from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - as above
 
     settled = resolve(runner.registry.find(name), settings).settings
-    return described(choose_model(asked, settled.model, runner.default_model)).provider.model
+    return described(choose_model(asked, settled.model, runner.default_model, settled.fallback_models)).provider.model
