@@ -24,12 +24,9 @@ class Chains:
 
     folder: Path
     environment: pytest.MonkeyPatch
+    url: str
+    """The URL of the store."""
     events: list[Event] = field(default_factory=list)
-
-    @property
-    def url(self) -> str:
-        """The URL of the store."""
-        return f"sqlite:///{self.folder}/runs.db"
 
     def use(self, messages: Any = None, chat: Any = None) -> None:
         """Let the next runs ask these simulators."""

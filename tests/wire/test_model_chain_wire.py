@@ -1,16 +1,33 @@
 """A run goes on with the next model of its specialist when the present one cannot answer."""
 
+import asyncio
+import os
+import sys
+from dataclasses import replace
+
 import pytest
 
 from run_specialist.providers.model_chain import PATIENCE
 from run_specialist.record.outcome import Exit
+from tests.forked_program import ForkedProgram
 from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat_replies
 from tests.wire.model_chains import HAIKU, OPUS, SONNET, Chains, asked
 from tests.wire.resumed_requests import look, message_bytes
-from tests.wire.simulator import faults, replies
+from tests.wire.serving import write_specialist
+from tests.wire.simulator import Gate, faults, replies
 
-pytestmark = pytest.mark.anyio
+PROGRAM = """
+import asyncio, sys
+from run_specialist import Runner
+from tests.loop_jobs import LOOK
+
+async def main(root, store):
+    async with Runner(root=root, tools=[LOOK], store=store) as runner:
+        await runner.run(f"{root}/specialists/looker.md", "What is known?")
+
+asyncio.run(main(*sys.argv[1:]))
+"""
 GONE = faults.ApiError(404, "not_found_error", "model: it was retired")
 NO_CREDIT = faults.ApiError(400, "invalid_request_error", "Your credit balance is too low.")
 THINKS = [
@@ -21,7 +38,7 @@ THINKS = [
 @pytest.fixture
 def chains(tmp_path, monkeypatch):
     """Provide a store and runs with chains of models."""
-    return Chains(tmp_path, monkeypatch)
+    return Chains(tmp_path, monkeypatch, f"sqlite:///{tmp_path}/runs.db")
 
 
 def overloaded_after(script, then):
@@ -36,6 +53,7 @@ def overloaded_after(script, then):
     return policy
 
 
+@pytest.mark.anyio
 async def test_m_1_a_model_that_is_gone_is_replaced_before_the_first_turn(chains, messages_api):
     """404 at the first request: the next model answers, and nothing is said about a cache, because nothing was sent."""
     api = messages_api([GONE, look(replies, "a"), replies.answers("mice")])
@@ -53,6 +71,7 @@ async def test_m_1_a_model_that_is_gone_is_replaced_before_the_first_turn(chains
     assert chains.load().model == HAIKU
 
 
+@pytest.mark.anyio
 async def test_m_2_an_overload_in_the_middle(chains, messages_api):
     """529 after two turns: the same transcript goes on without the thoughts, for at most ten seconds of retries."""
     api = messages_api(overloaded_after(THINKS, [look(replies, "c"), replies.answers("mice")]))
@@ -79,6 +98,7 @@ async def test_m_2_an_overload_in_the_middle(chains, messages_api):
     assert any("which reads about" in text and "price about $" in text for text in outcome.warnings)
 
 
+@pytest.mark.anyio
 async def test_m_3_an_exhausted_quota_in_the_landing(chains, messages_api):
     """The credit ends before the landing: the next model lands, on the ladder of its own endpoint."""
     api = messages_api([*THINKS[:1], NO_CREDIT, replies.says(replies.respond("mice"))])
@@ -92,6 +112,7 @@ async def test_m_3_an_exhausted_quota_in_the_landing(chains, messages_api):
     assert (outcome.landing.requests, outcome.landing.usage) == (1, outcome.models[1].usage)
 
 
+@pytest.mark.anyio
 async def test_m_4_the_next_model_is_on_the_other_api(chains, messages_api, chat_api):
     """From the Messages API to chat completions: messages are converted, and the calls go on."""
     api = messages_api([*THINKS, NO_CREDIT])
@@ -103,6 +124,7 @@ async def test_m_4_the_next_model_is_on_the_other_api(chains, messages_api, chat
     assert b"hm" not in message_bytes(other.requests[0])
 
 
+@pytest.mark.anyio
 async def test_m_4_odd_ids_of_a_server_are_replaced(chains, messages_api, chat_api):
     """Ids that the Messages API refuses are replaced, and the outputs of these calls can still be read by them."""
     odd = chat_replies.says(None, chat_replies.tool_call("look", {"query": "a"}, "functions.look:0"))
@@ -115,6 +137,7 @@ async def test_m_4_odd_ids_of_a_server_are_replaced(chains, messages_api, chat_a
     assert call["content"][0]["id"] == result["content"][0]["tool_use_id"] != "functions.look:0"
 
 
+@pytest.mark.anyio
 async def test_m_5_no_model_helps(chains, messages_api):
     """If all fail, the error names each with its reason in one line, and the kind is that of the last one."""
     api = messages_api([look(replies, "a"), GONE, NO_CREDIT])
@@ -128,6 +151,7 @@ async def test_m_5_no_model_helps(chains, messages_api):
     assert "note on 'a'" in outcome.answer
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("fault", [faults.unauthorised(), faults.ApiError(400, "invalid_request_error", "no")])
 async def test_m_5_a_mistake_that_somebody_must_see_changes_nothing(chains, messages_api, fault):
     """A wrong key and an invalid request end the run as without other models."""
@@ -138,6 +162,7 @@ async def test_m_5_a_mistake_that_somebody_must_see_changes_nothing(chains, mess
     assert "no model of this run" not in str(outcome.error)
 
 
+@pytest.mark.anyio
 async def test_m_6_a_resumed_run_goes_on_with_the_model_it_had_changed_to(chains, messages_api):
     """A run that changed its model and failed is resumed with that model, and later changes once more."""
     api = messages_api([*THINKS, NO_CREDIT, look(replies, "c"), replies.refuses()])
@@ -154,6 +179,7 @@ async def test_m_6_a_resumed_run_goes_on_with_the_model_it_had_changed_to(chains
     assert outcome.cost_usd == pytest.approx(sum(one.cost_usd for one in outcome.models))
 
 
+@pytest.mark.anyio
 async def test_m_7_a_fork_before_the_change_drops_the_thoughts_of_the_first_model(chains, messages_api):
     """A fork knows which model wrote each turn: it converts those of another one, and keeps its own as they are."""
     api = messages_api([*THINKS, NO_CREDIT, look(replies, "c"), replies.answers("mice")])
@@ -170,6 +196,7 @@ async def test_m_7_a_fork_before_the_change_drops_the_thoughts_of_the_first_mode
     assert [one.model for one in after.models] == [HAIKU]
 
 
+@pytest.mark.anyio
 async def test_m_8_a_gate_that_the_first_model_has_closed_does_not_hold_the_next_one(chains, messages_api):
     """A 429 with a long wait closes the gate of the key; the run goes on at once with the next model of the same key."""
     api = messages_api([faults.rate_limited(900), look(replies, "a"), replies.answers("mice"), replies.answers("rats")])
@@ -181,6 +208,7 @@ async def test_m_8_a_gate_that_the_first_model_has_closed_does_not_hold_the_next
     assert (again.answer, asked(api)) == ("rats", [OPUS, HAIKU, HAIKU, HAIKU])
 
 
+@pytest.mark.anyio
 async def test_m_8_a_run_without_another_model_is_held_as_before(chains, messages_api):
     """The closed gate holds a run of any model that has not changed its own."""
     api = messages_api([faults.rate_limited(900), replies.answers("mice")])
@@ -189,3 +217,27 @@ async def test_m_8_a_run_without_another_model_is_held_as_before(chains, message
     outcome = await chains.ask(["haiku"])
     assert (outcome.status, outcome.retry_after is not None) == ("failed", True)
     assert asked(api) == [OPUS, HAIKU]
+
+
+def test_m_6_after_a_kill_the_run_goes_on_with_the_second_model(chains, messages_api, store_url):
+    """Killed with SIGKILL while the second model works on a reply: resumed with it, from the transcript that it got."""
+    gate = Gate()
+    held = replace(look(replies, "d"), gate=gate)
+    api = messages_api([*THINKS, NO_CREDIT, look(replies, "c"), held, replies.answers("mice")])
+    chains.use(api)
+    for name in (".git", "specialists"):
+        (chains.folder / name).mkdir()
+    write_specialist(chains.folder, "looker", "model: [sonnet, haiku, opus]")
+    program = ForkedProgram([sys.executable, "-c", PROGRAM, str(chains.folder), store_url], env=os.environ)
+    gate.wait_for_request(timeout=15)
+    program.kill()
+    program.wait()
+    gate.open()
+    chains.url = store_url
+    outcome = asyncio.run(chains.resume())
+    assert asked(api) == [SONNET, SONNET, SONNET, HAIKU, HAIKU, HAIKU]
+    assert message_bytes(api.requests[-1]).startswith(message_bytes(api.requests[-2]))
+    assert (outcome.answer, outcome.tool_calls.used) == ("mice", 3)
+    assert [(one.model, one.turns) for one in outcome.models] == [(SONNET, 2), (HAIKU, 2)]
+    assert outcome.cost_usd == pytest.approx(sum(one.cost_usd for one in outcome.models))
+    assert chains.load().model == HAIKU
