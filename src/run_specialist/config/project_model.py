@@ -47,7 +47,7 @@ def model_claim(config: Config) -> Claim | None:
     usual = {_MESSAGES} if own is None else set(map(_server, split_models(own.value)))
     if named == (own and own.value):
         return None
-    servers = {model: _server(model) for model in split_models(named)}
+    servers = {model: _server(model) for model in split_models(named) if model != OFFLINE}
     asked = {model: server for model, server in servers.items() if server not in usual or server == WEIGHTS}
     demands = [_demand(chosen, model, server, project) for model, server in asked.items()]
     required = tuple(demand for demand in demands if demand is not None)
