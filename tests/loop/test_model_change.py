@@ -170,7 +170,7 @@ async def test_m_9_a_server_that_is_not_ready_in_time_is_left_out():
 
 
 async def test_m_6_the_adapted_transcript_is_stored_before_the_model_is():
-    """After a crash between the two, the first model goes on with a transcript that it can read; else the second one."""
+    """After a crash between the two, the first model goes on with a transcript that it can read."""
     chain, _ = chained([looks(1), GONE], [looks(2), ANSWER])
     notebook = Notebook()
     await Run(job(chain), journal=notebook).outcome()

@@ -6,7 +6,8 @@ from pathlib import Path
 from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.errors import UsageError
 from run_specialist.providers.base import Provider
-from run_specialist.providers.choose import choose_model, choose_models, why_offline
+from run_specialist.providers.choose import why_offline
+from run_specialist.providers.chosen_models import choose_model, choose_models
 from run_specialist.providers.described import described
 from run_specialist.providers.model_chain import ModelChain
 from run_specialist.providers.model_names import check_spelling

@@ -5,7 +5,8 @@ from typing import Any
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
-from run_specialist.providers.choose import check_credentials, choose_models, default_reason
+from run_specialist.providers.choose import check_credentials, default_reason
+from run_specialist.providers.chosen_models import choose_models
 from run_specialist.providers.described import DescribedModel, described
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.providers.model_names import check_served, check_spelling

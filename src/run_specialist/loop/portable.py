@@ -23,7 +23,7 @@ NameOf = Callable[[str], str]
 
 
 def portable_messages(messages: Sequence[Message], *, also_written: bool = False) -> tuple[Message, ...]:
-    """Return messages without the parts that only the model accepts that wrote them; unchanged ones are the same objects.
+    """Return messages without what only the model accepts that wrote them; unchanged ones are the same objects.
 
     also_written: leave out thinking that a server wrote at the beginning of the text, too.
     """

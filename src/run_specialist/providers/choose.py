@@ -2,14 +2,12 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import UsageError
 from run_specialist.installation import adding
 from run_specialist.providers.base import Provider
 from run_specialist.providers.endpoint import CHAT, MESSAGES, OPENAI_URL, Endpoint
-from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.providers.model_chain import models_of
 from run_specialist.providers.model_names import check_served, check_spelling
 from run_specialist.record.outcome import OFFLINE
@@ -27,62 +25,27 @@ _OTHERS = "e.g. sonnet, openai:ID or ollama:NAME"
 CREDENTIALS = (MESSAGES.key, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenModels:
-    """The models of a run."""
-
-    names: tuple[str, ...]
-    """In the order in which they are asked; at least one."""
-    left_out: tuple[str, ...] = ()
-    """Why others are not among them, each in one line."""
-
-
-def choose_model(flag: str | None, file: str | None, default: str | None = None, following: Sequence[str] = ()) -> str:
-    """Return the first model of a run; the arguments are those of `choose_models`."""
-    return choose_models(flag, file, default, following).names[0]
-
-
-def choose_models(
+def named_models(
     flag: str | None, file: str | None, default: str | None = None, following: Sequence[str] = ()
-) -> ChosenModels:
-    """Return the models of a run: flag, file, SPECIALIST_MODEL, `default`, then one by the credentials that are set.
+) -> tuple[str, ...]:
+    """Return the models that are named for a run: flag, file, SPECIALIST_MODEL, `default`, then one by the credentials.
 
-    Each of them may be a list with commas. Of several models, those that cannot be asked here are left out.
+    Each of them may be a list with commas.
     file: model in the specialist's file; `inherit` counts as None.
     default: model of a config file.
     following: the fallback models in the specialist's file, which a flag replaces.
     """
     named = flag or (file if file != "inherit" else None) or os.environ.get("SPECIALIST_MODEL") or default
     named = named or ("sonnet" if _credentials() or _set(MESSAGES.url) else OFFLINE)
-    names = tuple(dict.fromkeys([*split_models(named), *(() if flag else following)]))
-    if names[0] == OFFLINE or len(names) == 1:
-        return ChosenModels(names[:1])
-    obstacles = {name: _obstacle(name) for name in names}
-    usable = tuple(name for name in names if not obstacles[name])
-    if not usable:
-        return ChosenModels(names[:1])
-    return ChosenModels(usable, tuple(f"{name} is left out: {why}" for name, why in obstacles.items() if why))
-
-
-def _obstacle(model: str) -> str:
-    """Return why a model of several cannot be asked here, whatever its server says; empty if it can."""
-    if model == OFFLINE:
-        return "it is no language model"
-    try:
-        check_served(model)
-        if prefix_of(model) is None:
-            check_credentials(model)
-    except UsageError as error:
-        return str(error)
-    return ""
+    return tuple(dict.fromkeys([*split_models(named), *(() if flag else following)]))
 
 
 def why_offline(flag: str | None, file: str | None, default: str | None = None) -> str:
-    """Return why `choose_model` chose no language model, and how to get one; empty if it chose one.
+    """Return why a run has no language model, and how to get one; empty if it has one.
 
-    flag, file, default: as for `choose_model`.
+    flag, file, default: as for `named_models`.
     """
-    if choose_model(flag, file, default) != OFFLINE:
+    if named_models(flag, file, default)[0] != OFFLINE:
         return ""
     named = {
         "the model of this run": flag,
@@ -107,7 +70,7 @@ def check_credentials(model: str) -> None:
 def default_reason(default: str | None = None) -> str:
     """Return why a specialist without a model of its own gets the one that it gets.
 
-    default: as for `choose_model`.
+    default: as for `named_models`.
     """
     if os.environ.get("SPECIALIST_MODEL"):
         return "SPECIALIST_MODEL"

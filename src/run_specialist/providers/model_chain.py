@@ -17,7 +17,7 @@ Long enough for an overload that passes in a moment, which costs less than to re
 _LEADS_ON: frozenset[ProviderErrorKind] = frozenset(
     {"model_missing", "overloaded", "quota", "rate_limited", "connection", "server_error"}
 )
-"""Failures that another model may not meet with; a wrong key or an invalid request is a mistake that somebody must see."""
+"""Failures that another model may not meet with; a wrong key or an invalid request must be seen by somebody."""
 _LEADS_ON_LATER: frozenset[ProviderErrorKind] = _LEADS_ON | {"credentials", "invalid_request"}
 """The same for the second model and later ones, which may be of a vendor that does not take the settings of the run."""
 

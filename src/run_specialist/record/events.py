@@ -132,7 +132,7 @@ class ModelChanged(Event):
     kind: ProviderErrorKind
     """What kind of failure it is."""
     left_out: str
-    """Which parts of the transcript the new model does not get, because only the first one accepts them; may be empty."""
+    """Which parts of the transcript the new model does not get, because only the first one accepts them."""
     cold_tokens: int | None
     """Estimated input that it reads without a cache [tokens]; None if nothing was sent before."""
     cold_cost_usd: float | None

@@ -159,7 +159,7 @@ def _line(item: Located) -> Line:
     if isinstance(line, AdaptedLine):
         return Message("assistant", tuple(line.content))
     if isinstance(line, NoReplyLine):
-        return Unanswered(line.choice, line.how, line.next and NextModel(**line.next.model_dump()))
+        return Unanswered(line.choice, line.how, None if line.next is None else NextModel(**line.next.model_dump()))
     usage = Usage(*line.usage)
     reply = Reply(Stop(line.stop), tuple(line.content), usage, line.reason, more_room_helps=line.more_room_helps)
     body = None if line.body is None else Body(line.body.sha256, line.body.parameters)

@@ -8,7 +8,16 @@ from run_specialist.budget.budget import Kind, Phase
 from run_specialist.errors import UsageError
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.record.messages import Message, sendable
-from run_specialist.replay.cassette import Answered, Cassette, Line, NextModel, RecordedCall, Setup, Unanswered, compared
+from run_specialist.replay.cassette import (
+    Answered,
+    Cassette,
+    Line,
+    NextModel,
+    RecordedCall,
+    Setup,
+    Unanswered,
+    compared,
+)
 from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
 
 _OTHER_FAILURES = ("store_lost", "internal", "context_exceeded")
@@ -106,7 +115,7 @@ def _obstacles(run: StoredRun, outcome: Mapping[str, Any]) -> Iterator[tuple[boo
 
 
 def _adapted(run: StoredRun) -> int:
-    """Return how often the transcript was adapted for another model; before the first reply there is nothing to adapt."""
+    """Return how often the transcript was adapted for another model; before the first reply nothing is."""
     return sum(event["turn"] > 1 for event in _events(run, "model_changed"))
 
 

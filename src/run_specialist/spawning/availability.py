@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from run_specialist.errors import RunSpecialistError, UsageError
-from run_specialist.providers.choose import check_credentials, choose_model, why_offline
+from run_specialist.providers.choose import check_credentials, why_offline
+from run_specialist.providers.chosen_models import choose_model
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.spawning.paths_check import no_file

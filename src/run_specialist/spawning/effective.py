@@ -48,7 +48,6 @@ class EffectiveModel:
         """Return a model that was chosen by this name and source."""
         return cls(name, model.provider.model, source, model.price, model.provider.cost(Usage(1)) == 0)
 
-
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
         price = self.price

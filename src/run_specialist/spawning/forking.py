@@ -13,13 +13,13 @@ from run_specialist.loop.compaction.turns import characters
 from run_specialist.loop.executed import EarlierCalls
 from run_specialist.loop.founded import proven as proven_by
 from run_specialist.loop.job import ForkedFrom, Job, ResumeState
+from run_specialist.loop.portable import lost_parts
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.record.journal import Checkpointed, Record
 from run_specialist.record.messages import Message, Usage, encode
 from run_specialist.spawning.begun_with import begun_with
 from run_specialist.spawning.copied_records import copied_records
 from run_specialist.spawning.first_turns import FirstTurns, first_turns
-from run_specialist.loop.portable import lost_parts
 from run_specialist.spawning.other_model import for_other_model, with_own_ids
 from run_specialist.spawning.resuming import ResumeRequest, call_record, changed_file, continued, missing_tools
 from run_specialist.spawning.run_environment import RunEnvironment

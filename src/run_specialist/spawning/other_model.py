@@ -11,7 +11,6 @@ from run_specialist.loop.portable import (
     portable_id,
     portable_messages,
 )
-from run_specialist.loop.portable import portable_messages as portable
 from run_specialist.store.stored import StoredRun
 
 

@@ -5,7 +5,7 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.base import Capabilities
-from run_specialist.providers.choose import choose_models
+from run_specialist.providers.chosen_models import choose_models
 from run_specialist.providers.model_chain import ModelChain
 
 pytestmark = pytest.mark.anyio

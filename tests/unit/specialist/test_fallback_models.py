@@ -6,8 +6,8 @@ import pytest
 
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.model_list import model_settings, split_models
-from run_specialist.specialist.settings import settings_of
 from run_specialist.specialist.resolve import resolve
+from run_specialist.specialist.settings import settings_of
 
 
 def loaded(*lines):

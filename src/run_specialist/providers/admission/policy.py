@@ -188,11 +188,12 @@ class GateState(NamedTuple):
         wait = min(refusal.wait or 0, LONGEST_CLOSING)
         if wait <= 0 or (wait <= MINUTE and refusal.status != TOO_MANY):
             return state
+        before = self.closed_for if now < self.closed_until or self.needs_probe else frozenset[str]()
         return state._replace(
             closed_until=max(self.closed_until, now + wait),
             needs_probe=self.needs_probe or wait > MINUTE,
             refusal=refusal,
-            closed_for=(self.closed_for if now < self.closed_until or self.needs_probe else frozenset()) | {begun.model},
+            closed_for=before | {begun.model},
         )
 
     def _halved(self, now: float, begun: Begun) -> "GateState":

@@ -52,7 +52,8 @@ def _landings_and_summaries(run: StoredRun) -> Iterator[_Mark]:
 def _changed(event: StoredEvent) -> str:
     body = event.body
     failure = f"{body['before']} cannot answer: {body['reason']}"
-    return f"{failure}\n{body['left_out'].capitalize()} of {body['before']} were left out." if body["left_out"] else failure
+    left_out = f"\n{body['left_out'].capitalize()} of {body['before']} were left out." if body["left_out"] else ""
+    return failure + left_out
 
 
 def _summarized(event: StoredEvent) -> str:
