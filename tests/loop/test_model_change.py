@@ -63,7 +63,8 @@ async def test_m_2_each_reply_is_charged_at_the_price_of_its_model():
 @pytest.mark.parametrize(
     ("kind", "leads_on"),
     [
-        *[(kind, (True, True)) for kind in ("model_missing", "overloaded", "quota", "rate_limited", "connection")],
+        *[(kind, (True, True)) for kind in ("model_missing", "overloaded", "quota", "rate_limited")],
+        ("connection", (False, False)),
         ("server_error", (True, True)),
         ("credentials", (False, True)),
         ("invalid_request", (False, True)),
@@ -74,11 +75,27 @@ def test_m_5_which_failures_lead_on(kind, leads_on):
     """What may pass with another model leads on; a mistake does so only once the run has changed its model."""
     chain, _ = chained([], [], [])
     error = ProviderError("no", kind=kind)
-    first = chain.leads_on(error)
+    first = bool(chain.left_after(error))
     asyncio.run(chain.advance())
-    assert (first, chain.leads_on(error)) == leads_on
+    assert (first, bool(chain.left_after(error))) == leads_on
     asyncio.run(chain.advance())
-    assert not chain.leads_on(error)
+    assert not chain.left_after(error)
+
+
+async def test_m_2_a_server_that_cannot_be_reached_is_not_asked_for_its_other_models():
+    """Without a connection the whole patience holds, until it ends; then the first model of another server goes on."""
+    down = Unavailable("cannot reach http://a")
+    waits = []
+    chain, models = chained([down] * 40, [], [down, ANSWER])
+    run = Run(job(chain, patience=60), lambda event: waits.append(event) if event.event == "retrying" else None)
+    assert (await run.outcome()).status == "failed"
+    assert sum(event.seconds for event in waits) == pytest.approx(60, abs=0.1)
+    chain, models = chained([down] * 40, [], [down, ANSWER])
+    models[2].capabilities = replace(models[2].capabilities, vendor="other")
+    waits.clear()
+    outcome = await Run(job(chain), lambda event: waits.append(event) if event.event == "retrying" else None).outcome()
+    assert [one.model for one in outcome.models] == ["a", "c"]
+    assert sum(event.seconds for event in waits[:-1]) == pytest.approx(10, abs=0.1)
 
 
 async def test_m_2_the_last_model_has_the_whole_patience():

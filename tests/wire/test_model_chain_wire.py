@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.providers.model_chain import PATIENCE
+from run_specialist.loop.retries import PATIENCE_WITH_OTHERS
 from run_specialist.record.outcome import Exit
 from tests.forked_program import ForkedProgram
 from tests.wire.chat import faults as chat_faults
@@ -79,7 +79,7 @@ async def test_m_2_an_overload_in_the_middle(chains, messages_api):
     outcome = await chains.ask(["sonnet", "haiku"], tool_calls_limit=9)
     first = next(sent for sent in api.requests if sent.body["model"] == HAIKU)
     assert asked(api)[-2:] == [HAIKU, HAIKU]
-    assert sum(event.seconds for event in chains.named("retrying")) == pytest.approx(PATIENCE, abs=0.1)
+    assert sum(event.seconds for event in chains.named("retrying")) == pytest.approx(PATIENCE_WITH_OTHERS, abs=0.1)
     assert b"hm" not in message_bytes(first)
     assert b"note on 'a'" in message_bytes(first)
     assert "did the work above; its thinking was left out" in message_bytes(first).decode()

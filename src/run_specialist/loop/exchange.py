@@ -26,7 +26,7 @@ from run_specialist.providers.base import Choice, Delta, Request
 from run_specialist.providers.json_calls import open_conversation
 from run_specialist.providers.json_reader import unique_id
 from run_specialist.providers.leaked_calls import CALLS_AS_TEXT, leaked_calls, with_calls
-from run_specialist.providers.model_chain import patience_with
+from run_specialist.providers.model_chain import is_replaceable
 from run_specialist.record.events import Replied, Requested, Retrying, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode
@@ -51,7 +51,8 @@ class Exchange:
         self._account = account
         self._observers = observers
         self._stop = stop
-        self._retries = Retries(patience_with(job.provider, job.patience), self._retrying, observers.notify, stop)
+        replaceable = partial(is_replaceable, job.provider)
+        self._retries = Retries(job.patience, self._retrying, observers.notify, stop, replaceable)
         self._partial_reply = PartialReply()
         self._schema_replies = SchemaReplies(job.opening.tools.get(RESPOND), job.answer_schema)
         self._schema_stream: SchemaStream | None = None
@@ -91,7 +92,6 @@ class Exchange:
         if (messages := portable_messages(named, also_written=True)) != tuple(before):
             self.transcript.shorten(messages, self.transcript.tokens)
         self.open_reply = None
-        self._retries.patience = patience_with(job.provider, job.patience)
         self._retries.has_changed_model = True
         self._open(messages)
         return lost

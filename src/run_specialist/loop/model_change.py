@@ -57,8 +57,9 @@ class ModelChange:
         Raises the error, with the reasons of all models before it, if no other model is left or could help.
         """
         chain = self._job.provider
-        if not isinstance(chain, ModelChain) or not chain.leads_on(error):
+        if not isinstance(chain, ModelChain) or not (left := chain.left_after(error)):
             raise self._with_all_reasons(error)
+        chain.following = left
         before, reason = chain.model, str(error)
         self._failures.append(f"{before}: {reason}")
         while chain.following:

@@ -9,11 +9,6 @@ from run_specialist.errors import ProviderError, ProviderErrorKind
 from run_specialist.providers.base import Capabilities, Conversation, Opening, Provider, Watch
 from run_specialist.record.messages import Usage
 
-PATIENCE = 10.0
-"""How long one request is retried while there is another model to ask [s].
-
-Long enough for an overload that passes in a moment, which costs less than to read the whole context again.
-"""
 _LEADS_ON: frozenset[ProviderErrorKind] = frozenset(
     {"model_missing", "overloaded", "quota", "rate_limited", "connection", "server_error"}
 )
@@ -59,10 +54,15 @@ class ModelChain:
         """The ids of the present model and of those that are left."""
         return (self.present.model, *(one.model for one in self.following))
 
-    def leads_on(self, error: ProviderError) -> bool:
-        """Return whether another model is left that may answer after this failure of the present one."""
-        kinds = _LEADS_ON_LATER if self._has_changed else _LEADS_ON
-        return bool(self.following) and error.kind in kinds
+    def left_after(self, error: ProviderError) -> tuple[Provider, ...]:
+        """Return the models, as descriptions, that may answer although the present one has failed so."""
+        if error.kind not in (_LEADS_ON_LATER if self._has_changed else _LEADS_ON):
+            return ()
+        if error.kind != "connection":
+            return self.following
+        # A server that cannot be reached cannot be reached for its other models either.
+        vendor = self.capabilities.vendor
+        return tuple(one for one in self.following if one.capabilities.vendor != vendor)
 
     async def advance(self) -> None:
         """Go on with the next model; if it cannot be asked, it is left out.
@@ -101,11 +101,11 @@ def models_of(provider: Provider) -> tuple[Provider, ...]:
     return (provider.present, *provider.following) if isinstance(provider, ModelChain) else (provider,)
 
 
-def patience_with(provider: Provider, patience: float | None) -> float | None:
-    """Return how long a request of a run is retried [s]; None = without a limit.
+def is_replaceable(provider: Provider, error: ProviderError | None = None) -> bool:
+    """Return whether another model is left for a run, so that the present one is not waited for.
 
-    patience: of the run, which holds for the last model.
+    error: a failure of the present model, after which the other one may answer; None = any failure.
     """
-    if not (isinstance(provider, ModelChain) and provider.following):
-        return patience
-    return PATIENCE if patience is None else min(patience, PATIENCE)
+    return isinstance(provider, ModelChain) and bool(
+        provider.following if error is None else provider.left_after(error)
+    )
