@@ -13,7 +13,7 @@ from tests.forked_program import ForkedProgram
 from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat_replies
 from tests.wire.model_chains import HAIKU, OPUS, SONNET, Chains, asked
-from tests.wire.resumed_requests import look, message_bytes
+from tests.wire.resumed_requests import LOOKER, look, message_bytes
 from tests.wire.serving import write_specialist
 from tests.wire.simulator import Gate, faults, replies
 
@@ -241,3 +241,19 @@ def test_m_6_after_a_kill_the_run_goes_on_with_the_second_model(chains, messages
     assert [(one.model, one.turns) for one in outcome.models] == [(SONNET, 2), (HAIKU, 2)]
     assert outcome.cost_usd == pytest.approx(sum(one.cost_usd for one in outcome.models))
     assert chains.load().model == HAIKU
+
+
+@pytest.mark.anyio
+async def test_m_8_the_items_of_a_batch_go_on_with_the_next_model(chains, messages_api):
+    """A quota that is used up pauses no batch and counts as no failure as long as another model answers."""
+
+    def policy(request):
+        return faults.rate_limited(900) if request.body["model"] == OPUS else replies.answers("mice")
+
+    api = messages_api(policy)
+    chains.use(api)
+    async with chains.runner() as runner:
+        batch = runner.map(LOOKER, ["a", "b", "c"], "What of {item}?", model="opus,haiku", at_once=1, breaker=1)
+        done = [one async for one in batch]
+    assert [one.outcome.model for one in done] == [HAIKU] * 3
+    assert (batch.counts.answered, batch.counts.failed, asked(api).count(OPUS)) == (3, {}, 1)
