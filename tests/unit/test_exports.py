@@ -36,6 +36,7 @@ NAMES = [
     "Finished",
     "Forked",
     "Landed",
+    "ModelChanged",
     "NotResumable",
     "NotTrusted",
     "Outcome",

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from run_specialist.budget.budget import Kind, Limit
 from run_specialist.budget.ladder import Rung
+from run_specialist.errors import ProviderErrorKind
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Outcome
 
@@ -122,6 +123,29 @@ class Waiting(Event):
     """How long the wait takes, None if that is not known; for a finished one how long it took [s]."""
     reason: str
     """What the request waits for, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChanged(Event):
+    """The model cannot answer, and the run goes on with the next one of its specialist; precedes its first request."""
+
+    event = "model_changed"
+    turn: int
+    """Number of the turn that is requested from the new model."""
+    before: str
+    """The id of the model that failed."""
+    model: str
+    """The id of the new model."""
+    reason: str
+    """The failure in one line."""
+    kind: ProviderErrorKind
+    """What kind of failure it is."""
+    left_out: str
+    """Which parts of the transcript the new model does not get, because only the first one accepts them."""
+    cold_tokens: int | None
+    """Estimated input that it reads without a cache [tokens]; None if nothing was sent before."""
+    cold_cost_usd: float | None
+    """Price of this input [USD]; None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
