@@ -8,6 +8,7 @@ pytest_plugins = [
     "tests.plugins.collection",
     "tests.plugins.environment",
     "tests.plugins.leftovers",
+    "tests.plugins.shared_bytecode",
     "tests.plugins.tiers",
     "tests.plugins.waits",
     "tests.stores",

@@ -19,6 +19,7 @@ from typing import Any
 
 from run_specialist.tools.base import Output, Tool
 from run_specialist.tools.context import Context
+from tests.program_forks import end
 
 call_within = Tool.call_within
 LATE = (
@@ -95,7 +96,12 @@ def _fork(line: socket.socket) -> bool:
         os.dup2(source, target)
     os.environ.update(given["env"] | {"TOLD_BY": str(descriptors[2])})
     os.chdir(given["where"])
-    main(*given["command"])
+    try:
+        main(*given["command"])
+    except SystemExit as left:
+        end(left.code)
+        raise
+    end(0)
     return False
 
 
