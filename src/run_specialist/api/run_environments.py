@@ -51,7 +51,14 @@ class RunEnvironments:
         """
         delegate, uncallable = await self.children.delegate(file, settings, root, parent, provider)
         extra_tools = await equip(
-            file, settings, root, self.trust, self.clients, resumed=resumed, by_program=by_program
+            file,
+            settings,
+            root,
+            self.trust,
+            self.clients,
+            resumed=resumed,
+            by_program=by_program,
+            on_server=provider.capabilities.server_tools and settings.tool_calls == "native",
         )
         refused = () if parent or by_program else self.registry.refused
         checked = await check_paths(file, settings, root)

@@ -126,7 +126,7 @@ class ReplyLine(_Strict):
     content: Blocks
     stop: Literal["answered", "wants_tools", "paused", "truncated", "refused"]
     reason: str
-    usage: Annotated[list[Count], Field(min_length=4, max_length=4)]
+    usage: Annotated[list[Count], Field(min_length=4, max_length=5)]
     """Input, read from the cache, written to the cache, output [tokens]."""
     cost_usd: float | None
     instruction: str | None = None

@@ -27,6 +27,7 @@ from run_specialist.tools.archive import NAME as ARCHIVE
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
 from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.tools.server_tools import server_tool
 
 Tools = Literal["stored", "live"]
 """Whether the results of the tools are the recorded ones, or those of running them again."""
@@ -130,7 +131,8 @@ def _overrides(cassette: Cassette) -> dict[str, Any]:
 def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment, *, is_live: bool) -> RunEnvironment:
     """Return the environment with stand-ins for the tools that are not made here, as the run recorded them."""
     setup = cassette.setup
-    defined = {str(one["name"]): one for one in setup.tools if one["name"] not in BUILT_IN}
+    own = (one for one in setup.tools if "input_schema" in one)
+    defined = {str(one["name"]): one for one in own if one["name"] not in BUILT_IN}
     given = stand_ins([defined.pop(name) for name in setup.given_tools if name in defined], cassette.calls)
     if is_live:
         return replace(environment, tools=given)
@@ -147,7 +149,12 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
         {"name": name, "description": "", "input_schema": {}}
         for name in sorted(declared - _function_names(setup.settings.get("python_tools", ())))
     ]
-    extra = ExtraTools(stand_ins([*functions, *added], cassette.calls), stand_ins(served, cassette.calls))
+    extra = ExtraTools(
+        stand_ins([*functions, *added], cassette.calls),
+        stand_ins(served, cassette.calls),
+        # The replies contain what the API has run.
+        tuple(server_tool(one) for one in setup.tools if "input_schema" not in one),
+    )
     return replace(environment, tools=given, extra_tools=extra)
 
 

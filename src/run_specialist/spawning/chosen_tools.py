@@ -11,6 +11,8 @@ from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
 from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.server_tools import FETCH as SERVER_FETCH
+from run_specialist.tools.web.fetch import NAME as FETCH
 
 _MAX_LISTED = 10
 """Maximum number of server tools listed in a warning."""
@@ -42,7 +44,9 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
     """
     paths = () if settings.paths is None else (*settings.paths, *environment.prompt_texts.folders)
     known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit)}
-    known |= {tool.name: tool for tool in (*environment.extra_tools.served, *environment.extra_tools.web)}
+    known |= {tool.name: tool for tool in environment.extra_tools.served}
+    # The API has names of its own.
+    known |= {FETCH if tool.name == SERVER_FETCH else tool.name: tool for tool in environment.extra_tools.web}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
     delegate = _delegate(settings, environment)
     unfiltered = [*environment.extra_tools.functions, *environment.tools, *delegate]

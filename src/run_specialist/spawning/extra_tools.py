@@ -9,13 +9,13 @@ from pathlib import Path
 from run_specialist.errors import UsageError
 from run_specialist.spawning.required_servers import missing_server
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
-from run_specialist.spawning.web_tools import WebTools, web_tools
+from run_specialist.spawning.web_tools import WebTools, is_named, web_tools
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.registry import project_root
-from run_specialist.specialist.tool_names import names_tool, resolve_tools
+from run_specialist.specialist.tool_names import SEARCH, resolve_tools
 from run_specialist.tools import python
 from run_specialist.tools.base import Tool
 from run_specialist.tools.command_files import started_files
@@ -33,7 +33,7 @@ class ExtraTools:
     served: tuple[Tool, ...] = ()
     """Tools from `mcp_servers`, named `mcp__server__tool`; filtered by `tools`."""
     web: tuple[Tool, ...] = ()
-    """`fetch`, if `tools` names it and the file may have it."""
+    """`fetch` and `web_search`, if `tools` names them and the file may have them."""
     withheld: Mapping[str, str] = field(default_factory=dict)
     """Built-in tools that the file names but does not get, with the reason."""
     warnings: tuple[str, ...] = ()
@@ -61,6 +61,7 @@ async def equip(  # noqa: PLR0913 - the context of a run
     *,
     resumed: bool = False,
     by_program: bool = False,
+    on_server: bool = False,
 ) -> ExtraTools:
     """Import the functions and start the servers that a file declares.
 
@@ -68,17 +69,18 @@ async def equip(  # noqa: PLR0913 - the context of a run
     root: Folder visible to the file tools; functions are imported from the project that contains it.
     resumed: Whether the settings are those stored with the run; missing functions are then warnings, not errors.
     by_program: Whether the specialist was created in Python and so needs no trust.
+    on_server: Whether the endpoint may run tools itself.
     Raises NotTrusted before anything is imported or started, and UsageError for a missing function.
     """
     _check_required(file, settings, () if not settings.required_mcp_servers else servers_of(settings, root))
-    if not (settings.python_tools or settings.mcp_servers or names_tool(settings.tools, FETCH)):
+    if not (settings.python_tools or settings.mcp_servers or any(is_named(settings, name) for name in (FETCH, SEARCH))):
         return ExtraTools()
 
     def prepare() -> tuple[DeclaredTools, tuple[Tool, ...], WebTools, tuple[str, ...]]:
         declared = wanted_by(file, settings, root, resumed=resumed, by_program=by_program)
         trust_warnings = trust.check(declared.claim)
         functions, missing = _functions(file, settings, declared, resumed=resumed)
-        web = web_tools(file, settings, root, trust, resumed=resumed, by_program=by_program)
+        web = web_tools(file, settings, root, trust, resumed=resumed, by_program=by_program, on_server=on_server)
         return declared, functions, web, (*declared.warnings, *trust_warnings, *missing, *web.warnings)
 
     # Disks and imports may be slow and must not block the event loop.
@@ -90,8 +92,7 @@ async def equip(  # noqa: PLR0913 - the context of a run
         # A server that cannot be reached has no tools, and the warnings say why.
         there = [name for name in declared.servers if any(tool.name.startswith(f"mcp__{name}__") for tool in served)]
         _check_required(file, settings, there, missing)
-    withheld = {FETCH: web.withheld} if web.withheld else {}
-    return ExtraTools(functions, served, web.tools, withheld, warnings, _secrets(declared.servers.values()))
+    return ExtraTools(functions, served, web.tools, web.withheld, warnings, _secrets(declared.servers.values()))
 
 
 def _check_required(

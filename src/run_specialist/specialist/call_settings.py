@@ -67,6 +67,7 @@ class OtherSettings(TypedDict, total=False):
     project_instructions: bool
     python_tools: Names
     allowed_domains: Names
+    server_tools: bool
     preset: Preset | None
 
 

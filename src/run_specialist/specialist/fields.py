@@ -147,7 +147,9 @@ class Specialist(BaseModel):
     python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function")] = ()
     """Python functions of the project to use as tools."""
     allowed_domains: Names = ()
-    """Domains, with their subdomains, that `fetch` may read; empty = all public ones."""
+    """Domains, with their subdomains, that `fetch` and `web_search` may read; empty = all public ones."""
+    server_tools: Switch = False
+    """Whether the API may run `web_search`, which it bills, and `fetch` itself, if `tools` names them."""
     preset: Annotated[
         Preset | None,
         BeforeValidator(lower),

@@ -41,6 +41,7 @@ CANONICAL = (
     "project_instructions",
     "python_tools",
     "allowed_domains",
+    "server_tools",
     "preset",
 )
 

@@ -5,7 +5,9 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-BUILT_IN = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate", "fetch")
+SEARCH = "web_search"
+"""The tool that only an API runs, which bills it."""
+BUILT_IN = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate", "fetch", SEARCH)
 
 # Names of the same tools in Claude Code, Gemini CLI, opencode, Copilot and others.
 _ALIASES = {
@@ -21,6 +23,7 @@ _ALIASES = {
         "search": "codebase search/codebase codebase_search semantic_search codebasesearch",
         "delegate": "agent task runsubagent",
         "fetch": "webfetch web_fetch web/fetch fetch_webpage fetchwebpage urlfetch url_fetch fetch_url",
+        "web_search": "websearch google_web_search search/web web/search web search_web searchweb internet_search",
     }.items()
     for name in names.split()
 }
