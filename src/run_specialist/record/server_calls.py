@@ -73,9 +73,9 @@ def server_calls(content: Sequence[Block]) -> tuple[ServerCall, ...]:
             arguments = block.get("input")
             call_id, name = str(block.get("id", "")), str(block.get("name", ""))
             call = ToolCall(call_id, name, arguments if isinstance(arguments, Mapping) else None)
-            made.append(ServerCall(call, True, results.pop(call_id, None), cited))  # noqa: FBT003 - made here
+            made.append(ServerCall(call, True, results.pop(call_id, None), cited))
     late = [
-        ServerCall(ToolCall(call_id, str(block["type"]).removesuffix(_RESULT), {}), False, block, cited)  # noqa: FBT003
+        ServerCall(ToolCall(call_id, str(block["type"]).removesuffix(_RESULT), {}), False, block, cited)
         for call_id, block in results.items()
     ]
     return (*made, *late)

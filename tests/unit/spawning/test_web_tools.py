@@ -36,7 +36,7 @@ def test_without_trust_the_run_has_one_tool_less(given):
     """A project's file that is not trusted is told what it would do, and how to allow it."""
     found = given("tools: search, fetch", "allowed_domains: example.com, example.org")
     assert found.tools == ()
-    assert found.withheld == "it would fetch pages of example.com, example.org; allow it once, with --trust"
+    assert found.withheld["fetch"] == "it would fetch pages of example.com, example.org; allow it once, with --trust"
     (warning,) = found.warnings
     assert ":4:1: tools: `fetch` is not offered: it would fetch pages of" in warning
 
@@ -54,7 +54,7 @@ def test_other_domains_must_be_trusted_again(given):
 def test_who_does_not_name_it_does_not_get_it(given, lines):
     """A list without it, a pattern, no list at all, and a list that disallows it: no tool, and no warning."""
     found = given(*lines, trust=True)
-    assert (found.tools, found.withheld, found.warnings) == ((), "", ())
+    assert (found.tools, found.withheld, found.warnings) == ((), {}, ())
 
 
 def test_without_its_packages_it_is_not_offered(given, monkeypatch):
@@ -62,7 +62,7 @@ def test_without_its_packages_it_is_not_offered(given, monkeypatch):
     monkeypatch.setattr(subject, "is_installed", lambda: False)
     found = given("tools: fetch", trust=True)
     assert found.tools == ()
-    assert found.withheld.startswith("it needs the extra `web`; ")
+    assert found.withheld["fetch"].startswith("it needs the extra `web`; ")
 
 
 def test_stored_settings_of_others_are_not_trusted(given):

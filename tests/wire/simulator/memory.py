@@ -57,24 +57,19 @@ class Memory:
         issued: list[Block] = []
         left = dict(max_uses or {})
         for index, block in enumerate(content):
-            stamped = dict(block)
-            if block["type"] != "tool_result" and SERVER_RESULT.fullmatch(block["type"]):
-                stamped = self._answered(stamped, left)
+            stamped = self._answered(dict(block), left)
             if "input" in block and not block.get("id"):
                 unique = digest(prefix, self._count.to_bytes(8, "big"), index.to_bytes(4, "big"))
                 start = "toolu" if block["type"] == "tool_use" else "srvtoolu"
                 stamped["id"] = f"{start}_{unique.hex()[:24]}"
-                if start == "srvtoolu":
-                    self._waiting.append(stamped)
+                self._waiting += [stamped] if start == "srvtoolu" else []
             elif block["type"] == "thinking":
                 stamped["signature"] = seal(prefix, block["thinking"])
             elif block["type"] == "redacted_thinking":
                 stamped["data"] = f"{seal(prefix, block['data'])}.{block['data']}"
             prefix = digest(prefix, b"messages", b"assistant", canonical(stamped))
             issued.append(stamped)
-        for block in issued:
-            if (key := _server_key(block)) is not None:
-                self._server[key] = canonical(block)
+        self._server |= {key: canonical(block) for block in issued if (key := _server_key(block)) is not None}
         thoughts = tuple(canonical(block) for block in issued if block["type"] in THINKING)
         for block in issued:
             if "input" in block:
@@ -84,7 +79,9 @@ class Memory:
         return issued
 
     def _answered(self, result: Block, left: dict[str, int | None]) -> Block:
-        """Return the result with the id of the oldest use that waits for it; an error once `left` is used up."""
+        """Return a result with the id of the oldest use that waits for it; an error once `left` is used up."""
+        if _server_key(result) is None or result["type"] == "server_tool_use":
+            return result
         name = result["type"].removesuffix("_tool_result")
         place = next(place for place, use in enumerate(self._waiting) if use["name"] == name)
         content, bound = result["content"], left.get(name)
@@ -92,7 +89,7 @@ class Memory:
             content = content if bound > 0 else EXCEEDED[name]
             left[name] = bound - 1
         if isinstance(content, list):
-            content = [{**one, "encrypted_content": _encrypted(one)} for one in content]
+            content = [{**one, "encrypted_content": encrypted(one)} for one in content]
         return {**result, "tool_use_id": self._waiting.pop(place)["id"], "content": content}
 
     def server_block(self, block: Mapping[str, Any]) -> bytes | None:
@@ -130,7 +127,7 @@ def sealed_prefix(block: Mapping[str, Any]) -> bytes | None:
 
 def is_sealed(result: Mapping[str, Any]) -> bool:
     """Tell whether the content of a search result belongs to its title and address."""
-    return result.get("encrypted_content") == _encrypted(result)
+    return result.get("encrypted_content") == encrypted(result)
 
 
 def thinking_mode(body: Mapping[str, Any], model: Model) -> str:
@@ -141,7 +138,8 @@ def thinking_mode(body: Mapping[str, Any], model: Model) -> str:
     return {"disabled": "off", "between_tools": "between_tools"}.get(kind, "on")
 
 
-def _encrypted(result: Mapping[str, Any]) -> str:
+def encrypted(result: Mapping[str, Any]) -> str:
+    """Return the content of a search result, which only the API can read."""
     words = f"{result.get('title')} {result.get('url')}"
     return base64.b64encode(_mac(b"search", words) * 40).decode()
 

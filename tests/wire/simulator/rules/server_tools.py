@@ -62,7 +62,7 @@ def domains(call: Call) -> Iterator[str]:
             yield f"{where}: Only one of allowed_domains and blocked_domains may be given"
         for name in lists:
             if not isinstance(tool[name], list) or any("://" in str(one) for one in tool[name]):
-                yield f"{where}.{tool['type']}.{name}: Domains must not include a scheme"
+                yield f"{where}.{tool['type']}.{name}: Domains must be given without a scheme"
 
 
 @rule("server_results.role")

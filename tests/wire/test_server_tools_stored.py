@@ -1,0 +1,180 @@
+"""Runs with tools of the API after the fact: resumed, forked, replayed, summarized, and shown."""
+
+import asyncio
+
+import pytest
+
+from run_specialist import prompts
+from run_specialist.store.conversation import transcript_rows
+from run_specialist.tools.base import Tool
+from run_specialist.tools.server_tools import fetch_tool, search_tool
+from tests.journals import load
+from tests.loop_jobs import LOOK
+from tests.wire.chat import replies as chat_replies
+from tests.wire.replayed_runs import RecordedRuns
+from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint, check_continued
+from tests.wire.server_tool_runs import BOTH, FOUND, PAGE, URL, fetch, search
+from tests.wire.simulator import faults, replies
+from tests.wire.simulator.replies import answers, pauses, says, thinking, tool_use
+from tests.wire.specialists import noting
+
+pytestmark = pytest.mark.anyio
+TOOLS = [LOOK, search_tool(2, ()), fetch_tool(2, (), 1_000, None)]
+A_LOOK = tool_use("look", {"query": "a"})
+
+
+@pytest.fixture
+def endpoint(messages_api, tmp_path):
+    """Return a function that starts an endpoint on the Messages API."""
+
+    def start(script, **options):
+        return Endpoint(MESSAGES, messages_api(script), tmp_path, stream=False, tools=TOOLS, **options)
+
+    return start
+
+
+def stored(one):
+    """Return the newest run in the store."""
+    return load(f"sqlite:///{one.folder}/runs.db")
+
+
+@pytest.mark.parametrize("model", ["haiku", "sonnet"])
+async def test_a_resumed_run_sends_them_back_unchanged(endpoint, model):
+    """After a failure the blocks go back as they came, a use without a result is run, and all of them count once."""
+    thought = [thinking("so")] if model == "sonnet" else []
+    script = [
+        says(*thought, search(), FOUND, fetch(), A_LOOK),
+        faults.overloaded(),
+        says(*thought, PAGE, *answers("x").content),
+    ]
+    one = endpoint(script, model=model)
+    _, failed = await one.ask()
+    assert (failed.status, failed.tool_calls.used) == ("failed", 3)
+    _, outcome = await one.resume()
+    assert (outcome.status, outcome.tool_calls.used) == ("answered", 3)
+    assert one.requests[1].raw == one.requests[2].raw
+    run = stored(one)
+    assert [(call.number, call.call.name, call.turn) for call in run.calls] == [
+        (1, "web_search", 1),
+        (2, "look", 1),
+        (3, "web_fetch", 2),
+    ]
+    assert outcome.usage.web_search_requests == sum(turn.usage.web_search_requests for turn in run.turns) == 1
+
+
+async def test_a_pending_reply_counts_once_after_a_crash(endpoint):
+    """A run that ends while it acts on a reply counts the uses in it once, and repeats no call."""
+    begun, calls = asyncio.Event(), []
+
+    async def slow(query=""):
+        calls.append(query)
+        begun.set()
+        await asyncio.sleep(60 if len(calls) == 1 else 0)
+        return "note"
+
+    one = endpoint([says(search(), FOUND, A_LOOK), answers("some")])
+    one.tools = [Tool("look", "Looks.", slow), *TOOLS[1:]]
+
+    async def abort(run):
+        await begun.wait()
+        run.abort()
+
+    _, aborted = await one.ask(midway=abort)
+    assert (aborted.status, aborted.tool_calls.used) == ("aborted", 2)
+    _, outcome = await one.resume()
+    assert (outcome.status, outcome.tool_calls.used, calls) == ("answered", 2, ["a"])
+
+
+async def test_a_question_after_a_pause_leaves_the_open_use_out(endpoint):
+    """The API refuses a use without a result in front of a user's text, so it is left out; its pairs stay."""
+    script = [pauses(search(), FOUND, search("b")), faults.overloaded(), answers("some")]
+    one = endpoint(script)
+    await one.ask()
+    _, outcome = await one.resume("And else?")
+    assert outcome.status == "answered"
+    assert [block["type"] for block in one.requests[2].messages[1]["content"]] == [
+        "server_tool_use",
+        "web_search_tool_result",
+    ]
+
+
+async def test_a_fork_with_the_same_model_repeats_the_bytes(endpoint):
+    """A fork sends the same bytes; its uses count like the copied calls."""
+    one = endpoint([says(search(), FOUND, A_LOOK), says(search(), FOUND, A_LOOK), answers("x"), answers("y")])
+    source, _ = await one.ask()
+    _, outcome = await one.work(lambda runner, watch: runner.fork(source.run_id, None, at=1, watch=watch))
+    assert one.requests[3].raw == one.requests[1].raw
+    check_continued(one, one.requests[0], one.requests[3])
+    assert (outcome.answer, outcome.tool_calls.used) == ("y", 2)
+
+
+async def test_a_fork_to_another_api_leaves_them_out(endpoint, chat_api, tmp_path):
+    """Another API gets the texts and its own calls, and a note; the run goes on."""
+    one = endpoint([says("I search.", search(), FOUND, A_LOOK), answers("x")])
+    source, _ = await one.ask()
+    other = Endpoint(CHAT, chat_api([chat_replies.answers("y")]), tmp_path, stream=False, tools=[LOOK])
+    _, outcome = await other.work(lambda runner, watch: runner.fork(source.run_id, None, at=1, watch=watch, force=True))
+    assert outcome.answer == "y"
+    assert "srvtoolu" not in other.requests[0].raw.decode()
+    assert "encrypted" not in other.requests[0].raw.decode()
+    assert any("parts of the replies" in warning for warning in outcome.warnings)
+    assert prompts.other_model("claude-haiku-5-5") in str(other.requests[0].messages)
+
+
+async def test_a_replay_needs_neither_network_nor_trust(messages_api, project):
+    """The replies contain what the API has run, so a run with its tools is replayed like any other."""
+    runs = RecordedRuns.of(MESSAGES, project, messages_api)
+    runs.write("tool_calls_limit: 6", *BOTH[1:], "tools: read, WebSearch, WebFetch")
+    quote = {"source": URL, "quote": "Payments are retried three times."}
+    script = [says(search(), FOUND, fetch(), PAGE, *runs.read().content), answers("three", evidence=[quote])]
+    run = await runs.record(*script, trust=True)
+    replayed = await runs.replay(run)
+    assert replayed.block == []
+    assert replayed.outcome is not None
+    assert [one.verified for one in replayed.outcome.evidence] == [True]
+    again = await runs.replay_file(await runs.save(run))
+    assert again.block == []
+
+
+async def test_a_summary_has_what_can_be_read_of_them(endpoint):
+    """A summary replaces use and result together; the encrypted content is never sent to be summarized."""
+    requests = []
+
+    def script():
+        for word in "abc":
+            yield says(search(word), FOUND, tool_use("look", {"query": word}))
+        yield answers("some")
+
+    def notes(request):
+        requests.append(request)
+        return says("- payments are retried (a)")
+
+    one = endpoint(noting(notes, iter(script()).__next__ if False else _playing(script())))
+    one.tools = [Tool("look", "Looks.", lambda query: f"note on {query} {'x' * 19_000}"), *TOOLS[1:]]
+    small = LOOKER.model_copy(update={"summarize_at": 12_000})
+    _, outcome = await one.ask(small)
+    assert outcome.status == "answered"
+    assert requests
+    asked = " ".join(request.raw.decode() for request in requests)
+    assert "Retries of payments" in asked
+    assert "encrypted_content" not in asked
+    last = one.requests[-1].raw.decode()
+    assert "encrypted_content" not in last
+    assert "web_search" in last
+
+
+def _playing(script):
+    return lambda request: next(script)
+
+
+async def test_the_transcript_shows_calls_and_results(endpoint):
+    """The transcript of a stored run has a row for each use and for what can be read of its result."""
+    one = endpoint([says(search(), FOUND, fetch(), PAGE, *answers("x").content)])
+    await one.ask()
+    rows = [(row["kind"], row.get("name"), row.get("content")) for row in transcript_rows(stored(one))[1:5]]
+    assert rows == [
+        ("tool_call", "web_search", None),
+        ("tool_result", "web_search", f"Retries of payments\n{URL}"),
+        ("tool_call", "web_fetch", None),
+        ("tool_result", "web_fetch", f"{URL}:\n\nPayments are retried three times."),
+    ]
