@@ -14,7 +14,7 @@ from tests.wire.chat import replies as chat_replies
 from tests.wire.replayed_runs import RecordedRuns
 from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint, check_continued
 from tests.wire.server_tool_runs import BOTH, FOUND, PAGE, URL, fetch, search
-from tests.wire.simulator import faults, replies
+from tests.wire.simulator import faults
 from tests.wire.simulator.replies import answers, pauses, says, thinking, tool_use
 from tests.wire.specialists import noting
 
@@ -129,7 +129,7 @@ async def test_a_replay_needs_neither_network_nor_trust(messages_api, project):
     script = [says(search(), FOUND, fetch(), PAGE, *runs.read().content), answers("three", evidence=[quote])]
     run = await runs.record(*script, trust=True)
     replayed = await runs.replay(run)
-    assert replayed.block == []
+    assert replayed.block == [], "\n".join(replayed.block)
     assert replayed.outcome is not None
     assert [one.verified for one in replayed.outcome.evidence] == [True]
     again = await runs.replay_file(await runs.save(run))
@@ -140,16 +140,13 @@ async def test_a_summary_has_what_can_be_read_of_them(endpoint):
     """A summary replaces use and result together; the encrypted content is never sent to be summarized."""
     requests = []
 
-    def script():
-        for word in "abc":
-            yield says(search(word), FOUND, tool_use("look", {"query": word}))
-        yield answers("some")
+    script = [*(says(search(word), FOUND, tool_use("look", {"query": word})) for word in "abc"), answers("some")]
 
     def notes(request):
         requests.append(request)
         return says("- payments are retried (a)")
 
-    one = endpoint(noting(notes, iter(script()).__next__ if False else _playing(script())))
+    one = endpoint(noting(notes, script))
     one.tools = [Tool("look", "Looks.", lambda query: f"note on {query} {'x' * 19_000}"), *TOOLS[1:]]
     small = LOOKER.model_copy(update={"summarize_at": 12_000})
     _, outcome = await one.ask(small)
@@ -161,10 +158,6 @@ async def test_a_summary_has_what_can_be_read_of_them(endpoint):
     last = one.requests[-1].raw.decode()
     assert "encrypted_content" not in last
     assert "web_search" in last
-
-
-def _playing(script):
-    return lambda request: next(script)
 
 
 async def test_the_transcript_shows_calls_and_results(endpoint):

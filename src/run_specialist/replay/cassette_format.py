@@ -103,6 +103,16 @@ class ToolLine(_Strict):
     input_schema: dict[str, Any]
 
 
+class ServerToolLine(_Strict):
+    """The definition of a tool that the API runs itself; its keys in the order in which they are sent."""
+
+    type: str
+    name: str
+    max_uses: Count
+    max_content_tokens: Count | None = None
+    allowed_domains: list[str] | None = None
+
+
 class UserLine(_Strict):
     """A user message: the question, results, or another text of the loop."""
 

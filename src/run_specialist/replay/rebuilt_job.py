@@ -27,7 +27,6 @@ from run_specialist.tools.archive import NAME as ARCHIVE
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
 from run_specialist.tools.respond import NAME as RESPOND
-from run_specialist.tools.server_tools import server_tool
 
 Tools = Literal["stored", "live"]
 """Whether the results of the tools are the recorded ones, or those of running them again."""
@@ -153,7 +152,7 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
         stand_ins([*functions, *added], cassette.calls),
         stand_ins(served, cassette.calls),
         # The replies contain what the API has run.
-        tuple(server_tool(one) for one in setup.tools if "input_schema" not in one),
+        stand_ins([one for one in setup.tools if "input_schema" not in one and settings.server_tools], ()),
     )
     return replace(environment, tools=given, extra_tools=extra)
 
