@@ -14,7 +14,7 @@ from tests.wire.server_tool_runs import (
     search,
     tools_of,
 )
-from tests.wire.simulator import faults
+from tests.wire.simulator import ALL_RULES, faults
 from tests.wire.simulator.replies import answers, calls, cited, fetched, pauses, says, searched, thinking, tool_use
 
 pytestmark = pytest.mark.anyio
@@ -78,7 +78,10 @@ async def test_uses_beyond_the_share_of_a_request_are_skipped(messages_api, proj
     assert "skipped" in done.phases("web_search")
 
 
-@pytest.mark.parametrize("limit", range(1, 14))
+LIMITS = [limit if limit in {1, 7} else pytest.param(limit, marks=pytest.mark.exhaustive) for limit in range(1, 14)]
+
+
+@pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("lines", [BOTH, SEARCH, ("tools: WebSearch", "server_tools: true")])
 async def test_no_limit_is_exceeded_however_often_the_model_searches(messages_api, project, lines, limit):
     """A model that uses as much as each request lets it never exceeds the limit, and the tools never change."""
@@ -182,3 +185,20 @@ async def test_without_consent_nothing_is_searched(messages_api, project):
     assert sorted(tools_of(api)) == ["respond", "search"]
     (warning,) = [text for text in done.outcome.warnings if "WebSearch" in text or "web_search" in text]
     assert "WebSearch is run by the API, which bills it; `server_tools: true` allows that" in warning
+
+
+async def test_a_server_that_was_not_asked_to_run_tools(messages_api, project):
+    """Uses that a server invents are counted and stored, odd ones too, and a spent limit ends the run."""
+    odd = [
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": None},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [None, {"url": 3}, "x"]},
+        {"type": "web_fetch_tool_result", "tool_use_id": None, "content": {"content": {"source": {"type": "text"}}}},
+        {"type": "server_tool_use", "id": None, "name": None},
+        {"type": "text", "text": "So.", "citations": [None, {"cited_text": 3}, {"cited_text": "said"}]},
+    ]
+    message = {"type": "message", "role": "assistant", "content": [*odd, *odd], "stop_reason": "pause_turn"}
+    api = messages_api([faults.json_value(message), says("none")], may_refuse=ALL_RULES, all_used=False)
+    done = await asked(api, project, "tools: search", "tool_calls_limit: 3")
+    assert done.outcome.tool_calls.used == 4
+    assert done.outcome.status in {"landed", "partial", "failed"}
+    assert "internal error" not in str(done.outcome.error)

@@ -12,7 +12,7 @@ from run_specialist.loop.spending.account import Account
 from run_specialist.record.events import BudgetSpent, Called, CallPhase
 from run_specialist.record.journal import Returned
 from run_specialist.record.messages import Reply
-from run_specialist.record.server_calls import ServerCall, counted, server_calls
+from run_specialist.record.server_calls import ServerCall, server_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +40,21 @@ class ServerUses:
         result.
         started: number of the last call before the reply.
         """
+        records: dict[int, CallRecord] = {}
         uses = server_calls(reply.content)
-        if not uses:
-            return Booked({})
         refused = [use for use in uses if use.is_refused]
-        self._account.spend(counted(reply.content), Kind.TOOL_CALLS)
         for use in refused:
             self._notify(use, "skipped", prompts.skipped(use.call.name))
-        ran = [use for use in uses if use not in refused]
-        for use in ran:
+        for use in uses:
+            if use in refused:
+                continue
             if use.was_made_here:
+                self._account.spend(1, Kind.TOOL_CALLS)
                 self._notify(use, "started")
-        returned = [use for use in ran if use.result is not None]
-        records = {number: self._record(use, number) for number, use in enumerate(returned, started + 1)}
-        self._observers.notify(BudgetSpent.of(self._account.budget.tightest))
+            if use.result is not None:
+                number = started + len(records) + 1
+                records[number] = self._record(use, number)
+                self._observers.notify(BudgetSpent.of(self._account.budget.tightest))
         return Booked(records, len(refused))
 
     def _record(self, use: ServerCall, number: int) -> CallRecord:
