@@ -52,6 +52,12 @@ def test_the_documentation_says_how_many_files_get_every_tool_that_they_name() -
     """The numbers in the documentation are those of these files."""
     files = [file for entry in ENTRIES if (file := load(AGENTS / entry["file"])).tools]
     lacking = [[problem.text for problem in file.problems if problem.key == "tools"] for file in files]
-    complete = sum(not any("not available here" in text for text in texts) for texts in lacking)
+    with_search = sum(not any("not available here" in text for text in texts) for texts in lacking)
+    billed = [any(problem.key == "server_tools" for problem in file.problems) for file in files]
+    complete = with_search - sum(
+        search and not any("not available here" in text for text in texts)
+        for search, texts in zip(billed, lacking, strict=True)
+    )
     docs = (Path(__file__).resolve().parents[3] / "docs" / "specialist-files.md").read_text("utf-8")
     assert f"Of {len(files)} public agent files that name tools, {complete} get every tool" in docs
+    assert f"{with_search - complete} more do with `server_tools: true`" in docs

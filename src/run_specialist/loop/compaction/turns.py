@@ -108,7 +108,9 @@ def _parts(messages: Sequence[Message]) -> Iterator[Part]:
     for block in _blocks(messages, "tool_result"):
         results[block.get("tool_use_id")].append(block)
     for message in messages:
-        uses = {use.call.id: (Pair(use.call, use.text, bool(use.error)),) for use in server_calls(message.blocks)}
+        # A use without a result has nothing to keep.
+        ran = (use for use in server_calls(message.blocks) if use.result is not None)
+        uses = {use.call.id: (Pair(use.call, use.text, bool(use.error)),) for use in ran}
         for block in message.blocks:
             kind = block.get("type")
             if kind == "text":
@@ -117,7 +119,7 @@ def _parts(messages: Sequence[Message]) -> Iterator[Part]:
                 waiting = results[block.get("id")]
                 yield _pair(block, waiting.popleft() if waiting else {})
             elif kind == USE or is_result(block):
-                yield from uses.pop(str(block.get("id") or block.get("tool_use_id")), ())
+                yield from uses.pop(str(block.get("id" if kind == USE else "tool_use_id")), ())
             elif kind not in {"tool_result", *_THINKING}:
                 yield TextPart(message.role, _json(block))
 
