@@ -202,3 +202,27 @@ async def test_a_server_that_was_not_asked_to_run_tools(messages_api, project):
     assert done.outcome.tool_calls.used == 4
     assert done.outcome.status in {"landed", "partial", "failed"}
     assert "internal error" not in str(done.outcome.error)
+
+
+async def test_a_use_that_waits_when_the_landing_begins_is_left_out(messages_api, project):
+    """The landing sends no use without a result; what the newest models bind their thinking to stays the same."""
+    waiting = [thinking("so"), search(), FOUND, search("b"), LOOK]
+    api = messages_api([says(*waiting), says(thinking("hm"), LOOK), says(thinking("well"), "enough")])
+    done = await asked(api, project, *SEARCH, "tool_calls_limit: 3", model="sonnet")
+    assert (done.outcome.status, done.outcome.tool_calls.used, done.outcome.answer) == ("landed", 3, "enough")
+    assert [request.tool_choice for request in api.requests] == [None, {"type": "none"}, {"type": "none"}]
+    kinds = [block["type"] for block in api.requests[1].messages[1]["content"]]
+    assert kinds == ["thinking", "server_tool_use", "web_search_tool_result", "tool_use"]
+    assert api.requests[2].messages[1] == api.requests[1].messages[1]
+
+
+async def test_history_with_their_results_is_read_from_the_cache(messages_api, project):
+    """The definitions never change, so each request reads what the one before it has written."""
+    page = fetched(URL, "Payments are retried three times. " * 200)
+    script = [*(says(fetch(), page, tool_use("search", {"query": word})) for word in "abcd"), answers("three")]
+    api = messages_api(script)
+    await asked(api, project, *BOTH, "tool_calls_limit: 30")
+    read = [request.usage["cache_read_input_tokens"] for request in api.requests]
+    written = [request.usage["cache_creation_input_tokens"] for request in api.requests]
+    assert read[2:] == [before + more for before, more in zip(read[1:], written[1:], strict=False)][:3]
+    assert read[-1] > 4_000
