@@ -171,3 +171,14 @@ async def test_the_transcript_shows_calls_and_results(endpoint):
         ("tool_call", "web_fetch", None),
         ("tool_result", "web_fetch", f"{URL}:\n\nPayments are retried three times."),
     ]
+
+
+async def test_a_raised_limit_lets_the_api_go_on(endpoint):
+    """After a landing a higher limit offers the same tools again, and keeps their share of it in reserve."""
+    turn = says(search(), FOUND, A_LOOK)
+    one = endpoint([turn, turn, answers("x"), turn, answers("y")])
+    _, landed = await one.ask(tool_calls_limit=6)
+    assert (landed.status, landed.tool_calls.used) == ("landed", 4)
+    _, outcome = await one.resume(tool_calls_limit=9)
+    assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("landed", "y", 6)
+    assert len({str(request.body["tools"]) for request in one.requests}) == 1
