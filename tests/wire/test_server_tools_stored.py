@@ -1,21 +1,21 @@
 """Runs with tools of the API after the fact: resumed, forked, replayed, summarized, and shown."""
 
-import asyncio
-
 import pytest
 
 from run_specialist import prompts
+from run_specialist.loop.run import Run
+from run_specialist.record.journal import Returned
 from run_specialist.store.conversation import transcript_rows
 from run_specialist.tools.base import Tool
 from run_specialist.tools.server_tools import fetch_tool, search_tool
-from tests.journals import load
+from tests.journals import Notebook, keep, load
 from tests.loop_jobs import LOOK
 from tests.wire.chat import replies as chat_replies
 from tests.wire.replayed_runs import RecordedRuns
 from tests.wire.resumed_requests import CHAT, LOOKER, MESSAGES, Endpoint, check_continued
 from tests.wire.server_tool_runs import BOTH, FOUND, PAGE, URL, fetch, search
 from tests.wire.simulator import faults
-from tests.wire.simulator.replies import answers, pauses, says, thinking, tool_use
+from tests.wire.simulator.replies import answers, fetched, pauses, says, thinking, tool_use
 from tests.wire.specialists import noting
 
 pytestmark = pytest.mark.anyio
@@ -62,27 +62,27 @@ async def test_a_resumed_run_sends_them_back_unchanged(endpoint, model):
     assert outcome.usage.web_search_requests == sum(turn.usage.web_search_requests for turn in run.turns) == 1
 
 
-async def test_a_pending_reply_counts_once_after_a_crash(endpoint):
-    """A run that ends while it acts on a reply counts the uses in it once, and repeats no call."""
-    begun, calls = asyncio.Event(), []
+@pytest.mark.parametrize("returned", [1, 2])
+async def test_a_killed_run_counts_them_once(endpoint, returned):
+    """After a crash the use counts once, calls that may have been running are not repeated, and others are run."""
+    looks = [tool_use("look", {"query": word}) for word in "abc"]
+    one = endpoint([says(search(), FOUND, *looks), answers("some"), answers("more")])
+    one.tools = [LOOK, search_tool(1, ())]
+    notebook = Notebook()
 
-    async def slow(query=""):
-        calls.append(query)
-        begun.set()
-        await asyncio.sleep(60 if len(calls) == 1 else 0)
-        return "note"
+    async def begin(runner, watch):
+        run = await runner.prepare(LOOKER, "What is known?", tool_calls_limit=3)
+        return Run(run._job, watch=watch, journal=notebook)
 
-    one = endpoint([says(search(), FOUND, A_LOOK), answers("some")])
-    one.tools = [Tool("look", "Looks.", slow), *TOOLS[1:]]
-
-    async def abort(run):
-        await begun.wait()
-        run.abort()
-
-    _, aborted = await one.ask(midway=abort)
-    assert (aborted.status, aborted.tool_calls.used) == ("aborted", 2)
-    _, outcome = await one.resume()
-    assert (outcome.status, outcome.tool_calls.used, calls) == ("answered", 2, ["a"])
+    await one.work(begin)
+    await keep(f"sqlite:///{one.folder}/runs.db", notebook.until(Returned, returned))
+    _, outcome = await one.resume(tool_calls_limit=9)
+    assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("answered", "more", 4)
+    results = [text.split("\n")[0] for text in one.requests[2].results.values()]
+    ended = prompts.PROCESS_ENDED.format(tool="look")
+    assert results.count(ended) == 3 - returned
+    assert results[2] == "note on 'c', part 0"
+    assert one.requests[2].messages[1] == one.requests[1].messages[1]
 
 
 async def test_a_question_after_a_pause_leaves_the_open_use_out(endpoint):
@@ -182,3 +182,33 @@ async def test_a_raised_limit_lets_the_api_go_on(endpoint):
     _, outcome = await one.resume(tool_calls_limit=9)
     assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("landed", "y", 6)
     assert len({str(request.body["tools"]) for request in one.requests}) == 1
+
+
+async def test_a_fork_counts_a_use_that_waits(endpoint):
+    """A use that the API is to run with the first request of the fork counts like those that it has run."""
+    script = [says(search(), FOUND, fetch(), A_LOOK), *(says(PAGE, *answers(word).content) for word in "xy")]
+    one = endpoint(script)
+    source, _ = await one.ask()
+    _, outcome = await one.work(lambda runner, watch: runner.fork(source.run_id, None, at=1, watch=watch))
+    assert one.requests[2].raw == one.requests[1].raw
+    assert (outcome.answer, outcome.tool_calls.used) == ("y", 3)
+
+
+async def test_the_input_of_the_servers_own_steps_is_not_the_size_of_the_context(endpoint):
+    """The usage of a reply with tools of the API counts its input several times, which begins no summary."""
+    many = {"input_tokens": 90_000}
+    one = endpoint([says(A_LOOK), says(search(), FOUND, A_LOOK, usage=many), answers("some")])
+    _, outcome = await one.ask(LOOKER.model_copy(update={"summarize_at": 20_000}))
+    assert outcome.status == "answered"
+    assert len(one.requests) == 3
+
+
+async def test_secrets_in_pages_are_masked_in_the_record(endpoint):
+    """The blocks go back as they came; the record of the call has no secret."""
+    token = "ghp_" + "a1B2" * 9
+    page = fetched(URL, f"The token is {token}.")
+    one = endpoint([says(fetch(), page, A_LOOK), answers("some")])
+    await one.ask()
+    (call, _) = stored(one).calls
+    assert call.whole == f"{URL}:\n\nThe token is [redacted]."
+    assert token in one.requests[1].raw.decode()

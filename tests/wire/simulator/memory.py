@@ -35,8 +35,6 @@ class Memory:
         self._calls: dict[str, Issued] = {}
         self._paused: set[bytes] = set()
         self._count = 0
-        self._waiting: list[Block] = []
-        """Uses of the API's own tools without a result."""
         self._server: dict[tuple[str, str], bytes] = {}
 
     def issue(
@@ -47,22 +45,24 @@ class Memory:
         mode: str,
         paused: bool,
         max_uses: Mapping[str, int | None] | None = None,
+        waiting: Sequence[Block] = (),
     ) -> list[Block]:
         """Return the blocks with ids and signatures, and remember them.
 
         prefix: digest of the prompt that is answered. mode: see `thinking_mode`.
         max_uses: bounds of the tools that the API runs, by name; a use beyond them gets an error as its result.
+        waiting: uses in the prompt without a result.
         """
         self._count += 1
         issued: list[Block] = []
-        left = dict(max_uses or {})
+        left, open_uses = dict(max_uses or {}), [*waiting]
         for index, block in enumerate(content):
-            stamped = self._answered(dict(block), left)
+            stamped = _answered(dict(block), left, open_uses)
             if "input" in block and not block.get("id"):
                 unique = digest(prefix, self._count.to_bytes(8, "big"), index.to_bytes(4, "big"))
                 start = "toolu" if block["type"] == "tool_use" else "srvtoolu"
                 stamped["id"] = f"{start}_{unique.hex()[:24]}"
-                self._waiting += [stamped] if start == "srvtoolu" else []
+                open_uses += [stamped] if start == "srvtoolu" else []
             elif block["type"] == "thinking":
                 stamped["signature"] = seal(prefix, block["thinking"])
             elif block["type"] == "redacted_thinking":
@@ -77,20 +77,6 @@ class Memory:
         if paused:
             self._paused.add(_whole(issued))
         return issued
-
-    def _answered(self, result: Block, left: dict[str, int | None]) -> Block:
-        """Return a result with the id of the oldest use that waits for it; an error once `left` is used up."""
-        if _server_key(result) is None or result["type"] == "server_tool_use":
-            return result
-        name = result["type"].removesuffix("_tool_result")
-        place = next(place for place, use in enumerate(self._waiting) if use["name"] == name)
-        content, bound = result["content"], left.get(name)
-        if bound is not None:
-            content = content if bound > 0 else EXCEEDED[name]
-            left[name] = bound - 1
-        if isinstance(content, list):
-            content = [{**one, "encrypted_content": encrypted(one)} for one in content]
-        return {**result, "tool_use_id": self._waiting.pop(place)["id"], "content": content}
 
     def server_block(self, block: Mapping[str, Any]) -> bytes | None:
         """Return a block of one of the API's own tools as it was sent; None if it is unknown or none."""
@@ -123,6 +109,21 @@ def sealed_prefix(block: Mapping[str, Any]) -> bytes | None:
         return None
     prefix = raw[:_SIZE]
     return prefix if hmac.compare_digest(raw[_SIZE:], _mac(prefix, words)) else None
+
+
+def _answered(result: Block, left: dict[str, int | None], waiting: list[Block]) -> Block:
+    """Return a result with the id of the oldest use that waits for it; an error once `left` is used up."""
+    if _server_key(result) is None or result["type"] == "server_tool_use":
+        return result
+    name = result["type"].removesuffix("_tool_result")
+    place = next(place for place, use in enumerate(waiting) if use["name"] == name)
+    content, bound = result["content"], left.get(name)
+    if bound is not None:
+        content = content if bound > 0 else EXCEEDED[name]
+        left[name] = bound - 1
+    if isinstance(content, list):
+        content = [{**one, "encrypted_content": encrypted(one)} for one in content]
+    return {**result, "tool_use_id": waiting.pop(place)["id"], "content": content}
 
 
 def is_sealed(result: Mapping[str, Any]) -> bool:

@@ -155,6 +155,7 @@ class MessagesSimulator:
                 mode=thinking_mode(call.body, call.model),
                 paused=reply.reason == "pause_turn",
                 max_uses={tool["name"]: tool.get("max_uses") for tool in call.body.get("tools", ()) if "type" in tool},
+                waiting=_waiting(call),
             )
             number = next(self._message_ids)
         usage["output_tokens"] = max(1, tokens(len(serialise(record.content))))
@@ -193,6 +194,12 @@ def _check_runs(body: dict[str, Any], reply: Reply) -> None:
                 raise OffScript(f"the API runs no tool with a tool choice of {choice}")
             if block["name"] not in offered:
                 raise OffScript(f"the API was not offered {block['name']}")
+
+
+def _waiting(call: Call) -> list[dict[str, Any]]:
+    """Return the uses of the API's own tools in the prompt that have no result yet."""
+    answered = {block.get("tool_use_id") for _, _, block in call.blocks()}
+    return [block for _, _, block in call.blocks("server_tool_use") if block["id"] not in answered]
 
 
 def _server_uses(content: Sequence[dict[str, Any]]) -> dict[str, int]:
