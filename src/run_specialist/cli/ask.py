@@ -8,6 +8,7 @@ from run_specialist.cli.console import as_program, guarded
 from run_specialist.cli.flags import (
     CostLimit,
     Dir,
+    DryRun,
     EvidenceFlag,
     FilesRoot,
     LandingStyle,
@@ -70,6 +71,7 @@ def run(
     raw: Raw = False,
     strict: Strict = None,
     trust: TrustFlag = False,
+    dry_run: DryRun = False,
     version: VersionFlag = False,  # noqa: ARG001 - its callback prints and exits
 ) -> None:
     """Ask a specialist a question and print its answer.
@@ -107,6 +109,7 @@ def run(
             require_model=require_model or None,
             defaults=config.defaults,
             requests_at_once=requests_at_once,
+            dry_run=dry_run,
         )
         outcome = answer(runner, partial(runner.prepare, name, question, **given), shown)
     raise typer.Exit(outcome.exit_code)

@@ -180,6 +180,10 @@ PresetName = Annotated[
         "Predefined settings: soft-landing, soft-warning, finalize, budget-notice or openai-loop.",
     ),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Change no file; print what would be changed as a patch, or write it to --output."),
+]
 Strict = Annotated[
     bool | None, typer.Option("--strict/--no-strict", show_default=False, help="Treat warnings as errors.")
 ]

@@ -129,6 +129,8 @@ class Job:
     """The run that asked; None for a run of its own."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Credentials masked by value in the output of tools and foreign code."""
+    patch: Callable[[], str] | None = None
+    """Returns what the run would have changed, as one patch; None if it is no dry run, or has a parent."""
     resume_state: ResumeState = field(default_factory=ResumeState)
     """State before the run was resumed; empty for a new run."""
     resume_note: ResumeNote | None = None

@@ -12,11 +12,13 @@ from run_specialist.errors import NotResumable
 from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.loop.executed import CallRecord, EarlierCalls
 from run_specialist.loop.job import Job, ResumeNote, ResumeState
+from run_specialist.loop.portable import portable_id
 from run_specialist.loop.returned_answers import Returned
 from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.loop.spending.child_budget import drawn
-from run_specialist.record.journal import RunSnapshot
+from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Stop, text_of
+from run_specialist.record.outcome import AskedModel
 from run_specialist.record.server_calls import counted
 from run_specialist.spawning.begun_with import begun_with
 from run_specialist.spawning.origin import digest, digests, resumed
@@ -31,6 +33,8 @@ from run_specialist.specialist.resolve import checked
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
+from run_specialist.tools.planning.todo import NAME as TODO
+from run_specialist.tools.planning.todo import Plan
 from run_specialist.tools.respond import NAME as RESPOND
 
 _ORIGINAL = ("digest", "given_tools", "parents", "warnings", "given", "fork", "overridden")
@@ -88,7 +92,8 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
     """Return the job of a new run with system prompt, tools and archive of a stored one."""
     frozen = run.frozen
     keeps_archive = any(tool["name"] == GET_TOOL_RESPONSE for tool in frozen["tools"])
-    job = spawn(file, settings, run.question, replace(environment, keeps_archive=keeps_archive))
+    given = replace(environment, keeps_archive=keeps_archive, plan=_plan(run))
+    job = spawn(file, settings, run.question, given)
     if job.archive is not None:
         _refill(job.archive, run)
     tools = as_stored(frozen["tools"], job.opening.tools)
@@ -102,10 +107,21 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
     return replace(job, opening=opening, budget=reserved(job.budget, tools), warnings=tuple(warnings))
 
 
+def _plan(run: StoredRun) -> Plan:
+    """Return the list of the tool `todo` as the run left it."""
+    plan = Plan()
+    for call in sorted(run.calls, key=lambda call: call.at):
+        if call.call.name == TODO and not call.is_error:
+            plan.take(call.call.arguments)
+    return plan
+
+
 def _refill(archive: Archive, run: StoredRun) -> None:
     """Restore the content of the archive."""
     for call in sorted(run.calls, key=lambda call: call.at):
         archive.add(call.call.id, call.whole)
+    if run.snapshot and len(run.snapshot.models) > 1:
+        archive.add_names(portable_id)
     # Results of calls that were not run are archived only when they are summarized.
     newest = max((stored.part for stored in run.messages), default=0)
     for block in (block for stored in run.messages if stored.part < newest for block in stored.message.content):
@@ -146,6 +162,8 @@ def _resume_state(run: StoredRun, limit: int | None) -> ResumeState:
 def _with_children(run: StoredRun) -> RunSnapshot:
     """Return the last snapshot of a run, with the spending of children that ended after it."""
     snapshot = run.snapshot or NOT_STARTED
+    if run.own_turns and not snapshot.models:
+        snapshot = replace(snapshot, models=(_asked_alone(run),))
     used, total = dict(snapshot.used), snapshot.total
     missing = snapshot.missing_children(run.children)
     for child in missing:
@@ -153,6 +171,14 @@ def _with_children(run: StoredRun) -> RunSnapshot:
         for kind, amount in drawn(child).items() if run.frozen["settings"]["share_budget"] else ():
             used[kind] = used.get(kind, 0) + amount
     return replace(snapshot, used=used, total=total, children=(*snapshot.children, *missing))
+
+
+def _asked_alone(run: StoredRun) -> AskedModel:
+    """Return the record of the one model of a run that was stored without it."""
+    turns, spent = [turn for turn in run.own_turns if turn is not run.pending], Spending()
+    for turn in turns:
+        spent = spent.plus(turn.usage, turn.cost_usd)
+    return AskedModel(run.model, run.own_turns[0].number, len(turns), spent.usage, spent.cost_usd)
 
 
 def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:

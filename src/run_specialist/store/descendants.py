@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -66,7 +66,7 @@ def _paid_since(connection: Connection, run_id: str, turn: int) -> Iterator[tupl
     amounts = (turns.c[one.name] for one in fields(Usage) if one.name in turns.c)
     newer = select(*amounts, turns.c.blocks, turns.c.cost_usd).where(turns.c.run_id == run_id, turns.c.number > turn)
     for *counts, blocks, cost in connection.execute(newer):
-        yield Usage(*counts, searches(json.loads(blocks))), cost
+        yield replace(Usage(*counts), web_search_requests=searches(json.loads(blocks))), cost
 
 
 def _begun(connection: Connection, run_id: str) -> int:

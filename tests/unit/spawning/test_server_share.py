@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.budget.budget import Budget, Kind, Phase
-from run_specialist.spawning.server_share import MOST_AT_ONCE, reserved, server_tools
+from run_specialist.spawning.server_offers import server_tools
+from run_specialist.spawning.server_share import MOST_AT_ONCE, reserved
 from run_specialist.spawning.stored_tools import as_stored
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool, Toolset
@@ -17,12 +18,14 @@ BOTH = ("web_search", "fetch")
 
 def settings(**fields):
     """Return the settings of a specialist."""
-    return Specialist(name="x", description="", prompt="", **{"tools": ("search", *BOTH), **fields})
+    return Specialist(
+        name="x", description="", prompt="", **{"tools": ("search", *BOTH), "server_tools": True, **fields}
+    )
 
 
-def uses(names=BOTH, **fields):
+def uses(**fields):
     """Return the bound of each tool that is offered."""
-    found = server_tools(names, settings(**fields), LOCAL)
+    found = server_tools(settings(**fields))
     return {tool.name: (tool.on_server or {})["max_uses"] for tool in found}
 
 
@@ -51,7 +54,7 @@ def test_the_share_of_one_request(fields, expected):
 def test_a_request_before_the_landing_cannot_exceed_the_limit(limit, count, alone, used):
     """Whatever was used, what one request may use is left, or the landing begins."""
     tools = ("fetch", "web_search") if alone else ("fetch", "web_search", *["search"] * count)
-    offered = Toolset(server_tools(BOTH, settings(tool_calls_limit=limit, tools=tools), LOCAL))
+    offered = Toolset(server_tools(settings(tool_calls_limit=limit, tools=tools)))
     budget = reserved(Budget.of({Kind.TOOL_CALLS: limit}), offered).spend(min(used, limit))
     at_once = uses_at_once(offered.on_server)
     assert at_once <= min(limit, MOST_AT_ONCE)
