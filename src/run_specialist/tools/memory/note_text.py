@@ -1,6 +1,6 @@
 """The text of notes, as it is written and as a prompt gets it."""
 
-_UNREADABLE = {code: None for code in (*range(9), 11, 12, *range(14, 32), 127)}
+_UNREADABLE = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
 """Control characters, which a note does not need."""
 
 
