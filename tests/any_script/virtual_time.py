@@ -4,6 +4,9 @@ import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+from unittest import mock
+
+from run_specialist.tools import threads
 
 _T = TypeVar("_T")
 
@@ -32,8 +35,20 @@ class _Selector(selectors.DefaultSelector):
         return ready
 
 
+class _WorkAtOnce:
+    """A thread that has done its work when `start` returns, since no virtual time passes in a real one."""
+
+    def __init__(self, *, target: Callable[..., object], args: tuple[object, ...], daemon: bool) -> None:
+        assert daemon
+        self._target, self._args = target, args
+
+    def start(self) -> None:
+        """Do the work."""
+        self._target(*self._args)
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop that starts at 0 and jumps to the next timer when idle; threads are not supported."""
+    """An event loop that starts at 0 and jumps to the next timer when idle."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -48,6 +63,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine in virtual time."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    """Run a coroutine in virtual time; blocking work that it gives to threads is done at once."""
+    with mock.patch.object(threads, "Thread", _WorkAtOnce), asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)

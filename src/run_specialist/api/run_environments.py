@@ -9,7 +9,7 @@ from run_specialist.errors import UsageError
 from run_specialist.loop.executed import Augmenter
 from run_specialist.providers.base import Provider
 from run_specialist.providers.choose import keys_of
-from run_specialist.spawning.agent_memory import MemoryRequest, agent_memory
+from run_specialist.spawning.agent_memory import AgentMemory, MemoryRequest, agent_memory
 from run_specialist.spawning.extra_tools import equip
 from run_specialist.spawning.paths_check import check_paths
 from run_specialist.spawning.prompt_texts import PromptTexts, read_texts
@@ -65,11 +65,13 @@ class RunEnvironments:
         )
         refused = () if parent or by_program else self.registry.refused
         checked = await check_paths(file, settings, root)
-        texts = await in_thread(lambda: _texts(file, settings, root, resumed=resumed))
-        wanted = MemoryRequest(
-            (*keys_of(provider), *extra_tools.secrets, *self.secrets), resumed, by_program, is_dry=patch is not None
-        )
-        memory = await in_thread(lambda: agent_memory(file, settings, root, self.trust, wanted))
+        texts, memory = PromptTexts(), AgentMemory()
+        if settings.skills or settings.project_instructions:
+            texts = await in_thread(lambda: _texts(file, settings, root, resumed=resumed))
+        if settings.memory is not None:
+            secrets = (*keys_of(provider), *extra_tools.secrets, *self.secrets)
+            wanted = MemoryRequest(secrets, resumed, by_program, is_dry=patch is not None)
+            memory = await in_thread(lambda: agent_memory(file, settings, root, self.trust, wanted))
         warnings = (*extra_tools.warnings, *uncallable, *refused, *checked.warnings, *memory.warnings)
         extra_tools = replace(extra_tools, warnings=warnings)
         return RunEnvironment(

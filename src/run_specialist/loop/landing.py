@@ -89,6 +89,15 @@ class Landing:
             self._refused.add(self.position.rung)
             self._move_to(self.position.refused(self._rungs()))
 
+    def change_model(self) -> None:
+        """Continue on the ladder of another model, without the rungs that the first one did not follow."""
+        self._refused.clear()
+        if self.position:
+            before, position = self.position.rung, self.position.refused(self._rungs())
+            self.position = position
+            if position.rung is not before:
+                self._move_to(position)
+
     def was_ignored(self) -> None:
         """Continue with the next rung: the model did something else."""
         if self.position:

@@ -52,6 +52,11 @@ class Transcript:
         self._tail = Message.results(results) if results else None
         self.history_tokens = reply.usage.total_tokens
 
+    @property
+    def ends_with_model(self) -> bool:
+        """Whether the last message is the model's own, as after a pause."""
+        return self._tail is None
+
     def say(self, text: str) -> None:
         """Send a user message next, after a turn without results."""
         self._tail = Message.user(text)

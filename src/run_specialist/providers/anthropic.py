@@ -69,7 +69,7 @@ def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's
     options: options of `AsyncAnthropic`; missing ones come from the environment. `max_retries=0` disables retries, and
         any other number has no effect: the patience of a run limits them.
     """
-    with gc_tuning.paused():
+    with gc_tuning.paused("anthropic"):
         import anthropic  # noqa: PLC0415 - the import takes a second
 
     return anthropic.AsyncAnthropic(**{**connection(anthropic), **options})

@@ -105,6 +105,8 @@ class Queueing:
     """Since when it would be refused; None if it would not."""
     stopping: Stopping | None = None
     """Ends the wait; None if only a cancellation does."""
+    has_changed_model: bool = False
+    """Whether another model of the run has failed; what the endpoint has refused to that one does not hold this one."""
 
     @property
     def ends_at(self) -> float:

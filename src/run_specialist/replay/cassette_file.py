@@ -10,11 +10,12 @@ from pydantic import BaseModel, ValidationError
 from run_specialist.errors import UsageError
 from run_specialist.record.messages import Message, Reply, Stop, Usage
 from run_specialist.record.outcome import Child
-from run_specialist.replay.cassette import Answered, Body, Cassette, Line, RecordedCall, Setup, Unanswered
+from run_specialist.replay.cassette import Answered, Body, Cassette, Line, NextModel, RecordedCall, Setup, Unanswered
 from run_specialist.replay.cassette_format import (
     FORMAT,
     LISTS,
     VERSION_KEY,
+    AdaptedLine,
     CallLine,
     Head,
     MessageLine,
@@ -155,8 +156,10 @@ def _line(item: Located) -> Line:
     line = _checked(MessageLine, "messages", item, "line").line
     if isinstance(line, UserLine):
         return Message("user", tuple(line.content), line.instruction)
+    if isinstance(line, AdaptedLine):
+        return Message("assistant", tuple(line.content))
     if isinstance(line, NoReplyLine):
-        return Unanswered(line.choice, line.how)
+        return Unanswered(line.choice, line.how, None if line.next is None else NextModel(**line.next.model_dump()))
     usage = Usage(*line.usage)
     reply = Reply(Stop(line.stop), tuple(line.content), usage, line.reason, more_room_helps=line.more_room_helps)
     body = None if line.body is None else Body(line.body.sha256, line.body.parameters)

@@ -37,7 +37,7 @@ RUN_ID = "replay"
 """The id of a replay, which is not stored."""
 _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "paths": None}
 """Settings under which nothing is imported, started or searched."""
-_NOT_KEPT = frozenset({"name", "description", "prompt", "path", "model", "mcp_servers"})
+_NOT_KEPT = frozenset({"name", "description", "prompt", "path", "model", "fallback_models", "mcp_servers"})
 """Settings that a call cannot override, or that mean nothing to a replay."""
 
 

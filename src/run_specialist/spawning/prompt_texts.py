@@ -57,8 +57,6 @@ def read_texts(file: SpecialistFile, settings: Specialist, root: Path) -> Prompt
     root: Folder that the file tools can read.
     Raises UsageError, with the place in the file, for a skill that does not exist or cannot be read.
     """
-    if not settings.skills and not settings.project_instructions:
-        return PromptTexts()
     project = project_root(root)
     texts, folders, warnings = [], [], []
     for name in dict.fromkeys(settings.skills):

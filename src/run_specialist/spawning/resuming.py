@@ -12,11 +12,13 @@ from run_specialist.errors import NotResumable, ToolError
 from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.loop.executed import CallRecord, EarlierCalls
 from run_specialist.loop.job import Job, ResumeNote, ResumeState
+from run_specialist.loop.portable import portable_id
 from run_specialist.loop.returned_answers import Returned
 from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.loop.spending.child_budget import drawn
-from run_specialist.record.journal import RunSnapshot
+from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Stop, text_of
+from run_specialist.record.outcome import AskedModel
 from run_specialist.spawning.begun_with import begun_with
 from run_specialist.spawning.origin import digest, digests, resumed
 from run_specialist.spawning.other_model import for_other_model
@@ -115,6 +117,8 @@ def _refill(archive: Archive, run: StoredRun) -> None:
     """Restore the content of the archive."""
     for call in sorted(run.calls, key=lambda call: call.at):
         archive.add(call.call.id, call.whole)
+    if run.snapshot and len(run.snapshot.models) > 1:
+        archive.add_names(portable_id)
     # Results of calls that were not run are archived only when they are summarized.
     newest = max((stored.part for stored in run.messages), default=0)
     for block in (block for stored in run.messages if stored.part < newest for block in stored.message.content):
@@ -154,6 +158,8 @@ def _resume_state(run: StoredRun, limit: int | None) -> ResumeState:
 def _with_children(run: StoredRun) -> RunSnapshot:
     """Return the last snapshot of a run, with the spending of children that ended after it."""
     snapshot = run.snapshot or NOT_STARTED
+    if run.own_turns and not snapshot.models:
+        snapshot = replace(snapshot, models=(_asked_alone(run),))
     used, total = dict(snapshot.used), snapshot.total
     missing = snapshot.missing_children(run.children)
     for child in missing:
@@ -161,6 +167,14 @@ def _with_children(run: StoredRun) -> RunSnapshot:
         for kind, amount in drawn(child).items() if run.frozen["settings"]["share_budget"] else ():
             used[kind] = used.get(kind, 0) + amount
     return replace(snapshot, used=used, total=total, children=(*snapshot.children, *missing))
+
+
+def _asked_alone(run: StoredRun) -> AskedModel:
+    """Return the record of the one model of a run that was stored without it."""
+    turns, spent = [turn for turn in run.own_turns if turn is not run.pending], Spending()
+    for turn in turns:
+        spent = spent.plus(turn.usage, turn.cost_usd)
+    return AskedModel(run.model, run.own_turns[0].number, len(turns), spent.usage, spent.cost_usd)
 
 
 def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:

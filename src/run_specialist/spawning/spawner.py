@@ -15,6 +15,7 @@ from run_specialist.loop.job import Job
 from run_specialist.loop.tool_calls.countdown import countdown, warning
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.providers.choose import keys_of
+from run_specialist.providers.model_chain import ModelChain, models_of
 from run_specialist.record.messages import Usage, encode
 from run_specialist.redaction import credentials
 from run_specialist.spawning.chosen_tools import choose_tools, unmatched_tools
@@ -46,6 +47,8 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         *unmatched_tools(file, settings, environment),
     ]
     provider = environment.provider
+    if isinstance(provider, ModelChain):
+        warnings += provider.warnings
     _check_cost_limit(file, settings, provider)
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = answer_schema(file, settings), Archive()
@@ -127,10 +130,11 @@ def _dispatch(settings: Specialist, turn_chars: int | None) -> DispatchSettings:
 
 
 def _check_cost_limit(file: SpecialistFile, settings: Specialist, provider: Provider) -> None:
-    """Raise UsageError for a cost limit on a model whose price is unknown."""
-    if settings.cost_limit is not None and provider.cost(Usage(1)) is None:
+    """Raise UsageError for a cost limit on models of which a price is unknown."""
+    unpriced = next((one.model for one in models_of(provider) if one.cost(Usage(1)) is None), None)
+    if settings.cost_limit is not None and unpriced is not None:
         raise UsageError(
-            f"{_place_of(file, 'cost_limit')}: the price of {provider.model} is unknown, so its cost cannot be "
+            f"{_place_of(file, 'cost_limit')}: the price of {unpriced} is unknown, so its cost cannot be "
             "limited; remove cost_limit, or set total_tokens_limit instead"
         )
 

@@ -15,6 +15,7 @@ from run_specialist.specialist.foreign_models import served_name, unserved
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
 from run_specialist.specialist.keys import canonical
+from run_specialist.specialist.model_list import KEY as FALLBACKS
 from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
 from run_specialist.specialist.reading.nodes import Items, Node, Pairs, Scalar
@@ -104,6 +105,9 @@ def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -
     values = {**given, "prompt": front.body, "path": problems.path}
     if "model" in given:
         values["model"] = _served(given["model"], front.fields["model"], problems)
+    if FALLBACKS in given:
+        served = (_served(name, front.fields[FALLBACKS], problems) for name in given[FALLBACKS])
+        values[FALLBACKS] = tuple(name for name in dict.fromkeys(served) if name != values.get("model"))
     try:
         specialist = Specialist.model_validate(values)
     except ValidationError as error:

@@ -81,6 +81,8 @@ class Specialist(BaseModel):
     """Tools to remove; takes precedence over `tools`."""
     model: str | None = None
     """Alias (sonnet, opus, haiku), full model id, local model such as ollama:NAME, or inherit."""
+    fallback_models: Names = ()
+    """Models with which a run goes on, in this order, when its model cannot answer."""
     effort: Annotated[Effort | None, BeforeValidator(lower), Expected("low, medium, high, xhigh or max")] = None
     """Effort level sent to the model."""
     tool_calls_limit: Limit = 30

@@ -10,6 +10,7 @@ CANONICAL = (
     "paths",
     "disallowed_tools",
     "model",
+    "fallback_models",
     "effort",
     "tool_calls_limit",
     "turns_limit",
@@ -48,6 +49,7 @@ CANONICAL = (
 
 # In snake_case; camelCase and kebab-case are converted before the lookup.
 ALIASES = {
+    "fallback_model": "fallback_models",
     "max_tool_calls": "tool_calls_limit",
     "tool_call_limit": "tool_calls_limit",
     "max_turns": "turns_limit",
@@ -91,7 +93,7 @@ INERT = RESTRICTING | frozenset(
     agent aliases always_apply apply_to argument_hint arguments author auto_load
     autoload background capabilities categories category color colour command compatibility context created date
     default_context default_progress default_reads dependencies disable disabled display_name domain
-    emoji enabled examples expertise expertise_level extends fallback_models globs handoffs hidden icon id
+    emoji enabled examples expertise expertise_level extends globs handoffs hidden icon id
     include_mcp_json infer inherit_skills initial_prompt input inputs is_background keyboard_shortcut
     keywords kind language last_updated license max_output_tokens max_tokens metadata mode model_provider
     model_reasoning_summary model_verbosity nickname_candidates omit_claude_md output outputs

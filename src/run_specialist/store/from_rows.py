@@ -7,7 +7,7 @@ from typing import Any
 
 from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Message, ToolCall, Usage
-from run_specialist.record.outcome import Child, Evidence, Exit, LandingReport, Outcome, Spent, ToolCalls
+from run_specialist.record.outcome import AskedModel, Child, Evidence, Exit, LandingReport, Outcome, Spent, ToolCalls
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
 
 Row = Mapping[str, Any]
@@ -71,6 +71,7 @@ def outcome_of(values: Mapping[str, Any]) -> Outcome:
         "usage": Usage(**values["usage"]),
         "warnings": tuple(values["warnings"]),
         "children": tuple(map(child, values.get("children", ()))),
+        "models": asked_models(values),
         "error": values["error"] if "error" in values else _error(values),
         "exit_code": _EXIT_CODES.get(values["status"], Exit.OK) if exit_code is None else Exit(exit_code),
     }
@@ -91,6 +92,7 @@ def run_snapshot(values: Mapping[str, Any]) -> RunSnapshot:
         "warnings": tuple(values["warnings"]),
         "children": tuple(map(child, values.get("children", ()))),
         "returned": tuple(values.get("returned", ())),
+        "models": asked_models(values),
     }
     return RunSnapshot(**restored)
 
@@ -100,6 +102,11 @@ def child(values: Mapping[str, Any]) -> Child:
     inner = tuple(map(child, values["children"]))
     quotes = tuple(Evidence(**quote) for quote in values["evidence"])
     return Child(**{**values, "usage": Usage(**values["usage"]), "evidence": quotes, "children": inner})
+
+
+def asked_models(values: Mapping[str, Any]) -> tuple[AskedModel, ...]:
+    """Build the records of the models that a run has asked, from its outcome or snapshot."""
+    return tuple(AskedModel(**{**one, "usage": Usage(**one["usage"])}) for one in values.get("models", ()))
 
 
 def _spending(values: Mapping[str, Any]) -> Spending:
