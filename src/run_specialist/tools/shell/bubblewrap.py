@@ -64,12 +64,12 @@ def options(  # noqa: PLR0913, PLR0917 - the parts of a sandbox
     if git is not None:
         for place in git.places:
             found += _at("--ro-bind", place)
-    for one in files.writable:
+    for one in (*files.writable, *files.pinned):
         found += _at("--bind", root / one)
     for one in files.protected:
         found += _at("--ro-bind", root / one)
-    for one in files.hidden_folders:
-        found += ["--perms", "0555", "--size", "4096", "--tmpfs", str(root / one), "--remount-ro", str(root / one)]
+    for folder in (*(root / one for one in files.hidden_folders), *(git.emptied if git else ())):
+        found += ["--perms", "0555", "--size", "4096", "--tmpfs", str(folder), "--remount-ro", str(folder)]
     for one in files.hidden_files:
         # A device cannot be opened there.
         found += ["--ro-bind", os.devnull, str(root / one)]
