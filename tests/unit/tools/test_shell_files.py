@@ -1,5 +1,6 @@
 """What commands of `bash` see and may change: the files of the file tools, the history of git, `writable`."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -221,6 +222,15 @@ async def test_what_cannot_be_opened_for_writing(run, path, why):
     places, (reason,) = writable_places(run.root, [path])
     assert places == []
     assert why in reason
+
+
+async def test_commands_that_may_change_something_wait_for_each_other(run):
+    """Otherwise one could move what another one was just told to protect."""
+    run.write("out/x")
+    command = "mkdir out/busy && sleep 0.05 && rmdir out/busy && echo alone"
+    tool = run.tool(writable=("out",))
+    outputs = await asyncio.gather(*(run(command, tool=tool) for _ in range(2)))
+    assert [output.text for output in outputs] == ["alone\n"] * 2
 
 
 async def test_too_many_writable_files_are_an_error(run, monkeypatch):

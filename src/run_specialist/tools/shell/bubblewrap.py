@@ -46,6 +46,10 @@ _SETTINGS = (
 """Entries of /etc that programs need; none holds anything of the user or of this host's services."""
 
 
+_OF_HOST = ("cmdline", "config.gz", "kallsyms", "keys", "key-users", "sched_debug", "timer_list", "vmallocinfo")
+"""Files of /proc that describe the host, and not the processes of the sandbox."""
+
+
 def options(  # noqa: PLR0913, PLR0917 - the parts of a sandbox
     root: Path, files: ShownFiles, git: GitFolder | None, status: int, calls: int, data: Mapping[Path, int]
 ) -> list[str]:
@@ -107,6 +111,9 @@ def _system() -> Iterator[str]:
     for file in sorted(_ETC.iterdir()):
         yield from ("--ro-bind", str(file), f"/etc/{file.name}")
     yield from ("--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var")
+    for name in _OF_HOST:
+        if Path("/proc", name).exists():
+            yield from ("--ro-bind", os.devnull, f"/proc/{name}")
     yield from ("--perms", "1777", "--size", str(DISK), "--tmpfs", "/tmp", "--symlink", "/tmp", "/var/tmp")  # noqa: S108
     yield from ("--perms", "1777", "--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108
 

@@ -85,11 +85,10 @@ class OneCommand:
         own = root / ".git"
         if "" in files.starts and git is None and not own.is_symlink() and own.exists():
             # It is none that is known to be safe.
-            is_folder = own.is_dir()
-            hidden = (files.hidden_folders, (*files.hidden_files, ".git"))
-            if is_folder:
-                hidden = ((*files.hidden_folders, ".git"), files.hidden_files)
-            files = replace(files, hidden_folders=hidden[0], hidden_files=hidden[1])
+            if own.is_dir():
+                files = replace(files, hidden_folders=(*files.hidden_folders, ".git"))
+            else:
+                files = replace(files, hidden_files=(*files.hidden_files, ".git"))
         return _View(files, git, protected)
 
     async def _run(self, view: _View, line: str, output: KeptOutput, seconds: float) -> Ended:
