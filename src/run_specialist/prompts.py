@@ -175,6 +175,8 @@ CHANGED_FILE = "Your instructions were changed since this run began; in this run
 
 
 LEFT_OUT = "(left out)"
+PAUSE_ENDED = "The limit of this task is reached. Answer now, from what is here."
+"""Sent in a landing after a turn that the API has paused while it ran tools."""
 
 
 def tools_gone(names: Sequence[str]) -> str:

@@ -33,6 +33,7 @@ USAGE = {
     "cache_read_input_tokens": "count",
     "cache_creation_input_tokens": "count",
     "output_tokens": "count",
+    "web_search_requests": "count",
 }
 EVIDENCE = {"source": "text", "quote": "text", "verified": "flag?"}
 CHILD = {

@@ -61,7 +61,15 @@ class RunEnvironments:
         delegate, uncallable = await self.children.delegate(file, settings, root, parent, provider, patch)
         copy = WorkingCopy(root, patch, lambda: own_folders([file.path, *(one.path for one in self._places())]))
         extra_tools = await equip(
-            file, settings, root, self.trust, self.clients, copy=copy, resumed=resumed, by_program=by_program
+            file,
+            settings,
+            root,
+            self.trust,
+            self.clients,
+            copy=copy,
+            resumed=resumed,
+            by_program=by_program,
+            on_server=provider.capabilities.server_tools and settings.tool_calls == "native",
         )
         refused = () if parent or by_program else self.registry.refused
         checked = await check_paths(file, settings, root)

@@ -36,6 +36,7 @@ LANDINGS = {
     Rung.ORDER: "it is instructed to respond now",
     Rung.WAIT: "further calls are skipped",
     Rung.FINALIZE: "it is instructed to finish now",
+    Rung.SCHEMA: "its reply is limited to the answer as JSON now",
     Rung.NONE: "it must answer in text now",
     Rung.SALVAGE: "the answer is assembled from the gathered material",
 }

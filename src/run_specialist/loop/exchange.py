@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.compaction.plan import estimate, tokens
 from run_specialist.loop.job import Job
@@ -115,6 +116,8 @@ class Exchange:
         self._partial_reply = PartialReply()
         self._schema_stream = SchemaStream() if choice is Choice.SCHEMA else None
         self.open_reply = None
+        if landing:
+            self.transcript.end_pause(prompts.PAUSE_ENDED)
         messages = self.transcript.messages(last_line)
         request = Request(
             messages,

@@ -43,6 +43,8 @@ class Capabilities:
     """True if the model may think before it replies, which counts as part of the reply."""
     none_choice: bool = True
     """False if the endpoint refuses a `tool_choice` of `none`."""
+    server_tools: bool = False
+    """True if the endpoint may run tools itself, such as a web search; False if it refused their definitions."""
     vendor: str = "custom"
     """The vendor of the API, as reported in telemetry."""
     context_tokens: int | None = None

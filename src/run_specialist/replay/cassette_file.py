@@ -20,6 +20,7 @@ from run_specialist.replay.cassette_format import (
     Head,
     MessageLine,
     NoReplyLine,
+    ServerToolLine,
     ToolLine,
     UserLine,
 )
@@ -84,7 +85,7 @@ def _cassette(source: str, found: Mapping[str, Located]) -> Cassette:
         settings=_settings(found["settings"].line, head),
         overridden=head.overridden,
         system="\n".join(head.system),
-        tools=[_checked(ToolLine, "tools", one).model_dump() for one in lists["tools"]],
+        tools=[_tool(one) for one in lists["tools"]],
         given_tools=head.given_tools,
         parents=head.parents,
         rungs=head.rungs,
@@ -150,6 +151,12 @@ def _reason(name: str, inner: Sequence[object], message: str) -> str:
     place = ".".join(part for part in (name, *map(str, inner)) if part)
     text = message.removeprefix("Value error, ")
     return f"{place}: {text[:1].lower()}{text[1:]}"
+
+
+def _tool(item: Located) -> Mapping[str, object]:
+    is_of_server = isinstance(item.value, Mapping) and "type" in item.value
+    line = _checked(ServerToolLine if is_of_server else ToolLine, "tools", item)
+    return line.model_dump(exclude_none=True)
 
 
 def _line(item: Located) -> Line:

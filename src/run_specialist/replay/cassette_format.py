@@ -106,6 +106,16 @@ class ToolLine(_Strict):
     input_schema: dict[str, Any]
 
 
+class ServerToolLine(_Strict):
+    """The definition of a tool that the API runs itself; its keys in the order in which they are sent."""
+
+    type: str
+    name: str
+    max_uses: Count
+    max_content_tokens: Count | None = None
+    allowed_domains: list[str] | None = None
+
+
 class UserLine(_Strict):
     """A user message: the question, results, or another text of the loop."""
 
@@ -129,7 +139,7 @@ class ReplyLine(_Strict):
     content: Blocks
     stop: Literal["answered", "wants_tools", "paused", "truncated", "refused"]
     reason: str
-    usage: Annotated[list[Count], Field(min_length=4, max_length=4)]
+    usage: Annotated[list[Count], Field(min_length=4, max_length=5)]
     """Input, read from the cache, written to the cache, output [tokens]."""
     cost_usd: float | None
     instruction: str | None = None

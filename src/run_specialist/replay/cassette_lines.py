@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from run_specialist.record.messages import Message
+from run_specialist.record.messages import Message, Usage
 from run_specialist.record.outcome import Child
 from run_specialist.replay.cassette import Body, Cassette, Line, RecordedCall, Unanswered
 from run_specialist.replay.cassette_format import FORMAT, ONE_MODEL, VERSION_KEY
@@ -116,13 +116,19 @@ def _line(line: Line, bodies: Iterator[Body]) -> Mapping[str, Any]:
         "content": reply.content,
         "stop": reply.stop,
         "reason": reply.reason,
-        "usage": [*asdict(reply.usage).values()],
+        "usage": _numbers(reply.usage),
         "cost_usd": line.cost_usd,
         **_given(instruction=line.landing_instruction),
         **({} if line.is_entered else {"entered": False}),
         **({} if reply.more_room_helps else {"more_room_helps": False}),
         **({} if body is None else {"body": {"parameters": body.parameters, "sha256": body.digest}}),
     }
+
+
+def _numbers(usage: Usage) -> list[int]:
+    """Return the numbers of a usage; the last one is left out if there is nothing to count."""
+    *tokens, searches = asdict(usage).values()
+    return [*tokens, searches] if searches else tokens
 
 
 def _call(call: RecordedCall, results: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:

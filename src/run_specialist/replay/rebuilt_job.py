@@ -17,6 +17,7 @@ from run_specialist.replay.recorded_tools import RecordedTools, stand_ins
 from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.origin import settings_of
 from run_specialist.spawning.run_environment import Parent, RunEnvironment
+from run_specialist.spawning.server_offers import server_tools
 from run_specialist.spawning.spawner import spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -136,7 +137,8 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
     setup = cassette.setup
     # A function of the project may have the name of a built-in tool.
     replacing = {*setup.given_tools, *_function_names(setup.settings.get("python_tools", ()))}
-    defined = {str(one["name"]): one for one in setup.tools if one["name"] not in {*BUILT_IN} - replacing}
+    own = [one for one in setup.tools if "input_schema" in one]
+    defined = {str(one["name"]): one for one in own if one["name"] not in {*BUILT_IN} - replacing}
     given = stand_ins([defined.pop(name) for name in setup.given_tools if name in defined], cassette.calls)
     if is_live:
         return replace(environment, tools=given)
@@ -154,12 +156,15 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
         for name in sorted(declared - _function_names(setup.settings.get("python_tools", ())))
     ]
     trusted = environment.extra_tools.offered
-    asked_for = [one for one in setup.tools if one["name"] in OFFERED and names_tool(settings.tools, str(one["name"]))]
+    asked_for = [one for one in own if one["name"] in OFFERED and names_tool(settings.tools, str(one["name"]))]
+    # The replies contain what the API has run.
+    of_api = {str(one["name"]) for one in setup.tools if "input_schema" not in one}
+    by_api = [tool for tool in server_tools(settings) if tool.name in of_api]
     extra = ExtraTools(
         stand_ins([*functions, *added], cassette.calls),
         stand_ins(served, cassette.calls),
         # Whether they are trusted here does not matter, because they are not run.
-        tuple({one.name: one for one in (*stand_ins(asked_for, cassette.calls), *trusted)}.values()),
+        tuple({one.name: one for one in (*stand_ins(asked_for, cassette.calls), *trusted, *by_api)}.values()),
         files=environment.extra_tools.files,
     )
     return replace(environment, tools=given, extra_tools=extra)

@@ -15,6 +15,8 @@ from run_specialist.tools.files.files import file_tools
 from run_specialist.tools.memory.memory_tool import NAME as MEMORY
 from run_specialist.tools.planning.think import think_tool
 from run_specialist.tools.planning.todo import todo_tool
+from run_specialist.tools.server_tools import FETCH as SERVER_FETCH
+from run_specialist.tools.web.fetch import NAME as FETCH
 
 _MAX_LISTED = 10
 """Maximum number of server tools listed in a warning."""
@@ -47,7 +49,9 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
     paths = () if settings.paths is None else (*settings.paths, *environment.prompt_texts.folders)
     copy = environment.extra_tools.files
     known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit, copy)}
-    known |= {tool.name: tool for tool in (*environment.extra_tools.served, *environment.extra_tools.offered)}
+    known |= {tool.name: tool for tool in environment.extra_tools.served}
+    # The API has names of its own.
+    known |= {FETCH if tool.name == SERVER_FETCH else tool.name: tool for tool in environment.extra_tools.offered}
     known |= {tool.name: tool for tool in _planning(settings, environment)}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
     delegate = _delegate(settings, environment)

@@ -8,7 +8,7 @@ from typing import Any
 from run_specialist import prompts
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
-from run_specialist.errors import NotResumable, ToolError
+from run_specialist.errors import NotResumable
 from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.loop.executed import CallRecord, EarlierCalls
 from run_specialist.loop.job import Job, ResumeNote, ResumeState
@@ -19,18 +19,20 @@ from run_specialist.loop.spending.child_budget import drawn
 from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Stop, text_of
 from run_specialist.record.outcome import AskedModel
+from run_specialist.record.server_calls import counted
 from run_specialist.spawning.begun_with import begun_with
 from run_specialist.spawning.origin import digest, digests, resumed
 from run_specialist.spawning.other_model import for_other_model
 from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.spawning.server_share import reserved
 from run_specialist.spawning.spawner import LIMITS, spawn
+from run_specialist.spawning.stored_tools import as_stored
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.resolve import checked
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
-from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.planning.todo import NAME as TODO
 from run_specialist.tools.planning.todo import Plan
 from run_specialist.tools.respond import NAME as RESPOND
@@ -94,14 +96,15 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
     job = spawn(file, settings, run.question, given)
     if job.archive is not None:
         _refill(job.archive, run)
+    tools = as_stored(frozen["tools"], job.opening.tools)
     opening = replace(
         job.opening,
         system=frozen["system"],
-        tools=_as_stored(frozen["tools"], job.opening.tools),
+        tools=tools,
         effort=frozen["effort"],
     )
     warnings = dict.fromkeys([*environment.extra_tools.warnings, *job.context_warnings])
-    return replace(job, opening=opening, warnings=tuple(warnings))
+    return replace(job, opening=opening, budget=reserved(job.budget, tools), warnings=tuple(warnings))
 
 
 def _plan(run: StoredRun) -> Plan:
@@ -134,7 +137,8 @@ def _resume_state(run: StoredRun, limit: int | None) -> ResumeState:
     """
     snapshot, pending = _with_children(run), run.pending
     to_run = 0 if pending is None else _calls_to_run(pending, snapshot)
-    affordable = to_run if limit is None else max(limit - int(snapshot.used.get(Kind.TOOL_CALLS, 0)), 0)
+    used = int(snapshot.used.get(Kind.TOOL_CALLS, 0)) + (counted(pending.blocks) if pending else 0)
+    affordable = to_run if limit is None else max(limit - used, 0)
     part = max((stored.part for stored in run.messages), default=0)
     return ResumeState(
         snapshot=snapshot,
@@ -257,20 +261,3 @@ def _needs_user_message(run: StoredRun, state: ResumeState) -> bool:
     """Return True if the transcript ends with the model, so that a user message must precede the next request."""
     ends_with_model = bool(state.messages) and state.messages[-1].role == "assistant"
     return ends_with_model and state.pending is None and run.turns[-1].stop != Stop.PAUSED
-
-
-def _as_stored(definitions: Sequence[Mapping[str, Any]], tools: Toolset) -> Toolset:
-    """Return the tools with their stored definitions and their current functions."""
-    return Toolset(_with_definition(definition, tools.get(definition["name"])) for definition in definitions)
-
-
-def _with_definition(definition: Mapping[str, Any], tool: Tool | None) -> Tool:
-    name, description, schema = definition["name"], definition["description"], definition["input_schema"]
-    if tool is None:
-        return Tool(name, description, _unavailable, schema=schema)
-    return replace(tool, description=description, schema=schema)
-
-
-def _unavailable(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
-    del arguments
-    raise ToolError("this tool is no longer there")

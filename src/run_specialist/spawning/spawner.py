@@ -22,6 +22,7 @@ from run_specialist.spawning.chosen_tools import choose_tools, unmatched_tools
 from run_specialist.spawning.context_shares import fit_to_context
 from run_specialist.spawning.origin import origin
 from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.spawning.server_share import reserved
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
@@ -40,7 +41,9 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     Raises UsageError if none of the file's tools exists, and for a cost limit or an answer schema that cannot be
     enforced.
     """
-    warnings = [str(problem) for problem in file.problems if problem.level == "warning"]
+    problems = [problem for problem in file.problems if problem.level == "warning"]
+    # The call may allow what the file does not.
+    warnings = [str(problem) for problem in problems if problem.key != "server_tools" or not settings.server_tools]
     warnings += [
         *environment.extra_tools.warnings,
         *environment.prompt_texts.warnings,
@@ -66,13 +69,14 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     uses_archive = summarizes or bool(has_tools) or environment.keeps_archive
     if uses_archive:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
+    toolset = Toolset([*tools, respond_tool(schema)])
     return Job(
         run_id=new_run_id(),
         specialist=settings.name,
         question=question,
-        opening=Opening(system, Toolset([*tools, respond_tool(schema)]), settings.effort, settings.tool_calls),
+        opening=Opening(system, toolset, settings.effort, settings.tool_calls),
         provider=provider,
-        budget=budget,
+        budget=reserved(budget, toolset),
         seconds=environment.seconds,
         patience=settings.patience,
         landing=settings.landing,

@@ -71,6 +71,7 @@ class OtherSettings(TypedDict, total=False):
     """Where notes are kept from run to run."""
     python_tools: Names
     allowed_domains: Names
+    server_tools: bool
     writable: Names
     preset: Preset | None
 

@@ -20,7 +20,7 @@ from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
 from run_specialist.specialist.reading.nodes import Items, Node, Pairs, Scalar
 from run_specialist.specialist.reading.toml_file import PROMPT
-from run_specialist.specialist.tool_names import BUILT_IN, EDIT, WRITE, resolve_tools
+from run_specialist.specialist.tool_names import BUILT_IN, EDIT, SEARCH, WRITE, names_tool, resolve_tools
 
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
 _REPLACED: Mapping[str, str | None] = {"effort": None, "memory": None, "mcp_servers": None, "offline": "refuse"}
@@ -37,10 +37,17 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     if not given.get("tools"):
         return
     available = [name for name in BUILT_IN if not (key := _REQUIRED.get(name)) or given.get(key)]
+    if not given.get("server_tools"):
+        available.remove(SEARCH)
     # Python tools are available even if `tools` does not list them.
     available += [re.split("[:.]", reference)[-1] for reference in given.get("python_tools") or ()]
     resolved = resolve_tools(given["tools"], (), available)
     lacking = [name for name in resolved.unknown if not (given.get("mcp_servers") and _is_mcp(name))]
+    billed = next((name for name in lacking if names_tool([name], SEARCH)), None)
+    if billed:
+        text = f"{shown(billed)} is run by the API, which bills it; `server_tools: true` allows that"
+        problems.warn(front.fields["tools"].place, text, "server_tools")
+    lacking = [name for name in lacking if not names_tool([name], SEARCH)]
     if not lacking:
         return
     of_editor = [name for name in lacking if is_editor_tool(name)]

@@ -156,7 +156,9 @@ class Specialist(BaseModel):
     python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function")] = ()
     """Python functions of the project to use as tools."""
     allowed_domains: Names = ()
-    """Domains, with their subdomains, that `fetch` may read; empty = all public ones."""
+    """Domains, with their subdomains, that `fetch` and `web_search` may read; empty = all public ones."""
+    server_tools: Switch = False
+    """Whether the API may run `web_search`, which it bills, and `fetch` itself, if `tools` names them."""
     writable: Annotated[tuple[InnerPath, ...], AsList, Expected("folders or globs under the root")] = ()
     """Folders or globs under the root that tools may change; empty = nothing."""
     preset: Annotated[

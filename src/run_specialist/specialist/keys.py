@@ -43,6 +43,7 @@ CANONICAL = (
     "memory",
     "python_tools",
     "allowed_domains",
+    "server_tools",
     "writable",
     "preset",
 )

@@ -5,14 +5,16 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+SEARCH = "web_search"
+"""The tool that only an API runs, which bills it."""
 RESERVED = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate")
 """Built-in tools whose names no function of a project may have."""
-BUILT_IN = (*RESERVED, "fetch", "bash", "edit", "write", "memory", "todo", "think")
+BUILT_IN = (*RESERVED, "fetch", "bash", "edit", "write", "memory", "todo", "think", SEARCH)
 """All built-in tools; a function of a project that has the name of any other takes its place."""
 SHELL = "bash"
 """The tool whose arguments in a list, such as `Bash(git log:*)`, are rules and not only a name."""
 
-OFFERED = frozenset({"fetch", "bash", "edit", "write"})
+OFFERED = frozenset({"fetch", "bash", "edit", "write", SEARCH})
 """Tools that a file gets only if it names them itself, and not by a pattern such as `*`."""
 EDIT, WRITE = "edit", "write"
 """The tools that change files."""
@@ -34,6 +36,8 @@ _ALIASES = {
         "delegate": "agent task runsubagent agent/runsubagent custom-agent",
         "fetch": """webfetch web_fetch web/fetch fetch_webpage fetchwebpage urlfetch url_fetch fetch_url
             web_get fetch_content""",
+        SEARCH: """websearch google_web_search search/web web/search web search_web searchweb internet_search
+            web_search_tool""",
         "memory": "vscode/memory save_memory update_memory",
         "todo": """todos todowrite todoread todo_write todo_read write_todos update_todos manage_todo_list
             managetodolist update_plan taskcreate taskupdate tasklist taskget""",

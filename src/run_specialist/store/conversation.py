@@ -10,6 +10,7 @@ from typing import Any
 from run_specialist.loop.compaction.flattened import Flattened
 from run_specialist.loop.compaction.turns import turns
 from run_specialist.record.messages import Block, Message, spoken, text_of
+from run_specialist.record.server_calls import is_result, server_calls
 from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun
 
 Row = Mapping[str, Any]
@@ -79,8 +80,15 @@ def _rows(role: str, blocks: Sequence[Block], names: dict[object, str]) -> Itera
 
     names: tool names of the calls so far, by call id; extended with the calls of this message.
     """
-    for kind, group in groupby(blocks, key=lambda block: block.get("type")):
+    uses = {use.call.id: use for use in server_calls(blocks)}
+    for kind, group in groupby(blocks, key=lambda block: "server" if is_result(block) else block.get("type")):
         match kind:
+            case "server":
+                for block in group:
+                    use = uses[str(block.get("tool_use_id"))]
+                    yield _result(use.call.name, use.call.id, use.text, is_error=bool(use.error))
+            case "server_tool_use":
+                yield from map(_call, group)
             case "text":
                 yield from _text(role, text_of([*group]))
             case "tool_use":

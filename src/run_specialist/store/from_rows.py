@@ -8,6 +8,7 @@ from typing import Any
 from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Message, ToolCall, Usage
 from run_specialist.record.outcome import AskedModel, Child, Evidence, Exit, LandingReport, Outcome, Spent, ToolCalls
+from run_specialist.record.server_calls import searches
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
 
 Row = Mapping[str, Any]
@@ -114,6 +115,7 @@ def _spending(values: Mapping[str, Any]) -> Spending:
 
 
 def _turn(row: Row) -> StoredTurn:
+    blocks = tuple(json.loads(row["blocks"]))
     return StoredTurn(
         number=row["number"],
         at=row["at"],
@@ -123,12 +125,13 @@ def _turn(row: Row) -> StoredTurn:
         landing=row["landing"],
         stop=row["stop"],
         reason=row["reason"],
-        blocks=tuple(json.loads(row["blocks"])),
+        blocks=blocks,
         usage=Usage(
             row["input_tokens"],
             row["cache_read_input_tokens"],
             row["cache_creation_input_tokens"],
             row["output_tokens"],
+            searches(blocks),
         ),
         cost_usd=row["cost_usd"],
         more_room_helps=row["more_room_helps"],

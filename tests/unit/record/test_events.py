@@ -20,6 +20,7 @@ def test_an_event_as_json_has_all_fields_and_the_name_first():
             "cache_read_input_tokens": 2,
             "cache_creation_input_tokens": 3,
             "output_tokens": 4,
+            "web_search_requests": 0,
         },
         "cost_usd": 0.5,
     }
