@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from run_specialist.cli.batch.map_options import (
+    AT_ONCE,
     RETRIED,
     AnswerOptions,
     BatchOptions,
@@ -70,7 +71,7 @@ def map_(
         make_runner = partial(_runner, each_run, project, config)
         runner = make_runner(project.root)
         asked = Asked.of(items, each_item, runner, name)
-        check_queue(batch)
+        check_queue(batch, items)
         reducer = None if answers.reduce is None else Reducer(runner.registry.find(answers.reduce), make_runner)
         make_plan = partial(planned, asked, runner, each_run, _bounds(money, batch))
         plan = make_plan(RETRIED[batch.retry])
@@ -81,10 +82,14 @@ def map_(
             say(str(plan))
         confirm(plan.most if plan.forecast.runs else None, money)
         if batch.queue:
-            if not put_into_queue(plan, runner, each_run, batch):
+            followed = put_into_queue(plan, runner, each_run, batch, answers)
+            if followed is None:
                 return
             # The fleet has worked on the items: what is left is to read their answers.
             plan = make_plan(RETRIED[None], is_over=True)
+            if followed.lost:
+                again = f"`specialists fleet retry {plan.batch.id}`, then the same command"
+                plan.batch.only_read(f"the fleet has left items without an outcome, {followed.lost}; {again}")
         code = Work(plan, runner, answers, SameCall(given_words(context)), reducer).work()
     raise typer.Exit(code)
 
@@ -111,5 +116,5 @@ def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config",
 
 def _bounds(money: MoneyOptions, batch: BatchOptions) -> dict[str, Any]:
     """Return what bounds the batch, as arguments of `Runner.map`."""
-    given = {"cost_limit": money.limit, "batch": batch.batch, "pause_limit": batch.pause_limit}
-    return {"at_once": batch.at_once, **{name: value for name, value in given.items() if value is not None}}
+    limit = {} if money.limit is None else {"cost_limit": money.limit}
+    return {"at_once": AT_ONCE if batch.at_once is None else batch.at_once, **limit, **batch.bounds}
