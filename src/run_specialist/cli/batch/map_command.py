@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from run_specialist.cli.batch.map_options import (
-    AT_ONCE,
     RETRIED,
     AnswerOptions,
     BatchOptions,
@@ -70,8 +69,8 @@ def map_(
 
         make_runner = partial(_runner, each_run, project, config)
         runner = make_runner(project.root)
-        asked = Asked.of(items, each_item, runner, name)
         check_queue(batch, items)
+        asked = Asked.of(items, each_item, runner, name)
         reducer = None if answers.reduce is None else Reducer(runner.registry.find(answers.reduce), make_runner)
         make_plan = partial(planned, asked, runner, each_run, _bounds(money, batch))
         plan = make_plan(RETRIED[batch.retry])
@@ -82,7 +81,7 @@ def map_(
             say(str(plan))
         confirm(plan.most if plan.forecast.runs else None, money)
         if batch.queue:
-            followed = put_into_queue(plan, runner, each_run, batch, answers)
+            followed = put_into_queue(plan, runner, each_run, batch, answers, _fleet_at_once(context, batch))
             if followed is None:
                 return
             # The fleet has worked on the items: what is left is to read their answers.
@@ -114,7 +113,13 @@ def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config",
     )
 
 
+def _fleet_at_once(context: typer.Context, batch: BatchOptions) -> int:
+    """Return how many items a fleet may work on at the same time; 0 = any number, unless it was given."""
+    source = context.get_parameter_source("at_once")
+    return batch.at_once if source is not None and source.name == "COMMANDLINE" else 0
+
+
 def _bounds(money: MoneyOptions, batch: BatchOptions) -> dict[str, Any]:
     """Return what bounds the batch, as arguments of `Runner.map`."""
     limit = {} if money.limit is None else {"cost_limit": money.limit}
-    return {"at_once": AT_ONCE if batch.at_once is None else batch.at_once, **limit, **batch.bounds}
+    return {"at_once": batch.at_once, **limit, **batch.bounds}

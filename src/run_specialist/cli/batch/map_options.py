@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from run_specialist.batch.breaker import FAILURES
 from run_specialist.cli.batch.option_values import amount, choice, duration
 from run_specialist.cli.console import fail
 from run_specialist.cli.flags import (
@@ -32,8 +33,6 @@ from run_specialist.cli.from_config import personal
 from run_specialist.cli.output_file import STDOUT
 from run_specialist.cli.trust_flag import TrustFlag
 
-AT_ONCE = 8
-"""Default number of items under way."""
 CONFIRM_ABOVE = 1.0
 """A forecast above this asks first [USD]."""
 
@@ -83,14 +82,11 @@ class BatchOptions:
     """Batch."""
 
     at_once: Annotated[
-        int | None,
+        int,
         typer.Option(
-            metavar="N",
-            min=1,
-            help="Maximum number of items under way, with --queue in the whole fleet.  [default: 8; with --queue no "
-            "maximum]",
+            metavar="N", min=1, help="Maximum number of items under way; given with --queue, that of the whole fleet."
         ),
-    ] = None
+    ] = 8
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the first questions and the forecast; send nothing.")
     ] = False
@@ -116,13 +112,11 @@ class BatchOptions:
         bool, typer.Option("--wait", help="With --queue: wait until the fleet has worked on all items.")
     ] = False
     breaker: Annotated[
-        int | None,
+        int,
         typer.Option(
-            metavar="N",
-            min=1,
-            help="Pause after so many failures of the endpoint in a row, of the same kind.  [default: 3]",
+            metavar="N", min=1, help="Pause after so many failures of the endpoint in a row, of the same kind."
         ),
-    ] = None
+    ] = FAILURES
     pause_limit: Annotated[
         Any,
         typer.Option(

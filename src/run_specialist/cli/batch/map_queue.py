@@ -42,17 +42,24 @@ def check_queue(batch: BatchOptions, items: str | None) -> None:
 
 
 def put_into_queue(
-    plan: "Plan", runner: "Runner", each: EachRunOptions, batch: BatchOptions, answers: AnswerOptions
+    plan: "Plan", runner: "Runner", each: EachRunOptions, batch: BatchOptions, answers: AnswerOptions, at_once: int
 ) -> Followed | None:
     """Put items into the queue, and wait for the fleet with `--wait`; return None without it.
 
+    at_once: how many items the whole fleet may work on at the same time; 0 = any number.
     Exits if the batch is paused.
     """
-    return asyncio.run(_put(queue_url(runner.store), plan, runner, each, batch, answers))
+    return asyncio.run(_put(queue_url(runner.store), plan, runner, each, batch, answers, at_once))
 
 
 async def _put(
-    url: str, plan: "Plan", runner: "Runner", each: EachRunOptions, batch: BatchOptions, answers: AnswerOptions
+    url: str,
+    plan: "Plan",
+    runner: "Runner",
+    each: EachRunOptions,
+    batch: BatchOptions,
+    answers: AnswerOptions,
+    at_once: int,
 ) -> Followed | None:
     from run_specialist.fleet.control import Control  # noqa: PLC0415 - a database library
     from run_specialist.fleet.putting import put  # noqa: PLC0415 - as above
@@ -68,7 +75,7 @@ async def _put(
         settings=each.settings,
         source=asked.source.name,
         batch=batch.batch,
-        at_once=batch.at_once or 0,
+        at_once=at_once,
         cost_limit=plan.batch.cost_limit,
         typical_cost=0.0 if cost is None else cost.high,
     )
