@@ -2,6 +2,7 @@
 
 import asyncio
 import selectors
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -21,10 +22,18 @@ class _Selector(selectors.DefaultSelector):
     def __init__(self, wait: Callable[[float], None]) -> None:
         super().__init__()
         self._wait = wait
+        self._others = threading.enumerate()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return the ready file objects; if there are none, advance the virtual time to the next timer."""
+        """Return the ready file objects; if there are none, advance the virtual time to the next timer.
+
+        A thread that this loop has started takes real time, in which the virtual time stands still.
+        """
         ready = super().select(0)
+        is_waiting = timeout != 0
+        while not ready and is_waiting:
+            is_waiting = any(one not in self._others for one in threading.enumerate())
+            ready = super().select(0.001 if is_waiting else 0)
         if not ready and timeout is None:
             raise Stuck("nobody will wake what waits")
         if not ready and timeout:
@@ -33,7 +42,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop that starts at 0 and jumps to the next timer when idle; threads are not supported."""
+    """An event loop that starts at 0 and jumps to the next timer when neither it nor its threads have work."""
 
     def __init__(self) -> None:
         self._now = 0.0

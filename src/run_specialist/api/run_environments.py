@@ -8,6 +8,8 @@ from run_specialist.api.children import Children
 from run_specialist.errors import UsageError
 from run_specialist.loop.executed import Augmenter
 from run_specialist.providers.base import Provider
+from run_specialist.providers.choose import keys_of
+from run_specialist.spawning.agent_memory import AgentMemory, MemoryRequest, agent_memory
 from run_specialist.spawning.extra_tools import equip
 from run_specialist.spawning.paths_check import check_paths
 from run_specialist.spawning.prompt_texts import PromptTexts, read_texts
@@ -59,12 +61,27 @@ class RunEnvironments:
         delegate, uncallable = await self.children.delegate(file, settings, root, parent, provider, patch)
         copy = WorkingCopy(root, patch, lambda: own_folders([file.path, *(one.path for one in self._places())]))
         extra_tools = await equip(
-            file, settings, root, self.trust, self.clients, copy=copy, resumed=resumed, by_program=by_program
+            file,
+            settings,
+            root,
+            self.trust,
+            self.clients,
+            copy=copy,
+            resumed=resumed,
+            by_program=by_program,
+            on_server=provider.capabilities.server_tools and settings.tool_calls == "native",
         )
         refused = () if parent or by_program else self.registry.refused
         checked = await check_paths(file, settings, root)
-        texts = await in_thread(lambda: _texts(file, settings, root, resumed=resumed))
-        extra_tools = replace(extra_tools, warnings=(*extra_tools.warnings, *uncallable, *refused, *checked.warnings))
+        texts, memory = PromptTexts(), AgentMemory()
+        if settings.skills or settings.project_instructions:
+            texts = await in_thread(lambda: _texts(file, settings, root, resumed=resumed))
+        if settings.memory is not None:
+            secrets = (*keys_of(provider), *extra_tools.secrets, *self.secrets)
+            wanted = MemoryRequest(secrets, resumed, by_program, is_dry=patch is not None)
+            memory = await in_thread(lambda: agent_memory(file, settings, root, self.trust, wanted))
+        warnings = (*extra_tools.warnings, *uncallable, *refused, *checked.warnings, *memory.warnings)
+        extra_tools = replace(extra_tools, warnings=warnings)
         return RunEnvironment(
             root,
             provider,
@@ -74,7 +91,8 @@ class RunEnvironments:
             delegate,
             parent,
             seconds=checked.seconds,
-            prompt_texts=texts,
+            prompt_texts=texts.followed_by(memory.text),
+            memory=memory,
             secrets=self.secrets,
             patch=patch,
         )

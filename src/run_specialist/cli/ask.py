@@ -18,6 +18,7 @@ from run_specialist.cli.flags import (
     PresetName,
     RequestsAtOnce,
     RequireModel,
+    ServerTools,
     SpecialistName,
     StoreUrl,
     Strict,
@@ -58,6 +59,7 @@ def run(
     landing: LandingStyle = None,
     evidence: EvidenceFlag = None,
     tool_calls: ToolCallFormat = None,
+    server_tools: ServerTools = False,
     preset: PresetName = None,
     requests_at_once: RequestsAtOnce = None,
     store: StoreUrl = None,
@@ -89,6 +91,7 @@ def run(
         patience=patience,
         tool_chars_limit=tool_chars_limit,
     ) | settings(landing=landing, evidence=evidence, tool_calls=tool_calls, preset=preset)
+    given |= {"server_tools": True} if server_tools else {}
     shown = Output.chosen(json=json_, events=events, quiet=quiet, raw=raw, file=output)
     with guarded():
         question = question_from(query)

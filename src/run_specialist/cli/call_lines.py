@@ -25,6 +25,8 @@ from run_specialist.record.events import (
 )
 from run_specialist.record.outcome import Outcome
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
+from run_specialist.tools.planning.todo import NAME as TODO
+from run_specialist.tools.planning.todo import current
 
 COLORS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
 STATUSES = {"answered": "green", "landed": "green", "partial": "yellow"}
@@ -34,6 +36,7 @@ LANDINGS = {
     Rung.ORDER: "it is instructed to respond now",
     Rung.WAIT: "further calls are skipped",
     Rung.FINALIZE: "it is instructed to finish now",
+    Rung.SCHEMA: "its reply is limited to the answer as JSON now",
     Rung.NONE: "it must answer in text now",
     Rung.SALVAGE: "the answer is assembled from the gathered material",
 }
@@ -189,7 +192,8 @@ class CallLines:
 
 def call_text(call: Called) -> str:
     """Return a call as text: the tool's name and its arguments."""
-    return f"{printable(call.name):7} {_arguments_text(call.arguments)}"
+    text = current(call.arguments) if call.name == TODO else _arguments_text(call.arguments)
+    return f"{printable(call.name):7} {one_line(text)}"
 
 
 def one_line(text: str) -> str:

@@ -135,6 +135,10 @@ EvidenceFlag = Annotated[
     str | None,
     _one_of("evidence", "HOW", get_args(EvidencePolicy), "Quotes of the answer: off, check or require."),
 ]
+ServerTools = Annotated[
+    bool,
+    typer.Option("--server-tools", help="Let the API run the web tools that the file names, and bill searches."),
+]
 StoreUrl = Annotated[
     str | None,
     typer.Option(

@@ -149,7 +149,14 @@ class Job:
     def landing_style(self) -> Style:
         """The style of the landing; calls as JSON are constrained by a schema anyway, so `auto` lands by one."""
         by_schema = self.opening.tool_calls == "json" and self.provider.capabilities.is_language_model
+        if self.runs_on_server and self.landing == "finalize":
+            return "auto"
         return "schema" if by_schema and self.landing == "auto" else self.landing
+
+    @property
+    def runs_on_server(self) -> bool:
+        """Whether the API may run some of the tools itself."""
+        return self.provider.capabilities.server_tools and bool(self.opening.tools.on_server)
 
     def started(self) -> Started:
         """Return the first event of its run."""

@@ -52,8 +52,9 @@ class Knowledge:
         # Calls in JSON do not depend on this knowledge: a reply that is no call has a warning of its own.
         if request.schema is not None and request.schema_name == RESPOND and not _obeys(request, reply):
             self.capabilities = replace(self.capabilities, schema=False)
-        calls = reply.calls or leaked_calls(reply, [RESPOND])
-        was_ignored = request.choice is Choice.RESPOND and all(call.name != RESPOND for call in calls)
+        if request.choice is not Choice.RESPOND:
+            return False
+        was_ignored = all(call.name != RESPOND for call in reply.calls or leaked_calls(reply, [RESPOND]))
         if was_ignored:
             self.capabilities = replace(self.capabilities, forced_choice=False)
         return was_ignored

@@ -119,7 +119,7 @@ def make_client(*, direct: bool = False, **options: Any) -> "AsyncOpenAI":  # no
         any other number has no effect: the patience of a run limits them.
     Raises ImportError if the SDK is not installed.
     """
-    with gc_tuning.paused():
+    with gc_tuning.paused("openai"):
         import openai  # noqa: PLC0415 - the import takes a second
 
     return openai.AsyncOpenAI(**{**connection(openai, direct=direct), **options})

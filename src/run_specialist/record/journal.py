@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from run_specialist.record.events import Event
 from run_specialist.record.messages import Message, Reply, ToolCall, Usage
-from run_specialist.record.outcome import Child, Outcome
+from run_specialist.record.outcome import AskedModel, Child, Outcome
 
 OnLost = Literal["go_on", "abort"]
 """What a run does if its store becomes unwritable: continue without being stored, or end before its next request."""
@@ -144,6 +144,8 @@ class RunSnapshot:
     """Why answers went back to the model, each reason at most once a run."""
     returned_answer: Mapping[str, Any] | None = None
     """The newest of these answers, as the input of `respond`."""
+    models: tuple[AskedModel, ...] = ()
+    """The models that were asked so far, in order; empty in runs of older versions and before the first turn."""
 
     @property
     def turns(self) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from run_specialist.errors import UsageError
 from run_specialist.spawning.offered_tools import OFFERS, OFFERS_OF_DRY_RUN, OfferedTools, asks_for_any, offered_tools
 from run_specialist.spawning.required_servers import missing_server
+from run_specialist.spawning.server_offers import with_server_tools
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -65,6 +66,7 @@ async def equip(  # noqa: PLR0913 - the context of a run
     copy: WorkingCopy | None = None,
     resumed: bool = False,
     by_program: bool = False,
+    on_server: bool = False,
 ) -> ExtraTools:
     """Import the functions and start the servers that a file declares.
 
@@ -73,11 +75,13 @@ async def equip(  # noqa: PLR0913 - the context of a run
     copy: What the run knows of the files that it may change; None = nothing, and they are changed on the disk.
     resumed: Whether the settings are those stored with the run; missing functions are then warnings, not errors.
     by_program: Whether the specialist was created in Python and so needs no trust.
+    on_server: Whether the endpoint may run tools itself.
     Raises NotTrusted before anything is imported or started, and UsageError for a missing function.
     """
     _check_required(file, settings, () if not settings.required_mcp_servers else servers_of(settings, root))
     copy = copy or WorkingCopy(root)
     offers = (*(OFFERS if copy.patch is None else OFFERS_OF_DRY_RUN), *editing_offers(copy))
+    offers = with_server_tools(offers, settings, on_server=on_server)
     if not (settings.python_tools or settings.mcp_servers or asks_for_any(settings, offers)):
         return ExtraTools()
 

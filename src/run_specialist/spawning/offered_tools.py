@@ -1,9 +1,10 @@
 """Give built-in tools that need trust to a specialist whose file asks for them, if it may have them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from run_specialist.spawning.server_offers import NO_CONSENT, SEARCH_OFFER
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
@@ -66,13 +67,22 @@ def offered_tools(  # noqa: PLR0913 - the context of a run
             tools.append(offer.make(settings, root))
             warnings += trust.check(claim)
     reported = " ".join(problem.text for problem in file.problems)
+    is_told = any(problem.key == "server_tools" for problem in file.problems)
     warnings += [
         f"{file.place('tools')}: tools: `{name}` is not offered: {why}"
         for name, why in withheld.items()
         # The check of the file says so already.
-        if NEEDS_WRITABLE not in why or NEEDS_WRITABLE not in reported
+        if (NEEDS_WRITABLE not in why or NEEDS_WRITABLE not in reported) and not (why is NO_CONSENT and is_told)
     ]
     return OfferedTools(tuple(tools), withheld, tuple(warnings))
+
+
+def offer_claims(file: SpecialistFile, settings: Specialist, root: Path) -> Iterator[tuple[str, Claim]]:
+    """Yield each tool that a file asks for, with what has to be allowed for it."""
+    for offer in (*OFFERS, *([SEARCH_OFFER] if settings.server_tools else [])):
+        if offer.is_wanted(settings):
+            own = _is_own(offer, file, settings, root, resumed=False)
+            yield offer.name, _claim(offer, file, settings, root, own=own)
 
 
 def _is_own(offer: Offer, file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> bool:

@@ -1,7 +1,7 @@
 """The texts that a run adds to a specialist's prompt: the skills that it names, the instructions of the project."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from run_specialist import prompts
@@ -42,6 +42,10 @@ class PromptTexts:
     """Folders of skills below the root, whose other files can be read whatever `paths` says."""
     warnings: Sequence[str] = ()
 
+    def followed_by(self, text: AddedText | None) -> "PromptTexts":
+        """Return the same with one more text, if there is one."""
+        return self if text is None else replace(self, texts=(*self.texts, text))
+
     def added_to(self, prompt: str) -> str:
         """Return a prompt followed by the texts."""
         return "\n\n".join([prompt, *(one.text for one in self.texts)]) if self.texts else prompt
@@ -53,8 +57,6 @@ def read_texts(file: SpecialistFile, settings: Specialist, root: Path) -> Prompt
     root: Folder that the file tools can read.
     Raises UsageError, with the place in the file, for a skill that does not exist or cannot be read.
     """
-    if not settings.skills and not settings.project_instructions:
-        return PromptTexts()
     project = project_root(root)
     texts, folders, warnings = [], [], []
     for name in dict.fromkeys(settings.skills):

@@ -167,7 +167,11 @@ class RunJournal:
 
     def write(self, record: Record) -> None:
         """Enqueue a record; never blocks and never raises."""
-        if self.lost or (self._begun and isinstance(record, Opened)):
+        if self.lost:
+            return
+        if self._begun and isinstance(record, Opened):
+            # A later one is written: the run has changed its model.
+            self._begun = False
             return
         # No urgent record follows the events after the end, so they must trigger the write themselves.
         urgent = self._ended or not isinstance(record, EventLogged)

@@ -16,6 +16,7 @@ from run_specialist.views.page.child_runs import Descendants, child_runs, childr
 from run_specialist.views.page.comparison import NO_KIN, Kin, comparison, copied
 from run_specialist.views.page.file_changes import file_changes
 from run_specialist.views.page.marks import marks
+from run_specialist.views.page.models import models
 from run_specialist.views.page.quotes import holders
 from run_specialist.views.page.requests import requests
 from run_specialist.views.page.setup import setup
@@ -59,6 +60,7 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Kin = N
         "forked_at": run.forked_at,
         "specialist": run.specialist,
         "model": run.model,
+        "models": models(run),
         "question": run.question,
         "status": run.status,
         "status_words": status(run),

@@ -20,7 +20,7 @@ def problems(*lines):
     ("written", "name"),
     [
         *[(one, "edit") for one in ("Edit", "MultiEdit", "replace", "edit/editFiles", "editFiles", "str_replace")],
-        *[(one, "write") for one in ("Write", "write_file", "create_file", "edit/createFile", "new", "Write(docs/**)")],
+        *[(one, "write") for one in ("Write", "write_file", "create_file", "edit/createFile", "Write(docs/**)")],
     ],
 )
 def test_names_of_other_programs_ask_for_a_tool_that_changes_files(written, name):

@@ -128,7 +128,7 @@ def test_rule_7_a_map_that_disables_all_keeps_the_enabled_tools() -> None:
     assert (file.specialist.tools, file.specialist.disallowed_tools) == (("read",), ("bash",))
 
 
-@pytest.mark.parametrize("written", ["model:\n  - opus\n  - haiku", "tools:\n  - Painter", "tools:\n  read: true"])
+@pytest.mark.parametrize("written", ["model:\n  - {a: opus}", "tools:\n  - Painter", "tools:\n  read: true"])
 def test_rule_7_problems_with_a_block_point_at_its_key(written: str) -> None:
     """Rules 4 and 7: a problem with a complete list or map points at the line of its key."""
     assert [(p.line, p.column) for p in file_of(HEAD + written).problems] == [(4, 1)]

@@ -29,6 +29,13 @@ AVAILABLE = (*BUILT_IN, "mcp__web__fetch", "mcp__web__search", "mcp__db__query")
         ("read/readFile", "read"),
         ("mcp__db__query", "mcp__db__query"),
         ("Task", "delegate"),
+        ("TodoWrite", "todo"),
+        ("manage_todo_list", "todo"),
+        ("update_plan", "todo"),
+        ("vscode/memory", "memory"),
+        ("think", "think"),
+        ("findTestFiles", "glob"),
+        ("web_get", "fetch"),
     ],
 )
 def test_names_of_other_programs_map_to_the_built_in_tools(written: str, ours: str) -> None:

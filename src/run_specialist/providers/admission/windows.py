@@ -5,6 +5,7 @@ full again. Requests that began later are subtracted as estimated, and corrected
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -111,15 +112,20 @@ class ModelUse(NamedTuple):
 
     def with_begun(self, now: float, number: int, cost: Cost) -> "ModelUse":
         """Return the use after one more request has begun."""
-        recent = (each for each in self.sent[-MOST_SENT:] if now - each.at < ARRIVAL)
-        sent = (*recent, Sent(number, now, cost))
+        # Oldest first, so that usually none or one is dropped.
+        sent, first = self.sent, max(len(self.sent) - MOST_SENT, 0)
+        while first < len(sent) and now - sent[first].at >= ARRIVAL:
+            first += 1
         windows = (window.at(now) for window in self.windows)
-        reduced = tuple(one._replace(remaining=one.remaining - one.need(cost)) for one in windows)
-        return self._replace(begun=self.begun.plus(cost), windows=reduced, sent=sent)
+        reduced = tuple([one._replace(remaining=one.remaining - one.need(cost)) for one in windows])
+        return ModelUse(self.model, self.begun.plus(cost), reduced, (*sent[first:], Sent(number, now, cost)))
 
     def without(self, number: int) -> "ModelUse":
         """Return the use after a request was answered or has ended."""
-        return self._replace(sent=tuple(each for each in self.sent if each.number != number))
+        place = bisect_left(self.sent, (number,))
+        if place == len(self.sent) or self.sent[place].number != number:
+            return self
+        return ModelUse(self.model, self.begun, self.windows, self.sent[:place] + self.sent[place + 1 :])
 
     def reported(self, now: float, number: int, mark: Cost, quotas: Iterable[Quota]) -> "ModelUse":
         """Return the use after the headers of a reply.
