@@ -104,7 +104,8 @@ class SandboxedProcess:
             awaited: list[asyncio.Future[Any]] = [ended, watching, watched.flooded]
             done, _ = await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if ended in done:
-                return Ended(self._exit_code(transport.get_returncode()))
+                # The code of `bwrap` itself, or of its first process, says nothing about the command.
+                return Ended(self._exit_code(transport.get_returncode()) if watched.ready.done() else None)
             if watched.flooded in done:
                 return Ended(None, f"it wrote more than {MOST_OUTPUT // 1024**2} MB")
             return Ended(None, watching.result() if done else f"it took more than {seconds:.3g} seconds")
