@@ -199,13 +199,23 @@ async def test_m_7_a_fork_before_the_change_drops_the_thoughts_of_the_first_mode
 @pytest.mark.anyio
 async def test_m_8_a_gate_that_the_first_model_has_closed_does_not_hold_the_next_one(chains, messages_api):
     """A 429 with a long wait closes the gate of the key; the run goes on at once with the next model."""
-    api = messages_api([faults.rate_limited(900), look(replies, "a"), replies.answers("mice"), replies.answers("rats")])
+    api = messages_api(
+        [
+            faults.rate_limited(900),
+            look(replies, "a"),
+            replies.answers("mice"),
+            replies.answers("rats"),
+            replies.answers("bats"),
+        ]
+    )
     chains.use(api)
     outcome = await chains.ask(["opus", "haiku"])
     assert (outcome.answer, chains.named("waiting"), chains.named("retrying")) == ("mice", [], [])
     # Another run finds the gate closed, and asks the first model not at all.
     again = await chains.ask(["opus", "haiku"])
     assert (again.answer, asked(api)) == ("rats", [OPUS, HAIKU, HAIKU, HAIKU])
+    # So does a run that is resumed after its change.
+    assert (await chains.resume("And?")).answer == "bats"
 
 
 @pytest.mark.anyio
