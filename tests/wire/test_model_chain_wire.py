@@ -162,6 +162,7 @@ async def test_m_5_a_mistake_that_somebody_must_see_changes_nothing(chains, mess
     assert "no model of this run" not in str(outcome.error)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.anyio
 async def test_m_6_a_resumed_run_goes_on_with_the_model_it_had_changed_to(chains, messages_api):
     """A run that changed its model and failed is resumed with that model, and later changes once more."""
@@ -218,6 +219,7 @@ async def test_m_8_a_gate_that_the_first_model_has_closed_does_not_hold_the_next
     assert (await chains.resume("And?")).answer == "bats"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.anyio
 async def test_m_8_a_run_without_another_model_is_held_as_before(chains, messages_api):
     """The closed gate holds a run of any model that has not changed its own."""
@@ -253,6 +255,7 @@ def test_m_6_after_a_kill_the_run_goes_on_with_the_second_model(chains, messages
     assert chains.load().model == HAIKU
 
 
+@pytest.mark.exhaustive
 @pytest.mark.anyio
 async def test_m_8_the_items_of_a_batch_go_on_with_the_next_model(chains, messages_api):
     """A quota that is used up pauses no batch and counts as no failure as long as another model answers."""
