@@ -39,7 +39,12 @@ def offered(api):
 
 
 async def test_a_change_is_made_counted_and_reported(messages_api, editor):
-    """The result is the diff, the event comes before the end of its call, and the same `read` is not repeated."""
+    """The result is the diff, the event comes before the end of its call, and the same `read` is not repeated.
+
+    A password beside the change stays in the file, and is masked everywhere else.
+    """
+    hidden = 'password = "hunter2-Zq81x"'
+    (editor / "docs/a.md").write_text(f"one\ntwo\n{hidden}\n")
     api = messages_api([READ, EDIT, READ, answers("done")])
     outcome, events = await asked(api)
     assert offered(api) == ["edit", "read", "respond", "write"]
@@ -47,7 +52,10 @@ async def test_a_change_is_made_counted_and_reported(messages_api, editor):
     assert "-two\n+2" in shown
     assert shown.endswith("2 tool calls remaining")
     assert again.startswith("     1\tone\n     2\t2\n")
-    assert (editor / "docs/a.md").read_text() == "one\n2\n"
+    assert (editor / "docs/a.md").read_text() == f"one\n2\n{hidden}\n"
+    (change,) = (event for event in events if event.event == "file_changed")
+    assert "[redacted]" in change.diff
+    assert "hunter2" not in str([shown, again, change, outcome])
     names = [event.event for event in events]
     assert names[names.index("file_changed") + 1] == "tool_call"
     assert (outcome.tool_calls.used, outcome.patch, outcome.warnings) == (3, None, ())

@@ -64,7 +64,7 @@ async def test_tool_names_are_sanitized_and_unique(project):
 async def test_only_a_read_only_specialist_has_the_read_only_hint(project):
     """Only a specialist whose tools just read has the read-only hint.
 
-    Python tools, MCP servers and files that it may change remove it, also those of a specialist that it may delegate to.
+    Python tools, MCP servers and files that it may change remove it, also those of one that it may delegate to.
     """
     write_specialist(project, "reader")
     write_specialist(project, "asks-reader", "agents: [reader]")

@@ -131,6 +131,12 @@ def test_long_notes_are_cut_with_a_remark_for_both(given, lines, kept, why):
     assert text.endswith(f"\n[{why}]") == bool(why)
 
 
+def test_control_characters_do_not_reach_the_prompt(given):
+    """A server may refuse them, and then no run would begin any more."""
+    given.made.write(IN_PROJECT, "- a\x00b\x1b[31m\r- c")
+    assert given("memory: project").text.text.endswith("\n\n- ab[31m\n- c")
+
+
 def test_notes_that_cannot_be_read_are_a_warning(given):
     """A link leads nowhere, in the folder and above it; the run goes on without notes."""
     given.made.write("elsewhere/MEMORY.md", "- one")

@@ -5,6 +5,7 @@ from contextlib import closing
 import pytest
 
 from run_specialist.record.journal import FileChanging
+from run_specialist.store.file_session import FileSession
 from run_specialist.store.reader import Store
 from tests.unit.store.records import opened
 
@@ -46,3 +47,21 @@ async def test_a_journal_says_whether_it_has_stored_a_record(make_writer, tmp_pa
         assert not await journal.has_stored()
         assert "this run is not stored" in await journal.committed()
         assert await journal.committed() is None
+
+
+async def test_a_change_survives_a_power_failure(make_writer, tmp_path, monkeypatch):
+    """Its commit is synced to the disk before the file is replaced; those of other records are synced later."""
+    synced, original = [], FileSession._let_commits_sync
+
+    def let_commits_sync(session, full):
+        synced.append(full)
+        original(session, full)
+
+    with closing(make_writer(f"sqlite:///{tmp_path}/runs.db")) as writer:
+        writer.check()
+        monkeypatch.setattr(FileSession, "_let_commits_sync", let_commits_sync)
+        journal = writer.journal("run")
+        for record in (opened("run"), changing("a", 1.0)):
+            journal.write(record)
+            assert await journal.has_stored()
+    assert synced == [False, True]

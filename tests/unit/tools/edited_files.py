@@ -42,7 +42,7 @@ class EditingRun:
         """Offer all file tools, `edit` and `write` below a root."""
         self.root, self.log = root, Log()
         self.patch = Patch() if dry_run else None
-        copy = WorkingCopy(root.resolve(), self.patch, lambda: closed)
+        copy = WorkingCopy(root, self.patch, lambda: closed)
         settings = Specialist(name="x", description="x", prompt="x", tools=("edit", "write"), writable=writable)
         tools = [offer.make(settings, root) for offer in editing_offers(copy)]
         self.tools = {tool.name: tool for tool in (*file_tools(root, copy=copy), *tools)}

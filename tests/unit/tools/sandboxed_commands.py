@@ -12,7 +12,7 @@ import pytest
 
 from run_specialist.budget.budget import Budget
 from run_specialist.specialist.fields import Specialist
-from run_specialist.tools.base import Output
+from run_specialist.tools.base import Output, Tool
 from run_specialist.tools.context import Context
 from run_specialist.tools.shell import bubblewrap
 from run_specialist.tools.shell.shell import shell_tool
@@ -31,10 +31,16 @@ class Commands:
 
     root: Path
 
-    async def __call__(self, command: str, seconds: float = SECONDS, **settings: object) -> Output:
-        """Run a command with these keys of a specialist."""
+    def tool(self, **settings: object) -> Tool:
+        """Return the tool of a specialist with these keys."""
         given = {"name": "finder", "description": "", "prompt": "", "tools": ("bash",)} | settings
-        tool = shell_tool(Specialist.model_validate(given), self.root)
+        return shell_tool(Specialist.model_validate(given), self.root)
+
+    async def __call__(
+        self, command: str, seconds: float = SECONDS, tool: Tool | None = None, **settings: object
+    ) -> Output:
+        """Run a command with these keys of a specialist, or with a tool that there is already."""
+        tool = tool or self.tool(**settings)
         return await tool.call({"command": command}, Context("run", "call", Budget(()), seconds))
 
     def write(self, path: str, text: str = "plain\n") -> Path:

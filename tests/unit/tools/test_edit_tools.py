@@ -102,6 +102,15 @@ def test_mode_and_line_ends_stay(run, write):
     assert names_in(run.root / "docs") == ["a.md", "w.txt"]
 
 
+def test_the_root_may_be_a_link(run, tmp_path):
+    """Files below it are read and changed as below its target."""
+    (tmp_path / "link").symlink_to(run.root)
+    through = EditingRun(tmp_path / "link", "docs/")
+    through.call("read", path="docs/a.md")
+    assert "Changed docs/a.md" in through.call("edit", path="docs/a.md", old="two", new="2")
+    assert (run.root / "docs/a.md").read_text() == "one\n2\n"
+
+
 def test_without_a_store_that_works_nothing_is_changed(run):
     """What could not be taken back is not done."""
     run.call("read", path="docs/a.md")

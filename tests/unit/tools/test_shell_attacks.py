@@ -103,7 +103,7 @@ async def test_there_is_no_network(run, monkeypatch):
     [
         "(setsid nohup sleep 300 {mark} >/dev/null 2>&1 &); echo ok",
         "nohup sh -c 'sleep 300; : {mark}' & disown; echo ok",
-        'python3 -c "import os, time\nif not os.fork():\n os.setsid()\n if not os.fork(): time.sleep(9)#{mark}"\necho ok',
+        'python3 -c "import os,time\nif not os.fork():\n os.setsid()\n if not os.fork():time.sleep(9)#{mark}"\necho ok',
         "trap '' TERM HUP INT; (trap '' TERM HUP INT; sleep 300; : {mark}) & echo ok",
     ],
 )

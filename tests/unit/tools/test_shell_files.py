@@ -1,14 +1,15 @@
 """What commands of `bash` see and may change: the files of the file tools, the history of git, `writable`."""
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.shell import protected_places, shown_files
+from run_specialist.tools.shell import one_command, protected_places, shown_files
 from run_specialist.tools.shell.git_folder import git_folder, plain_config
-from run_specialist.tools.shell.shown_files import writable_places
+from run_specialist.tools.shell.shown_files import kernel_folders, writable_places
 from tests.unit.tools.sandboxed_commands import Commands, needs_bubblewrap
 
 pytestmark = [pytest.mark.anyio, needs_bubblewrap]
@@ -150,6 +151,48 @@ async def test_what_others_run_or_obey_later_cannot_be_changed(run):
     assert "evil" not in (run.root / ".git" / "config").read_text()
 
 
+async def test_no_file_with_the_rights_of_others_is_made(run):
+    """A program that runs with the rights of this user, for everybody, cannot be made in a writable folder."""
+    run.write("out/x")
+    script = "import os; os.open('out/z', os.O_CREAT | os.O_WRONLY, 0o4755)"
+    command = (
+        f'cp /bin/sh out/y; chmod u+s out/y; chmod 2755 out/x; install -m 4755 /bin/sh out/w; python3 -c "{script}"'
+    )
+    output = await run(command, writable=("out",))
+    assert output.text.count("Operation not permitted") >= 3
+    assert not any(file.stat().st_mode & 0o6000 for file in (run.root / "out").iterdir())
+
+
+async def test_what_is_hidden_by_the_name_of_its_folder_stays_hidden(run):
+    """The folder cannot be renamed, so that a later command would see what is in it."""
+    run.write(".docker/config.json", "canary")
+    await run("mv .docker plain; mv .docker/config.json x; echo ok > .docker/new", writable=(".",))
+    output = await run("cat plain/* .docker/* x", writable=(".",))
+    assert "canary" not in output.text
+    assert sorted(one.name for one in (run.root / ".docker").iterdir()) == ["config.json", "new"]
+
+
+async def test_processes_and_devices_below_the_root_are_hidden(run, tmp_path):
+    """As in the root of another system, in which the kernel shows the processes of this one."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        f"22 1 0:21 / {run.root}/system/a\\040b rw,nosuid shared:5 - proc proc rw\n"
+        f"23 1 0:22 / {run.root}/disk rw - ext4 /dev/x rw\n24 1 0:23 / /proc rw - proc proc rw\n"
+        f"25 1 0:24 / {run.root} rw - proc proc rw\n"
+    )
+    assert kernel_folders(run.root, str(mounts)) == {"system/a b"}
+    assert kernel_folders(run.root, str(tmp_path / "missing")) == frozenset()
+
+
+async def test_a_folder_of_git_that_is_not_understood_is_hidden(run, monkeypatch):
+    """Its settings may contain credentials; so may those of submodules."""
+    run.git("init", "-q")
+    run.write(".git/modules/inner/config", "canary")
+    assert "canary" not in (await run("cat .git/modules/inner/config; ls .git/modules")).text
+    monkeypatch.setattr(one_command, "git_folder", lambda root: None)
+    assert (await run("ls -A .git")).text == ""
+
+
 async def test_the_file_of_the_specialist_cannot_be_changed(run):
     """Wherever it lies: a run must not extend its own rights."""
     file = run.write("agents/finder.md")
@@ -179,6 +222,15 @@ async def test_what_cannot_be_opened_for_writing(run, path, why):
     places, (reason,) = writable_places(run.root, [path])
     assert places == []
     assert why in reason
+
+
+async def test_commands_that_may_change_something_wait_for_each_other(run):
+    """Otherwise one could move what another one was just told to protect."""
+    run.write("out/x")
+    command = "mkdir out/busy && sleep 0.05 && rmdir out/busy && echo alone"
+    tool = run.tool(writable=("out",))
+    outputs = await asyncio.gather(*(run(command, tool=tool) for _ in range(2)))
+    assert [output.text for output in outputs] == ["alone\n"] * 2
 
 
 async def test_too_many_writable_files_are_an_error(run, monkeypatch):

@@ -9,11 +9,11 @@ from run_specialist.tools.shell.system_calls import filter_for
 
 ALLOWED = 0x7FFF0000
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "riscv64": 0xC00000F3}
-SOCKET, CLONE, IOCTL, MOUNT = "socket", "clone", "ioctl", "mount"
+SOCKET, CLONE, IOCTL, MOUNT, OPEN, CHMOD = "socket", "clone", "ioctl", "mount", "openat", "fchmod"
 NUMBERS = {
-    "x86_64": {SOCKET: 41, CLONE: 56, IOCTL: 16, MOUNT: 165},
-    "aarch64": {SOCKET: 198, CLONE: 220, IOCTL: 29, MOUNT: 40},
-    "riscv64": {SOCKET: 198, CLONE: 220, IOCTL: 29, MOUNT: 40},
+    "x86_64": {SOCKET: 41, CLONE: 56, IOCTL: 16, MOUNT: 165, OPEN: 257, CHMOD: 91},
+    "aarch64": {SOCKET: 198, CLONE: 220, IOCTL: 29, MOUNT: 40, OPEN: 56, CHMOD: 52},
+    "riscv64": {SOCKET: 198, CLONE: 220, IOCTL: 29, MOUNT: 40, OPEN: 56, CHMOD: 52},
 }
 
 
@@ -55,6 +55,10 @@ def decided(machine, number, arguments=(), architecture=None):
         (IOCTL, (0, 0x1_0000_5412), errno.EPERM),
         (IOCTL, (0, 0x541C), errno.EPERM),
         (MOUNT, (), errno.EPERM),
+        (OPEN, (0, 0, 0o100, 0o755), 0),
+        (OPEN, (0, 0, 0o100, 0o4755), errno.EPERM),
+        (CHMOD, (0, 0o777), 0),
+        (CHMOD, (0, 0o2755), errno.EPERM),
     ],
 )
 def test_each_processor_has_the_same_rules(machine, name, arguments, error):
@@ -68,7 +72,7 @@ def test_other_tables_of_calls_are_refused(machine):
     assert decided(machine, 0) == 0
     assert decided(machine, 0, architecture=0x40000003) == errno.EPERM
     assert decided(machine, 0x40000000) == errno.EPERM
-    assert decided(machine, 435) == errno.ENOSYS
+    assert [decided(machine, number) for number in (435, 437)] == [errno.ENOSYS] * 2
     assert decided(machine, 425) == errno.EPERM
 
 

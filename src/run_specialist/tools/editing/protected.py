@@ -8,7 +8,6 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 
 from run_specialist.specialist.dialects import DIALECTS, user_folders
@@ -63,7 +62,6 @@ def own_folders(more: Iterable[Path] = ()) -> tuple[Path, ...]:
     return tuple(Path(os.path.realpath(path)) for path in (*_of_user(), *more) if path.is_absolute())
 
 
-@cache
 def _of_user() -> tuple[Path, ...]:
     import platformdirs  # noqa: PLC0415 - takes 20 ms, needed only for files that change something
 

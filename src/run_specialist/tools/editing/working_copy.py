@@ -1,5 +1,6 @@
 """What a run knows of the files that it may change: which it has read, and, in a dry run, how it has changed them."""
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -56,7 +57,7 @@ class WorkingCopy:
         patch: takes the changes of a dry run; None = they are made on the disk.
         closed: returns real paths of files and folders that may not be changed in any case.
         """
-        self.root = root
+        self.root = Path(os.path.realpath(root))
         self.patch = patch
         self.closed = closed
         self.changes = 0

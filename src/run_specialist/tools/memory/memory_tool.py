@@ -12,6 +12,7 @@ from pydantic import Field
 from run_specialist.errors import ToolError
 from run_specialist.tools.base import Tool
 from run_specialist.tools.memory.note_names import MAIN, note_name
+from run_specialist.tools.memory.note_text import plain
 from run_specialist.tools.memory.notes_folder import LARGEST, NotesFolder
 from run_specialist.tools.memory.prompt_notes import MOST_BYTES, MOST_LINES
 from run_specialist.tools.sandbox.text import fit
@@ -121,7 +122,7 @@ class _Notes:
             return self._left(note, before, f"{before or ''}{gap}{text}{'' if text.endswith(chr(10)) else chr(10)}")
 
         left = self._folder.change(note, add, may_make=True)
-        return _said(note, left, done, is_masked=text != _plain(given))
+        return _said(note, left, done, is_masked=text != plain(given))
 
     def _replace(self, note: str, old: str, given: str) -> str:
         text = self._clean(given)
@@ -135,7 +136,7 @@ class _Notes:
             return self._left(note, before, before.replace(old, text))
 
         left = self._folder.change(note, replace, may_make=False)
-        return _said(note, left, "Changed", is_masked=text != _plain(given))
+        return _said(note, left, "Changed", is_masked=text != plain(given))
 
     def _delete(self, note: str) -> str:
         def delete(before: str | None) -> None:
@@ -149,7 +150,7 @@ class _Notes:
         return f"Deleted {note}."
 
     def _clean(self, text: str) -> str:
-        return self._hide(_plain(text))
+        return self._hide(plain(text))
 
     def _left(self, note: str, before: str | None, text: str) -> str:
         """Take down a note as this run leaves it, unless there is something in it that this run has not seen."""
@@ -172,12 +173,6 @@ def _said(note: str, left: str, done: str, *, is_masked: bool) -> str:
             "move details into other notes."
         )
     return " ".join(parts)
-
-
-def _plain(text: str) -> str:
-    """Return a text without control characters, with the line ends of Unix."""
-    unix = text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode("utf-8")
-    return unix.translate(_UNREADABLE)
 
 
 def _digest(text: str) -> str:

@@ -65,8 +65,8 @@ class NotesFolder:
         path = f"{self.folder}/{note}"
         with folder(self._root, self.folder) as top, locked(top):
             found = read_content(self._root, path, LARGEST)
-            expected = None if found is None else digest_of(found.data)
-            after = change(None if found is None else _text(note, found.data))
+            expected = None if found is None else digest_of(found)
+            after = change(None if found is None else _text(note, found))
             if after is None:
                 delete_file(self._root, path, expected=expected or "", folders=note.count("/"), most=LARGEST)
                 return ""

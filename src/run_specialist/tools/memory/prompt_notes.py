@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from run_specialist.tools.memory.note_names import MAIN
+from run_specialist.tools.memory.note_text import plain
 from run_specialist.tools.memory.notes_folder import NotesFolder
 
 MOST_LINES = 200
@@ -23,7 +24,7 @@ class PromptNotes:
 def read_notes(folder: NotesFolder) -> PromptNotes:
     """Read the beginning of `MEMORY.md`; there need not be any."""
     try:
-        text, _ = folder.read(MAIN)
+        text = plain(folder.read(MAIN)[0])
     except FileNotFoundError:
         return PromptNotes()
     except OSError as error:

@@ -46,6 +46,10 @@ _SETTINGS = (
 """Entries of /etc that programs need; none holds anything of the user or of this host's services."""
 
 
+_OF_HOST = ("cmdline", "config.gz", "kallsyms", "keys", "key-users", "sched_debug", "timer_list", "vmallocinfo")
+"""Files of /proc that describe the host, and not the processes of the sandbox."""
+
+
 def options(  # noqa: PLR0913, PLR0917 - the parts of a sandbox
     root: Path, files: ShownFiles, git: GitFolder | None, status: int, calls: int, data: Mapping[Path, int]
 ) -> list[str]:
@@ -64,12 +68,12 @@ def options(  # noqa: PLR0913, PLR0917 - the parts of a sandbox
     if git is not None:
         for place in git.places:
             found += _at("--ro-bind", place)
-    for one in files.writable:
+    for one in (*files.writable, *files.pinned):
         found += _at("--bind", root / one)
     for one in files.protected:
         found += _at("--ro-bind", root / one)
-    for one in files.hidden_folders:
-        found += ["--perms", "0555", "--size", "4096", "--tmpfs", str(root / one), "--remount-ro", str(root / one)]
+    for folder in (*(root / one for one in files.hidden_folders), *(git.emptied if git else ())):
+        found += ["--perms", "0555", "--size", "4096", "--tmpfs", str(folder), "--remount-ro", str(folder)]
     for one in files.hidden_files:
         # A device cannot be opened there.
         found += ["--ro-bind", os.devnull, str(root / one)]
@@ -107,6 +111,9 @@ def _system() -> Iterator[str]:
     for file in sorted(_ETC.iterdir()):
         yield from ("--ro-bind", str(file), f"/etc/{file.name}")
     yield from ("--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var")
+    for name in _OF_HOST:
+        if Path("/proc", name).exists():
+            yield from ("--ro-bind", os.devnull, f"/proc/{name}")
     yield from ("--perms", "1777", "--size", str(DISK), "--tmpfs", "/tmp", "--symlink", "/tmp", "/var/tmp")  # noqa: S108
     yield from ("--perms", "1777", "--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108
 

@@ -29,6 +29,8 @@ class GitFolder:
     """Files with settings, which are replaced."""
     hidden: Sequence[Path]
     """Files that cannot be opened."""
+    emptied: Sequence[Path] = ()
+    """Folders that are shown as empty ones."""
 
 
 def git_folder(root: Path) -> GitFolder | None:
@@ -67,7 +69,8 @@ def _shown(common: Path, places: Sequence[Path], inner: Path | None = None) -> G
         for entry in os.scandir(folder)
         if is_secret(entry.name) and entry.is_file(follow_symlinks=False)
     ]
-    return GitFolder(places, configs, hidden)
+    # Those of submodules have settings of their own.
+    return GitFolder(places, configs, hidden, [path for path in (common / "modules",) if path.is_dir()])
 
 
 def plain_config(path: Path) -> str:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from run_specialist.errors import ToolError
@@ -81,7 +81,15 @@ class OneCommand:
         protected = protected_places(root, self._writable, self._closed)
         mounted = [path for path, target in protected.items() if target is None]
         files = shown_files(self._sandbox, self._writable, mounted)
-        return _View(files, git_folder(root) if "" in files.starts else None, protected)
+        git = git_folder(root) if "" in files.starts else None
+        own = root / ".git"
+        if "" in files.starts and git is None and not own.is_symlink() and own.exists():
+            # It is none that is known to be safe.
+            if own.is_dir():
+                files = replace(files, hidden_folders=(*files.hidden_folders, ".git"))
+            else:
+                files = replace(files, hidden_files=(*files.hidden_files, ".git"))
+        return _View(files, git, protected)
 
     async def _run(self, view: _View, line: str, output: KeptOutput, seconds: float) -> Ended:
         limited = _LIMITED.format(

@@ -66,7 +66,7 @@ def _rules(root: Path, files: ShownFiles, git: GitFolder | None, own: Path) -> I
     yield f'(deny file-write* (require-all (subpath {_quoted(str(root))}) (regex #"/{PATTERN}(/|$)")))'
     for one in (*files.hidden_folders, *files.hidden_files):
         yield f"(deny file-read-data file-write* (subpath {_quoted(_joined(root, one))}))"
-    for path in (*git.configs, *git.hidden) if git else ():
+    for path in (*git.configs, *git.hidden, *git.emptied) if git else ():
         yield f"(deny file-read-data file-write* (subpath {_quoted(str(path))}))"
     yield "(deny network*)"
 

@@ -1,8 +1,9 @@
 """What of the root a sandbox shows: the files that the file tools may read, and what of them may be changed."""
 
 import os
+import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,13 @@ from run_specialist.tools.threads import check_cancelled
 
 MOST_HIDDEN = 500
 """Maximum number of places that are hidden one by one; each costs a mount."""
+_OF_KERNEL = frozenset(
+    """
+    autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs mqueue nsfs proc
+    pstore rpc_pipefs securityfs selinuxfs sysfs tracefs
+    """.split()  # noqa: SIM905
+)
+"""Kinds of file systems that hold no files."""
 MOST_ENTRIES = 200_000
 """Maximum number of entries that are looked at before each command."""
 
@@ -33,12 +41,16 @@ class ShownFiles:
     """Folders and files that may be changed; none is below another."""
     protected: Sequence[str] = ()
     """Places below `writable` that may not be changed."""
+    pinned: Sequence[str] = ()
+    """Folders below `writable` that may be changed but not renamed, because what is hidden in them depends on it."""
 
 
 @dataclass(slots=True)
 class _Walk:
     sandbox: Sandbox
     writable: Sequence[str]
+    closed: Collection[str]
+    """Folders that are hidden whatever they hold."""
     others: int
     """Number of places that are mounted for another reason."""
     check: Callable[[], None]
@@ -69,6 +81,9 @@ class _Walk:
                 for item in found:
                     self._count()
                     path = f"{here}/{item.name}" if here else item.name
+                    if path in self.closed:
+                        self._hide(path, is_folder=True)
+                        continue
                     if item.is_symlink():
                         continue
                     is_folder = item.is_dir(follow_symlinks=False)
@@ -102,6 +117,12 @@ class _Walk:
                 f"{escape_path(path)}; `paths` in the specialist's file can name the folders that it needs"
             )
 
+    def pinned(self) -> Sequence[str]:
+        """Return the writable folders by whose names something in them is known as secret."""
+        hidden = (one for one in (*self.hidden_folders, *self.hidden_files) if not is_secret(one.rpartition("/")[2]))
+        above = dict.fromkeys(one.rpartition("/")[0] for one in hidden)
+        return [one for one in above if any(not top or one.startswith(f"{top}/") for top in self.writable) and one]
+
     def _count(self) -> None:
         self.check()
         self.seen += 1
@@ -127,11 +148,26 @@ def shown_files(
     """
     sandbox.require_root()
     starts = _outermost([*sandbox.starts(), *writable])
-    walk = _Walk(sandbox, writable, len(protected), check)
+    walk = _Walk(sandbox, writable, kernel_folders(sandbox.root), len(protected), check)
     for start in starts:
         if (sandbox.root / start).is_dir():
             walk.go(start)
-    return ShownFiles(starts, walk.hidden_folders, walk.hidden_files, writable, protected)
+    return ShownFiles(starts, walk.hidden_folders, walk.hidden_files, writable, protected, walk.pinned())
+
+
+def kernel_folders(root: Path, mounts: str = "/proc/self/mountinfo") -> frozenset[str]:
+    """Return the folders below a root in which the kernel shows its processes, devices or settings, relative to it."""
+    try:
+        lines = Path(mounts).read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return frozenset()
+    found = set()
+    for line in lines:
+        fields, _, kind = line.partition(" - ")
+        point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split(" ")[4]))
+        if kind.split(" ")[0] in _OF_KERNEL and point != root and point.is_relative_to(root):
+            found.add(point.relative_to(root).as_posix())
+    return frozenset(found)
 
 
 def writable_places(root: Path, paths: Sequence[str]) -> tuple[list[str], list[str]]:

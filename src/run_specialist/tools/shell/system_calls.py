@@ -22,6 +22,9 @@ _FAMILIES = (1, 2, 10, 16)
 """Sockets of files, IPv4, IPv6 and netlink, all of which belong to a namespace."""
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which type into a terminal."""
+_FOREIGN_RIGHTS = 0o6000
+"""Bits of a mode that let everybody run a file with the rights of its owner or group."""
+_OPENAT2 = 437
 _X32 = 0x40000000
 _SAME = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 467)
 """io_uring_setup, io_uring_enter, io_uring_register, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick,
@@ -35,6 +38,8 @@ class _Processor:
     clone: int
     socket: int
     ioctl: int
+    modes: tuple[tuple[int, int], ...]
+    """Calls that set the mode of a file, each with the place of the mode among its arguments."""
     refused: tuple[int, ...]
 
 
@@ -51,10 +56,13 @@ _GENERIC = (
     *(104, 294, 105, 273, 106, 142, 224, 225, 89, 60, 116),
     *(264, 265, 170, 112),
 )
+# chmod, fchmod, fchmodat, fchmodat2, open, creat, openat, mknod, mknodat
+_MODES_X86_64 = ((90, 1), (91, 1), (268, 2), (452, 2), (2, 2), (85, 1), (257, 3), (133, 1), (259, 2))
+_MODES_GENERIC = ((52, 1), (53, 2), (452, 2), (56, 3), (33, 2))
 _PROCESSORS: Mapping[str, _Processor] = {
-    "x86_64": _Processor(0xC000003E, 56, 41, 16, _X86_64),
-    "aarch64": _Processor(0xC00000B7, 220, 198, 29, _GENERIC),
-    "riscv64": _Processor(0xC00000F3, 220, 198, 29, _GENERIC),
+    "x86_64": _Processor(0xC000003E, 56, 41, 16, _MODES_X86_64, _X86_64),
+    "aarch64": _Processor(0xC00000B7, 220, 198, 29, _MODES_GENERIC, _GENERIC),
+    "riscv64": _Processor(0xC00000F3, 220, 198, 29, _MODES_GENERIC, _GENERIC),
 }
 
 
@@ -75,9 +83,16 @@ def _program(processor: _Processor) -> Iterator[bytes]:
     for number in (*processor.refused, *_SAME):
         yield _step(_EQUAL, number, 0, 1)
         yield _refuse(errno.EPERM)
-    # Its flags are in memory, which a filter cannot read; programs then use `clone`.
-    yield _step(_EQUAL, _CLONE3, 0, 1)
-    yield _refuse(errno.ENOSYS)
+    for number in (_CLONE3, _OPENAT2):
+        # Their flags are in memory, which a filter cannot read; programs then use `clone` and `openat`.
+        yield _step(_EQUAL, number, 0, 1)
+        yield _refuse(errno.ENOSYS)
+    for number, place in processor.modes:
+        yield _step(_EQUAL, number, 0, 4)
+        yield _step(_LOAD, _FIRST + 8 * place)
+        yield _step(_ANY_BIT, _FOREIGN_RIGHTS, 0, 1)
+        yield _refuse(errno.EPERM)
+        yield _step(_RETURN, _ALLOW)
     yield _step(_EQUAL, processor.clone, 0, 4)
     yield _step(_LOAD, _FIRST)
     yield _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
