@@ -3,6 +3,9 @@
 import pytest
 
 from run_specialist.record.messages import Usage
+from run_specialist.tools.base import Tool
+from run_specialist.tools.server_tools import fetch_tool, search_tool
+from tests.wire.chat import replies as chat_replies
 from tests.wire.server_tool_runs import (
     BOTH,
     FOUND,
@@ -106,19 +109,22 @@ async def test_no_limit_is_exceeded_however_often_the_model_searches(messages_ap
 @pytest.mark.parametrize("landing", ["auto", "order", "finalize"])
 async def test_no_tool_of_the_api_can_run_in_a_landing(messages_api, project, model, landing):
     """Every request of a landing has a tool choice that keeps the API from its tools."""
+    thought = [thinking("so")] if model == "sonnet" else []
 
     def script(request):
-        if request.tool_choice is None:
-            return says(*([thinking("so")] if model == "sonnet" else []), search(), FOUND, LOOK)
-        return says(*([thinking("so")] if model == "sonnet" else []), "enough")
+        match (request.tool_choice or {}).get("type"):
+            case None:
+                return says(*thought, search(), FOUND, LOOK)
+            case "tool":
+                return answers("enough")
+            case _:
+                return says(*thought, "enough")
 
     api = messages_api(script)
     done = await asked(api, project, *SEARCH, "tool_calls_limit: 4", f"landing: {landing}", model=model)
-    assert done.outcome.status in {"landed", "partial"}
-    assert done.outcome.tool_calls.used == 4
-    landings = [request.tool_choice for request in api.requests[2:]]
-    assert landings
-    assert all(choice is not None for choice in landings)
+    assert (done.outcome.status, done.outcome.answer, done.outcome.tool_calls.used) == ("landed", "enough", 4)
+    assert done.outcome.landing.how == ("schema" if model == "sonnet" or landing == "order" else "force")
+    assert all(request.tool_choice for request in api.requests[2:])
 
 
 async def test_a_paused_turn_goes_on_and_lands(messages_api, project):
@@ -226,3 +232,12 @@ async def test_history_with_their_results_is_read_from_the_cache(messages_api, p
     written = [request.usage["cache_creation_input_tokens"] for request in api.requests]
     assert read[2:] == [before + more for before, more in zip(read[1:], written[1:], strict=False)][:3]
     assert read[-1] > 4_000
+
+
+async def test_another_api_is_offered_the_tools_of_this_program(ask_chat):
+    """Chat completions get the local tool in place of that of the API, and nothing in place of a search."""
+    local = Tool("fetch", "Reads a page.", lambda url: f"page {url}")
+    script = [chat_replies.calls("fetch", {"url": URL}), chat_replies.answers("x")]
+    outcome, api = await ask_chat(script, tools=[search_tool(2, ()), fetch_tool(2, (), 900, local)])
+    assert sorted(tool["function"]["name"] for tool in api.requests[0].body["tools"]) == ["fetch", "respond"]
+    assert (outcome.answer, outcome.tool_calls.failed) == ("x", 0)

@@ -135,7 +135,7 @@ class ChatConversation:
         self._streamed: StreamedCompletion | None = None
         self._sent = EncodedMessages()
         self._entrance = Entrance(provider, provider.endpoint)
-        self._has_tools = bool(opening.tools.names)
+        self._has_tools = bool(opening.tools.local)
         front: dict[str, Any] = {"model": provider.id}
         if self._has_tools:
             front["tools"] = [
@@ -143,7 +143,7 @@ class ChatConversation:
                     "type": "function",
                     "function": {"name": tool.name, "description": tool.description, "parameters": tool.input_schema},
                 }
-                for tool in opening.tools
+                for tool in opening.tools.local
             ]
         if opening.effort:
             front["reasoning_effort"] = opening.effort

@@ -140,6 +140,12 @@ class Toolset:
         """The tools that the API runs itself."""
         return tuple(tool for tool in self if tool.on_server)
 
+    @property
+    def local(self) -> tuple[Tool, ...]:
+        """The tools that this program runs, among them those in place of tools of the API."""
+        kept = (tool.instead if tool.on_server else tool for tool in self)
+        return tuple(tool for tool in kept if tool)
+
     def runs_child(self, name: str) -> bool:
         """Return whether the tool with this name starts a child run."""
         return name in self._tools and self._tools[name].runs_child
