@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import ProviderError, Unavailable, UsageError
 from run_specialist.loop.run import Run
@@ -17,6 +18,7 @@ from run_specialist.spawning.resuming import ResumeRequest, resume
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.spawner import spawn
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.store.conversation import transcript_rows
 from tests.journals import Notebook, stored
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, Clock, job, outcome_of
@@ -228,6 +230,28 @@ async def test_m_2_a_reply_that_was_cut_keeps_its_larger_room():
     await outcome_of(job(chain))
     assert [request.max_tokens for request in models[0].requests] == [16_000, 32_000]
     assert models[1].requests[0].max_tokens == 32_000
+
+
+async def test_m_2_a_paused_turn_is_not_sent_back_to_another_model():
+    """The new model is told to go on, because a paused turn is continued only by the model that paused."""
+    chain, models = chained([says("I search.", Stop.PAUSED), GONE], [ANSWER])
+    await outcome_of(job(chain))
+    last = models[1].requests[0].messages[-1]
+    assert (last.role, last.blocks[-1]["text"]) == ("user", prompts.GO_ON)
+
+
+async def test_m_2_the_transcript_of_a_changed_run_has_each_message_once():
+    """What was adapted is not shown twice, and the note to the new model is."""
+    thought = replace(looks(1), content=({"type": "thinking", "thinking": "hm"}, *looks(1).content))
+    chain, _ = chained([thought, GONE], [looks(2), ANSWER])
+    notebook = Notebook()
+    await Run(job(chain), journal=notebook).outcome()
+    rows = transcript_rows(stored(notebook.records))
+    assert [row["kind"] for row in rows] == [
+        *("user", "tool_call", "tool_result", "tool_call", "tool_result", "tool_call", "tool_result")
+    ]
+    assert [row["name"] for row in rows if row["kind"] == "tool_result"] == ["look", "look", "respond"]
+    assert rows[2]["content"].endswith("did the work above; its thinking was left out.")
 
 
 async def test_m_4_calls_as_json_go_on():

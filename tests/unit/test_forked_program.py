@@ -89,7 +89,8 @@ def test_the_end_is_the_same(forks, name):
 def test_closed_streams_are_the_same(forks, tmp_path):
     """Of streams that are closed there is neither an object nor a descriptor."""
     command = [sys.executable, "-W", "error", "-c", CLOSED]
-    own = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *command, tmp_path / "own"], check=False)
+    shell = ["/bin/sh", "-c", 'exec "$@" >&- 2>&-', "sh"]
+    own = subprocess.run([*shell, *command, tmp_path / "own"], check=False)
     forked = run_forked([*command, tmp_path / "forked"], closed=(1, 2))
     assert own.returncode == forked.returncode == 0
     assert (tmp_path / "own").read_text() == (tmp_path / "forked").read_text() == "[None, None, None, None, [0]]"
@@ -103,6 +104,11 @@ def test_its_command_line_is_shown(forks):
     assert found.startswith(str("\0".join(command[:-1]).encode())[:-1])
 
 
+def environment_at_start(pid):
+    """Return the environment with which a process began, in bytes."""
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
 @pytest.mark.anyio
 async def test_event_loops_fork_the_well_behaved_server(forks, tmp_path):
     """An MCP server that an event loop starts is forked, is found by its command line, and ends with its input."""
@@ -110,7 +116,7 @@ async def test_event_loops_fork_the_well_behaved_server(forks, tmp_path):
     process = await asyncio.create_subprocess_exec(*script("good", str(tmp_path)), **pipes, env={})
     assert running(tmp_path) == [process.pid]
     # The environment with which a process begins, here that of the parent of all forks.
-    assert Path(f"/proc/{process.pid}/environ").read_bytes()
+    assert environment_at_start(process.pid)
     await process.communicate(b"")
     assert process.returncode == 0
 

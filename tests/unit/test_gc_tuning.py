@@ -14,7 +14,7 @@ NEW = "not_imported_yet"
 
 @pytest.fixture(autouse=True)
 def unchanged():
-    """Unfreeze the objects that tests/plugins/collection.py has frozen; restore the state of the collector afterwards."""
+    """Unfreeze the objects that tests/plugins/collection.py has frozen, and restore the collector afterwards."""
     gc.unfreeze()
     yield
     gc.enable()

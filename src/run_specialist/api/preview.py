@@ -15,7 +15,6 @@ from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
 from run_specialist.spawning.model_trust import model_claims
 from run_specialist.spawning.prompt_texts import missing_skill
 from run_specialist.spawning.run_environment import RunEnvironment
-from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.model_list import KEY
@@ -94,10 +93,10 @@ async def _environment(
         servers = [*declared.servers]
         claims = [declared.claim]
         claims += model_claims(file, settled, runner.root)
-        if not all(Trust().is_known(claim) for claim in claims):
+        if not all(runner.environments.trust.allows(claim) for claim in claims):
             reasons.append(_NOT_ALLOWED)
     except UsageError as error:
-        reasons.append(f"{file.place('python_tools')}: python_tools: {error}")
+        reasons.append(str(error))
     functions = tuple(_declared(reference) for reference in settled.python_tools)
     allowed = resolve_tools(None, settled.disallowed_tools, [tool.name for tool in functions]).names
     functions = tuple(tool for tool in functions if tool.name in allowed)

@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
-    from typer._click import Context, HelpFormatter
+    from typer._click import Context, HelpFormatter, Parameter
 
 
 class CommandList(TyperGroup):
     """A group of commands whose summaries wrap in a narrow terminal; those of its base class end in `...`."""
+
+    def get_params(self, ctx: "Context") -> "list[Parameter]":
+        """Return the options; flags without a default are False, because typer imports pydantic to convert a None."""
+        found = super().get_params(ctx)
+        for one in found:
+            if getattr(one, "is_flag", False) and one.default is None:
+                one.default = False
+        return found
 
     def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """Write the commands below their headings, with the first sentence of their help."""

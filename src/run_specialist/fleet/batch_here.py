@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from run_specialist.api.preview import effective_of
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 from run_specialist.fleet.frozen_batch import FrozenBatch
+from run_specialist.spawning.paths_check import check_paths
+from run_specialist.specialist.resolve import resolve
 
 if TYPE_CHECKING:
     from run_specialist.api.ended_run import EndedRun
@@ -55,6 +58,18 @@ class BatchHere:
                 f"start it with --root {frozen.root}=PATH"
             )
         return cls(frozen, root, store, trust=trust)
+
+    async def check(self) -> None:
+        """Check what every run of the batch needs of this host, without a request, an import or a server.
+
+        Raises UsageError if a file, an agent, a permission or the credentials are missing, or nothing can be read.
+        """
+        runner, settings = self._runner, dict(self.frozen.settings)
+        file = runner.registry.find(str(self._file))
+        found = await effective_of(runner, file, settings)
+        if found.cannot_run:
+            raise UsageError("; ".join(found.cannot_run))
+        await check_paths(file, resolve(file, settings).settings, runner.root)
 
     async def take_up(
         self, run_id: str, question: str, retry: Sequence[str], lend: "Lend | None" = None

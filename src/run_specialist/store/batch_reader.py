@@ -11,13 +11,14 @@ from sqlalchemy import Connection, Row, case, select
 from run_specialist.errors import RunNotFound
 from run_specialist.store.as_text import column_text
 from run_specialist.store.batch_status import (
+    FAILED,
     FAILURES,
     MAY_WAIT,
     NOT_RUN,
     OWNER,
     STORED_STATUS,
     WITH_RUNS,
-    was_taken_back,
+    is_endpoint_failure,
 )
 from run_specialist.store.batch_tallies import tallies
 from run_specialist.store.batches import Batch
@@ -55,6 +56,10 @@ _ITEMS = select(
     runs.c.duration_s,
     runs.c.started_at,
 ).select_from(WITH_RUNS)
+
+
+JUDGES = "-judges"
+"""End of the id of the batch with the judges of an eval, after the id of the eval."""
 
 
 class StoredBatches:
@@ -113,7 +118,10 @@ class StoredBatches:
             raise RunNotFound("the batch id is empty; use an id, the start of one, or `last`")
         chosen = batches.c.batch_id.startswith(column_text(prefix), autoescape=True)
         with self._snapshot() as connection:
-            return [_batch(row) for row in connection.execute(select(batches).where(chosen).order_by(*_NEWEST_FIRST))]
+            found = connection.execute(select(batches).where(chosen).order_by(*_NEWEST_FIRST)).all()
+        # Every beginning of the id of an eval is one of that of its judges, too.
+        evals = {f"{row.batch_id}{JUDGES}" for row in found}
+        return [_batch(row) for row in found if row.batch_id not in evals]
 
     def tallies(self, batch_ids: Sequence[str]) -> dict[str, Tally]:
         """Return counts and sums by batch; a batch that has no items has an empty tally."""
@@ -143,6 +151,13 @@ class StoredBatches:
             if len(rows) < ITEMS_AT_ONCE:
                 return
             last = rows[-1].number
+
+    def endpoint_failures(self, batch_id: str) -> set[str]:
+        """Return the ids of the runs of a batch that failed because of the endpoint, which the same call resumes."""
+        failed = (items.c.batch_id == column_text(batch_id), runs.c.status == FAILED)
+        with self._snapshot() as connection:
+            rows = connection.execute(select(runs.c.run_id, runs.c.outcome).select_from(WITH_RUNS).where(*failed))
+            return {row.run_id for row in rows if is_endpoint_failure(outcome(row.outcome))}
 
     def delete(self, batch_id: str) -> None:
         """Delete a batch with its items and their runs, all or nothing.
@@ -180,7 +195,7 @@ def _item(row: Row[Any], *, is_dead: bool) -> ItemResult:
     status = row.status
     if status == RUNNING and is_dead:
         status = INTERRUPTED
-    elif row.may_wait and was_taken_back(final):
+    elif row.may_wait and is_endpoint_failure(final):
         status = NOT_RUN
     return ItemResult(
         number=row.number,

@@ -107,15 +107,17 @@ class BatchWriter:
             count += len(portion)
         return count
 
-    def begun(self, batch_id: str) -> dict[str, float]:
+    def begun(self, batch_id: str, *, of_all_calls: bool = False) -> dict[str, float]:
         """Return the ids of the stored runs of the items of the newest call, with their known cost so far [USD].
 
+        of_all_calls: also those of items that only earlier calls had.
         Raises StoreUnusable.
         """
+        statement = self._sql.select_all_begun if of_all_calls else self._sql.select_begun
 
         def costs() -> dict[str, float]:
             with self._session.transaction():
-                found = self._session.read(self._sql.select_begun, (column_text(batch_id),))
+                found = self._session.read(statement, (column_text(batch_id),))
             return {str(run_id): float(str(cost or 0.0)) for run_id, cost in found}
 
         return self._retried(costs)
@@ -129,6 +131,10 @@ class BatchWriter:
         cancelled = [(batch_id,)] if state == CANCELLED else []
         change = (column_text(state), _packed(reason), batch_id)
         self._write((self._sql.set_state, [change]), (self._sql.cancel_waiting, cancelled))
+
+    def set_frozen(self, batch_id: str, frozen: Mapping[str, Any]) -> None:
+        """Replace what is stored with a batch, as JSON values; raises StoreUnusable."""
+        self._write((self._sql.set_frozen, [(_packed(json_text(frozen)), column_text(batch_id))]))
 
     def mark(self, batch_id: str, marks: Iterable[Mark]) -> None:
         """Set states and errors of items; those that the batch does not have are passed over.

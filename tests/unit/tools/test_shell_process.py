@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.shell import bubblewrap, one_command
+from run_specialist.tools.shell import bubblewrap, one_command, seatbelt
 from run_specialist.tools.shell.kept_output import KeptOutput
 from run_specialist.tools.threads import in_thread
 from tests.unit.tools.sandboxed_commands import (
@@ -116,6 +116,18 @@ def test_a_killed_program_leaves_no_process(run):
     for one in held:
         assert select.select([one], [], [], PATIENCE)[0] == [one]
         os.close(one)
+    assert processes_with(mark) == []
+
+
+async def test_without_namespaces_the_command_has_a_folder_of_its_own(run, monkeypatch):
+    """As on macOS; here the command that would be run by `sandbox-exec` is run as it is."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(seatbelt, "command", lambda *given: [*given[-1]])
+    output = await run("pwd; test $HOME = $TMPDIR && touch $HOME/x && rm $HOME/x && echo $#; exit 3")
+    assert (output.text, output.note) == (f"{run.root}\n0\n", "[exit code 3]")
+    mark = unique_mark()
+    output = await run(f"sleep 300; : {mark}", seconds=0.3)
+    assert output.note.startswith("[stopped: it took more than")
     assert processes_with(mark) == []
 
 

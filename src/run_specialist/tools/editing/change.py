@@ -11,7 +11,7 @@ from typing import TypeVar
 from run_specialist.errors import ToolError
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import FileChanging
-from run_specialist.safe_write import digest_of, replace_file, temporary_name
+from run_specialist.safe_write import Changed, digest_of, replace_file, temporary_name
 from run_specialist.tools.base import Output
 from run_specialist.tools.context import Context
 from run_specialist.tools.editing.text_edit import MOST, decoded, encoded
@@ -125,9 +125,9 @@ class Changes:
                 most=MOST,
             )
         except OSError as error:
-            raise ToolError(
-                f"{escape_path(planned.relative)} was not changed: {error.strerror or error}; read it again"
-            ) from error
+            hint = "; read it again" if isinstance(error, Changed) else ""
+            shown = escape_path(planned.relative)
+            raise ToolError(f"{shown} was not changed: {error.strerror or error}{hint}") from error
 
     def _made(self, planned: Planned, context: Context | None) -> Output:
         """Report a change, and return its result."""

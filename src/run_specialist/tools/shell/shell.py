@@ -14,6 +14,7 @@ from run_specialist.errors import ToolError
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.home import home_path
 from run_specialist.specialist.tool_names import SHELL as NAME
+from run_specialist.specialist.tool_names import names_tool
 from run_specialist.tools.base import Output, Tool
 from run_specialist.tools.context import Context
 from run_specialist.tools.offer import Offer
@@ -29,12 +30,13 @@ LONGEST = 100_000
 """Maximum length of a command line [characters]."""
 
 _DESCRIPTION = (
-    "Run a command line with a shell, in a sandbox. It sees the files that the other tools may read, at their own "
+    "Run a command line with a shell, in a sandbox. It sees the files of the project that may be read, at their own "
     "paths, and the programs of this system; the working folder is the root, {root}. {changes} There is no network and "
     "no input. Each call begins anew: no variable, no folder and no process of an earlier one is left. The output, "
     "with that for errors, comes back with the exit code; a long one only with its beginning and end, so use head, "
-    "tail or grep. To find and read files use the other tools."
+    "tail or grep."
 )
+_OTHERS = "To find and read files use the other tools."
 _NOTHING = "Nothing can be changed but /tmp, which is empty at first and gone after the call."
 _MARGIN = 0.05
 """Share of the timeout of a call that is left for ending the command, so that its output is not lost."""
@@ -56,9 +58,9 @@ class _Shell:
         changes = _NOTHING
         if self._writable:
             changes = f"Only {_listed(self._writable)} can be changed, and /tmp, which is gone after the call."
-        self.description = " ".join(
-            part for part in (_DESCRIPTION.format(root=root, changes=changes), str(self._rules)) if part
-        )
+        others = _OTHERS if any(names_tool(settings.tools, name) for name in ("search", "grep", "read")) else ""
+        parts = (_DESCRIPTION.format(root=root, changes=changes), others, str(self._rules))
+        self.description = " ".join(part for part in parts if part)
         sandbox = Sandbox(root, () if settings.paths is None else settings.paths)
         closed = [Path(os.path.realpath(settings.path))] if settings.path else []
         self._runner = OneCommand(sandbox, self._writable, closed)
