@@ -133,7 +133,7 @@ def entries(root):
 
 
 async def test_what_others_run_or_obey_later_cannot_be_changed(run):
-    """Hooks and settings of git, agents, servers and instructions stay as they are, and new ones are removed."""
+    """Hooks and settings of git, agents, servers and instructions stay as they are, and new ones are renamed."""
     run.git("init", "-q")
     for file in ("specialists/finder.md", "real.md", ".git/hooks/pre-commit"):
         run.write(file)
@@ -143,7 +143,10 @@ async def test_what_others_run_or_obey_later_cannot_be_changed(run):
     assert "done" in output.text
     assert "undone, because nothing may be changed there" in output.note
     # The folders in which they were made are left.
-    assert entries(run.root) - before == {"sub", "sub/new", "inner"}
+    new = entries(run.root) - before
+    assert {path for path in new if ".undone-" not in path} == {"sub", "sub/new", "inner"}
+    # Nothing is lost that somebody else may have made in the meantime.
+    assert [(run.root / path).read_text() for path in new if path.startswith(".mcp.json.undone-")] == ["evil\n"]
     assert before <= entries(run.root)
     assert (run.root / "AGENTS.md").readlink() == Path("real.md")
     for file in ("specialists/finder.md", ".git/hooks/pre-commit"):

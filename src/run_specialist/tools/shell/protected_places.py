@@ -1,11 +1,11 @@
 """The protected files and folders below the writable places: found before a command, and put back after it.
 
 Mounts protect those that exist. New ones, and symlinks, cannot be protected so, and are undone once no process of the
-command is left.
+command is left. New ones get another name, because the user may have made them while the command ran.
 """
 
 import os
-import shutil
+import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +13,13 @@ from pathlib import Path
 from run_specialist.errors import ToolError
 from run_specialist.tools.shell.protected_names import is_protected
 
+SET_ASIDE = ".undone-"
+"""Follows the name of a place that was undone, before a random number."""
 MOST_ENTRIES = 200_000
 """Maximum number of entries below the writable places."""
+
+_LONGEST = 200
+"""How much of a name is kept [characters]."""
 
 
 def protected_places(root: Path, writable: Sequence[str], closed: Sequence[Path] = ()) -> dict[str, str | None]:
@@ -42,7 +47,7 @@ def protected_places(root: Path, writable: Sequence[str], closed: Sequence[Path]
 
 
 def put_back(root: Path, writable: Sequence[str], before: Mapping[str, str | None]) -> list[str]:
-    """Remove protected places that are new, and restore symlinks; return what was undone.
+    """Set protected places aside that are new, and restore symlinks; return what was undone.
 
     before: as `protected_places` returned it before the command.
     Raises ToolError if there are too many files.
@@ -51,7 +56,7 @@ def put_back(root: Path, writable: Sequence[str], before: Mapping[str, str | Non
     undone = []
     for path, target in after.items():
         if path not in before or before[path] != target:
-            _remove(root / path)
+            _set_aside(root / path)
             undone.append(path)
     for path, target in before.items():
         if target is not None and after.get(path) != target:
@@ -61,9 +66,10 @@ def put_back(root: Path, writable: Sequence[str], before: Mapping[str, str | Non
     return list(dict.fromkeys(undone))
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with suppress(OSError):
+def _set_aside(path: Path) -> None:
+    """Rename a place, so that no program obeys it; unlink a symlink."""
+    with suppress(OSError):
+        if path.is_symlink():
             path.unlink()
+        else:
+            path.rename(path.with_name(f"{path.name[:_LONGEST]}{SET_ASIDE}{secrets.token_hex(3)}"))
