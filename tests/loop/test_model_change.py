@@ -95,6 +95,20 @@ async def test_m_2_the_last_model_has_the_whole_patience():
     assert "; b: busy (retried " in outcome.error
 
 
+async def test_m_2_half_of_the_time_left_remains_for_the_next_model():
+    """With a time limit the first model does not use up the time of the others."""
+    busy = Unavailable("busy", status=529, kind="overloaded")
+    waits = []
+    chain, _ = chained([busy] * 40, [ANSWER])
+    run = Run(
+        job(chain, limits={Kind.TIME: 16}),
+        lambda event: waits.append(event.seconds) if event.event == "retrying" else None,
+        clock=lambda: 0.0,
+    )
+    assert (await run.outcome()).status == "answered"
+    assert sum(waits) == pytest.approx(5.5, abs=0.1)
+
+
 async def test_m_2_a_requested_wait_that_is_too_long_is_not_waited_for():
     """A wait of eleven seconds changes the model at once, and is waited for by the last one."""
     busy = Unavailable("busy", status=529, wait=11, kind="overloaded")

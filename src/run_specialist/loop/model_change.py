@@ -60,7 +60,7 @@ class ModelChange:
         if not isinstance(chain, ModelChain) or not (left := chain.left_after(error)):
             raise self._with_all_reasons(error)
         chain.following = left
-        before, reason = chain.model, str(error)
+        before, reason = chain.model, self._job.hide(str(error))
         self._failures.append(f"{before}: {reason}")
         while chain.following:
             named = chain.following[0].model

@@ -77,7 +77,7 @@ class Retries:
         """
         if self.was_stopped:
             raise StopRequested
-        begun, patience = self.clock(), self._patience_after(None)
+        begun, patience = self.clock(), self._patience_after(None, seconds)
         attempt = repeated = 0
         failed_at = begun
         time_limit = math.inf if seconds is None else begun + seconds
@@ -90,7 +90,7 @@ class Retries:
                 return await conversation.ask(replace(request, retries=attempt, queueing=queueing))
             except Unavailable as error:
                 self._raise_if_stopping()
-                now, patience = self.clock(), self._patience_after(error)
+                now, patience = self.clock(), self._patience_after(error, seconds)
                 if not attempt:
                     failed_at = now if queueing.closed_since is None else queueing.closed_since
                 left = failed_at + patience - now
@@ -102,9 +102,14 @@ class Retries:
                 self._notify(Retrying(error.status, round(wait, 3), attempt, error.reason))
             await self._pause(wait)
 
-    def _patience_after(self, error: ProviderError | None) -> float:
-        """Return how long a request is retried after a failure, or before the first one [s]."""
-        return min(self._patience, PATIENCE_WITH_OTHERS) if self._is_replaceable(error) else self._patience
+    def _patience_after(self, error: ProviderError | None, seconds: float | None) -> float:
+        """Return how long a request is retried after a failure, or before the first one [s].
+
+        seconds: as for `ask`; another model needs time, too.
+        """
+        if not self._is_replaceable(error):
+            return self._patience
+        return min(self._patience, PATIENCE_WITH_OTHERS, math.inf if seconds is None else seconds / 2)
 
     async def _pause(self, seconds: float) -> None:
         """Wait before a retry, until the run is to stop at the latest."""
