@@ -220,8 +220,9 @@ async def test_an_item_that_cannot_begin_fails_alone(put, working, model, url):
     first = "select question from run_specialist.items where number = 1"
     change(url, f"update run_specialist.items set question = ({first}) where number = 2")  # noqa: S608 - a constant
     await put_again(url)
-    async with working():
+    async with working() as (worker, _):
         await until(lambda: states(url) == {"ended": 2})
+        assert [line.split(": ")[0] for line in worker.said] == [f"{run_id(2)} failed"]
     assert ask(url, "select number from run_specialist.items where error is not null") == [(2,)]
     assert len(model.requests) == 6
 

@@ -10,7 +10,7 @@ from run_specialist.budget.budget import Kind
 from run_specialist.errors import ProviderError, Unavailable, UsageError
 from run_specialist.loop.run import Run
 from run_specialist.providers.model_chain import ModelChain
-from run_specialist.providers.scripted import ScriptedProvider, calls, says
+from run_specialist.providers.scripted import calls, says
 from run_specialist.record.journal import Checkpointed, EventLogged, Opened
 from run_specialist.record.messages import Stop, Usage
 from run_specialist.record.outcome import Exit
@@ -20,33 +20,12 @@ from run_specialist.spawning.spawner import spawn
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.store.conversation import transcript_rows
 from tests.journals import Notebook, stored
+from tests.loop.model_chains import GONE, Model, chained
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, Clock, job, outcome_of
 from tests.stored_runs import LOOKER
 
 pytestmark = pytest.mark.anyio
-GONE = ProviderError("the API answered 404: no such model", kind="model_missing")
-
-
-class Model(ScriptedProvider):
-    """A scripted model with a name and a price of its own."""
-
-    def __init__(self, name, script, price=1.0, **options):
-        super().__init__(script, **options)
-        self.model, self._price = name, price
-
-    def cost(self, usage):
-        """Return the price of so many cents a thousand tokens."""
-        return self._price * usage.total_tokens / 100_000 if self.priced else None
-
-
-def chained(*scripts, **options):
-    """Return a chain of the models a, b, c, each twice as expensive as the one before."""
-    first, *others = (
-        Model(name, script, 2.0**number, **options)
-        for number, (name, script) in enumerate(zip("abc", scripts, strict=False))
-    )
-    return ModelChain(first, others), [first, *others]
 
 
 async def test_m_2_each_reply_is_charged_at_the_price_of_its_model():

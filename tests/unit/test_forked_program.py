@@ -118,6 +118,7 @@ async def test_event_loops_fork_the_well_behaved_server(forks, tmp_path):
     # The environment with which a process begins, here that of the parent of all forks.
     assert environment_at_start(process.pid)
     await process.communicate(b"")
+    process._transport.close()
     assert process.returncode == 0
 
 

@@ -59,6 +59,7 @@ async def test_m_7_a_change_in_the_landing_replays_the_same(messages_runs, recor
     await same(messages_runs, run, ["claude-sonnet-5-5", "claude-haiku-5-5"])
 
 
+@pytest.mark.exhaustive
 async def test_m_7_two_changes_replay_the_same(messages_runs, record):
     """Three models of both APIs; the last one fails too, and the salvaged answer is the same."""
     gone = chat_faults.error(404, "The model does not exist.", code="model_not_found")
@@ -69,6 +70,7 @@ async def test_m_7_two_changes_replay_the_same(messages_runs, record):
     await same(messages_runs, run, ["claude-sonnet-5-5", "openai:some-model", "claude-haiku-5-5"])
 
 
+@pytest.mark.exhaustive
 async def test_m_7_a_difference_after_the_change_is_found(messages_runs, record):
     """A tool whose result differs is found in the request to the second model."""
     run = await record(THINKS, NO_CREDIT, messages_runs.read("notes"), replies.answers("Mice."))

@@ -162,6 +162,7 @@ async def test_m_5_a_mistake_that_somebody_must_see_changes_nothing(chains, mess
     assert "no model of this run" not in str(outcome.error)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.anyio
 async def test_m_6_a_resumed_run_goes_on_with_the_model_it_had_changed_to(chains, messages_api):
     """A run that changed its model and failed is resumed with that model, and later changes once more."""
@@ -199,15 +200,26 @@ async def test_m_7_a_fork_before_the_change_drops_the_thoughts_of_the_first_mode
 @pytest.mark.anyio
 async def test_m_8_a_gate_that_the_first_model_has_closed_does_not_hold_the_next_one(chains, messages_api):
     """A 429 with a long wait closes the gate of the key; the run goes on at once with the next model."""
-    api = messages_api([faults.rate_limited(900), look(replies, "a"), replies.answers("mice"), replies.answers("rats")])
+    api = messages_api(
+        [
+            faults.rate_limited(900),
+            look(replies, "a"),
+            replies.answers("mice"),
+            replies.answers("rats"),
+            replies.answers("bats"),
+        ]
+    )
     chains.use(api)
     outcome = await chains.ask(["opus", "haiku"])
     assert (outcome.answer, chains.named("waiting"), chains.named("retrying")) == ("mice", [], [])
     # Another run finds the gate closed, and asks the first model not at all.
     again = await chains.ask(["opus", "haiku"])
     assert (again.answer, asked(api)) == ("rats", [OPUS, HAIKU, HAIKU, HAIKU])
+    # So does a run that is resumed after its change.
+    assert (await chains.resume("And?")).answer == "bats"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.anyio
 async def test_m_8_a_run_without_another_model_is_held_as_before(chains, messages_api):
     """The closed gate holds a run of any model that has not changed its own."""
@@ -243,6 +255,7 @@ def test_m_6_after_a_kill_the_run_goes_on_with_the_second_model(chains, messages
     assert chains.load().model == HAIKU
 
 
+@pytest.mark.exhaustive
 @pytest.mark.anyio
 async def test_m_8_the_items_of_a_batch_go_on_with_the_next_model(chains, messages_api):
     """A quota that is used up pauses no batch and counts as no failure as long as another model answers."""

@@ -87,7 +87,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         help="Model: sonnet, opus, haiku, fable, a full id, `openai:ID`, `offline`, or a local one: `ollama:NAME`, "
-        "`lmstudio:NAME`, `llamacpp:`, `vllm:NAME` or `local:FILE`.",
+        "`lmstudio:NAME`, `llamacpp:`, `vllm:NAME` or `local:FILE`; several with commas.",
     ),
 ]
 RequireModel = Annotated[

@@ -88,7 +88,7 @@ async def replay(cassette: Cassette, place: Place = Place(), tools: Tools = "sto
         except Differs as found:
             difference = found.difference
     if difference is not None:
-        difference = replace(difference, hints=(*_hints(cassette, built), ADVICE))
+        difference = replace(difference, hints=(*_hints(cassette, built, tools), ADVICE))
     requests = min(progress.sent, len(cassette.requests))
     bodies = () if None in wires else tuple(body for wire in wires if wire for body in wire.bodies)
     return Replayed(cassette, outcome, requests, difference, tuple(built.not_compared), bodies)
@@ -120,7 +120,7 @@ def _shown(value: object) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def _hints(cassette: Cassette, built: Rebuilt) -> list[str]:
+def _hints(cassette: Cassette, built: Rebuilt, tools: Tools) -> list[str]:
     """Return what differs between the files and settings of then and now."""
     setup, path = cassette.setup, built.file.path
     now: Mapping[str, Any] = built.settings
@@ -134,5 +134,6 @@ def _hints(cassette: Cassette, built: Rebuilt) -> list[str]:
     if not setup.digest:
         return hints
     if digest(path) == setup.digest:
-        return [*hints, f"{path.name} is unchanged, so a tool, a config file or this program differs."]
+        read = "a file that was read, " if tools == "live" else ""
+        return [*hints, f"{path.name} is unchanged, so {read}a tool, a config file or this program differs."]
     return [*hints, f"{path.name} has changed since the run."]

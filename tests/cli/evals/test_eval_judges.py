@@ -36,8 +36,8 @@ def test_e6_judges_are_asked_once_and_are_shown_apart(api, eval_, cases):
     assert result.exit_code == 0
 
 
-def test_e5_a_judge_that_fails_is_an_error_and_not_a_verdict(api, eval_, cases):
-    """The check is missing, the run did not pass, and the exit code says so."""
+def test_e5_a_judge_that_fails_is_an_error_and_not_a_verdict(api, eval_, cases, notes):
+    """The check is missing, the run did not pass, no score is shown, and the exit code says so."""
     cases(JUDGED)
     api(policy(lambda request: ApiError(400, "invalid_request_error", "no") if is_judge(request) else None))
     result = eval_("--json", "--case", "toads")
@@ -45,6 +45,10 @@ def test_e5_a_judge_that_fails_is_an_error_and_not_a_verdict(api, eval_, cases):
     assert (run["checks"], run["unmade_checks"], run["passed"]) == ([], 1, False)
     assert run["error"].startswith("Judge: answer-judge gave no verdict: ")
     assert result.exit_code == 4
+    shown = eval_("--case", "toads", "--min-score", "0.5", "--page", "page.html")
+    assert [line.split() for line in shown.stdout.splitlines()[1:3]] == [["toads", "fail", "–"], ["score", "–"]]
+    assert shown.exit_code == 4
+    assert ">1.00<" not in (notes / "page.html").read_text()
 
 
 @pytest.mark.exhaustive

@@ -35,6 +35,9 @@ def test_a_dry_run_shows_questions_and_forecast_and_sends_nothing(past, items, m
     assert head.startswith("8 items, 6 of them with an outcome already · 9 of 10 past runs took at most ")
     assert " · about $0.00" in head
     assert head.endswith(" at 8 at once")
+    assert re.fullmatch(
+        r"an item took 0 tool calls, [\d.]+ s, \$[\d.]+ \(median\), and nine of ten at most 0 tool calls, .*", rest[0]
+    )
     assert "    What about toads?" in rest
     assert "    What about newts?" not in rest
     assert rest[-1].endswith("nothing was sent")

@@ -75,6 +75,7 @@ async def test_m_9_models_without_credentials_are_left_out_with_a_warning(looker
         await looker("model: [gpt-5, 'openai:gpt-6']")
 
 
+@pytest.mark.exhaustive
 async def test_m_9_a_misspelt_model_is_refused(looker):
     """Whichever of the models it is, the line names it."""
     with pytest.raises(UsageError, match="did you mean haiku"):

@@ -18,6 +18,7 @@ from run_specialist.cli.flags import (
     OnLostFlag,
     PatienceTime,
     PresetName,
+    RequestsAtOnce,
     RequireModel,
     StoreUrl,
     Strict,
@@ -205,6 +206,7 @@ class EachRunOptions:
 
     model: Model = None
     require_model: RequireModel = False
+    requests_at_once: RequestsAtOnce = None
     tool_calls_limit: ToolCallsLimit = None
     turns_limit: TurnsLimit = None
     total_tokens_limit: TotalTokensLimit = None
@@ -222,7 +224,7 @@ class EachRunOptions:
         return settings(**{name: getattr(self, name) for name in _SETTINGS})
 
 
-_SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[2:]
+_SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[3:]
 
 
 @dataclass(frozen=True)

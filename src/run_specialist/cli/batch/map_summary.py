@@ -51,8 +51,9 @@ class SameCall:
 
 def _rounded_up(amount: float) -> str:
     """Return an amount with two significant digits, e.g. `0.053`, `5.3` or `5300` [USD]."""
-    digit = Decimal(1).scaleb(Decimal(amount).adjusted() - 1)
-    return f"{Decimal(amount).quantize(digit, rounding=ROUND_UP):f}"
+    # 1.1 is a little more in binary, and must not become 1.2.
+    exact = Decimal(f"{amount:.12g}")
+    return f"{exact.quantize(Decimal(1).scaleb(exact.adjusted() - 1), rounding=ROUND_UP):f}"
 
 
 def _without_passwords(words: Sequence[str]) -> list[str]:

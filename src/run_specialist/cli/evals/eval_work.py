@@ -166,7 +166,9 @@ class EvalWork:
     def _code(self, result: EvalResult) -> int:
         least = self._results.min_score
         if least is not None and any(
-            result.score_of(one.name) < least for one in result.variants if not one.is_baseline
+            result.is_scored(one.name) and result.score_of(one.name) < least
+            for one in result.variants
+            if not one.is_baseline
         ):
             return LOW_SCORE
         # A check that could not be made is as bad as an answer that is missing.

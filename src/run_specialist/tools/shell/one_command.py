@@ -27,10 +27,11 @@ from run_specialist.tools.threads import in_thread
 LARGEST_FILE = 1024**3
 """Maximum size of a file that a command writes [bytes]."""
 
-# A shell sets the limits, which no process in the sandbox can raise again, and then becomes the one of the command.
+# A shell sets the limits, which no process in the sandbox can raise again. It says that it is ready, waits for a line,
+# which never comes if this program has ended, and then becomes the shell of the command.
 _LIMITED = (
     f"ulimit -c 0; ulimit -f {LARGEST_FILE // 1024}; ulimit -d {MEMORY // 1024}; ulimit -n 1024; ulimit -t {{seconds}};"
-    ' {processes}exec "$0" -c -- "$1"'
+    """ {processes}printf '\\000'; read -r go || exit 1; exec "$0" -c -- "$1" </dev/null"""
 )
 _PROCESSES = f"ulimit -u {MOST_TASKS} 2>/dev/null || ulimit -p {MOST_TASKS} 2>/dev/null; "
 """Has no effect for root, and no exact one in some shells, so that processes are counted too."""

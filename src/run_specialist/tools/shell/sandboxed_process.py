@@ -1,10 +1,14 @@
-"""Run one sandboxed command: its output bounded, its processes counted, and all of them ended with the call."""
+"""Run one sandboxed command: its output bounded, its processes counted, and all of them ended with the call.
+
+The kernel ends the sandbox with this program, but only once `bwrap` has asked it to. Until then the command waits, so
+that it is never run if the program is killed in between.
+"""
 
 import asyncio
 import json
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -71,12 +75,13 @@ class SandboxedProcess:
         environment: all variables; by default none, because the first process of a sandbox shows its own to all others.
         Raises OSError if it cannot be started.
         """
+        told, tell = os.pipe()
         try:
             loop = asyncio.get_running_loop()
             transport, watched = await loop.subprocess_exec(
                 lambda: _Watched(self._output, loop),
                 *command,
-                stdin=DEVNULL,
+                stdin=told,
                 stdout=PIPE,
                 stderr=STDOUT,
                 env=dict(environment or {}),
@@ -87,26 +92,46 @@ class SandboxedProcess:
             )
         except BaseException:
             self._close()
+            os.close(tell)
             raise
         finally:
+            os.close(told)
             if self._reading is not None:
                 os.close(self.status)
         ended, watching = asyncio.ensure_future(watched.ended()), asyncio.ensure_future(self._watch())
+        beginning = asyncio.ensure_future(self._begin(watched, transport.get_pid(), tell))
         try:
             awaited: list[asyncio.Future[Any]] = [ended, watching, watched.flooded]
             done, _ = await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if ended in done:
-                return Ended(self._exit_code(transport.get_returncode()))
+                # The code of `bwrap` itself, or of its first process, says nothing about the command.
+                return Ended(self._exit_code(transport.get_returncode()) if watched.ready.done() else None)
             if watched.flooded in done:
                 return Ended(None, f"it wrote more than {MOST_OUTPUT // 1024**2} MB")
             return Ended(None, watching.result() if done else f"it took more than {seconds:.3g} seconds")
         finally:
             self._kill(transport.get_pid())
-            for task in (ended, watching):
+            for task in (ended, watching, beginning):
                 task.cancel()
             await self._wait_until_gone(watched)
             transport.close()
             self._close()
+            os.close(tell)
+
+    async def _begin(self, watched: "_Watched", pid: int, tell: int) -> None:
+        """Let the command run, once the sandbox is bound to this program."""
+        await asyncio.wait([watched.ready])
+        while True:
+            if self._reading is None or self._is_bound(pid):
+                break
+            await asyncio.sleep(_POLL / 10)
+        with suppress(OSError):
+            os.write(tell, b"\n")
+
+    def _is_bound(self, pid: int) -> bool:
+        """Return whether `bwrap` and the first process of its sandbox wait: they have nothing to wait for before."""
+        self._find_init()
+        return self._init is not None and all(_state(one) == "S" for one in (pid, self._init))
 
     async def _watch(self) -> str:
         """Return why the command must be stopped, once it must be."""
@@ -174,10 +199,17 @@ class _Watched(asyncio.SubprocessProtocol):
         self.exited: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
         """Done once no process has the pipe."""
+        self.ready: asyncio.Future[None] = loop.create_future()
+        """Done once the shell in the sandbox has said so, by a NUL before all output."""
         self.flooded: asyncio.Future[None] = loop.create_future()
         """Done once there is too much output."""
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - there is one pipe
+        if not self.ready.done():
+            before, mark, rest = data.partition(b"\0")
+            data = before + rest
+            if mark:
+                _set(self.ready)
         self._output.add(data)
         if self._output.total > MOST_OUTPUT:
             _set(self.flooded)
@@ -197,6 +229,14 @@ class _Watched(asyncio.SubprocessProtocol):
 def _set(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
+
+
+def _state(pid: int) -> str:
+    """Return the state of a process as one letter, `S` for one that waits; empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
 
 
 def _first(said: bytes, key: str) -> int | None:
