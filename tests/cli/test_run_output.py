@@ -38,7 +38,11 @@ WORDS = {"type": "string", "minLength": 1}
 AMOUNT = {"type": ["number", "null"], "minimum": 0}
 SPENT = exactly(used=AMOUNT, limit=AMOUNT)
 USAGE = exactly(
-    input_tokens=COUNT, cache_read_input_tokens=COUNT, cache_creation_input_tokens=COUNT, output_tokens=COUNT
+    input_tokens=COUNT,
+    cache_read_input_tokens=COUNT,
+    cache_creation_input_tokens=COUNT,
+    output_tokens=COUNT,
+    web_search_requests=COUNT,
 )
 STATUSES = ["answered", "landed", "partial", "failed", "aborted"]
 KINDS = ("tool_calls", "turns", "tokens", "cost", "time", "characters")
@@ -83,6 +87,8 @@ OUTCOME = exactly(
     ),
     error_kind={"enum": [*sorted(ERROR_KINDS), None]},
     retry_after=AMOUNT,
+    patch={"type": ["string", "null"]},
+    models=many({"type": "object"}),
 )
 
 ENDINGS = {
