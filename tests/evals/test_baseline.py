@@ -40,7 +40,7 @@ def find(project, tmp_path):
 
 
 @NEEDS_GIT
-def test_the_file_is_as_it_was_at_the_commit(find, project, tmp_path):
+def test_e9_the_file_is_as_it_was_at_the_commit(find, project, tmp_path):
     """The file and its schema are copied; the work tree is untouched; the same content has the same path."""
     state = git(project, "status", "--porcelain")
     base = find("v1")
@@ -108,7 +108,7 @@ def test_a_schema_of_a_copy_cannot_be_elsewhere(find, project, tmp_path):
         ("\x1b[31m", r"baseline \S+: is neither a file"),
     ],
 )
-def test_a_baseline_that_does_not_exist_is_one_line(find, project, text, part):
+def test_e8_a_baseline_that_does_not_exist_is_one_line(find, project, text, part):
     """The place is the specialist's file."""
     with pytest.raises(UsageError, match=part) as raised:
         find(text)

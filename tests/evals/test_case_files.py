@@ -102,15 +102,19 @@ def test_a_whole_file_is_read(tmp_path):
         ("cases:\n- {inputs: a, name: b}\n- {inputs: c, name: b}", "a.evals.yaml:3:21: name: two cases are named b"),
         ("cases:\n- inputs: a\n  inputs: b", "a.evals.yaml:3:3: the key inputs occurs twice"),
         ("cases: &a [*a]", "a.evals.yaml:1:8: is nested deeper than 60 levels"),
+        ("cases:\n\t- inputs: a", "a.evals.yaml:2:1: is not YAML: a tab cannot indent a line; use spaces"),
+        ("cases: [", "a.evals.yaml:2:1: is not YAML: did not find"),
+        ("cases:\n- inputs: a\n  evaluators: [Judge]", "a.evals.yaml:3:16: Judge: rubric is missing"),
+        ("cases:\n- inputs: a\n  evaluators: [Gap: {holes: 1}]", "a.evals.yaml:3:16: Gap: has no argument holes"),
         ("cases:\n- inputs: !!python/name:os.system a", "a.evals.yaml:2:11: is not YAML: could not determine"),
     ],
 )
-def test_an_error_has_its_place(errors, text, line):
+def test_e8_an_error_has_its_place(errors, text, line):
     """One line per error, `file:line:column: key: what is wrong`."""
     assert errors(text)[0].startswith(line)
 
 
-def test_all_errors_are_reported_at_once(errors):
+def test_e8_all_errors_are_reported_at_once(errors):
     """An author sees every error of a file in one go, in the order of the file."""
     lines = errors("cases:\n- inputs: ''\n- inputs: a\n  evaluators: [Nothing, {Status: never}]\n")
     assert [line.split(":")[1] for line in lines] == ["2", "4", "4"]

@@ -24,7 +24,7 @@ def compared(before, after, tolerance=0.0, **given):
 
 @pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize(("cases", "rounds"), [(8, examples(800)), (30, 100)])
-def test_without_an_effect_seldom_a_verdict(cases, rounds):
+def test_e10_without_an_effect_seldom_a_verdict(cases, rounds):
     """Both sides pass each case with the same probability: at most one comparison in twenty names a winner."""
     chance = random.Random(11)  # noqa: S311 - a simulation
     false = 0
@@ -36,7 +36,7 @@ def test_without_an_effect_seldom_a_verdict(cases, rounds):
     assert false / rounds <= 0.05 + 3 * (0.05 * 0.95 / rounds) ** 0.5
 
 
-def test_several_variants_share_the_error_probability():
+def test_e10_several_variants_share_the_error_probability():
     """The more variants are compared, the wider is the interval of each, so that all of them hold together."""
     scores = [0.5] * 10, [0.6, 0.4, 0.7, 0.6, 0.6, 0.6, 0.7, 0.5, 0.6, 0.7]
     alone = compared(*scores)
@@ -110,7 +110,7 @@ def test_cases_of_one_side_are_named():
     ]
 
 
-def test_only_common_checks_are_compared():
+def test_e10_only_common_checks_are_compared():
     """A check that one side lacks, e.g. as its judge failed, changes no difference; a failed run scores 0."""
     runs = (
         case_run("a", "main", 1.0, 0.0),

@@ -47,7 +47,7 @@ def test_the_interval_contains_the_mean_and_mirrors(differences):
     assert above >= median(differences) - 1e-9
 
 
-def test_too_few_cases_have_no_interval():
+def test_e10_too_few_cases_have_no_interval():
     """Five equal signs come by chance once in sixteen; six suffice, and more for a smaller error probability."""
     assert [fewest_cases(alpha) for alpha in (0.05, 0.05 / 2, 0.05 / 3)] == [6, 7, 7]
     assert mean_interval([], 0.05) is median_interval([], 0.05) is None
@@ -95,7 +95,7 @@ def test_how_many_cases_would_be_needed(differences, needed):
     assert cases_needed(differences, 0.05) == needed
 
 
-def test_as_many_cases_as_needed_tell_the_difference():
+def test_e10_as_many_cases_as_needed_tell_the_difference():
     """With the number of cases that is proposed, about four of five evals tell a difference of that size."""
     chance = random.Random(3)  # noqa: S311 - a simulation
     seen = [chance.gauss(0.5, 1.0) for _ in range(30)]

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -54,8 +55,8 @@ def one_index_per_sandbox() -> Iterator[None]:
     """Let runs with the same root and `paths` share one search index, since no file changes meanwhile."""
     known: dict[tuple[Path, str], Index] = {}
 
-    def index(sandbox: Sandbox) -> Index:
-        return known.setdefault((sandbox.root, repr(sandbox._named.paths)), Index(sandbox))
+    def index(sandbox: Sandbox, *more: Any) -> Index:
+        return known.setdefault((sandbox.root, repr(sandbox._named.paths)), Index(sandbox, *more))
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(files, "Index", index)
@@ -72,7 +73,7 @@ def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
         yield {"offline": "offline", "scripted": "sonnet"}
 
 
-def test_every_specialist_has_a_set_with_eight_cases():
+def test_e14_every_specialist_has_a_set_with_eight_cases():
     """Each specialist that comes along has eight cases, two of them without an answer in this repository."""
     assert {path.name.removesuffix(".evals.yaml") for path in SPECIALISTS.glob("*.evals.yaml")} == set(MEASURED)
     for name in MEASURED:
@@ -93,7 +94,7 @@ def test_the_wheel_carries_the_specialists_without_their_sets():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MEASURED)
-def test_a_set_keeps_its_score(name, models, one_index_per_sandbox, tmp_path):
+def test_e14_a_set_keeps_its_score(name, models, one_index_per_sandbox, tmp_path):
     """A set runs whole through the command, and scores about as much as when it was written."""
     measured = MEASURED[name]
     words = ["eval", name, "--json", "--quiet", "--model", models[measured.by], "--store", f"{tmp_path}/runs.db"]

@@ -60,7 +60,7 @@ def test_the_axis_holds_all_intervals():
     assert 'class="interval"' not in page_of(result_of([0.5] * 4, [0.9] * 4))
 
 
-def test_runs_are_linked_to_their_reports():
+def test_e12_runs_are_linked_to_their_reports():
     """A run whose report is there is a link that is no address of its own; another one names the command."""
     result = result_of([1.0], [1.0])
     page = page_of(result, reports={"main-case 1-1": 'p-reports/"javascript:x.html'})
@@ -77,7 +77,7 @@ def test_a_result_without_runs_or_cases_gives_a_page(monkeypatch):
     assert "The last 3 cases are not listed" in text_of(page_of(result_of([1.0] * 5, [1.0] * 5)))
 
 
-def test_hostile_texts_are_escaped():
+def test_e12_hostile_texts_are_escaped():
     """Names, reasons and errors are text; direction marks are shown by name."""
     body = page_of(hostile()).partition("<body")[2]
     assert "<img" not in body

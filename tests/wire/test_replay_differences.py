@@ -38,6 +38,8 @@ async def test_c2_the_part_that_differs_is_named(messages_runs, monkeypatch):
     request, part, lines = await differs(one, run, "live")
     assert (request, part) == (2, "result of the tool read in message 3")
     assert lines == ["-     3\tOwls eat mice.", "+     3\tOwls eat voles."]
+    hints = (await one.replay(run, tools="live")).difference.hints
+    assert hints[0] == "looker.md is unchanged, so a file that was read, a tool, a config file or this program differs."
 
 
 async def test_c2_a_changed_limit_is_found_in_the_prompt(messages_runs):

@@ -15,7 +15,7 @@ from run_specialist.evals.judge_files import find_judge
 from run_specialist.evals.judge_question import judge_question
 from run_specialist.evals.plan import EvalPlan
 from run_specialist.evals.run_keys import run_id, run_key
-from run_specialist.evals.verdict import judgement
+from run_specialist.evals.verdict import KEYS, judgement
 
 if TYPE_CHECKING:
     from run_specialist.api.run_maker import Asked
@@ -73,6 +73,7 @@ class JudgePlan:
         cost_limit: of all of them together; None = no limit [USD].
         """
         from run_specialist.store import batches  # noqa: PLC0415 - fast `--help`
+        from run_specialist.store.batch_reader import JUDGES  # noqa: PLC0415 - as above
 
         # Equal answers have the same judge, who is asked once.
         distinct = {one.run_id: one for one in self.answers}
@@ -81,7 +82,7 @@ class JudgePlan:
             for number, one in enumerate(distinct.values(), 1)
         ]
         row = batches.Batch(
-            f"{self._plan.eval_id}-judges",
+            f"{self._plan.eval_id}{JUDGES}",
             "/".join(sorted({one.judge.specialist for one in self.answers})),
             f"judges of {self._plan.eval_id}",
             time.time(),
@@ -121,8 +122,14 @@ def has_judges(plan: EvalPlan) -> bool:
 
 
 def check_judge(runner: "Runner", name: str) -> None:
-    """Raise UsageError if there is no such judge, or if its file has errors."""
+    """Raise UsageError if there is no such judge, if its file has errors, or if its answers have no verdict."""
+    from run_specialist.spawning.spawner import answer_schema  # noqa: PLC0415 - fast `--help`
+
     file = find_judge(runner.registry, name)
     if file.specialist is None:
         problems = [str(one) for one in file.problems if one.level == "error"]
         raise UsageError(problems[0] if problems else f"{name} cannot be used")
+    schema = answer_schema(file, file.specialist)
+    fields = {} if schema is None else schema.schema.get("properties", dict.fromkeys(KEYS))
+    if not set(KEYS) & {*fields}:
+        raise UsageError(f"{name} is no judge: its file has no `output_schema` with `verdict` and `reason`")

@@ -89,7 +89,10 @@ def parse(text: str) -> Placed:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = START if mark is None else Position(mark.line + 1, mark.column + 1)
-        raise NotReadable(f"is not YAML: {error.problem or error.context}", place) from None
+        # Of a tab, the parser says only that it cannot start a token.
+        is_tab = mark is not None and "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column :][:1] == "\t"
+        reason = "a tab cannot indent a line; use spaces" if is_tab else error.problem or error.context
+        raise NotReadable(f"is not YAML: {reason}", place) from None
     except yaml.YAMLError as error:
         raise NotReadable(f"is not YAML: {shown(' '.join(str(error).split()), 200)}") from None
     except RecursionError:

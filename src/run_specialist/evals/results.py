@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from statistics import fmean
 from typing import Any, Literal
 
@@ -64,6 +65,12 @@ class CaseRun:
         return fmean(scores) if scores else 1.0
 
     @property
+    def is_scored(self) -> bool:
+        """Whether its score counts: a run none of whose checks could be made has none."""
+        made = any(one.score is not None for one in self.checks)
+        return made or not self.unmade_checks or self.status == "failed"
+
+    @property
     def passed(self) -> bool:
         """Whether the run gave an answer, all checks could be made, and those that hold or not held."""
         if self.unmade_checks:
@@ -102,9 +109,13 @@ class EvalResult:
         """Return the runs of a variant that have ended."""
         return tuple(one for one in self.runs if one.variant == variant and one.has_ended)
 
+    def is_scored(self, variant: str) -> bool:
+        """Return whether a run of a variant has a score that counts."""
+        return any(one.is_scored for one in self.of(variant))
+
     def score_of(self, variant: str) -> float:
-        """Return the mean score of a variant: of each case over its repeats, then over the cases; 0.0 without runs."""
+        """Return the mean score of a variant: of each case over its repeats, then over the cases; 0.0 without scores."""
         by_case: dict[str, list[float]] = {}
-        for one in self.of(variant):
+        for one in filter(attrgetter("is_scored"), self.of(variant)):
             by_case.setdefault(one.case, []).append(one.score)
         return fmean(map(fmean, by_case.values())) if by_case else 0.0

@@ -9,7 +9,8 @@ from run_specialist.record.outcome import Outcome
 
 LONGEST = 300
 """[characters]"""
-_KEYS = ("verdict", "passed", "pass")
+KEYS = ("verdict", "passed", "pass")
+"""Fields of a structured answer that may hold the verdict."""
 _VERDICTS = {"pass": True, "passed": True, "yes": True, "true": True, "fail": False, "failed": False, "no": False}
 _VERDICTS["false"] = False
 
@@ -17,7 +18,7 @@ _VERDICTS["false"] = False
 def judgement(outcome: Outcome) -> Judgement:
     """Return what a judge says: `verdict`, `pass` or `fail`, and `reason`, in its structured answer."""
     output = outcome.output if isinstance(outcome.output, Mapping) else {}
-    verdict = next((one for key in _KEYS if (one := _truth(output.get(key))) is not None), None)
+    verdict = next((one for key in KEYS if (one := _truth(output.get(key))) is not None), None)
     if outcome.status in {"failed", "aborted"} or verdict is None:
         error = outcome.error or "its structured answer has no field `verdict` with `pass` or `fail`"
         return Judgement(

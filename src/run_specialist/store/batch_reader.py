@@ -58,6 +58,10 @@ _ITEMS = select(
 ).select_from(WITH_RUNS)
 
 
+JUDGES = "-judges"
+"""End of the id of the batch with the judges of an eval, after the id of the eval."""
+
+
 class StoredBatches:
     """The batches of a store opened for reading; only `delete` writes to it."""
 
@@ -114,7 +118,10 @@ class StoredBatches:
             raise RunNotFound("the batch id is empty; use an id, the start of one, or `last`")
         chosen = batches.c.batch_id.startswith(column_text(prefix), autoescape=True)
         with self._snapshot() as connection:
-            return [_batch(row) for row in connection.execute(select(batches).where(chosen).order_by(*_NEWEST_FIRST))]
+            found = connection.execute(select(batches).where(chosen).order_by(*_NEWEST_FIRST)).all()
+        # Every beginning of the id of an eval is one of that of its judges, too.
+        evals = {f"{row.batch_id}{JUDGES}" for row in found}
+        return [_batch(row) for row in found if row.batch_id not in evals]
 
     def tallies(self, batch_ids: Sequence[str]) -> dict[str, Tally]:
         """Return counts and sums by batch; a batch that has no items has an empty tally."""

@@ -39,6 +39,8 @@ class BatchStatements:
         """Selects the stored runs of the items of the newest call, and what they have cost."""
         self.set_state = f"update {batches} set state = {mark}, reason = {mark} where batch_id = {mark}"  # noqa: S608
         """Sets the state of a batch, and the reason for it."""
+        self.set_frozen = f"update {batches} set frozen = {mark} where batch_id = {mark}"  # noqa: S608
+        """Replaces what is stored with a batch."""
         self.cancel_waiting = (
             f"update {items} set state = '{CANCELLED}' where batch_id = {mark} and state = '{WAITING}'"  # noqa: S608
         )

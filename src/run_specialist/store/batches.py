@@ -132,6 +132,10 @@ class BatchWriter:
         change = (column_text(state), _packed(reason), batch_id)
         self._write((self._sql.set_state, [change]), (self._sql.cancel_waiting, cancelled))
 
+    def set_frozen(self, batch_id: str, frozen: Mapping[str, Any]) -> None:
+        """Replace what is stored with a batch, as JSON values; raises StoreUnusable."""
+        self._write((self._sql.set_frozen, [(_packed(json_text(frozen)), column_text(batch_id))]))
+
     def mark(self, batch_id: str, marks: Iterable[Mark]) -> None:
         """Set states and errors of items; those that the batch does not have are passed over.
 

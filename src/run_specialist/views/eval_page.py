@@ -106,14 +106,21 @@ def _run(run: Mapping[str, Any], links: Mapping[str, str]) -> dict[str, Any]:
     return {**run, "checks": checks, "error": _line(run["error"]), "report": links.get(run["run_id"] or "")}
 
 
+def _is_scored(run: Mapping[str, Any]) -> bool:
+    """Return whether the score of a run counts; one none of whose checks could be made has none."""
+    made = any(not isinstance(one["value"], str) for one in run["checks"])
+    return made or not run["unmade_checks"] or run["status"] == "failed"
+
+
 def _cell(variant: str, runs: Sequence[Mapping[str, Any]], difference: float | None) -> dict[str, Any]:
     ended = [one for one in runs if one["status"] not in {"not run", "aborted"}]
+    scores = [one["score"] for one in ended if _is_scored(one)]
     return {
         "variant": variant,
         "runs": runs,
         "ended": len(ended),
         "passed": sum(one["passed"] for one in ended),
-        "score": fmean(one["score"] for one in ended) if ended else None,
+        "score": fmean(scores) if scores else None,
         "difference": difference,
     }
 
@@ -125,7 +132,8 @@ def _variant(
     ended = [run for run in own if run["status"] not in {"not run", "aborted"}]
     by_case: dict[str, list[float]] = {}
     for run in ended:
-        by_case.setdefault(run["case"], []).append(run["score"])
+        if _is_scored(run):
+            by_case.setdefault(run["case"], []).append(run["score"])
     return {
         **variant,
         "compared": one,

@@ -1,6 +1,10 @@
 """A simulated model for the tests of `eval`: it looks once, answers with a quote, and judges by a word."""
 
+import json
 from collections.abc import Callable
+from typing import Any
+
+from typer.testing import Result
 
 from tests.cli.map.map_model import item_of
 from tests.wire.simulator.replies import Reply, calls, respond, says
@@ -37,3 +41,8 @@ def verdict(passes: bool) -> Reply:
 def policy(special: Callable[[Recorded], Answer | None]) -> Callable[[Recorded], Answer]:
     """Return a model that answers some requests in another way."""
     return lambda request: special(request) or looks(request)
+
+
+def runs_of(result: Result) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """Return the runs of `--json` by case, variant and repeat."""
+    return {(run["case"], run["variant"], run["repeat"]): run for run in json.loads(result.stdout)["runs"]}

@@ -35,7 +35,7 @@ def verdict_of(result):
 
 
 @NEEDS_GIT
-def test_a_worse_prompt_is_a_regression(api, eval_, project, tmp_path):
+def test_e11_a_worse_prompt_is_a_regression(api, eval_, project, tmp_path):
     """Both sides are run once, and stored; the table, the files and the exit code say that it is worse."""
     simulator = api(policy(brief))
     # In the project the files would be read by the next runs.
@@ -61,7 +61,7 @@ def test_a_worse_prompt_is_a_regression(api, eval_, project, tmp_path):
 
 
 @NEEDS_GIT
-def test_few_cases_are_no_regression(api, eval_, project):
+def test_e11_few_cases_are_no_regression(api, eval_, project):
     """What cannot be told is exit code 0, with the number of cases that it takes; --min-score is for the new side."""
     api(policy(brief))
     result = eval_("--baseline", "HEAD", "--case", "owls [1-5]")
@@ -98,7 +98,7 @@ def test_an_unchanged_file_costs_nothing_twice(api, eval_, project):
     assert len(simulator.requests) == 2
 
 
-def test_an_earlier_eval_is_checked_again(api, eval_, cases, finder):
+def test_e9_an_earlier_eval_is_checked_again(api, eval_, cases, finder):
     """Its stored runs are compared by today's checks, judges included, without asking them again."""
     cases(CASES)
     simulator = api(policy(brief))

@@ -28,7 +28,7 @@ def paid(served):
 
 
 @pytest.mark.exhaustive
-def test_after_a_kill_no_stored_reply_is_paid_twice(api, program, eval_, cases, store):
+def test_e4_after_a_kill_no_stored_reply_is_paid_twice(api, program, eval_, cases, store):
     """Killed with SIGKILL while it asks all again: the same command makes the rest, and uses each stored reply."""
     lines = [
         f"- inputs: 'Case {number}: What about owls?'\n  evaluators: [Contains: mice]\n" for number in range(CASES)

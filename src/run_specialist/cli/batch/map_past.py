@@ -98,9 +98,9 @@ def known_runs(store: str | None) -> Iterator[KnownRuns]:
 
 def _model(runner: "Runner", name: str, settings: dict[str, Any], asked: str | None) -> str:
     """Return the id of the model of the runs to come."""
-    from run_specialist.providers.choose import choose_model  # noqa: PLC0415 - fast `--help`
+    from run_specialist.providers.chosen_models import choose_model  # noqa: PLC0415 - fast `--help`
     from run_specialist.providers.described import described  # noqa: PLC0415 - as above
     from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - as above
 
     settled = resolve(runner.registry.find(name), settings).settings
-    return described(choose_model(asked, settled.model, runner.default_model)).provider.model
+    return described(choose_model(asked, settled.model, runner.default_model, settled.fallback_models)).provider.model

@@ -1,6 +1,6 @@
 """The page of a batch, which `specialists report BATCH` writes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,30 +43,47 @@ def write_batch(
         folder = path.parent / f"report-{batch.batch_id}"
         if with_reports:
             folder.mkdir(mode=0o700, exist_ok=True)
-            ids = (item.run_id for item in batches.items(batch.batch_id) if item.started_at is not None)
-            write_missing(opened, ids, folder, overwrite=overwrite)
+            write_missing(opened, _runs(batches, batch), folder, overwrite=overwrite)
         write_report(path, _page(_data(batches, batch, folder)), named=out is not None, overwrite=overwrite)
         return path
 
 
 def _data(batches: "StoredBatches", batch: "Batch", folder: Path | None) -> Mapping[str, Any]:
-    """Return the data of the page.
+    """Return the data of the page; that of an eval has its result besides.
 
     folder: where reports are looked for; None = nothing is linked.
     """
+    from run_specialist.evals.kept_result import kept_result  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.batch_failures import failures  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.batch_page import batch_data  # noqa: PLC0415 - fast `--help`
 
     batch_id = batch.batch_id
     names = {}
     if folder is not None and folder.is_dir():
-        names = reports_in(folder, (item.run_id for item in batches.items(batch_id)))
+        names = reports_in(folder, _runs(batches, batch))
     links = {run_id: f"{folder.name}/{name}" for run_id, name in names.items()} if folder else {}
     reasons = failures(batches.items(batch_id, failures=True))
-    return batch_data(batch, batches.tally(batch_id), reasons, batches.items(batch_id), links)
+    data = batch_data(batch, batches.tally(batch_id), reasons, batches.items(batch_id), links)
+    result = kept_result(batch.frozen)
+    return data if result is None else {**data, "eval": result, "reports": links}
+
+
+def _runs(batches: "StoredBatches", batch: "Batch") -> Iterator[str]:
+    """Yield the ids of the runs of a batch, and of those that an eval compares them with."""
+    from run_specialist.evals.kept_result import kept_result  # noqa: PLC0415 - fast `--help`
+
+    begun = {item.run_id: None for item in batches.items(batch.batch_id) if item.started_at is not None}
+    compared = (kept_result(batch.frozen) or {}).get("runs", ())
+    yield from begun
+    yield from (one["run_id"] for one in compared if one["run_id"] and one["run_id"] not in begun)
 
 
 def _page(data: Mapping[str, Any]) -> str:
+    """Return the page of a batch, or of an eval whose result is stored."""
+    if (result := data.get("eval")) is not None:
+        from run_specialist.views.eval_page import eval_page  # noqa: PLC0415 - fast `--help`
+
+        return eval_page(result, data["reports"])
     from run_specialist.views.batch_page import batch_page  # noqa: PLC0415 - fast `--help`
 
     return batch_page(data)

@@ -23,7 +23,8 @@ def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> No
         (case, *(_cell(result, case, one.name) + marks.get((case, one.name), "") for one in result.variants))
         for case in result.cases
     ]
-    rows.append(("score", *(f"{result.score_of(one.name):.2f}" for one in result.variants)))
+    names = [one.name for one in result.variants]
+    rows.append(("score", *(f"{result.score_of(one):.2f}" if result.is_scored(one) else "–" for one in names)))
     print_table(head, rows)
     for line in failures(result):
         print_wrapped(line)
@@ -71,7 +72,8 @@ def _cell(result: EvalResult, case: str, variant: str) -> str:
         return "not run"
     passed = sum(run.passed for run in ended)
     mark = ("pass" if passed else "fail") if len(runs) == 1 else f"{passed}/{len(runs)}"
-    return f"{mark} {fmean(run.score for run in ended):.2f}"
+    scores = [run.score for run in ended if run.is_scored]
+    return f"{mark} {fmean(scores):.2f}" if scores else f"{mark} –"
 
 
 def _totals(name: str, runs: tuple[CaseRun, ...]) -> Iterator[str]:

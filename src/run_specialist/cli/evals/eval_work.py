@@ -2,8 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from run_specialist.batch.batch import Bounds
 from run_specialist.cli.batch.map_confirm import confirm
@@ -16,9 +16,11 @@ from run_specialist.cli.evals.comparing import Comparing
 from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, WorkOptions
 from run_specialist.cli.evals.eval_table import print_results
 from run_specialist.cli.evals.eval_view import Announced
-from run_specialist.errors import UsageError
+from run_specialist.cli.evals.seen_outputs import warn_of_seen
+from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.evals.eval_forecast import eval_forecast
 from run_specialist.evals.judge_plan import Judgements, JudgePlan, has_judges
+from run_specialist.evals.kept_result import keep_result
 from run_specialist.evals.plan import EvalPlan
 from run_specialist.evals.result_json import as_json
 from run_specialist.evals.results import EvalResult
@@ -97,7 +99,10 @@ class EvalWork:
         else:
             print_results(result, compared)
         self._say_what_is_left(batch)
+        self._keep(announced.reused.plan, as_json(result, compared), runner.store)
         self._comparing.write(result, compared, runner.store)
+        options = self._comparing.options
+        warn_of_seen((options.page, options.junit), runner.root, self._plan.subjects[-1].file)
         if self._is_interrupted:
             return Exit.INTERRUPTED
         return int(batch.exit_code) or self._code(result) or int(self._comparing.is_regression(compared))
@@ -126,6 +131,14 @@ class EvalWork:
             why = f"{reason}; " if reason else ""
             say(f"{why}{counted(left, 'run')} left to make; the same command makes them, and pays for nothing twice")
 
+    @staticmethod
+    def _keep(plan: EvalPlan, result: Mapping[str, Any], store: str | None) -> None:
+        """Keep the result for `specialists report`; a store that fails costs only this page."""
+        try:
+            keep_result(plan, result, store)
+        except StoreUnusable as error:
+            say(f"the page of this eval cannot be written later: {error}")
+
     def _run(self, batch: "Batch", runner: "Runner", ends: Ends) -> None:
         worker = Worker(batch, [ends], self._shown())
         worker.work(runner)
@@ -153,7 +166,9 @@ class EvalWork:
     def _code(self, result: EvalResult) -> int:
         least = self._results.min_score
         if least is not None and any(
-            result.score_of(one.name) < least for one in result.variants if not one.is_baseline
+            result.is_scored(one.name) and result.score_of(one.name) < least
+            for one in result.variants
+            if not one.is_baseline
         ):
             return LOW_SCORE
         # A check that could not be made is as bad as an answer that is missing.

@@ -1,5 +1,6 @@
 """The evaluators that a file can name: those of this package, and those of pydantic-evals."""
 
+import re
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,9 @@ from run_specialist.evals.evaluators.costs import CallsUnder, CostUnder, Seconds
 from run_specialist.evals.evaluators.endings import Landed, Status
 from run_specialist.evals.evaluators.judging import Judge
 from run_specialist.evals.evaluators.quotes import CitesPath, QuotesVerified
+
+_MISSING = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)")
+_UNKNOWN = re.compile(r"got an unexpected keyword argument '(.+?)'")
 
 AnyEvaluator = Evaluator[Any, Any, Any]
 
@@ -53,5 +57,10 @@ def make(given: object) -> AnyEvaluator:
 
 
 def _arguments(text: str) -> str:
-    """Return the error of a call without the name of the called function."""
-    return text.partition("() ")[2] or text
+    """Return the error of a call in words for the author of a file."""
+    text = text.partition("() ")[2] or text
+    if missing := _MISSING.fullmatch(text):
+        return f"{missing[1].replace(chr(39), '')} {'are' if ' and ' in missing[1] else 'is'} missing"
+    if unknown := _UNKNOWN.match(text):
+        return f"has no argument {unknown[1]}"
+    return text

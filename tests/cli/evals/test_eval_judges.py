@@ -1,0 +1,94 @@
+"""Judges in `specialists eval`: stored runs of their own, with their cost apart."""
+
+import pytest
+
+from tests.cli.evals.eval_model import is_judge, looks, policy, runs_of
+from tests.wire.simulator.faults import ApiError
+from tests.wire.simulator.replies import respond, says
+
+JUDGED = """\
+cases:
+- name: owls
+  inputs: What about owls?
+  evaluators: [Judge: It names the prey., Judge: {specialist: answer-judge, rubric: It is about animals.}]
+- name: toads
+  inputs: What about toads?
+  evaluators: [Judge: It names the prey.]
+"""
+
+
+def test_e6_judges_are_asked_once_and_are_shown_apart(api, eval_, cases):
+    """A judge is a run of its own that is stored; it has its own part of the bill."""
+    simulator = api(looks)
+    cases(JUDGED)
+    result = eval_("--json")
+    runs = runs_of(result)
+    owls, toads = runs["owls", "as it is", 1], runs["toads", "as it is", 1]
+    assert [(one["name"], one["value"]) for one in owls["checks"]] == [
+        ("Judge: It names the prey.", True),
+        ("Judge: It is about animals.", True),
+    ]
+    assert [(one["value"], one["reason"]) for one in toads["checks"]] == [(False, "no mice")]
+    assert owls["judge_cost_usd"] > toads["judge_cost_usd"] > 0
+    assert sum(map(is_judge, simulator.requests)) == 3
+    assert " · judges $0.00" in eval_().stdout
+    assert sum(map(is_judge, simulator.requests)) == 3, "stored verdicts are used again"
+    assert result.exit_code == 0
+
+
+def test_e5_a_judge_that_fails_is_an_error_and_not_a_verdict(api, eval_, cases, notes):
+    """The check is missing, the run did not pass, no score is shown, and the exit code says so."""
+    cases(JUDGED)
+    api(policy(lambda request: ApiError(400, "invalid_request_error", "no") if is_judge(request) else None))
+    result = eval_("--json", "--case", "toads")
+    run = runs_of(result)["toads", "as it is", 1]
+    assert (run["checks"], run["unmade_checks"], run["passed"]) == ([], 1, False)
+    assert run["error"].startswith("Judge: answer-judge gave no verdict: ")
+    assert result.exit_code == 4
+    shown = eval_("--case", "toads", "--min-score", "0.5", "--page", "page.html")
+    assert [line.split() for line in shown.stdout.splitlines()[1:3]] == [["toads", "fail", "–"], ["score", "–"]]
+    assert shown.exit_code == 4
+    assert ">1.00<" not in (notes / "page.html").read_text()
+
+
+@pytest.mark.exhaustive
+def test_e5_a_judge_without_a_verdict_is_an_error(api, eval_, cases, write):
+    """A verdict that is neither `pass` nor `fail` is none."""
+    write("poet", "model: haiku", "tools: []", "output_schema: {type: object, properties: {verdict: {type: string}}}")
+    cases("cases:\n- inputs: What about owls?\n  evaluators: [Judge: {specialist: poet, rubric: a}]\n")
+    perhaps = says(respond({"verdict": "perhaps"}))
+    api(policy(lambda request: perhaps if is_judge(request) else None))
+    error = runs_of(eval_("--json"))["case 1", "as it is", 1]["error"]
+    assert "poet gave no verdict: its structured answer has no field `verdict`" in error
+
+
+@pytest.mark.exhaustive
+def test_e7_the_cost_limit_holds_for_runs_and_judges_together(api, eval_, cases):
+    """A limit that is too small for another run leaves it out, and says so; nothing is lost."""
+    cases(JUDGED)
+    simulator = api(looks)
+    result = eval_("--cost-limit", "0", "--json")
+    assert result.exit_code == 4
+    assert {run["status"] for run in runs_of(result).values()} == {"not run"}
+    assert simulator.requests == []
+
+
+def test_e6_equal_answers_have_one_judge_and_one_bill(api, eval_, cases):
+    """Two repeats with the same answer: the judge is asked once, and is in the bill once."""
+    simulator = api(looks)
+    cases(JUDGED)
+    runs = [*runs_of(eval_("--json", "--case", "toads", "--repeat", "2")).values()]
+    assert [[check["value"] for check in run["checks"]] for run in runs] == [[False], [False]]
+    assert sum(map(is_judge, simulator.requests)) == 1
+    assert [run["judge_cost_usd"] > 0 for run in runs] == [True, False]
+
+
+def test_e6_a_specialist_without_a_verdict_is_no_judge(api, eval_, cases, write):
+    """It is refused with its place in the file with the cases, before anything is asked."""
+    simulator = api(looks)
+    write("poet", "model: haiku", "tools: []")
+    cases("cases:\n- inputs: What about owls?\n  evaluators: [Judge: {specialist: poet, rubric: a}]\n")
+    result = eval_()
+    assert result.exit_code == 2
+    assert "finder.evals.yaml:3:16: Judge: poet is no judge: its file has no `output_schema`" in result.stderr
+    assert simulator.requests == []
