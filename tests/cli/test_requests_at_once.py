@@ -50,8 +50,7 @@ def test_r3_the_flag_comes_before_the_variable_before_the_file(
     assert set(ceilings) == {number}
 
 
-@pytest.mark.parametrize("command", ["map", "eval"])
-@pytest.mark.parametrize("flag", [["--requests-at-once", "2"], []], ids=["flag", "config file"])
+@pytest.mark.parametrize(("command", "flag"), [("map", []), ("eval", ["--requests-at-once", "2"])], ids=["map", "eval"])
 def test_r3_many_items_have_the_ceiling_too(write, notes, api, config, ceilings, command, flag):
     """`specialists map` and `specialists eval` have the same option, and read the same key."""
     path = write("finder")

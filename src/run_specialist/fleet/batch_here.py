@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from run_specialist.loop.run import Run
 
 
+SEARCH_TIME = 5.0
+"""How long a worker looks for a file that the specialist can read, before it takes the items anyway [s]."""
+
+
 class RootMissing(UsageError):
     """This worker does not have the root of a batch."""
 
@@ -69,7 +73,10 @@ class BatchHere:
         found = await effective_of(runner, file, settings)
         if found.cannot_run:
             raise UsageError("; ".join(found.cannot_run))
-        await check_paths(file, resolve(file, settings).settings, runner.root)
+        settled = resolve(file, settings).settings
+        # A longer search says nothing, and would hold up the worker, whose heartbeats end if its loop is stuck.
+        seconds = min(settled.tool_timeout, SEARCH_TIME)
+        await check_paths(file, settled.model_copy(update={"tool_timeout": seconds}), runner.root)
 
     async def take_up(
         self, run_id: str, question: str, retry: Sequence[str], lend: "Lend | None" = None
