@@ -1,16 +1,19 @@
 """What the runs of an eval may take, from past runs of the same specialist and model."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from run_specialist.batch.forecast import Forecast, alike, forecast
+from run_specialist.errors import RunSpecialistError
+from run_specialist.evals.judge_files import find_judge
 from run_specialist.evals.plan import EvalPlan, PlannedRun
 from run_specialist.evals.stored_runs import StoredRuns
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
+    from run_specialist.specialist.loader import SpecialistFile
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,8 @@ class EvalForecast:
 
     parts: tuple[Forecast, ...]
     """By specialist file and model."""
+    judges: tuple[Forecast, ...] = ()
+    """Of the judges of these runs, by file and model; those of stored answers are not counted."""
 
     @property
     def is_known(self) -> bool:
@@ -28,10 +33,12 @@ class EvalForecast:
     @property
     def cost(self) -> tuple[float, float] | None:
         """Cost by the median of past runs, and by the dearest of nine in ten; None while unknown [USD]."""
-        low, high = [one.total_cost_low for one in self.parts], [one.total_cost_high for one in self.parts]
-        if None in low or None in high:
-            return None
-        return sum(filter(None, low)), sum(filter(None, high))
+        return _total(self.parts)
+
+    @property
+    def judge_cost(self) -> tuple[float, float] | None:
+        """Cost of the judges by the median of their past runs, and by the dearest of nine in ten [USD]."""
+        return _total(self.judges) if self.judges and all(one.runs for one in self.judges) else None
 
     @property
     def typical_cost(self) -> float:
@@ -44,16 +51,42 @@ class EvalForecast:
         return None if None in parts else sum(filter(None, parts))
 
 
-def eval_forecast(plan: EvalPlan, earlier: Collection[str], runner: "Runner", known: StoredRuns) -> EvalForecast:
-    """Return what is expected of the runs that are not used again.
+def _total(parts: Sequence[Forecast]) -> tuple[float, float] | None:
+    low, high = [one.total_cost_low for one in parts], [one.total_cost_high for one in parts]
+    if None in low or None in high:
+        return None
+    return sum(filter(None, low)), sum(filter(None, high))
+
+
+def eval_forecast(
+    plan: EvalPlan, earlier: Collection[str], runner: "Runner", known: StoredRuns, judging: "Runner | None" = None
+) -> EvalForecast:
+    """Return what is expected of the runs that are not used again, and of their judges.
 
     earlier: the ids of those that are.
+    judging: the runner of the judges; None = no judge is asked.
     """
-    return EvalForecast(tuple(_parts([one for one in plan.runs if one.run_id not in earlier], runner, plan, known)))
+    runs = [one for one in plan.runs if one.run_id not in earlier]
+    asked = [(one.asked.file, runner.batches.model_of(one.asked)) for one in runs]
+    judges = () if judging is None else tuple(_parts(_judges(runs, judging), plan, known))
+    return EvalForecast(tuple(_parts(asked, plan, known)), judges)
 
 
-def _parts(runs: Iterable[PlannedRun], runner: "Runner", plan: EvalPlan, known: StoredRuns) -> Iterable[Forecast]:
-    counts = Counter((one.asked.file.name, one.asked.file.digest, runner.batches.model_of(one.asked)) for one in runs)
+def _judges(runs: Iterable[PlannedRun], runner: "Runner") -> Iterator[tuple["SpecialistFile", str]]:
+    """Yield file and model of each judge of these runs; nothing if one of them has no model here."""
+    from run_specialist.evals.evaluators.judging import Judge  # noqa: PLC0415 - heavy
+
+    names = Counter(each.specialist for one in runs for each in one.case.evaluators if isinstance(each, Judge))
+    try:
+        asked = {name: runner.batches.asked(find_judge(runner.registry, name), "?", {}) for name in names}
+    except RunSpecialistError:
+        return
+    for name, count in names.items():
+        yield from [(asked[name].file, runner.batches.model_of(asked[name]))] * count
+
+
+def _parts(asked: Iterable[tuple["SpecialistFile", str]], plan: EvalPlan, known: StoredRuns) -> Iterator[Forecast]:
+    counts = Counter((file.name, file.digest, model) for file, model in asked)
     for (name, digest, model), count in counts.items():
         past = [] if known.store is None else known.store.past(name, plan.project)
         yield forecast(alike(past, model, digest), count)

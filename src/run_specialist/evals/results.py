@@ -114,7 +114,7 @@ class EvalResult:
         return any(one.is_scored for one in self.of(variant))
 
     def score_of(self, variant: str) -> float:
-        """Return the mean score of a variant: of each case over its repeats, then over the cases; 0.0 without scores."""
+        """Return the mean score of a variant: of each case over its repeats, then over the cases; 0.0 without any."""
         by_case: dict[str, list[float]] = {}
         for one in filter(attrgetter("is_scored"), self.of(variant)):
             by_case.setdefault(one.case, []).append(one.score)

@@ -1,5 +1,7 @@
 """Judges in `specialists eval`: stored runs of their own, with their cost apart."""
 
+import json
+
 import pytest
 
 from tests.cli.evals.eval_model import is_judge, looks, policy, runs_of
@@ -60,6 +62,21 @@ def test_e5_a_judge_without_a_verdict_is_an_error(api, eval_, cases, write):
     api(policy(lambda request: perhaps if is_judge(request) else None))
     error = runs_of(eval_("--json"))["case 1", "as it is", 1]["error"]
     assert "poet gave no verdict: its structured answer has no field `verdict`" in error
+
+
+def test_e7_the_forecast_has_the_judges_whose_past_runs_are_known(api, eval_, cases):
+    """Their cost is shown apart, and counts for --confirm-above; without past runs it is not known."""
+    api(looks)
+    cases(JUDGED)
+    assert json.loads(eval_("--dry-run", "--json").stdout)["forecast"]["judges_cost_usd"] is None
+    assert eval_().stderr.splitlines()[0].endswith(" · judges cost extra")
+    found = json.loads(eval_("--fresh", "--dry-run", "--json").stdout)["forecast"]
+    assert found["judges_cost_usd_90"] >= found["judges_cost_usd"] > found["total_cost_usd_90"]
+    together = found["total_cost_usd_90"] + found["judges_cost_usd_90"]
+    refused = eval_("--fresh", "--confirm-above", str(together * 0.99))
+    assert (refused.exit_code, "judges about $" in refused.stderr) == (2, True)
+    other = json.loads(eval_("--fresh", "--dry-run", "--json", "--judge-model", "opus").stdout)
+    assert other["forecast"]["judges_cost_usd"] is None
 
 
 @pytest.mark.exhaustive

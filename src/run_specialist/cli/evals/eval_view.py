@@ -26,18 +26,20 @@ class Announced:
 
     @property
     def most(self) -> float | None:
-        """What the rest may cost at most, without judges; None while it is unknown [USD]."""
+        """What the rest may cost at most, with judges if theirs is known; None while it is unknown [USD]."""
         cost = self.forecast.cost if self.forecast.is_known else None
         if cost is None:
             return None
-        return cost[1] if self.cost_limit is None else min(cost[1], self.cost_limit)
+        judges = self.forecast.judge_cost
+        most = cost[1] + (0.0 if judges is None else judges[1])
+        return most if self.cost_limit is None else min(most, self.cost_limit)
 
     def __str__(self) -> str:
         return " · ".join(self._parts())
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan in JSON values."""
-        plan, cost = self.reused.plan, self.forecast.cost
+        plan, cost, judges = self.reused.plan, self.forecast.cost, self.forecast.judge_cost
         return {
             "eval": plan.eval_id,
             "specialist": plan.specialist,
@@ -51,6 +53,8 @@ class Announced:
                 "total_cost_usd": None if cost is None else round(cost[0], 8),
                 "total_cost_usd_90": None if cost is None else round(cost[1], 8),
                 "total_seconds": self.forecast.seconds(self.at_once),
+                "judges_cost_usd": None if judges is None else round(judges[0], 8),
+                "judges_cost_usd_90": None if judges is None else round(judges[1], 8),
             },
         }
 
@@ -67,7 +71,8 @@ class Announced:
             return
         yield from self._expected()
         if has_judges(plan):
-            yield "judges cost extra"
+            judges = self.forecast.judge_cost
+            yield "judges cost extra" if judges is None else f"judges about {spread(*judges)}"
 
     def _factors(self) -> Iterator[str]:
         plan = self.reused.plan

@@ -110,7 +110,8 @@ class EvalWork:
     def _announced(self, runner: "Runner") -> Announced:
         with stored_runs(runner.store) as known:
             found = asyncio.run(reused(self._plan, runner, known, fresh=self._cases.fresh))
-            forecast = eval_forecast(found.plan, found.earlier, runner, known)
+            judging = self._make_runner(self._work.judge_model) if has_judges(found.plan) else None
+            forecast = eval_forecast(found.plan, found.earlier, runner, known, judging)
         return Announced(found, forecast, self._work.at_once, self._money.limit)
 
     def _show(self, announced: Announced) -> None:
