@@ -24,7 +24,7 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.project import is_same, project_root
 from run_specialist.specialist.resolve import resolve
-from run_specialist.specialist.tool_names import BUILT_IN, EDIT, OFFERED, WRITE, names_tool
+from run_specialist.specialist.tool_names import BUILT_IN, EDIT, OFFERED, SHELL, WRITE, names_tool
 from run_specialist.tools.archive import NAME as ARCHIVE
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
@@ -95,7 +95,7 @@ async def rebuilt(
         given = _given(cassette, settings, environment, is_live=is_live)
         job = spawn(file, settings, setup.question, replace(given, keeps_archive=_keeps_archive(cassette)))
         foreign = {tool.name for tool in (*given.tools, *given.extra_tools.functions, *given.extra_tools.served)}
-        changing = {EDIT, WRITE, MEMORY}
+        changing = {EDIT, WRITE, MEMORY, *([SHELL] if settings.writable else [])}
         stored = {*job.opening.tools.names} - {RESPOND} if not is_live else {*setup.given_tools, DELEGATE, *changing}
         offered = [recorded.replaced(tool) if tool.name in stored else tool for tool in job.opening.tools]
         job = replace(

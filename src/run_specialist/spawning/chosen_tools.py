@@ -93,8 +93,11 @@ def _planning(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
 
 
 def _without_memory(settings: Specialist, environment: RunEnvironment) -> list[DroppedTool]:
-    """Return the tool for notes if the file has the key, but does not get the tool."""
-    if settings.memory is None or environment.memory.tool:
+    """Return the tool for notes if the file has the key, but does not get the tool.
+
+    If it is named in `tools`, it is reported with the other names there.
+    """
+    if settings.memory is None or environment.memory.tool or names_tool(settings.tools, MEMORY):
         return []
     why = environment.memory.withheld
     return [DroppedTool(MEMORY, why, "memory") if why else DroppedTool(MEMORY, "disallowed", "disallowed_tools")]

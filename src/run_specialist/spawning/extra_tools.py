@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from run_specialist.errors import UsageError
-from run_specialist.spawning.offered_tools import OFFERS, OFFERS_OF_DRY_RUN, OfferedTools, asks_for_any, offered_tools
+from run_specialist.spawning.offered_tools import OfferedTools, asks_for_any, offered_tools
 from run_specialist.spawning.required_servers import missing_server
 from run_specialist.spawning.server_offers import with_server_tools
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
@@ -23,7 +23,9 @@ from run_specialist.tools.command_files import started_files
 from run_specialist.tools.editing.edit_tools import editing_offers
 from run_specialist.tools.editing.working_copy import WorkingCopy
 from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.shell.shell import shell_offer
 from run_specialist.tools.threads import in_thread
+from run_specialist.tools.web.fetch import FETCH
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,7 @@ async def equip(  # noqa: PLR0913 - the context of a run
     """
     _check_required(file, settings, () if not settings.required_mcp_servers else servers_of(settings, root))
     copy = copy or WorkingCopy(root)
-    offers = (*(OFFERS if copy.patch is None else OFFERS_OF_DRY_RUN), *editing_offers(copy))
-    offers = with_server_tools(offers, settings, on_server=on_server)
+    offers = with_server_tools((FETCH, shell_offer(copy), *editing_offers(copy)), settings, on_server=on_server)
     if not (settings.python_tools or settings.mcp_servers or asks_for_any(settings, offers)):
         return ExtraTools()
 

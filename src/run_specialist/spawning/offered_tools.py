@@ -11,12 +11,13 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import project_root
 from run_specialist.specialist.tool_names import NEEDS_WRITABLE
 from run_specialist.tools.base import Tool
+from run_specialist.tools.editing.edit_tools import editing_offers
+from run_specialist.tools.editing.working_copy import WorkingCopy
 from run_specialist.tools.offer import Offer
-from run_specialist.tools.shell.shell import SHELL, SHELL_OF_DRY_RUN
+from run_specialist.tools.shell.shell import SHELL
 from run_specialist.tools.web.fetch import FETCH
 
 OFFERS: Sequence[Offer] = (FETCH, SHELL)
-OFFERS_OF_DRY_RUN: Sequence[Offer] = (FETCH, SHELL_OF_DRY_RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def offered_tools(  # noqa: PLR0913 - the context of a run
 
 def offer_claims(file: SpecialistFile, settings: Specialist, root: Path) -> Iterator[tuple[str, Claim]]:
     """Yield each tool that a file asks for, with what has to be allowed for it."""
-    for offer in (*OFFERS, *([SEARCH_OFFER] if settings.server_tools else [])):
+    for offer in (*OFFERS, *editing_offers(WorkingCopy(root)), *([SEARCH_OFFER] if settings.server_tools else [])):
         if offer.is_wanted(settings):
             own = _is_own(offer, file, settings, root, resumed=False)
             yield offer.name, _claim(offer, file, settings, root, own=own)

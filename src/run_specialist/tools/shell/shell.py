@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from run_specialist.specialist.tool_names import SHELL as NAME
 from run_specialist.specialist.tool_names import names_tool
 from run_specialist.tools.base import Output, Tool
 from run_specialist.tools.context import Context
+from run_specialist.tools.editing.working_copy import WorkingCopy
 from run_specialist.tools.offer import Offer
 from run_specialist.tools.sandbox.sandbox import Sandbox
 from run_specialist.tools.shell import bubblewrap, seatbelt
@@ -42,16 +44,20 @@ _MARGIN = 0.05
 """Share of the timeout of a call that is left for ending the command, so that its output is not lost."""
 
 
-def shell_tool(settings: Specialist, root: Path) -> Tool:
-    """Return the tool for one run."""
-    made = _Shell(settings, Path(os.path.realpath(root)))
+def shell_tool(settings: Specialist, root: Path, copy: WorkingCopy | None = None) -> Tool:
+    """Return the tool for one run.
+
+    copy: learns that files may have changed.
+    """
+    made = _Shell(settings, Path(os.path.realpath(root)), copy)
     return Tool(NAME, made.description, made.bash)
 
 
 class _Shell:
     """The commands of one run."""
 
-    def __init__(self, settings: Specialist, root: Path) -> None:
+    def __init__(self, settings: Specialist, root: Path, copy: WorkingCopy | None) -> None:
+        self._copy = copy
         self._rules = CommandRules.of(settings.tools, settings.disallowed_tools)
         self._limit = settings.tool_result_limit
         self._writable, _ = writable_places(root, settings.writable)
@@ -79,7 +85,11 @@ class _Shell:
             raise ToolError("a command line cannot contain a NUL character")
         output = KeptOutput(4 * self._limit)
         seconds = context.seconds * (1 - _MARGIN)
-        ended, undone = await self._runner.run(command, output, seconds)
+        try:
+            ended, undone = await self._runner.run(command, output, seconds)
+        finally:
+            if self._writable and self._copy is not None:
+                self._copy.changes += 1
         note = _note(ended)
         if undone:
             note += f"\n[undone, because nothing may be changed there: {_listed(undone)}]"
@@ -127,5 +137,9 @@ def _without_changes(settings: Specialist, root: Path) -> Tool:
 
 
 SHELL = Offer(NAME, ("tools", "disallowed_tools", "paths", "writable"), _action, shell_tool, _lacking)
-SHELL_OF_DRY_RUN = replace(SHELL, make=_without_changes)
-"""The same for a run that must change nothing."""
+"""The tool as a file asks for it."""
+
+
+def shell_offer(copy: WorkingCopy) -> Offer:
+    """Return the tool as one run is offered it; a dry run must change nothing."""
+    return replace(SHELL, make=_without_changes if copy.patch is not None else partial(shell_tool, copy=copy))
