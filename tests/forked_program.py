@@ -7,22 +7,30 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from tests.program_forks import ENCODING
+
 _PARENT = Path(__file__).with_name("program_forks.py")
+SCRIPT = _PARENT.with_name("wire") / "mcp_servers" / "good.py"
+"""The one script that is forked too."""
 _RUN = f"""
 import sys
 sys.path.insert(0, {str(_PARENT.parents[1])!r})
 from tests.program_forks import end, fork_programs
 del sys.path[0]
 try:
-    exec(compile(fork_programs(int(sys.argv[1])), "<string>", "exec"), {{"__name__": "__main__"}})
+    exec(fork_programs(sys.argv[1], int(sys.argv[2])), {{"__name__": "__main__"}})
 except SystemExit as left:
     end(left.code)
     raise
 end(0)
 """
+_LONG = "." * 4_000
+"""An argument of the parent, which leaves its forks the space for command lines of their own."""
 PATIENCE = 120.0
 """Timeout for the parent of the programs [s]."""
 _SUBREAPER = 36
@@ -35,11 +43,19 @@ _USUAL_ENCODINGS = {None, "utf-8"}
 
 
 class ForkedProgram(subprocess.Popen):
-    """`python -W error -c CODE ...` as a child of this process, like each other `Popen`; on Linux it is forked.
+    """`python -W error -c CODE ...` or `python SCRIPT ...` as a child of this process; on Linux it is forked.
 
-    Every start that a fork cannot reproduce (other flags, closed streams, further descriptors, other users, variables
-    that are read when Python starts) gets its own interpreter. So do tests of the start itself, which use `Popen`.
+    Every start that a fork cannot reproduce (other flags, further descriptors, other users, variables that are read
+    when Python starts) gets its own interpreter. So do tests of the start itself, which use `Popen`.
     """
+
+    def __init__(self, args: Any, *given: Any, closed: tuple[int, ...] = (), **options: Any) -> None:
+        """Start the program.
+
+        closed: standard streams that are closed, as `>&-` does in a shell.
+        """
+        self._closed = closed
+        super().__init__(args, *given, **options)
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *given: Any) -> None:
         # The order of subprocess.Popen._execute_child, the same since Python 3.11.
@@ -48,19 +64,25 @@ class ForkedProgram(subprocess.Popen):
         own = [preexec_fn, pass_fds, shell, gids, executable]
         usual = close_fds and restore_signals and (gid, uid, umask, group) == (None, None, -1, -1)
         variables = dict(os.environ if env is None else env)
-        if any(own) or not usual or not _can_fork(args, variables):
+        flags = _flags(args, variables)
+        if any(own) or not usual or flags is None or (cwd and not os.path.isdir(cwd)):  # noqa: PTH112 - may be bytes
+            if self._closed:
+                redirected = "".join(f" {number}>&-" for number in self._closed)
+                args = ["sh", "-c", f'exec "$@"{redirected}', "sh", *args]
             super()._execute_child(args, executable, preexec_fn, *given)
             return
         start = {
-            "code": args[4],
-            "arguments": [os.fspath(one) for one in args[5:]],
+            "command": [os.fspath(one) for one in args],
+            "flags": len(flags),
+            "closed": self._closed,
             "cwd": os.fspath(cwd) if cwd else os.getcwd(),  # noqa: PTH109 - a text is needed
             "env": variables,
             "umask": _umask(),
             "new_session": new_session,
         }
         streams = [mine if mine != -1 else usual for usual, mine in enumerate((p2cread, c2pwrite, errwrite))]
-        self.pid = _parent(_key(variables)).start(start, streams)
+        with _starting:
+            self.pid = _parent(flags, _key(variables)).start(start, streams)
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
 
@@ -83,21 +105,34 @@ def run_forked(
     return done
 
 
-def _can_fork(args: Any, env: dict[str, str]) -> bool:
-    return (
-        sys.platform == "linux"
-        and isinstance(args, list | tuple)
-        and [*args[:4]] == [sys.executable, "-W", "error", "-c"]
-        and not any(name.startswith(_ONLY_OWN) for name in env)
-        and env.get("PYTHONIOENCODING") in _USUAL_ENCODINGS
-        and _key(env) - {("PYTHONIOENCODING", "utf-8")} == _key(dict(os.environ))
-        and len(set(os.getresuid())) == 1
-    )
+def fork_children_of_event_loops() -> None:
+    """Fork the programs that event loops of this process start, such as MCP servers."""
+    if sys.platform == "linux":
+        from asyncio import unix_events
+
+        unix_events.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": ForkedProgram})
+
+
+def _flags(args: Any, env: dict[str, str]) -> tuple[str, ...] | None:
+    """Return the options of Python in a command that can be forked, else None."""
+    if (
+        sys.platform != "linux"
+        or not isinstance(args, list | tuple)
+        or len(set(os.getresuid())) > 1
+        or env.get(ENCODING) not in _USUAL_ENCODINGS
+        or any(name.startswith(_ONLY_OWN) for name in env)
+    ):
+        return None
+    if [*args[:2]] == [sys.executable, str(SCRIPT)]:
+        return ()
+    if [*args[:4]] == [sys.executable, "-W", "error", "-c"] and _key(env) == _key(dict(os.environ)):
+        return ("-W", "error")
+    return None
 
 
 def _key(env: dict[str, str]) -> frozenset[tuple[str, str]]:
     """Return the variables that decide how Python starts."""
-    return frozenset((name, value) for name, value in env.items() if name.startswith(_AT_START))
+    return frozenset((name, env[name]) for name in env if name.startswith(_AT_START) and name != ENCODING)
 
 
 def _umask() -> int:
@@ -109,12 +144,13 @@ def _umask() -> int:
 class _Parent:
     """The running parent of programs."""
 
-    def __init__(self, variables: frozenset[tuple[str, str]]) -> None:
+    def __init__(self, flags: tuple[str, ...], variables: frozenset[tuple[str, str]]) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._line.settimeout(PATIENCE)
         env = {name: value for name, value in os.environ.items() if not name.startswith(_AT_START)} | dict(variables)
         env.pop("PYTEST_CURRENT_TEST", None)
-        command = [sys.executable, "-W", "error", "-c", _RUN, str(theirs.fileno())]
+        modules = "programs" if flags else "servers"
+        command = [sys.executable, *flags, "-c", _RUN, modules, str(theirs.fileno()), _LONG]
         self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, stdin=subprocess.DEVNULL, cwd="/")
         theirs.close()
         atexit.register(self._end)
@@ -137,12 +173,14 @@ class _Parent:
         return number
 
 
-_parents: dict[frozenset[tuple[str, str]], _Parent] = {}
+_parents: dict[Any, _Parent] = {}
+_starting = threading.Lock()
+"""Held while a program is started: each start is a dialogue with the parent."""
 
 
-def _parent(variables: frozenset[tuple[str, str]]) -> _Parent:
-    """Return the running parent for these variables, started if there is none."""
-    found = _parents.get(variables)
+def _parent(flags: tuple[str, ...], variables: frozenset[tuple[str, str]]) -> _Parent:
+    """Return the running parent for these options and variables, started if there is none."""
+    found = _parents.get((flags, variables))
     if found is None or found.process.poll() is not None:
-        found = _parents[variables] = _Parent(variables)
+        found = _parents[flags, variables] = _Parent(flags, variables)
     return found

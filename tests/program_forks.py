@@ -5,6 +5,7 @@ standard streams.
 """
 
 import atexit
+import ctypes
 import gc
 import importlib
 import json
@@ -13,32 +14,77 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
+from types import CodeType
 
-MODULES = (
+REQUESTS = (
+    "anthropic",
+    "genai_prices.data",
+    "genai_prices.data_units",
+    "genai_prices.decompose",
+    "genai_prices.validation",
+    "h11",
+    "httpcore2",
+    "queue",
+    "run_specialist.api.runner",
     "run_specialist.cli.ask",
     "run_specialist.cli.manage",
+    "run_specialist.config.config",
+    "run_specialist.providers.anthropic",
+    "run_specialist.providers.transport",
+    "run_specialist.store.file_session",
+    "run_specialist.store.ledger",
+    "run_specialist.store.reader",
+    "run_specialist.store.server_session",
+    "run_specialist.store.writer",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite",
+    "sqlite3",
+    "truststore",
+    "typer._adapters",
+)
+"""Modules that commands import on demand to send requests and to store runs."""
+PROGRAMS = (
+    *REQUESTS,
     "aiohttp",
-    "anthropic",
+    "jinja2.compiler",
+    "markdown_it.tree",
     "mcp.server",
+    "platformdirs",
+    "rich._emoji_codes",
+    "rich.bar",
     "rich.live",
     "rich.markdown",
+    "rich.spinner",
     "rich.syntax",
-    "run_specialist.api.runner",
+    "run_specialist.cli.answer_output",
+    "run_specialist.cli.batch.map_run",
+    "run_specialist.cli.batch.map_summary",
+    "run_specialist.cli.live",
+    "run_specialist.cli.pager",
+    "run_specialist.cli.rendered_answer",
+    "run_specialist.cli.summary",
+    "run_specialist.cli.transcript_view",
     "run_specialist.mcp_server.http",
     "run_specialist.mcp_server.server",
     "run_specialist.mcp_server.stdio",
-    "run_specialist.providers.anthropic",
     "run_specialist.providers.offline.provider",
-    "run_specialist.providers.transport",
-    "run_specialist.store.writer",
-    "sqlalchemy.dialects.sqlite",
-    "sqlalchemy.dialects.postgresql.psycopg",
+    "run_specialist.store.batch_reader",
+    "run_specialist.views.html_page",
+    "run_specialist.views.tune",
 )
+SERVERS = ("mcp.server.mcpserver", "mcp.server.stdio", "mcp.types", "uvicorn")
+
+ENCODING = "PYTHONIOENCODING"
+"""The variable for the encoding of the standard streams; a fork takes `utf-8` or none."""
 
 
-def fork_programs(descriptor: int) -> str:
-    """Fork for each message until the other side closes its end; return the code that this process is to run."""
-    for name in MODULES:
+def fork_programs(kind: str, descriptor: int) -> CodeType:
+    """Fork for each message until the other side closes its end; return the code that this process is to run.
+
+    kind: `programs` or `servers`, which decides the modules that are imported before.
+    """
+    for name in {"programs": PROGRAMS, "servers": SERVERS}[kind]:
         importlib.import_module(name)
     # A collection over all inherited objects would copy their memory.
     gc.collect()
@@ -47,7 +93,7 @@ def fork_programs(descriptor: int) -> str:
         while True:
             text, descriptors, *_ = socket.recv_fds(line, 1_000_000, 3)
             if not text:
-                return ""
+                return compile("", "<string>", "exec")
             between = os.fork()
             if not between:
                 break
@@ -66,8 +112,8 @@ def fork_programs(descriptor: int) -> str:
     return _become(json.loads(text), descriptors)
 
 
-def _become(start: dict, descriptors: list[int]) -> str:
-    """Take over streams, folder, environment and arguments of a start; return its code."""
+def _become(start: dict, descriptors: list[int]) -> CodeType:
+    """Take over streams, folder, environment and command line of a start; return its code."""
     for target, source in enumerate(descriptors):
         os.dup2(source, target)
         os.close(source)
@@ -78,18 +124,41 @@ def _become(start: dict, descriptors: list[int]) -> str:
     os.chdir(start["cwd"])
     os.umask(start["umask"])
     time.tzset()
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         old = getattr(sys, name)
+        if number in start["closed"]:
+            # Python has no object for a stream that is closed when it starts.
+            setattr(sys, name, None)
+            setattr(sys, f"__{name}__", None)
+            os.close(number)
+            continue
         is_terminal = os.isatty(old.fileno())
+        errors = "strict" if name != "stderr" and ENCODING in start["env"] else old.errors
         new = open(  # noqa: SIM115 - a stream of this process, never closed
-            old.fileno(), mode, encoding=old.encoding, errors=old.errors, closefd=False,
+            old.fileno(), mode, encoding=old.encoding, errors=errors, closefd=False,
             buffering=1 if name != "stdin" and (is_terminal or name == "stderr") else -1,
         )  # fmt: skip
         new.mode = mode
         setattr(sys, name, new)
         setattr(sys, f"__{name}__", new)
-    sys.argv = ["-c", *start["arguments"]]
-    return start["code"]
+    _show(start["command"])
+    what, *arguments = start["command"][1 + start["flags"] :]
+    if what == "-c":
+        code, *arguments = arguments
+        file = "<string>"
+    else:
+        code, file = Path(what).read_text(encoding="utf-8"), what
+        sys.path[0] = str(Path(what).parent)
+    sys.argv = [what, *arguments]
+    return compile(code, file, "exec")
+
+
+def _show(command: list[str]) -> None:
+    """Replace the command line in /proc, where tests look for programs; a longer one is cut off."""
+    # The numbers 48 and 49 of proc(5), of which the first two are cut off here.
+    begin, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:47])
+    line = "".join(f"{word}\0" for word in command).encode(errors="surrogateescape")[: end - begin - 1]
+    ctypes.memmove(begin, line.ljust(end - begin, b"\0"), end - begin)
 
 
 def end(code: object) -> None:
@@ -104,7 +173,7 @@ def end(code: object) -> None:
     atexit._run_exitfuncs()
     gc.collect()  # reports what the program has not closed
     try:
-        for stream in (sys.stdout, sys.stderr):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
     except (AttributeError, OSError, ValueError):
         return

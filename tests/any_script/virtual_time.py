@@ -2,11 +2,9 @@
 
 import asyncio
 import selectors
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
-from unittest import mock
-
-from run_specialist.tools import threads
 
 _T = TypeVar("_T")
 
@@ -24,10 +22,18 @@ class _Selector(selectors.DefaultSelector):
     def __init__(self, wait: Callable[[float], None]) -> None:
         super().__init__()
         self._wait = wait
+        self._others = threading.enumerate()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return the ready file objects; if there are none, advance the virtual time to the next timer."""
+        """Return the ready file objects; if there are none, advance the virtual time to the next timer.
+
+        A thread that this loop has started takes real time, in which the virtual time stands still.
+        """
         ready = super().select(0)
+        is_waiting = timeout != 0
+        while not ready and is_waiting:
+            is_waiting = any(one not in self._others for one in threading.enumerate())
+            ready = super().select(0.001 if is_waiting else 0)
         if not ready and timeout is None:
             raise Stuck("nobody will wake what waits")
         if not ready and timeout:
@@ -35,20 +41,8 @@ class _Selector(selectors.DefaultSelector):
         return ready
 
 
-class _WorkAtOnce:
-    """A thread that has done its work when `start` returns, since no virtual time passes in a real one."""
-
-    def __init__(self, *, target: Callable[..., object], args: tuple[object, ...], daemon: bool) -> None:
-        assert daemon
-        self._target, self._args = target, args
-
-    def start(self) -> None:
-        """Do the work."""
-        self._target(*self._args)
-
-
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop that starts at 0 and jumps to the next timer when idle."""
+    """An event loop that starts at 0 and jumps to the next timer when neither it nor its threads have work."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -63,6 +57,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine in virtual time; blocking work that it gives to threads is done at once."""
-    with mock.patch.object(threads, "Thread", _WorkAtOnce), asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    """Run a coroutine in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)

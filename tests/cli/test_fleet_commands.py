@@ -8,7 +8,9 @@ from typer.testing import CliRunner
 
 from bench.fleet.model import Model, serving
 from run_specialist.cli import manage
+from run_specialist.store.batch_reader import StoredBatches
 from tests.postgres_server import postgres_server
+from tests.unit.store.records import change
 
 PATIENCE = 60
 """Timeout, after which a hanging worker fails the test [s]."""
@@ -18,6 +20,12 @@ WORKER = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manag
 def specialists(*command):
     """Run `specialists` in this process and return its result; exceptions that it does not catch are raised."""
     return CliRunner().invoke(manage.app, command, catch_exceptions=False)
+
+
+def at_once(url, batch_id):
+    """Return how many items of a batch the whole fleet may work on at the same time."""
+    with StoredBatches(url) as stored:
+        return stored.find(batch_id).frozen["at_once"]
 
 
 @pytest.fixture
@@ -80,6 +88,7 @@ def test_a_batch_goes_through_the_queue(server, model, write, program):
     worker = program("worker", code=WORKER)
     done = specialists(*put, "--wait", "--out", "answers.jsonl")
     assert done.exit_code == 0, done.stderr
+    assert "0 of 5 items done · no worker has any now; `specialists worker` starts one" in done.stderr
     rows = [json.loads(line) for line in (path.parent / "answers.jsonl").read_text().splitlines()]
     assert {(row["number"], row["state"]) for row in rows} == {(n, "answered") for n in range(1, 6)}
     assert (len(model.requests), model.paid_again().total()) == (10, 0)
@@ -90,6 +99,40 @@ def test_a_batch_goes_through_the_queue(server, model, write, program):
     _, err = worker.communicate(timeout=PATIENCE)
     assert (worker.returncode, "SIGTERM: the replies under way end, items go back to the queue" in err) == (0, True)
     assert specialists("fleet", "status").stderr.endswith("no batch is in the queue\n")
+
+
+def test_waiting_needs_items_that_can_be_read_again(write, model):
+    """Standard input is refused before anything is put."""
+    write("finder")
+    done = specialists("map", "finder", "-", "--queue", "--wait")
+    assert (done.exit_code, "name a file instead of standard input" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.exhaustive
+def test_what_the_fleet_gave_up_is_counted_and_the_other_answers_are_written(server, model, write):
+    """An item that is dead is not run and not begun here; the exit code is 4, and the line names the command."""
+    path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"
+    path.write_text("owls ITEM{1}\n")
+    specialists("fleet", "setup")
+    words = ("map", "finder", "items.txt", "--question", "What of {item}?")
+    assert specialists(*words).exit_code == 0
+    sent = len(model.requests)
+    path.write_text("owls ITEM{1}\ntoads ITEM{2}\n")
+    put = json.loads(specialists(*words, "--queue", "--at-once", "3", "--json").stdout)
+    assert (put["items"], put["added"], put["retried"]) == (2, 2, 0)
+    assert at_once(server.url, put["batch"]) == 3
+    for number, state in enumerate(("ended", "dead"), 1):
+        change(server.url, f"update run_specialist.items set state = '{state}' where number = {number}")  # noqa: S608
+    change(server.url, "delete from run_specialist_queue.pgqueuer")
+    done = specialists(*words, "--queue", "--wait", "--out", "answers.jsonl", "--json")
+    summary = json.loads(done.stdout)
+    assert (done.exit_code, summary["ended_because"]) == (4, "fleet")
+    again = f"`specialists fleet retry {put['batch']}`, then the same command"
+    assert summary["problem"] == f"the fleet has left items without an outcome, 1 dead; {again}"
+    assert (summary["counts"]["answered"], summary["counts"]["not_run"]) == (1, 1)
+    (row,) = [json.loads(line) for line in (path.parent / "answers.jsonl").read_text().splitlines()]
+    assert (row["number"], row["state"], len(model.requests)) == (1, "answered", sent)
+    assert at_once(server.url, put["batch"]) == 0, "any number"
 
 
 @pytest.mark.exhaustive

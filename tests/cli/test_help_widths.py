@@ -16,7 +16,7 @@ def help_of(app, words, width):
 @pytest.mark.parametrize("width", [50, 58, 78])
 def test_the_list_of_commands_has_whole_summaries(width):
     """Each command is listed with the first sentence of its help, at any width."""
-    listed = " ".join(help_of(manage.app, [], width).split("Commands:\n")[1].split())
+    listed = " ".join(help_of(manage.app, [], width).split("Specialist files:\n")[1].split())
     for command in manage.app.registered_commands:
         first, *_ = command.callback.__doc__.split("\n\n")
         assert f"{command.name or command.callback.__name__} {' '.join(first.split())}" in listed

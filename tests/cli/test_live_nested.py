@@ -8,11 +8,13 @@ import pytest
 from rich.console import Console
 
 from run_specialist.api.runner import Runner
+from run_specialist.budget.budget import Kind
+from run_specialist.budget.ladder import Rung
 from run_specialist.cli.call_lines import CallLines, LineOutput
 from run_specialist.cli.live import LiveView
 from run_specialist.cli.summary import summary
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.record.events import BudgetSpent, Called, ChildTold, Finished, Started, Warned
+from run_specialist.record.events import BudgetSpent, Called, ChildTold, Finished, Landed, Started, Warned
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child, Outcome, ToolCalls
 from tests.wire.simulator.replies import answers, calls, says, tool_use
@@ -258,3 +260,10 @@ def test_a_long_line_still_shows_the_failure_reason():
     (line,) = [one for one in paper.getvalue().splitlines() if "look" in one]
     assert "look failed: there is no" in line
     assert len(line) <= 60
+
+
+@pytest.mark.parametrize("rung", Rung)
+def test_each_rung_of_a_landing_has_a_line(rung):
+    """The line of every rung names the limit and what happens now."""
+    (line,) = lines_of(Landed(Kind.TOOL_CALLS, rung))
+    assert line.startswith("  limit of tool calls reached: ")

@@ -152,8 +152,10 @@ def test_a_missing_folder_is_reported(project: Path, arguments: list[str]) -> No
 
 
 def test_help_lists_commands_and_an_unknown_command_is_reported(project: Path) -> None:
-    """`--help` lists the commands, and an unknown command is reported without a traceback."""
-    assert "Commands:" in program("--help").stdout
+    """`--help` lists the commands below headings, and an unknown command is reported without a traceback."""
+    text = program("--help").stdout
+    headings = ["Specialist files:", "Stored runs:", "Many questions:", "Several machines:", "Other programs:"]
+    assert [line for line in text.splitlines() if line in headings] == headings
     wrong = program("chekc")
     assert wrong.returncode == 2
     assert "Traceback" not in wrong.stderr

@@ -52,7 +52,7 @@ def test_new_refuses_bad_names(project: Path, name: str) -> None:
     [
         ("--tool-calls-limit", "twelve", "must be an integer of at least 0, or none, got"),
         ("--tool-calls-limit", "-1", "must be an integer of at least 0, or none, got"),
-        ("--tools", "Bash", "tools: not available here: Bash"),
+        ("--tools", "Painter", "tools: not available here: Painter"),
         ("--paths", "../x", "paths: must be folders or globs under the root"),
         ("--description", " ", "description: "),
     ],

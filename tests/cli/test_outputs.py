@@ -35,14 +35,12 @@ def run(call, write, monkeypatch, tmp_path):
     def run_it(name, redirected="", stdout=subprocess.PIPE):
         program, *arguments = [*COMMANDS.get(name, ["specialists", "no-such-command"])]
         command = [sys.executable, "-W", "error", "-c", PROGRAMS[program], *arguments]
-        if "&-" in redirected:  # Python decides at its start what a closed output is
-            line = ["sh", "-c", f'exec "$@" {redirected}', "sh", *command]
-            return subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+        closed = tuple(number for number, how in ((1, ">&-"), (2, "2>&-")) if how in redirected.split())
         with open(os.devnull if not redirected else "/dev/full", "w") as full_device:  # noqa: PTH123 - a device
             outputs = {"stdout": stdout, "stderr": subprocess.PIPE}
             outputs |= {"stdout": full_device} if redirected.startswith(">/dev/full") else {}
             outputs |= {"stderr": full_device} if "2>/dev/full" in redirected else {}
-            return run_forked(command, text=True, **outputs)
+            return run_forked(command, text=True, closed=closed, **outputs)
 
     return run_it
 

@@ -50,6 +50,20 @@ def test_r3_the_flag_comes_before_the_variable_before_the_file(
     assert set(ceilings) == {number}
 
 
+@pytest.mark.parametrize(("command", "flag"), [("map", []), ("eval", ["--requests-at-once", "2"])], ids=["map", "eval"])
+def test_r3_many_items_have_the_ceiling_too(write, notes, api, config, ceilings, command, flag):
+    """`specialists map` and `specialists eval` have the same option, and read the same key."""
+    path = write("finder")
+    path.with_name("finder.evals.yaml").write_text(f"cases:\n- name: owls\n  inputs: {QUESTION}\n")
+    (notes / "items.txt").write_text(f"{QUESTION}\n")
+    api([answers("mice")])
+    config("requests-at-once = 5\n")
+    items = ["items.txt"] if command == "map" else []
+    result = specialists(command, "finder", *items, "--store", "none", *flag)
+    assert result.exit_code == 0, result.stderr
+    assert set(ceilings) == {2 if flag else 5}
+
+
 def test_r3_a_resumed_run_takes_the_flag_too(call, write, api, ceilings, tmp_path):
     """`specialists resume` has the same option."""
     write("finder")

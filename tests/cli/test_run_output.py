@@ -38,7 +38,11 @@ WORDS = {"type": "string", "minLength": 1}
 AMOUNT = {"type": ["number", "null"], "minimum": 0}
 SPENT = exactly(used=AMOUNT, limit=AMOUNT)
 USAGE = exactly(
-    input_tokens=COUNT, cache_read_input_tokens=COUNT, cache_creation_input_tokens=COUNT, output_tokens=COUNT
+    input_tokens=COUNT,
+    cache_read_input_tokens=COUNT,
+    cache_creation_input_tokens=COUNT,
+    output_tokens=COUNT,
+    web_search_requests=COUNT,
 )
 STATUSES = ["answered", "landed", "partial", "failed", "aborted"]
 KINDS = ("tool_calls", "turns", "tokens", "cost", "time", "characters")
@@ -83,6 +87,8 @@ OUTCOME = exactly(
     ),
     error_kind={"enum": [*sorted(ERROR_KINDS), None]},
     retry_after=AMOUNT,
+    patch={"type": ["string", "null"]},
+    models=many({"type": "object"}),
 )
 
 ENDINGS = {
@@ -115,14 +121,16 @@ def test_json_has_usage_evidence_and_cost(api, write, call):
     assert outcome["tool_calls"] == {"used": 2, "limit": 7, "failed": 1, "skipped": 0}
     assert outcome["limits"]["tool_calls"] == {"used": 2, "limit": 7}
     assert outcome["limits"]["turns"] == {"used": 3, "limit": None}
-    billed = [Usage(**{kind: request.usage[kind] for kind in outcome["usage"]}) for request in simulator.requests]
+    billed = [
+        Usage(**{kind: request.usage.get(kind, 0) for kind in outcome["usage"]}) for request in simulator.requests
+    ]
     assert outcome["cost_usd"] == pytest.approx(
         sum(prices.cost(usage, "claude-sonnet-5-5", "anthropic") for usage in billed)
     )
     assert outcome["cost_usd"] > 0
     assert outcome["limits"]["cost"] == {"used": outcome["cost_usd"], "limit": None}
     for kind, told in outcome["usage"].items():
-        assert told == sum(request.usage[kind] for request in simulator.requests), kind
+        assert told == sum(request.usage.get(kind, 0) for request in simulator.requests), kind
     (warning,) = outcome["warnings"]
     assert "Owls eat cheese." in warning
 
@@ -142,7 +150,7 @@ def test_json_describes_the_landing(api, write, call):
     outcome = json.loads(call("finder", "What?", "--json").stdout)
     landing, usage = outcome["landing"], simulator.requests[-1].usage
     assert (landing["reason"], landing["how"], landing["requests"]) == ("tool_calls", "force", 1)
-    assert landing["usage"] == {kind: usage[kind] for kind in landing["usage"]}
+    assert landing["usage"] == {kind: usage.get(kind, 0) for kind in landing["usage"]}
     assert 0 < landing["cost_usd"] < outcome["cost_usd"]
     assert outcome["tool_calls"] == {"used": 2, "limit": 2, "failed": 0, "skipped": 1}
 

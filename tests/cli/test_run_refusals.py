@@ -139,9 +139,9 @@ def test_paths_accept_the_root_and_any_glob(write, call, pattern):
 
 def test_a_file_whose_tools_all_are_unknown_is_refused(write, refused):
     """The error has the place in the file, the requested tools and the available ones."""
-    path = write("finder", "tools: Telescope, WebSearch")
+    path = write("finder", "tools: Telescope, Microscope")
     said = refused("finder", "What?")
-    assert f"{path}:4:1: tools: none of Telescope, WebSearch exists; available: " in said
+    assert f"{path}:4:1: tools: none of Telescope, Microscope exists; available: " in said
     assert "search" in said
 
 

@@ -46,16 +46,16 @@ def test_tools_and_limits_are_those_of_a_run(write):
 
 def test_dropped_tools_have_a_reason_and_its_line(write):
     """Tools that are not listed, are disallowed, do not exist, or need agents are named with the key and its line."""
-    write("finder", "tools: search, grep, WebSearch, Task, respond", "disallowed_tools: grep")
+    write("finder", "tools: search, grep, Telescope, Task, respond", "disallowed_tools: grep")
     assert rows("finder")["not offered"] == [
         "grep: disallowed (disallowed_tools, line 5)",
         "glob, read, ls: not in the list (tools, line 4)",
-        "WebSearch: no such tool here (tools, line 4)",
+        "Telescope: no such tool here (tools, line 4)",
         "Task: offered only with `agents` that can be called (tools, line 4)",
     ]
     found = effective("finder")["tools"]
     assert found["offered"] == ["respond", "search"]
-    expected = {"name": "WebSearch", "reason": "no such tool here", "key": "tools", "line": 4}
+    expected = {"name": "Telescope", "reason": "no such tool here", "key": "tools", "line": 4}
     assert expected in found["dropped"]
 
 
@@ -101,7 +101,7 @@ def test_the_model_has_its_source_and_price(write, monkeypatch):
     [
         (["model: claude-sonet-9"], "finder.md:4:1: model: no model 'claude-sonet-9': did you mean ", DEFAULT),
         (["model: haiku"], "no credentials for haiku: set ANTHROPIC_API_KEY", DEFAULT),
-        (["tools: WebSearch"], "finder.md:4:1: tools: none of WebSearch exists; available: search, ", None),
+        (["tools: Telescope"], "finder.md:4:1: tools: none of Telescope exists; available: search, ", None),
         (["model: openai:unheard-of"], "no credentials for openai:unheard-of: set OPENAI_API_KEY", DEFAULT),
         (["cost_limit: 1", "model: ollama:x"], "finder.md:4:1: cost_limit: the price of ollama:x is unknown", None),
         (["python_tools: [nowhere.tools:lookup]"], "finder.md:4:1: python_tools: nowhere.tools:lookup: ", ONE_MORE),
@@ -195,7 +195,7 @@ def test_a_preset_changes_the_block(write):
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_the_block_fits_the_terminal(write, columns):
     """Lines are wrapped below their label on a terminal of any width."""
-    write("finder", "tools: search, grep, WebSearch", "model: haiku")
+    write("finder", "tools: search, grep, Telescope", "model: haiku")
     shown, code = on_terminal("show", "finder", columns=columns)
     block = shown.split("What a run gets:")[1].splitlines()[1:]
     assert code == 0

@@ -33,6 +33,7 @@ USAGE = {
     "cache_read_input_tokens": "count",
     "cache_creation_input_tokens": "count",
     "output_tokens": "count",
+    "web_search_requests": "count",
 }
 EVIDENCE = {"source": "text", "quote": "text", "verified": "flag?"}
 CHILD = {
@@ -67,6 +68,17 @@ OUTCOME = {
     "children": [CHILD],
     "error_kind": (ERROR_KINDS, None),
     "retry_after": "number?",
+    "patch": "text?",
+    "models": [
+        {
+            "model": "text",
+            "since_turn": "count",
+            "turns": "count",
+            "usage": USAGE,
+            "cost_usd": "number?",
+            "failure": "text?",
+        }
+    ],
 }
 
 EVENTS = {
@@ -94,6 +106,16 @@ EVENTS = {
     },
     "retrying": {"status": "count?", "seconds": "number", "attempt": "count", "reason": "text"},
     "waiting": {"phase": {"started", "finished"}, "seconds": "number?", "reason": "text"},
+    "model_changed": {
+        "turn": "count",
+        "before": "text",
+        "model": "text",
+        "reason": "text",
+        "kind": ERROR_KINDS,
+        "left_out": "text",
+        "cold_tokens": "count?",
+        "cold_cost_usd": "number?",
+    },
     "request": {"turn": "count", "choice": CHOICES},
     "reply": {
         "turn": "count",
@@ -111,6 +133,15 @@ EVENTS = {
         "characters": "count",
         "duration_s": "number",
         "text": "text",
+    },
+    "file_changed": {
+        "call_id": "text",
+        "path": "text",
+        "diff": "text",
+        "added": "count",
+        "removed": "count",
+        "is_new": "flag",
+        "dry_run": "flag",
     },
     "budget": {
         "kind": KINDS,
@@ -213,18 +244,21 @@ MESSAGES = {
 }
 BILL = {"median": "number?", "total": "number", "share": "number?", "unknown": "count"}
 
+EFFECTIVE_MODEL = {
+    "name": "text",
+    "id": "text",
+    "source": "text",
+    "usd_per_million_tokens": ({"input": "number", "output": "number"}, None),
+    "higher_price_above_tokens": "count?",
+}
+
 EFFECTIVE = {
     "tools": {
         "offered": (["text"], None),
         "dropped": [{"name": "text", "reason": "text", "key": "text?", "line": "count?"}],
     },
-    "model": {
-        "name": "text",
-        "id": "text",
-        "source": "text",
-        "usd_per_million_tokens": ({"input": "number", "output": "number"}, None),
-        "higher_price_above_tokens": "count?",
-    },
+    "model": EFFECTIVE_MODEL,
+    "fallback_models": [EFFECTIVE_MODEL],
     "limits": {"...": SETTING},
     "added_to_prompt": [{"name": "text", "chars": "count", "tokens": "count"}],
     "known_at_run_time": ["text"],
@@ -317,6 +351,9 @@ PRINTED = {
         "parent_id": "text?",
         "specialist": "text",
         "model": "text",
+        "models": [
+            {"model": "text", "turns": "count", "tokens": "count", "cost_usd": "number?", "failure": "text?"},
+        ],
         "question": "text",
         "status": LISTED,
         "status_words": "text",
@@ -327,6 +364,7 @@ PRINTED = {
         "forked_at": "count?",
         "copied": {"turns": "count", "calls": "count"},
         "comparison": ["any"],
+        "changes": ["any"],
         "facts": {"...": "any"},
         "answer": {"...": "any"},
         "children": {"...": "any"},

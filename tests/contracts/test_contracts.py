@@ -15,6 +15,7 @@ from run_specialist.budget.ladder import Rung
 from run_specialist.cli import ask, manage
 from run_specialist.errors import ContextExceeded, ProviderError, Unavailable
 from run_specialist.providers.base import Choice
+from run_specialist.providers.model_chain import ModelChain
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record import events
 from run_specialist.record.messages import Stop
@@ -162,6 +163,14 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
         resumed = told[-1].outcome.run_id
     async with Runner(**where, provider=ScriptedProvider([ANSWER])) as runner:
         await (await runner.fork(resumed, at=1, force=True, listener=told.append)).outcome()
+    edits = calls(("write", {"path": "new.md", "content": "new\n"}))
+    editor = FINDER.model_copy(update={"tools": ("write",), "writable": (".",)})
+    async with Runner(**where, provider=ScriptedProvider([edits, ANSWER])) as runner:
+        await runner.run(editor, "Write.", listener=told.append)
+    gone = ProviderError("the API answered 404: no such model", kind="model_missing")
+    chain = ModelChain(ScriptedProvider([gone]), [ScriptedProvider([ANSWER])])
+    async with Runner(**where, provider=chain) as runner:
+        await runner.run(FINDER, "What?", listener=told.append)
     # Scripted models have no endpoint at which requests wait; see tests/wire/test_rate_limits.py.
     told += [events.Waiting("started", None, "busy"), events.Waiting("finished", 2.5, "busy")]
     for event in told:

@@ -29,6 +29,8 @@ class Forked:
     def __init__(self, line: socket.socket, pid: int) -> None:
         self._line = line
         self.pid = pid
+        self.is_awaited = False
+        """Whether the server has sent its exit code."""
 
     def send_signal(self, number: int) -> None:
         """Send a signal; safe after the process has ended, because `wait` has not reaped it yet."""
@@ -38,13 +40,16 @@ class Forked:
         """Wait for the process to end; return its exit code, or minus the number of the signal that killed it."""
         self._line.settimeout(timeout)
         self._line.send(b".")
-        return int(self._line.recv(16))
+        code = int(self._line.recv(16))
+        self.is_awaited = True
+        return code
 
 
 class ForkServer:
     """Starts programs one after another; a context manager."""
 
     def __enter__(self) -> Self:
+        self._last: Forked | None = None
         self._parts = ExitStack()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._line = self._parts.enter_context(ours)
@@ -59,13 +64,20 @@ class ForkServer:
         env: Variables in addition to those of the fork server.
         fds: Descriptors for its output, its errors, and its reports of tool calls.
         """
+        if self._last is not None and not self._last.is_awaited:
+            # A test was ended while it waited: the server would take the next message for the end of this wait.
+            self.__exit__()
+            self.__enter__()
         message: dict[str, Any] = {"command": command, "where": str(where), "env": env}
         self._line.settimeout(PATIENCE)
         socket.send_fds(self._line, [json.dumps(message).encode()], fds)
-        return Forked(self._line, int(self._line.recv(16)))
+        self._last = Forked(self._line, int(self._line.recv(16)))
+        return self._last
 
     def __exit__(self, *_: object) -> None:
         self._parts.close()
+        if self._last is not None and not self._last.is_awaited:
+            self._process.kill()
         self._process.wait(PATIENCE)
 
 

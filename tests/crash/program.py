@@ -19,18 +19,11 @@ from typing import Any
 
 from run_specialist.tools.base import Output, Tool
 from run_specialist.tools.context import Context
+from tests.program_forks import REQUESTS, end
 
 call_within = Tool.call_within
-LATE = (
-    "anthropic",
-    "run_specialist.cli.manage",
-    "run_specialist.api.runner",
-    "run_specialist.store.ledger",
-    "run_specialist.store.reader",
-    "run_specialist.store.server_session",
-    "tests.crash.boundary",
-)
-"""Modules that programs import on demand, imported before forking; without database drivers, which forks can break."""
+LATE = (*REQUESTS, "tests.crash.boundary")
+"""Modules that programs import on demand, imported before forking; only connections would not survive a fork."""
 
 
 def write_line(what: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
@@ -95,7 +88,12 @@ def _fork(line: socket.socket) -> bool:
         os.dup2(source, target)
     os.environ.update(given["env"] | {"TOLD_BY": str(descriptors[2])})
     os.chdir(given["where"])
-    main(*given["command"])
+    try:
+        main(*given["command"])
+    except SystemExit as left:
+        end(left.code)
+        raise
+    end(0)
     return False
 
 

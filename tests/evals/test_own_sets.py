@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -54,8 +55,8 @@ def one_index_per_sandbox() -> Iterator[None]:
     """Let runs with the same root and `paths` share one search index, since no file changes meanwhile."""
     known: dict[tuple[Path, str], Index] = {}
 
-    def index(sandbox: Sandbox) -> Index:
-        return known.setdefault((sandbox.root, repr(sandbox._named.paths)), Index(sandbox))
+    def index(sandbox: Sandbox, *more: Any) -> Index:
+        return known.setdefault((sandbox.root, repr(sandbox._named.paths)), Index(sandbox, *more))
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(files, "Index", index)

@@ -7,7 +7,7 @@ from run_specialist.fleet import queue as queue_module
 from run_specialist.fleet.control import Control
 from run_specialist.record.outcome import Exit
 from run_specialist.store.batches import BatchWriter, Mark
-from tests.fleet.conftest import BATCH, run_id, until
+from tests.fleet.conftest import BATCH, FILE, run_id, until
 from tests.unit.store.records import ask, change
 
 pytestmark = [pytest.mark.anyio, pytest.mark.exhaustive]
@@ -43,6 +43,23 @@ async def test_a_worker_without_the_root_refuses_the_batch(put, working, model, 
         "start it with --root elsewhere=PATH"
     )
     assert (states(url), model.requests) == ({"waiting": 1}, [])
+
+
+async def test_a_worker_that_lacks_a_file_leaves_the_items_to_others(put, working, model, url, root, tmp_path):
+    """It says so once, and no item fails; a worker that has the file answers them."""
+    (root / "specialists" / "finder.md").write_text(FILE.replace("tools", "output_schema: shape.json\ntools"))
+    (root / "specialists" / "shape.json").write_text('{"type": "object"}')
+    await put(2)
+    other = tmp_path / "other"
+    other.mkdir()
+    async with working(roots={"notes": other}) as (worker, _):
+        (line,) = await until(lambda: worker.said)
+        assert line.startswith(f"refused: batch {BATCH} cannot run here: ")
+        assert "output_schema: no such file" in line
+        assert (states(url), model.requests) == ({"waiting": 2}, [])
+        async with working():
+            await until(lambda: states(url) == {"ended": 2})
+        assert worker.said == [line]
 
 
 async def test_a_batch_of_one_machine_is_refused(put, working, url):
@@ -203,8 +220,9 @@ async def test_an_item_that_cannot_begin_fails_alone(put, working, model, url):
     first = "select question from run_specialist.items where number = 1"
     change(url, f"update run_specialist.items set question = ({first}) where number = 2")  # noqa: S608 - a constant
     await put_again(url)
-    async with working():
+    async with working() as (worker, _):
         await until(lambda: states(url) == {"ended": 2})
+        assert [line.split(": ")[0] for line in worker.said] == [f"{run_id(2)} failed"]
     assert ask(url, "select number from run_specialist.items where error is not null") == [(2,)]
     assert len(model.requests) == 6
 

@@ -47,6 +47,7 @@ async def test_s3_7_events_start_with_started_and_end_with_the_outcome():
         "cache_read_input_tokens": 0,
         "cache_creation_input_tokens": 0,
         "output_tokens": 10,
+        "web_search_requests": 0,
     }
     assert last["outcome"] == json.loads(json.dumps(outcome.as_json()))
     assert all(json.dumps(event.as_json()) for event in events)

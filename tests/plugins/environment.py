@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked_program import fork_children_of_event_loops
+
 LOCAL_SERVERS = ("OLLAMA_", "LMSTUDIO_", "LLAMACPP_", "VLLM_")
 PREFIXES = ("ANTHROPIC_", "OPENAI_", *LOCAL_SERVERS, "SPECIALIST_", "XDG_", "OTEL_", "PG", "LC_")
 PYTHON = {f"PYTHON{name}" for name in ("ASYNCIODEBUG", "DEVMODE", "IOENCODING", "UNBUFFERED", "UTF8", "WARNINGS")}
@@ -37,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
         _reset_signals()
         os.umask(UMASK)
         time.tzset()
+        fork_children_of_event_loops()
     else:
         # Workers must read files as UTF-8 in any locale, which Python decides before it runs any code.
         os.environ["PYTHONUTF8"] = "1"

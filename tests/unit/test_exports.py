@@ -32,9 +32,11 @@ NAMES = [
     "Event",
     "Evidence",
     "Executed",
+    "FileChanged",
     "Finished",
     "Forked",
     "Landed",
+    "ModelChanged",
     "NotResumable",
     "NotTrusted",
     "Outcome",
@@ -186,11 +188,16 @@ print([name for name in late if name in sys.modules])
     assert told.stdout == "[]\n[]\n"
 
 
-def check(folder, program):
-    """Check a user's program with mypy in strict mode, and return its output."""
+def problems(folder, **programs):
+    """Check programs that use the package with mypy, strictly as this package is, and return its lines.
+
+    Everything but the programs themselves comes from the cache if mypy has checked this package before.
+    """
     pytest.importorskip("mypy", reason="mypy belongs to the linters and is not installed")
-    (folder / "user.py").write_text(program, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(folder), "user.py"]
+    for name, program in programs.items():
+        (folder / f"{name}.py").write_text(program, encoding="utf-8")
+    shared = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", *shared, *(f"{name}.py" for name in programs)]
     environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}
     told = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
@@ -204,9 +211,10 @@ def test_a_program_using_the_package_passes_type_checks(tmp_path):
 
     An unknown name and a wrong use are reported.
     """
-    assert check(tmp_path, USER) == []
-    missing, misused = check(tmp_path, WRONG)
+    missing, misused = problems(tmp_path, user=USER, wrong=WRONG)
+    assert missing.startswith("wrong.py:2: ")
     assert '"nonsense"' in missing
+    assert misused.startswith("wrong.py:6: ")
     assert 'got "str", expected "int"' in misused
 
 

@@ -1,13 +1,16 @@
 """A forked program finds the same state and ends in the same way as one in its own interpreter."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.forked_program import ForkedProgram, run_forked
+from tests.wire.mcp_servers.running_servers import running, script
 
 STATE = """
 import os, signal, sys
@@ -18,6 +21,13 @@ kept = ("HOME", "MARK", "PYTHONIOENCODING", "PYTEST_CURRENT_TEST")
 mask = os.umask(0)
 print(streams, handled, sys.argv, os.getcwd(), mask, os.getppid(), os.getsid(0) == os.getpid(), __name__,
       [os.environ.get(name) for name in kept], sys.warnoptions, sys.path[0], sys.stdin.read(), "grün")
+"""
+CLOSED = """
+import os, sys
+from pathlib import Path
+kept = [number for number in range(3) if os.path.exists(f"/proc/self/fd/{number}")]
+Path(sys.argv[1]).write_text(str([sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__, kept]))
+print("lost")
 """
 FORKS = "import sys; sys.exit('tests.program_forks' not in sys.modules)"
 ENDINGS = {
@@ -74,6 +84,42 @@ def test_the_end_is_the_same(forks, name):
     own, forked = both(ENDINGS[name])
     assert (own.returncode, own.stdout) == (forked.returncode, forked.stdout)
     assert own.stderr.splitlines()[-1:] == forked.stderr.splitlines()[-1:]
+
+
+def test_closed_streams_are_the_same(forks, tmp_path):
+    """Of streams that are closed there is neither an object nor a descriptor."""
+    command = [sys.executable, "-W", "error", "-c", CLOSED]
+    shell = ["/bin/sh", "-c", 'exec "$@" >&- 2>&-', "sh"]
+    own = subprocess.run([*shell, *command, tmp_path / "own"], check=False)
+    forked = run_forked([*command, tmp_path / "forked"], closed=(1, 2))
+    assert own.returncode == forked.returncode == 0
+    assert (tmp_path / "own").read_text() == (tmp_path / "forked").read_text() == "[None, None, None, None, [0]]"
+
+
+def test_its_command_line_is_shown(forks):
+    """The command line in /proc is that of the program, so that it can be found by it."""
+    shown = "from pathlib import Path; print(Path('/proc/self/cmdline').read_bytes().strip(bytes(1)))"
+    command = [sys.executable, "-W", "error", "-c", shown, "ü", "x" * 10_000]
+    found = run_forked(command, capture_output=True, text=True).stdout
+    assert found.startswith(str("\0".join(command[:-1]).encode())[:-1])
+
+
+def environment_at_start(pid):
+    """Return the environment with which a process began, in bytes."""
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+@pytest.mark.anyio
+async def test_event_loops_fork_the_well_behaved_server(forks, tmp_path):
+    """An MCP server that an event loop starts is forked, is found by its command line, and ends with its input."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    process = await asyncio.create_subprocess_exec(*script("good", str(tmp_path)), **pipes, env={})
+    assert running(tmp_path) == [process.pid]
+    # The environment with which a process begins, here that of the parent of all forks.
+    assert environment_at_start(process.pid)
+    await process.communicate(b"")
+    process._transport.close()
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("variable", ["PYTHONWARNINGS", "FORCE_COLOR", "LC_ALL", "TYPER_USE_RICH"])

@@ -64,6 +64,16 @@ def test_the_cost_of_a_child_is_counted_once():
     assert "asked by another run" in run_index.run_index(data)
 
 
+def test_a_fork_names_the_run_that_it_begins_with():
+    """Its row says which run and turn, as text of the page and as data; other rows say nothing."""
+    fork = listed(1, forked_from=listed(2).run_id, forked_at=3)
+    rows = index_data([fork, listed(2)], {}, {}, "here")["runs"]
+    assert [(row["forked_from"], row["forked_at"]) for row in rows] == [(listed(2).run_id, 3), (None, None)]
+    page = page_of(fork, listed(2))
+    assert f"{fork.run_id}, fork of {listed(2).run_id} at turn 3</small>" in page
+    assert page.count("fork of") == 1
+
+
 def test_odd_outcomes_do_not_break_the_index():
     """An outcome without evidence, with other types, or without a duration gives a row from what is stored."""
     runs = [listed(0), listed(1), listed(2, ended_at=None, question="")]

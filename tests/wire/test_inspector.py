@@ -60,9 +60,10 @@ def inspect(inspector, project) -> Inspect:
     """Return a function that runs the Inspector and returns its exit code, its JSON output and its standard error."""
 
     def start(*arguments: str) -> tuple[int, dict[str, Any], str]:
-        done = subprocess.run(
-            [*inspector, "--cli", *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
+        # On a busy machine the start of a server may take longer than the 15 seconds that the Inspector waits.
+        command = [*inspector, "--cli", "--connect-timeout", "0", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout), done.stderr
 
     return start

@@ -30,7 +30,8 @@ async def test_x_14_the_landing_reports_its_own_usage_and_cost(ask):
     told = await ask(policies.always_tool("look"), "tool_calls_limit: 4", tools=[LONG])
     (landing,) = used(told.requests[-1:])
     outcome = json.loads(json.dumps(told.outcome.as_json()))
-    assert outcome["landing"]["usage"] == {key: told.requests[-1].usage[key] for key in KEYS}
+    billed = {key: told.requests[-1].usage[key] for key in KEYS}
+    assert outcome["landing"]["usage"] == {**billed, "web_search_requests": 0}
     assert outcome["landing"]["cost_usd"] == pytest.approx(price(landing), abs=1e-8)
     assert told.outcome.usage == sum(used(told.requests), Usage())
     assert outcome["cost_usd"] == pytest.approx(sum(map(price, used(told.requests))), abs=1e-8)

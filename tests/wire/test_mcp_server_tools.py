@@ -64,13 +64,15 @@ async def test_tool_names_are_sanitized_and_unique(project):
 async def test_only_a_read_only_specialist_has_the_read_only_hint(project):
     """Only a specialist whose tools just read has the read-only hint.
 
-    Python tools and MCP servers remove it, also those of a specialist that it may delegate to.
+    Python tools, MCP servers and files that it may change remove it, also those of one that it may delegate to.
     """
     write_specialist(project, "reader")
     write_specialist(project, "asks-reader", "agents: [reader]")
     write_specialist(project, "own", "python_tools: ['json:dumps']")
     write_specialist(project, "foreign", "mcp_servers: {x: {command: 'true'}}")
     write_specialist(project, "asks-own", "agents: [own]")
+    write_specialist(project, "editor", "tools: read, Edit", "writable: docs/")
+    write_specialist(project, "idle-editor", "tools: read, Edit")
     async with serving() as served:
         tools = listed(await served.client.list_tools())
     hints = {name: (tool.annotations.read_only_hint, tool.annotations.open_world_hint) for name, tool in tools.items()}
@@ -81,6 +83,8 @@ async def test_only_a_read_only_specialist_has_the_read_only_hint(project):
         "own": unsafe,
         "foreign": unsafe,
         "asks-own": unsafe,
+        "editor": unsafe,
+        "idle-editor": safe,
         "start_run": unsafe,
         "get_run": safe,
         "cancel_run": (False, False),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from run_specialist.errors import NotTrusted
+from run_specialist.spawning.trust import Trust
 from tests.loop_jobs import LOOK
 from tests.wire.chat import faults as chat_faults
 from tests.wire.json_mode import written
@@ -31,6 +32,24 @@ async def test_c1_a_recorded_run_replays_the_same(runs):
     path = await runs.save(run)
     assert (await runs.replay_file(path)).block == []
     assert (await runs.replay_file(path, "live")).block == []
+
+
+async def test_c1_a_run_that_changed_its_notes_replays_the_same(runs, monkeypatch):
+    """The prompt has the notes of the beginning, and no replay writes any."""
+    runs.write("tools: read, todo", "memory: project")
+    note = runs.root / ".run-specialist" / "memory" / "looker" / "MEMORY.md"
+    note.parent.mkdir(parents=True)
+    note.write_text("- bats: none\n")
+    change = {"command": "append", "path": "MEMORY.md", "file_text": "- owls: notes/owls.md"}
+    script = [runs.say.calls("memory", change), runs.say.calls("todo", {"todos": [{"content": "look"}]})]
+    run = await runs.record(*script, runs.say.answers("Mice."), trust=True)
+    assert note.read_text() == "- bats: none\n- owls: notes/owls.md\n"
+    for how in ("stored", "live"):
+        assert (await runs.replay(run, how)).block == []
+    assert note.read_text() == "- bats: none\n- owls: notes/owls.md\n"
+    note.unlink()
+    monkeypatch.setattr(Trust, "allows", lambda *_: False)
+    assert (await runs.replay(run)).block == [], "neither the notes nor the tool of today matter"
 
 
 @pytest.mark.exhaustive(one_in=4)

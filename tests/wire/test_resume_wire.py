@@ -9,7 +9,9 @@ from run_specialist.loop.run import Run
 from run_specialist.record.journal import Returned
 from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
+from run_specialist.tools.server_tools import search_tool
 from tests.journals import Notebook, keep, load
+from tests.loop_jobs import LOOK
 from tests.wire.chat import faults as chat_faults
 from tests.wire.chat import replies as chat_replies
 from tests.wire.resumed_requests import (
@@ -236,7 +238,8 @@ async def test_x_9_thinking_goes_back_byte_for_byte(messages_endpoint, model):
 async def test_x_8_a_paused_turn_is_sent_back_unchanged_on_resume(messages_endpoint):
     """If the API fails when a paused turn is sent back, resuming sends it back unchanged."""
     pause = replies.pauses("Let me see.", replies.server_tool_use("web_search", {"query": "owls"}))
-    one = messages_endpoint([look(replies, "a"), pause, faults.overloaded(), replies.answers("some")])
+    script = [look(replies, "a"), pause, faults.overloaded(), replies.answers("some")]
+    one = messages_endpoint(script, tools=[LOOK, search_tool(3, ())])
     await one.ask()
     _, outcome = await one.resume()
     assert outcome.answer == "some"

@@ -26,6 +26,7 @@ from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.context import ChildContext, Context
 from run_specialist.tools.delegate_tool import AgentDescription, RunChild, delegate_tool
+from run_specialist.tools.editing.working_copy import Patch
 from run_specialist.tools.threads import in_thread
 
 MIN_USAGE = Usage(input_tokens=2_600, output_tokens=400)
@@ -55,13 +56,20 @@ class Children:
         self._max_depth = max_depth
         self._strict = strict
 
-    async def delegate(
-        self, file: SpecialistFile, settings: Specialist, root: Path, parent: Parent | None, provider: Provider
+    async def delegate(  # noqa: PLR0913, PLR0917 - called in one place
+        self,
+        file: SpecialistFile,
+        settings: Specialist,
+        root: Path,
+        parent: Parent | None,
+        provider: Provider,
+        patch: Patch | None = None,
     ) -> tuple[Tool | None, tuple[str, ...]]:
         """Return the `delegate` tool of a specialist, and a warning for each agent in its file that it cannot call.
 
         root: the working folder of the specialist.
         parent: the run that called this specialist; None at the top level.
+        patch: takes the changes of a dry run; None = it is none.
         The tool is None if the specialist has no agents, or none of them can be called.
         """
         place = file.place("agents")
@@ -96,7 +104,7 @@ class Children:
         )
         if not found:
             return None, tuple(warnings)
-        return delegate_tool(found, self._run_child_from(root, above, provider)), tuple(warnings)
+        return delegate_tool(found, self._run_child_from(root, above, provider, patch)), tuple(warnings)
 
     async def _unavailable(self, files: Iterable[SpecialistFile], root: Path, provider: Provider) -> Mapping[Path, str]:
         """Return why children cannot work in a folder, by the path of their file.
@@ -127,9 +135,10 @@ class Children:
             raise UsageError(f"{file.name} is at work on the question already")
         return file
 
-    def _run_child_from(self, root: Path, above: tuple[str, ...], provider: Provider) -> RunChild:
+    def _run_child_from(self, root: Path, above: tuple[str, ...], provider: Provider, patch: Patch | None) -> RunChild:
         async def run_child(name: str, question: str, context: ChildContext) -> Outcome:
-            return await self._run_child(name, question, context, Parent(context.run_id, root, above), provider)
+            parent = Parent(context.run_id, root, above, patch)
+            return await self._run_child(name, question, context, parent, provider)
 
         return run_child
 

@@ -6,8 +6,11 @@ from pathlib import Path
 from run_specialist.api.provider_pool import ProviderPool
 from run_specialist.errors import UsageError
 from run_specialist.providers.base import Provider
-from run_specialist.providers.choose import choose_model, why_offline
+from run_specialist.providers.choose import why_offline
+from run_specialist.providers.chosen_models import choose_model, choose_models
 from run_specialist.providers.described import described
+from run_specialist.providers.model_chain import ModelChain
+from run_specialist.providers.model_names import check_spelling
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.spawning.model_trust import check_model
@@ -63,15 +66,21 @@ class ModelChoice:
             return self._checked(file, settings, self._provider)
         if why := why_offline(asked, settings.model, self._default):
             self._rule.check(file, settings, why)
-        return await self._chosen(asked, settings.model, None if by_program else file, self._root)
+        file_models = (settings.model, settings.fallback_models)
+        return await self._chosen(asked, *file_models, None if by_program else file, self._root)
 
     async def provider_for_resumed(
-        self, current: SpecialistFile, settings: Specialist, root: Path, model: str, asked: str | None = None
+        self,
+        current: SpecialistFile,
+        settings: Specialist,
+        root: Path,
+        models: Sequence[str],
+        asked: str | None = None,
     ) -> Provider:
         """Return the provider of a run that is resumed or forked.
 
         current: the file as it is now, which may require a model that the stored settings do not.
-        model: the model of the run so far.
+        models: the model of the run so far, and those that it would have gone on with.
         asked: the model that was asked for; None = that of the runner, else that of the run.
         Raises UsageError as `provider` does.
         """
@@ -80,10 +89,11 @@ class ModelChoice:
         if self._provider is not None:
             return self._checked(current, settings, self._provider)
         asked = asked or self.model
+        model, *following = models
         if choose_model(asked, model) == OFFLINE:
             why = why_offline(asked, model) if asked else f"the run is {OFFLINE}; name a model to resume it"
             self._rule.check(current, settings, why)
-        return await self._chosen(asked, model, current, root)
+        return await self._chosen(asked, model, following, current, root)
 
     async def provider_for_child(self, file: SpecialistFile, settings: Specialist, parents: Provider) -> Provider:
         """Return the provider of a child; a child without a model inherits that of its parent.
@@ -113,7 +123,8 @@ class ModelChoice:
         """
         if self._provider is not None:
             return self._provider.model
-        return described(choose_model(asked or self.model, settings.model, self._default)).provider.model
+        named = choose_model(asked or self.model, settings.model, self._default, settings.fallback_models)
+        return described(named).provider.model
 
     def obstacle(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
         """Return why a specialist cannot be asked, in one clause, if it needs a model and there is none; else nothing.
@@ -136,13 +147,31 @@ class ModelChoice:
     def _checked(self, file: SpecialistFile, settings: Specialist, provider: Provider) -> Provider:
         if not provider.capabilities.is_language_model:
             self._rule.check(file, settings, NO_LANGUAGE_MODEL)
-        return provider
+        # A run changes its model without its parent and without other runs.
+        return provider.renewed() if isinstance(provider, ModelChain) else provider
 
-    async def _chosen(self, asked: str | None, named: str | None, file: SpecialistFile | None, root: Path) -> Provider:
-        """Return the provider of the model that was asked for, else of the one that a file names.
+    async def _chosen(
+        self, asked: str | None, named: str | None, following: Sequence[str], file: SpecialistFile | None, root: Path
+    ) -> Provider:
+        """Return the provider of the models that were asked for, else of those that a file names.
 
         file: needs trust for a local model that it names; None = a specialist of this program, which needs none.
         """
+        chosen = choose_models(asked, named, self._default, following)
         if file is not None and not asked:
-            await check_model(file, named, root, self._trust)
-        return await self._pool.provider(choose_model(asked, named, self._default), self._report)
+            for key, model in [("model", named), *(("fallback_models", one) for one in following)]:
+                if model in chosen.names:
+                    await check_model(file, model, root, self._trust, key)
+        first, *others = chosen.names
+        for other in others:
+            check_spelling(other)
+        provider = await self._pool.provider(first, self._report)
+        if not (others or chosen.left_out):
+            return provider
+        models = {described(other).provider.model: other for other in others}
+        return ModelChain(
+            provider,
+            [described(other).provider for other in models.values()],
+            lambda model: self._pool.provider(models[model], self._report),
+            chosen.left_out,
+        )

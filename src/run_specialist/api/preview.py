@@ -5,19 +5,20 @@ from typing import Any
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
-from run_specialist.providers.choose import check_credentials, choose_model, default_reason
+from run_specialist.providers.choose import check_credentials, default_reason
+from run_specialist.providers.chosen_models import choose_models
 from run_specialist.providers.described import DescribedModel, described
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.providers.model_names import check_served, check_spelling
 from run_specialist.spawning.effective import Effective, EffectiveModel, effective
 from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
-from run_specialist.spawning.model_trust import model_claim
+from run_specialist.spawning.model_trust import model_claims
 from run_specialist.spawning.prompt_texts import missing_skill
 from run_specialist.spawning.run_environment import RunEnvironment
-from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.resolve import resolve
+from run_specialist.specialist.model_list import KEY
+from run_specialist.specialist.resolve import Resolved, resolve
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 
@@ -36,7 +37,7 @@ async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str,
     """
     resolved = resolve(file, settings)
     settled = resolved.settings
-    name = choose_model(None, settled.model, runner.default_model)
+    name, *others = choose_models(None, settled.model, runner.default_model, settled.fallback_models).names
     model = described(name)
     source = (
         default_reason(runner.default_model) if settled.model in {None, "inherit"} else str(resolved.origin("model"))
@@ -44,8 +45,21 @@ async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str,
     environment, reasons, notes = await _environment(runner, file, settled, model)
     found = effective(file, resolved, EffectiveModel.of(name, source, model), environment)
     place = f"{file.place('model')}: model" if settled.model == name else ""
-    reasons = [*_refusals(name, place), *reasons, *found.cannot_run]
-    return replace(found, cannot_run=tuple(reasons), at_run_time=tuple(notes))
+    refusals = [*_refusals(name, place), *(line for one in others for line in _refusals(one, _place_of(file, one)))]
+    reasons = [*refusals, *reasons, *found.cannot_run]
+    following = tuple(EffectiveModel.of(one, _source_of(resolved, one), described(one)) for one in others)
+    return replace(found, following=following, cannot_run=tuple(reasons), at_run_time=tuple(notes))
+
+
+def _place_of(file: SpecialistFile, model: str) -> str:
+    """Return where a file names a fallback model, as for `check_spelling`; empty if it does not."""
+    named = file.specialist is not None and model in file.specialist.fallback_models
+    return f"{file.place(KEY)}: {KEY}" if named else ""
+
+
+def _source_of(resolved: Resolved, model: str) -> str:
+    by_settings = model in resolved.settings.fallback_models
+    return str(resolved.origin(KEY)) if by_settings else "SPECIALIST_MODEL or a config file"
 
 
 def _refusals(model: str, place: str) -> list[str]:
@@ -78,12 +92,11 @@ async def _environment(
         declared = wanted_by(file, settled, runner.root)
         servers = [*declared.servers]
         claims = [declared.claim]
-        if settled.model and prefix_of(settled.model):
-            claims.append(model_claim(file, settled.model, runner.root))
-        if not all(Trust().is_known(claim) for claim in claims):
+        claims += model_claims(file, settled, runner.root)
+        if not all(runner.environments.trust.allows(claim) for claim in claims):
             reasons.append(_NOT_ALLOWED)
     except UsageError as error:
-        reasons.append(f"{file.place('python_tools')}: python_tools: {error}")
+        reasons.append(str(error))
     functions = tuple(_declared(reference) for reference in settled.python_tools)
     allowed = resolve_tools(None, settled.disallowed_tools, [tool.name for tool in functions]).names
     functions = tuple(tool for tool in functions if tool.name in allowed)

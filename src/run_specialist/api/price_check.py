@@ -2,6 +2,7 @@
 
 from run_specialist.errors import UsageError
 from run_specialist.providers.base import Provider
+from run_specialist.providers.model_chain import models_of
 from run_specialist.record.messages import Usage
 
 
@@ -10,9 +11,10 @@ class PriceUnknown(UsageError):
 
 
 def check_price(provider: Provider) -> None:
-    """Raise PriceUnknown if the cost of a request is not known."""
-    if provider.cost(Usage(1)) is None:
-        raise PriceUnknown(
-            f"cost_limit: the price of {provider.model} is unknown, so its cost cannot be limited; remove "
-            "cost_limit, or set total_tokens_limit instead"
-        )
+    """Raise PriceUnknown if the cost of a request is not known, whichever of its models a run asks."""
+    for one in models_of(provider):
+        if one.cost(Usage(1)) is None:
+            raise PriceUnknown(
+                f"cost_limit: the price of {one.model} is unknown, so its cost cannot be limited; remove "
+                "cost_limit, or set total_tokens_limit instead"
+            )

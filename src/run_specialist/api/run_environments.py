@@ -1,6 +1,6 @@
 """Builds the environment of each run of a `Runner`: its tools, what it may delegate to, and what it can read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,6 +8,8 @@ from run_specialist.api.children import Children
 from run_specialist.errors import UsageError
 from run_specialist.loop.executed import Augmenter
 from run_specialist.providers.base import Provider
+from run_specialist.providers.choose import keys_of
+from run_specialist.spawning.agent_memory import AgentMemory, MemoryRequest, agent_memory
 from run_specialist.spawning.extra_tools import equip
 from run_specialist.spawning.paths_check import check_paths
 from run_specialist.spawning.prompt_texts import PromptTexts, read_texts
@@ -15,8 +17,10 @@ from run_specialist.spawning.run_environment import Parent, RunEnvironment
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.registry import Registry, SearchFolder, is_same
 from run_specialist.tools.base import Tool
+from run_specialist.tools.editing.protected import own_folders
+from run_specialist.tools.editing.working_copy import Patch, WorkingCopy
 from run_specialist.tools.mcp.clients import McpClients
 from run_specialist.tools.threads import in_thread
 
@@ -32,6 +36,8 @@ class RunEnvironments:
     tools: Sequence[Tool]
     augmenters: Sequence[Augmenter]
     secrets: Sequence[str]
+    dry_run: bool = False
+    """Whether the changes of files are collected in a patch."""
 
     async def make(  # noqa: PLR0913 - the parts of a run
         self,
@@ -43,22 +49,39 @@ class RunEnvironments:
         *,
         resumed: bool = False,
         by_program: bool = False,
+        was_dry: bool = False,
     ) -> RunEnvironment:
         """Return the environment of a run; connects to the MCP servers of the file, and imports its functions.
 
+        was_dry: whether it continues a dry run, whose changes are not kept, so that it must make none.
         by_program: whether the specialist is one of this program, which needs no trust.
         Raises UsageError if something is missing that the run cannot do without.
         """
-        delegate, uncallable = await self.children.delegate(file, settings, root, parent, provider)
+        patch = (parent and parent.patch) or (Patch(is_closed=was_dry) if self.dry_run or was_dry else None)
+        delegate, uncallable = await self.children.delegate(file, settings, root, parent, provider, patch)
+        copy = WorkingCopy(root, patch, lambda: own_folders([file.path, *(one.path for one in self._places())]))
         extra_tools = await equip(
-            file, settings, root, self.trust, self.clients, resumed=resumed, by_program=by_program
+            file,
+            settings,
+            root,
+            self.trust,
+            self.clients,
+            copy=copy,
+            resumed=resumed,
+            by_program=by_program,
+            on_server=provider.capabilities.server_tools and settings.tool_calls == "native",
         )
         refused = () if parent or by_program else self.registry.refused
         checked = await check_paths(file, settings, root)
-        texts = PromptTexts()
+        texts, memory = PromptTexts(), AgentMemory()
         if settings.skills or settings.project_instructions:
             texts = await in_thread(lambda: _texts(file, settings, root, resumed=resumed))
-        extra_tools = replace(extra_tools, warnings=(*extra_tools.warnings, *uncallable, *refused, *checked.warnings))
+        if settings.memory is not None:
+            secrets = (*keys_of(provider), *extra_tools.secrets, *self.secrets)
+            wanted = MemoryRequest(secrets, resumed, by_program, is_dry=patch is not None)
+            memory = await in_thread(lambda: agent_memory(file, settings, root, self.trust, wanted))
+        warnings = (*extra_tools.warnings, *uncallable, *refused, *checked.warnings, *memory.warnings)
+        extra_tools = replace(extra_tools, warnings=warnings)
         return RunEnvironment(
             root,
             provider,
@@ -68,9 +91,15 @@ class RunEnvironments:
             delegate,
             parent,
             seconds=checked.seconds,
-            prompt_texts=texts,
+            prompt_texts=texts.followed_by(memory.text),
+            memory=memory,
             secrets=self.secrets,
+            patch=patch,
         )
+
+    def _places(self) -> Iterator[SearchFolder]:
+        """Yield the folders that are searched for specialists; not the root of a project, which holds anything."""
+        return (one for one in self.registry.places if one.project is None or not is_same(one.path, one.project))
 
 
 def _texts(file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> PromptTexts:

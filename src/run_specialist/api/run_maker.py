@@ -20,7 +20,7 @@ from run_specialist.loop.run import Run
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.record.events import Listener
 from run_specialist.record.journal import Journal
-from run_specialist.spawning.begun_with import begun_with
+from run_specialist.spawning.begun_with import begun_with, models_left
 from run_specialist.spawning.forking import ForkRequest, fork
 from run_specialist.spawning.granted import granted, own_cost_left
 from run_specialist.spawning.resume_place import ResumePlace, place_of
@@ -30,6 +30,7 @@ from run_specialist.spawning.spawner import spawn
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
+from run_specialist.specialist.model_list import model_settings
 from run_specialist.specialist.project import project_of
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.resolve import resolve
@@ -95,14 +96,15 @@ class RunMaker:
         self.strict = strict
         self.environments: RunEnvironments
 
-    def equip(self, max_depth: int, *parts: *Equipment) -> RunEnvironments:
+    def equip(self, max_depth: int, *parts: *Equipment, dry_run: bool = False) -> RunEnvironments:
         """Set and return what makes the environment of each run, children included.
 
         max_depth: levels of specialists below a run.
-        parts: the last fields of `RunEnvironments`.
+        parts: further fields of `RunEnvironments`.
+        dry_run: whether the changes of files are collected in a patch.
         """
         children = Children(self.registry, self.root, self.models, self.child, max_depth, strict=self.strict)
-        self.environments = RunEnvironments(self.registry, children, *parts)
+        self.environments = RunEnvironments(self.registry, children, *parts, dry_run=dry_run)
         return self.environments
 
     def asked(
@@ -127,8 +129,11 @@ class RunMaker:
             file = specialist
         else:
             file = file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
-        overrides |= {} if model is None else {"model": model}
+        by_file = file.specialist.fallback_models if file.specialist else ()
+        overrides |= model_settings(model, overrides, by_file)
         settings = resolve(file, overrides, strict=self.strict).settings
+        if model is not None:
+            model = ",".join([str(settings.model), *settings.fallback_models])
         return Asked(file, settings, question, model, by_program, watchers)
 
     async def new(self, asked: Asked) -> Run:
@@ -196,9 +201,10 @@ class RunMaker:
         parent = Parent(run.parent_id, place.root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
         by_program = asked is not None and asked.by_program
         current = asked.file if asked and by_program else load(file.path, project_of(file.path, [place.root]))
-        provider = await self.models.provider_for_resumed(current, settled, place.root, run.model, model)
+        provider = await self.models.provider_for_resumed(current, settled, place.root, models_left(run), model)
+        was_dry = bool(run.frozen.get("dry_run"))
         return await self.environments.make(
-            place.root, current, settled, provider, parent, resumed=True, by_program=by_program
+            place.root, current, settled, provider, parent, resumed=True, by_program=by_program, was_dry=was_dry
         )
 
     async def child(  # noqa: PLR0913, PLR0917 - called in one place

@@ -60,6 +60,7 @@ class Runner:
         require_model: bool | None = None,
         defaults: Defaults = NO_DEFAULTS,
         requests_at_once: int | None = None,
+        dry_run: bool = False,
     ) -> None:
         """Configure a runner; files and connections are opened on first use.
 
@@ -80,6 +81,7 @@ class Runner:
         defaults: settings and a model for specialists whose files do not contain them; the commands pass those of the
             config files, which the Python API does not read.
         requests_at_once: requests under way to one endpoint and key at most; None = SPECIALIST_REQUESTS_AT_ONCE.
+        dry_run: change no file; `Outcome.patch` has what each run would have changed.
         """
         self.root, self.registry = find_project(root, dir, defaults)
         self.default_model = defaults.model
@@ -98,7 +100,7 @@ class Runner:
         """Redacted in every tool result, in addition to credentials in the environment."""
         self._maker = RunMaker(self.root, self.registry, self._models, self.working, self._store, strict=strict)
         self.environments = self._maker.equip(
-            max_depth, permissions, self._clients, as_tools(tools), augmenters, self.secrets
+            max_depth, permissions, self._clients, as_tools(tools), augmenters, self.secrets, dry_run=dry_run
         )
         """Makes what each run gets."""
         self.batches = BatchMaker(self._maker)

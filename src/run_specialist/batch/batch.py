@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from run_specialist.batch.batch_events import BatchEnded, BatchListener, BatchStarted, RunListener
 from run_specialist.batch.batch_record import BatchRecord, NoRecord
-from run_specialist.batch.batch_state import STOPPED, BatchState, Clock
+from run_specialist.batch.batch_state import FLEET, STOPPED, BatchState, Clock
 from run_specialist.batch.breaker import ENDING, FAILURES, PAUSE_LIMIT, PAUSING, USAGE, Breaker, Pause
 from run_specialist.batch.changes import Changes, Sleep
 from run_specialist.batch.counts import Counts
@@ -134,9 +134,15 @@ class Batch:
         """
         self._scheduler.stop(now=now)
 
-    def only_read(self) -> None:
-        """Leave the stored batch as it is, because it is that of a fleet; to be called before the iteration."""
+    def only_read(self, reason: str | None = None) -> None:
+        """Leave the stored batch as it is, because it is that of a fleet; to be called before the iteration.
+
+        reason: why no item may begin, so that those without an outcome are not run; None = they may.
+        """
         self._state.record.only_read()
+        if reason is not None:
+            self._state.breaker.reason = reason
+            self._state.end(FLEET)
 
     async def aclose(self) -> None:
         """Abort the items under way, and wait until their ends are stored."""
@@ -192,7 +198,7 @@ class Batch:
     def ended_because(self) -> str | None:
         """Why the batch ended before all items were done; None if it did not.
 
-        `stopped`, `cost_limit`, `usage`, `store_lost`, or the `Outcome.error_kind` that broke it off.
+        `stopped`, `cost_limit`, `usage`, `store_lost`, `fleet`, or the `Outcome.error_kind` that broke it off.
         """
         return self._state.ended_because
 

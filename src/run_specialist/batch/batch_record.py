@@ -1,6 +1,6 @@
 """What a batch writes to the store; the runs of its items are stored by themselves."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from run_specialist.batch.item import Item
@@ -13,9 +13,10 @@ class BatchRecord(Protocol):
         """Write nothing from now on; to be called before `open`."""
         ...
 
-    async def open(self, items: Iterable[Item]) -> Mapping[str, float] | None:
+    async def open(self, items: Iterable[Item], stopped: Callable[[], bool]) -> Mapping[str, float] | None:
         """Write the batch and these items; return their stored runs by id with what they have cost [USD].
 
+        stopped: whether the caller has stopped the batch; the other items are not written then.
         None = it is not known which runs are stored.
         """
         ...
@@ -43,9 +44,9 @@ class NoRecord:
     def only_read(self) -> None:
         """Do nothing."""
 
-    async def open(self, items: Iterable[Item]) -> Mapping[str, float] | None:
+    async def open(self, items: Iterable[Item], stopped: Callable[[], bool]) -> Mapping[str, float] | None:
         """Do nothing."""
-        del items
+        del items, stopped
         return None
 
     async def add(self, item: Item) -> None:

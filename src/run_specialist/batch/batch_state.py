@@ -18,6 +18,9 @@ from run_specialist.batch.item_run import ItemRun, ItemRuns
 STOPPED = "stopped"
 """Why a batch ended that its caller stopped."""
 
+FLEET = "fleet"
+"""Why a batch ended that the workers of a fleet have left with items without an outcome."""
+
 Clock = Callable[[], float]
 """Return the time [seconds since 1970]."""
 

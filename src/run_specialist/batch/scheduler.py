@@ -72,7 +72,7 @@ class Scheduler:
         await state.runs.check()
         # Without a total the items can be read only once, and are stored when they begin.
         is_sized = state.inputs.total is not None
-        begun = await state.record.open(state.inputs.read() if is_sized else ())
+        begun = await state.record.open(state.inputs.read() if is_sized else (), lambda: state.ended_because == STOPPED)
         if state.grants is not None and begun is not None:
             state.grants.count_earlier(begun.values())
         state.begun = set(begun) if is_sized and begun is not None else None

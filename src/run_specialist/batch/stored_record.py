@@ -45,9 +45,10 @@ class StoredRecord:
         """Write nothing: the stored batch is that of a fleet."""
         self._is_read_only = True
 
-    async def open(self, items: Iterable[Item]) -> Mapping[str, float] | None:
+    async def open(self, items: Iterable[Item], stopped: Callable[[], bool]) -> Mapping[str, float] | None:
         """Write the batch and these items; return their stored runs by id with what they have cost [USD].
 
+        stopped: whether the caller has stopped the batch; the other items are not written then.
         None = nothing is stored. Raises StoreUnusable.
         """
         url = await self._url()
@@ -66,6 +67,9 @@ class StoredRecord:
         # The items are read in this thread, because what they come from may not be usable in another one.
         remaining = iter(items)
         while portion := [self._row(item) for item in islice(remaining, PORTION)]:
+            if stopped():
+                # The items of earlier calls that were not written again have lost their numbers, but may have runs.
+                return await asyncio.to_thread(writer.begun, self._batch_id, of_all_calls=True)
             await asyncio.to_thread(writer.add, self._batch_id, portion)
         return await asyncio.to_thread(writer.begun, self._batch_id)
 

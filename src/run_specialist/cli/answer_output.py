@@ -22,3 +22,20 @@ def print_answer(outcome: "Outcome", *, raw: bool, alone: bool, to: TextIO | Non
     from run_specialist.cli.rendered_answer import print_rendered_answer  # noqa: PLC0415 - only a terminal needs it
 
     print_rendered_answer(outcome, alone=alone)
+
+
+def print_patch(outcome: "Outcome", to: TextIO | None = None) -> None:
+    """Print what a dry run would have changed, below the answer or in a file of its own.
+
+    to: a file; None for standard output.
+    """
+    from run_specialist.cli.diff_lines import print_diff  # noqa: PLC0415 - only a dry run needs it
+
+    if not outcome.patch:
+        return
+    if to is not None:
+        to.write(outcome.patch)
+        return
+    if outcome.answer:
+        print_line("")
+    print_diff(outcome.patch)

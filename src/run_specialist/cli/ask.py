@@ -8,6 +8,7 @@ from run_specialist.cli.console import as_program, guarded
 from run_specialist.cli.flags import (
     CostLimit,
     Dir,
+    DryRun,
     EvidenceFlag,
     FilesRoot,
     LandingStyle,
@@ -17,6 +18,7 @@ from run_specialist.cli.flags import (
     PresetName,
     RequestsAtOnce,
     RequireModel,
+    ServerTools,
     SpecialistName,
     StoreUrl,
     Strict,
@@ -57,6 +59,7 @@ def run(
     landing: LandingStyle = None,
     evidence: EvidenceFlag = None,
     tool_calls: ToolCallFormat = None,
+    server_tools: ServerTools = False,
     preset: PresetName = None,
     requests_at_once: RequestsAtOnce = None,
     store: StoreUrl = None,
@@ -68,6 +71,7 @@ def run(
     raw: Raw = False,
     strict: Strict = None,
     trust: TrustFlag = False,
+    dry_run: DryRun = False,
     version: VersionFlag = False,  # noqa: ARG001 - its callback prints and exits
 ) -> None:
     """Ask a specialist a question and print its answer.
@@ -87,6 +91,7 @@ def run(
         patience=patience,
         tool_chars_limit=tool_chars_limit,
     ) | settings(landing=landing, evidence=evidence, tool_calls=tool_calls, preset=preset)
+    given |= {"server_tools": True} if server_tools else {}
     shown = Output.chosen(json=json_, events=events, quiet=quiet, raw=raw, file=output)
     with guarded():
         question = question_from(query)
@@ -104,6 +109,7 @@ def run(
             require_model=require_model or None,
             defaults=config.defaults,
             requests_at_once=requests_at_once,
+            dry_run=dry_run,
         )
         outcome = answer(runner, partial(runner.prepare, name, question, **given), shown)
     raise typer.Exit(outcome.exit_code)

@@ -16,6 +16,7 @@ from run_specialist.record.events import (
     Called,
     ChildTold,
     Event,
+    FileChanged,
     Finished,
     Landed,
     Started,
@@ -24,6 +25,8 @@ from run_specialist.record.events import (
 )
 from run_specialist.record.outcome import Outcome
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
+from run_specialist.tools.planning.todo import NAME as TODO
+from run_specialist.tools.planning.todo import current
 
 COLORS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
 STATUSES = {"answered": "green", "landed": "green", "partial": "yellow"}
@@ -33,6 +36,7 @@ LANDINGS = {
     Rung.ORDER: "it is instructed to respond now",
     Rung.WAIT: "further calls are skipped",
     Rung.FINALIZE: "it is instructed to finish now",
+    Rung.SCHEMA: "its reply is limited to the answer as JSON now",
     Rung.NONE: "it must answer in text now",
     Rung.SALVAGE: "the answer is assembled from the gathered material",
 }
@@ -65,6 +69,9 @@ class CallLines:
         self.calls = 0
         """Number of calls printed."""
         self._line = Text()
+        self._changes: dict[str, list[FileChanged]] = {}
+        """Changes of files by the calls that are running."""
+        self._ended_call = ""
         self._running_delegates: list[Called] = []
         self._children: dict[str, CallLines] = {}
         self._children_by_call: dict[str, CallLines] = {}
@@ -80,6 +87,14 @@ class CallLines:
             case BudgetSpent():
                 # A call is printed once the remaining budget is known, which follows in this event.
                 self._print_call(_remaining(event))
+                for change in self._changes.pop(self._ended_call, ()):
+                    self._print_change(change)
+            case FileChanged():
+                # Printed below the line of its call, which follows.
+                if event.call_id in self._changes:
+                    self._changes[event.call_id].append(event)
+                else:
+                    self._print_change(event)
             case Landed() | Warned() | Summarized():
                 self._output.print(self._notice(event))
             case Finished():
@@ -90,7 +105,9 @@ class CallLines:
     def _call(self, event: Called) -> None:
         if event.phase == "started":
             self._running_delegates += [event] if event.name == DELEGATE else []
+            self._changes[event.id] = []
             return
+        self._ended_call = event.id
         self._running_delegates = [one for one in self._running_delegates if one.id != event.id]
         if child := self._children_by_call.pop(event.id, None):
             self._line = child.outcome_line()
@@ -156,6 +173,14 @@ class CallLines:
         line = Text(indent).append(f"{self._label}  ", "dim").append(f"{printable(self._name)}  ", "cyan")
         return self._truncated(line.append(text))
 
+    def _print_change(self, event: FileChanged) -> None:
+        indent, _ = _indent_and_number(self._depth, self._label)
+        verb = "create" if event.is_new else "change"
+        done = f"would {verb}" if event.dry_run else f"{verb}d"
+        line = Text(f"{indent}    ").append(f"{done} {one_line(event.path)}", "magenta")
+        counts = Text("  ").append(f"+{event.added}", "green").append(f" -{event.removed}", "red")
+        self._output.print(self._truncated(line, len(counts)).append(counts))
+
     def _print_call(self, suffix: Text) -> None:
         self._output.print(self._truncated(self._line, len(suffix)).append(suffix))
         self._line = Text()
@@ -167,7 +192,8 @@ class CallLines:
 
 def call_text(call: Called) -> str:
     """Return a call as text: the tool's name and its arguments."""
-    return f"{printable(call.name):7} {_arguments_text(call.arguments)}"
+    text = current(call.arguments) if call.name == TODO else _arguments_text(call.arguments)
+    return f"{printable(call.name):7} {one_line(text)}"
 
 
 def one_line(text: str) -> str:

@@ -21,12 +21,16 @@ class CommandList(TyperGroup):
         return found
 
     def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
-        """Write the commands with the first sentence of their help."""
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        rows = [
-            (name, command.get_short_help_str(limit=sys.maxsize))
-            for name, command in commands.items()
-            if command is not None and not command.hidden
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        """Write the commands below their headings, with the first sentence of their help."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                heading = getattr(command, "rich_help_panel", None)
+                rows = sections.setdefault(heading if isinstance(heading, str) else "Commands", [])
+                rows.append((name, command.get_short_help_str(limit=sys.maxsize)))
+        # The column of names is equally wide below all headings.
+        widest = max(len(name) for rows in sections.values() for name, _ in rows)
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(widest), summary) for name, summary in rows])

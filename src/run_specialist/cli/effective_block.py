@@ -82,6 +82,7 @@ class EffectiveBlock:
         found = self.effective
         yield from (("cannot run", with_flags(reason)) for reason in found.cannot_run)
         yield "model", _model(found.model)
+        yield from (("then", _model(one)) for one in found.following)
         if found.offered is not None:
             yield "tools", ", ".join(found.offered)
         yield from (("not offered", text) for text in self._dropped())

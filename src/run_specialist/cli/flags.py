@@ -87,7 +87,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         help="Model: sonnet, opus, haiku, fable, a full id, `openai:ID`, `offline`, or a local one: `ollama:NAME`, "
-        "`lmstudio:NAME`, `llamacpp:`, `vllm:NAME` or `local:FILE`.",
+        "`lmstudio:NAME`, `llamacpp:`, `vllm:NAME` or `local:FILE`; several with commas.",
     ),
 ]
 RequireModel = Annotated[
@@ -135,6 +135,10 @@ EvidenceFlag = Annotated[
     str | None,
     _one_of("evidence", "HOW", get_args(EvidencePolicy), "Quotes of the answer: off, check or require."),
 ]
+ServerTools = Annotated[
+    bool,
+    typer.Option("--server-tools", help="Let the API run the web tools that the file names, and bill searches."),
+]
 StoreUrl = Annotated[
     str | None,
     typer.Option(
@@ -175,6 +179,10 @@ PresetName = Annotated[
         get_args(Preset),
         "Predefined settings: soft-landing, soft-warning, finalize, budget-notice or openai-loop.",
     ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Change no file; print what would be changed as a patch, or write it to --output."),
 ]
 Strict = Annotated[
     bool | None, typer.Option("--strict/--no-strict", show_default=False, help="Treat warnings as errors.")

@@ -181,13 +181,18 @@ def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
 
     resume: the command that resumes the run; None if the run is not stored.
     """
-    from run_specialist.cli.answer_output import print_answer  # noqa: PLC0415 - fast `--help`
+    from run_specialist.cli.answer_output import print_answer, print_patch  # noqa: PLC0415 - fast `--help`
 
     with output.file.opened() as out:
         if output.json:
             print_json(outcome.as_json(), to=out)
         elif output.file.path or not output.events:
-            print_answer(outcome, raw=output.raw, alone=output.quiet, to=out if output.file.path else None)
+            to_file = out if output.file.path else None
+            # The file of a dry run has the patch alone, so that `git apply` takes it.
+            if outcome.patch is None or not output.events:
+                answer_file = to_file if outcome.patch is None else None
+                print_answer(outcome, raw=output.raw, alone=output.quiet, to=answer_file)
+            print_patch(outcome, to_file)
     if not output.quiet:
         if not (output.json or output.events) and is_terminal() and sys.stderr is not None and sys.stderr.isatty():
             print_line("", sys.stderr)

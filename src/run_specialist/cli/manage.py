@@ -1,11 +1,12 @@
 """The command `specialists`: manage specialist files and stored runs."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperCommand
 
 from run_specialist.cli import (
     fleet_command,
@@ -18,6 +19,7 @@ from run_specialist.cli import (
     show_config,
     show_specialist,
     tuning,
+    undo_command,
     worker_command,
 )
 from run_specialist.cli.batch import batches_command, map_command
@@ -53,13 +55,16 @@ app = typer.Typer(
     help="Manage specialists, which are Markdown files with a prompt and limits, and their stored runs.",
 )
 
+FILES = "Specialist files"
+"""Heading of the commands for files in `--help`."""
+
 
 @app.callback()
 def options(version: VersionFlag = False) -> None:
     """Options that need no command."""
 
 
-@app.command("list")
+@app.command("list", rich_help_panel=FILES)
 def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> None:
     """List specialists and the problems in their files.
 
@@ -79,7 +84,7 @@ def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> No
         _print_listing(files, reasons)
 
 
-@app.command()
+@app.command(rich_help_panel=FILES)
 def check(
     paths: Annotated[
         list[Path] | None,
@@ -93,6 +98,8 @@ def check(
     """Check specialist files for problems; exit with code 2 on errors."""
     with guarded():
         from run_specialist.spawning.prompt_texts import with_skills_checked  # noqa: PLC0415 - fast `--help`
+        from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
+        from run_specialist.spawning.trust_notices import with_trust_noted  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
@@ -106,6 +113,7 @@ def check(
         named = [SearchFolder.at(path, project) for path in paths or ()]
         checked = named or project_places(project, dir_, meant=meant)
         files = with_skills_checked(Registry(checked, places(project, dir_, meant=meant)).files(), project)
+        files = with_trust_noted(files, project, Trust())
         if config.get("strict") if strict is None else strict:
             files = [file.strict() for file in files]
         if json_:
@@ -117,7 +125,7 @@ def check(
     raise typer.Exit(2 if any(file.status == "error" for file in files) else 0)
 
 
-@app.command()
+@app.command(rich_help_panel=FILES)
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Lowercase letters, digits and hyphens.")],
     description: Annotated[str | None, typer.Option(help="When a parent agent should use the specialist.")] = None,
@@ -150,7 +158,7 @@ def new(
         say(next_step(name, relative(path)))
 
 
-@app.command()
+@app.command(rich_help_panel=FILES)
 def edit(
     name: SpecialistName,
     copy: Annotated[
@@ -170,24 +178,31 @@ def edit(
     check([path], dir_, root)
 
 
-for command in (
-    show_specialist.show,
-    schema_command.schema,
-    show_config.config,
-    history.runs,
-    history.transcript,
-    batches_command.batches,
-    resume.resume,
-    replay_command.replay,
-    report_command.report,
-    tuning.tune,
-    mcp.mcp,
-    worker_command.worker,
-):
-    app.command(cls=WordsCommand if command is resume.resume else None)(command)
-app.add_typer(fleet_command.app, name="fleet")
-app.command("map", cls=GroupedCommand)(map_command.map_)
-app.command("eval", cls=GroupedCommand)(eval_command.eval_)
+_SECTIONS = {
+    FILES: (show_specialist.show, schema_command.schema, show_config.config),
+    "Stored runs": (
+        history.runs,
+        history.transcript,
+        resume.resume,
+        undo_command.undo,
+        replay_command.replay,
+        report_command.report,
+        tuning.tune,
+    ),
+    "Many questions": (map_command.map_, batches_command.batches, eval_command.eval_),
+    "Several machines": (worker_command.worker,),
+    "Other programs": (mcp.mcp,),
+}
+_CLASSES: Mapping[Callable[..., None], type[TyperCommand]] = {
+    resume.resume: WordsCommand,
+    map_command.map_: GroupedCommand,
+    eval_command.eval_: GroupedCommand,
+}
+for heading, commands in _SECTIONS.items():
+    for command in commands:
+        name = command.__name__.removesuffix("_")
+        app.command(name, cls=_CLASSES.get(command), rich_help_panel=heading)(command)
+app.add_typer(fleet_command.app, name="fleet", rich_help_panel="Several machines")
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:

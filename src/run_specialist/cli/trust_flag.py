@@ -19,16 +19,16 @@ TrustFlag = Annotated[
 
 def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> tuple[bool | None, str]:
     """Return whether a file is trusted, and the status as a line; `(None, "")` if the file needs no trust."""
-    model = settings.model if settings.model and prefix_of(settings.model) else None
-    if not settings.python_tools and not settings.mcp_servers and not model:
+    is_local = any(map(prefix_of, (settings.model or "", *settings.fallback_models)))
+    if not settings.python_tools and not settings.mcp_servers and not is_local:
         return None, ""
     from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.extra_tools import wanted_by  # noqa: PLC0415 - fast `--help`
-    from run_specialist.spawning.model_trust import model_claim  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.model_trust import model_claims  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
 
     try:
-        claims = [wanted_by(file, settings, root).claim, *([model_claim(file, model, root)] if model else [])]
+        claims = [wanted_by(file, settings, root).claim, *model_claims(file, settings, root)]
     except UsageError as error:
         return False, f"not trusted: {error}"
     demands = ", ".join(demand.action for claim in claims for demand in claim.demands)

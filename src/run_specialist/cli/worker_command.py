@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from run_specialist.api.flag_names import with_flags
 from run_specialist.cli.console import fail, guarded, say
 from run_specialist.cli.flags import StoreUrl
 from run_specialist.store.location import place, shown
@@ -64,7 +65,7 @@ def queue_url(store: str | None) -> str:
 async def _work(url: str, roots: Mapping[str, Path], *, at_once: int, trust: bool) -> "Exit":
     from run_specialist.fleet.worker import Worker  # noqa: PLC0415 - a database library
 
-    worker = Worker(url, roots, say, at_once=at_once, trust=trust)
+    worker = Worker(url, roots, lambda line: say(with_flags(line)), at_once=at_once, trust=trust)
     names = ", ".join(f"{name}={path}" for name, path in sorted(roots.items()))
     say(f"worker {worker.queue.worker}, {at_once} items at once, for {shown(url)}, with {names}")
     loop = asyncio.get_running_loop()

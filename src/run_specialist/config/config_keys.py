@@ -55,7 +55,9 @@ KEYS = {
 }
 """All keys, by name."""
 
-ONLY_OPTIONS = frozenset({"root", "trust", "json", "events", "output", "raw", "force", "yes", "http", "no_token"})
+ONLY_OPTIONS = frozenset(
+    {"root", "trust", "server_tools", "json", "events", "output", "raw", "force", "yes", "http", "no_token"}
+)
 """Options that are decided for each call and cannot be set in a file."""
 
 _ADDRESSES = ("base_url", "api_base", "endpoint", "host")

@@ -8,7 +8,7 @@ from typing import Literal
 
 from run_specialist.config.config import Config
 from run_specialist.config.config_keys import KEYS, Key
-from run_specialist.providers.choose import choose_model
+from run_specialist.providers.chosen_models import choose_model
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store.location import place, shown
 

@@ -13,6 +13,7 @@ from run_specialist.record.outcome import OFFLINE
 from run_specialist.spawning.model_trust import to_ask, to_load
 from run_specialist.spawning.trust import Claim, Demand, Trust
 from run_specialist.specialist.defaults import Default
+from run_specialist.specialist.model_list import split_models
 
 _MESSAGES = ""
 """Server of models without a prefix."""
@@ -42,13 +43,16 @@ def model_claim(config: Config) -> Claim | None:
     if project is None:
         return None
     own = next((file.values["model"] for file in config.files if file.scope == "user" and "model" in file.values), None)
-    server, model = _server(chosen.value), str(chosen.value)
-    usual = _MESSAGES if own is None else _server(own.value)
-    if model == (own and own.value) or (server == usual and server != WEIGHTS):
+    named = str(chosen.value)
+    usual = {_MESSAGES} if own is None else set(map(_server, split_models(own.value)))
+    if named == (own and own.value):
         return None
-    demand = _demand(chosen, model, server, project)
-    digest = hashlib.sha256(f"model={model}".encode()).hexdigest()
-    return None if demand is None else Claim(chosen.path, digest, project, (demand,))
+    servers = {model: _server(model) for model in split_models(named) if model != OFFLINE}
+    asked = {model: server for model, server in servers.items() if server not in usual or server == WEIGHTS}
+    demands = [_demand(chosen, model, server, project) for model, server in asked.items()]
+    required = tuple(demand for demand in demands if demand is not None)
+    digest = hashlib.sha256(f"model={named}".encode()).hexdigest()
+    return Claim(chosen.path, digest, project, required) if required else None
 
 
 def _server(model: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from run_specialist.evals.added_texts import has_same_texts
 from run_specialist.evals.plan import EvalPlan, PlannedRun
 from run_specialist.evals.stored_runs import StoredRuns
 from run_specialist.evals.unchanged import Unchanged
@@ -49,7 +50,9 @@ async def reused(plan: EvalPlan, runner: "Runner", known: StoredRuns, *, fresh: 
             chosen = found
         elif asks_all:
             chosen, status = following, None
-        elif status in ENDED and not await unchanged.is_unchanged(found.run_id):
+        elif status in ENDED and not (
+            await unchanged.is_unchanged(found.run_id) and await has_same_texts(one.asked, known, found.run_id, runner)
+        ):
             chosen, status, stale = following, None, stale + 1
         else:
             chosen = found

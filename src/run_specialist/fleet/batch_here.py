@@ -5,14 +5,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from run_specialist.api.preview import effective_of
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 from run_specialist.fleet.frozen_batch import FrozenBatch
+from run_specialist.spawning.paths_check import check_paths
+from run_specialist.specialist.resolve import resolve
 
 if TYPE_CHECKING:
     from run_specialist.api.ended_run import EndedRun
     from run_specialist.batch.item_run import Lend
     from run_specialist.loop.run import Run
+
+
+SEARCH_TIME = 5.0
+"""How long a worker looks for a file that the specialist can read, before it takes the items anyway [s]."""
 
 
 class RootMissing(UsageError):
@@ -55,6 +62,21 @@ class BatchHere:
                 f"start it with --root {frozen.root}=PATH"
             )
         return cls(frozen, root, store, trust=trust)
+
+    async def check(self) -> None:
+        """Check what every run of the batch needs of this host, without a request, an import or a server.
+
+        Raises UsageError if a file, an agent, a permission or the credentials are missing, or nothing can be read.
+        """
+        runner, settings = self._runner, dict(self.frozen.settings)
+        file = runner.registry.find(str(self._file))
+        found = await effective_of(runner, file, settings)
+        if found.cannot_run:
+            raise UsageError("; ".join(found.cannot_run))
+        settled = resolve(file, settings).settings
+        # A longer search says nothing, and would hold up the worker, whose heartbeats end if its loop is stuck.
+        seconds = min(settled.tool_timeout, SEARCH_TIME)
+        await check_paths(file, settled.model_copy(update={"tool_timeout": seconds}), runner.root)
 
     async def take_up(
         self, run_id: str, question: str, retry: Sequence[str], lend: "Lend | None" = None

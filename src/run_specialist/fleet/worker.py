@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from run_specialist.errors import StoreUnusable, UsageError
-from run_specialist.fleet.batch_here import BatchHere
+from run_specialist.errors import StoreUnusable
 from run_specialist.fleet.connection import QueueAway
 from run_specialist.fleet.control import set_state
 from run_specialist.fleet.heart import INTERVAL, Heart
 from run_specialist.fleet.job_work import JobWork
+from run_specialist.fleet.known_batches import KnownBatches
 from run_specialist.fleet.queue import PROBE_TIME, SILENCE, Job, Queue
 from run_specialist.fleet.upkeep import Upkeep
 from run_specialist.fleet.verdict import STORE_DELAY, Finished, HandedBack, Verdict
@@ -50,12 +50,11 @@ class Worker:
         """
         self.queue = Queue(url)
         self.exit_code = Exit.OK
-        self._url, self._roots, self._say, self._at_once, self._trust = url, dict(roots), say, at_once, trust
+        self._url, self._say, self._at_once = url, say, at_once
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
         self._under_way: dict[asyncio.Task[None], JobWork] = {}
-        self._batches: dict[str, BatchHere | None] = {}
-        """Batches that this worker knows; None for one that it cannot work on."""
+        self._batches = KnownBatches(self.queue, url, roots, say, trust=trust)
         self._paused: set[str] = set()
         """Batches whose gate was closed when this worker looked last."""
         self._is_away = False
@@ -100,9 +99,7 @@ class Worker:
             await self._upkeep.stop()
             for task in self._under_way:
                 task.cancel()
-            for batch in self._batches.values():
-                if batch is not None:
-                    await batch.aclose()
+            await self._batches.aclose()
             await self.queue.close()
         return self.exit_code
 
@@ -127,7 +124,7 @@ class Worker:
             for batch_id, (state, closed) in waiting.items():
                 if state == "cancelled":
                     self._cancel(batch_id)
-                batch = await self._batch(batch_id) if state == "open" and room else None
+                batch = await self._batches.usable(batch_id) if state == "open" and room else None
                 if batch is None:
                     continue
                 if closed is None:
@@ -143,16 +140,14 @@ class Worker:
             return True
         for job in jobs:
             self._begin(job)
-        await self._forget({*waiting})
+        await self._batches.forget_all_but({*waiting} | {work.job.batch_id for work in self._under_way.values()})
         return bool(jobs) and len(self._under_way) < self._at_once
 
     def _begin(self, job: Job) -> None:
         if any(work.job.job_id == job.job_id for work in self._under_way.values()):
             # Its heartbeats were late, so this worker has taken it from itself.
             return
-        batch = self._batches[job.batch_id]
-        assert batch is not None  # noqa: S101 - only jobs of known batches are taken
-        work = JobWork(job, batch, self.queue, self._at_once)
+        work = JobWork(job, self._batches[job.batch_id], self.queue, self._at_once)
         if self._stopping.is_set():
             work.abort(after_turn=True)
         task = asyncio.create_task(self._do(work))
@@ -174,6 +169,9 @@ class Worker:
             self._say(f"{job.run_id}: {line}")
             last = job.attempts >= _MAX_DEFECTS - 1
             verdict = Finished(error=line) if last else HandedBack(SILENCE, counts=True)
+        else:
+            if isinstance(verdict, Finished) and verdict.error is not None:
+                self._say(f"{job.run_id} failed: {verdict.error}")
         _log.debug("%s: %s", job.run_id, verdict)
         await self._obey(job, verdict)
 
@@ -206,30 +204,11 @@ class Worker:
             await self.queue.close_gate(job.batch_id, verdict.wait, verdict.reason)
         await self.queue.hand_back(job, verdict.delay, waits=verdict.waits, counts=verdict.counts)
 
-    async def _batch(self, batch_id: str) -> BatchHere | None:
-        """Return a batch that this worker can work on; say why once if it cannot."""
-        if batch_id not in self._batches:
-            content = await self.queue.frozen(batch_id)
-            try:
-                self._batches[batch_id] = BatchHere.found(batch_id, content, self._roots, self._url, trust=self._trust)
-            except UsageError as error:
-                self._say(f"refused: {error}")
-                self._batches[batch_id] = None
-        return self._batches[batch_id]
-
     def _cancel(self, batch_id: str) -> None:
         for work in self._under_way.values():
             if work.job.batch_id == batch_id and not work.is_cancelled:
                 work.is_cancelled = True
                 work.abort(after_turn=True)
-
-    async def _forget(self, waiting: set[str]) -> None:
-        """Close the batches that have no more jobs."""
-        at_work = {work.job.batch_id for work in self._under_way.values()}
-        for batch_id in [one for one in self._batches if one not in waiting and one not in at_work]:
-            batch = self._batches.pop(batch_id)
-            if batch is not None:
-                await batch.aclose()
 
     async def _wait_for_database(self, away: QueueAway) -> None:
         if not self._is_away:

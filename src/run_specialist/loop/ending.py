@@ -188,6 +188,8 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
         exit_code=exit_code,
         error_kind=ending.error_kind,
         retry_after=ending.retry_after,
+        patch=None if job.patch is None else job.patch(),
+        models=parts.account.models,
     )
 
 

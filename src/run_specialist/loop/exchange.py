@@ -7,12 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.compaction.plan import estimate, tokens
 from run_specialist.loop.job import Job
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.partial_reply import PartialReply
+from run_specialist.loop.portable import lost_parts, portable_id, portable_messages, with_portable_ids
 from run_specialist.loop.reply_room import has_thought, is_thought, longest_reply
 from run_specialist.loop.retries import Retries
 from run_specialist.loop.returned_answers import ReturnedAnswers
@@ -25,6 +27,7 @@ from run_specialist.providers.base import Choice, Delta, Request
 from run_specialist.providers.json_calls import open_conversation
 from run_specialist.providers.json_reader import unique_id
 from run_specialist.providers.leaked_calls import CALLS_AS_TEXT, leaked_calls, with_calls
+from run_specialist.providers.model_chain import is_replaceable
 from run_specialist.record.events import Replied, Requested, Retrying, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode
@@ -49,19 +52,17 @@ class Exchange:
         self._account = account
         self._observers = observers
         self._stop = stop
-        self._retries = Retries(job.patience, self._retrying, observers.notify, stop)
+        replaceable = partial(is_replaceable, job.provider)
+        self._retries = Retries(job.patience, self._retrying, observers.notify, stop, replaceable)
         self._partial_reply = PartialReply()
         self._schema_replies = SchemaReplies(job.opening.tools.get(RESPOND), job.answer_schema)
         self._schema_stream: SchemaStream | None = None
-        watch = self._show if observers.is_watching else None
-        call_first = job.evidence == "require"
-        self._conversation = open_conversation(job.provider, job.opening, watch, call_first=call_first)
-        state, capabilities = job.resume_state, job.provider.capabilities
+        state = job.resume_state
         messages = state.messages or (Message.user(job.question),)
         self.transcript = Transcript(messages, state.snapshot.history_tokens, state.part, state.copies)
         self._last_text = state.snapshot.last_text
-        self._has_json_calls = job.opening.tool_calls == "json" and capabilities.is_language_model
-        self._thinks = capabilities.thinks or bool(job.opening.effort) or has_thought(messages)
+        self._retries.has_changed_model = len(state.snapshot.models) > 1
+        self._open(messages)
         self.returned = ReturnedAnswers(job)
         """The answers that went back to the model."""
         self._usage_is_estimated = False
@@ -70,6 +71,31 @@ class Exchange:
         self.response: Response | None = None
         """The response in the newest reply, if its request constrained it to JSON and that is what it is."""
         self._landing_instruction: str | None = None
+
+    def _open(self, messages: Sequence[Message]) -> None:
+        """Open a conversation with the present model.
+
+        messages: the transcript.
+        """
+        job, capabilities = self._job, self._job.provider.capabilities
+        watch = self._show if self._observers.is_watching else None
+        call_first = job.evidence == "require"
+        self._conversation = open_conversation(job.provider, job.opening, watch, call_first=call_first)
+        self._has_json_calls = job.opening.tool_calls == "json" and capabilities.is_language_model
+        self._thinks = capabilities.thinks or bool(job.opening.effort) or has_thought(messages)
+
+    def change_model(self) -> str:
+        """Go on with the model that the provider has now; return which parts of the transcript it does not get."""
+        job, before = self._job, self.transcript.messages()
+        lost, named = lost_parts(before), with_portable_ids(before)
+        if job.archive is not None:
+            job.archive.add_names(portable_id)
+        if (messages := portable_messages(named, also_written=True)) != tuple(before):
+            self.transcript.shorten(messages, self.transcript.tokens)
+        self.open_reply = None
+        self._retries.has_changed_model = True
+        self._open(messages)
+        return lost
 
     @property
     def last_text(self) -> str:
@@ -90,6 +116,8 @@ class Exchange:
         self._partial_reply = PartialReply()
         self._schema_stream = SchemaStream() if choice is Choice.SCHEMA else None
         self.open_reply = None
+        if landing:
+            self.transcript.end_pause(prompts.PAUSE_ENDED)
         messages = self.transcript.messages(last_line)
         request = Request(
             messages,

@@ -129,6 +129,8 @@ class Job:
     """The run that asked; None for a run of its own."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Credentials masked by value in the output of tools and foreign code."""
+    patch: Callable[[], str] | None = None
+    """Returns what the run would have changed, as one patch; None if it is no dry run, or has a parent."""
     resume_state: ResumeState = field(default_factory=ResumeState)
     """State before the run was resumed; empty for a new run."""
     resume_note: ResumeNote | None = None
@@ -147,7 +149,14 @@ class Job:
     def landing_style(self) -> Style:
         """The style of the landing; calls as JSON are constrained by a schema anyway, so `auto` lands by one."""
         by_schema = self.opening.tool_calls == "json" and self.provider.capabilities.is_language_model
+        if self.runs_on_server and self.landing == "finalize":
+            return "auto"
         return "schema" if by_schema and self.landing == "auto" else self.landing
+
+    @property
+    def runs_on_server(self) -> bool:
+        """Whether the API may run some of the tools itself."""
+        return self.provider.capabilities.server_tools and bool(self.opening.tools.on_server)
 
     def started(self) -> Started:
         """Return the first event of its run."""

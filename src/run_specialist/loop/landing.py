@@ -10,6 +10,8 @@ from run_specialist.record.events import Landed
 
 CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.SCHEMA: Choice.SCHEMA, Rung.NONE: Choice.NONE}
 """The choice that a rung demands; all other requests use AUTO."""
+WITH_TOOLS = {Rung.ORDER, Rung.WAIT, Rung.FINALIZE}
+"""Rungs without a tool choice, in which an API could go on running its own tools."""
 RUNGS: dict[str, Rung] = {choice: rung for rung, choice in CHOICES.items()}
 
 
@@ -37,6 +39,8 @@ class Landing:
         """Return the ladder from its top, by what is known of the endpoint now."""
         known = self._job.provider.capabilities
         refused = self._refused if known.none_choice else self._refused | {Rung.NONE}
+        if self._job.runs_on_server:
+            refused = refused | WITH_TOOLS
         return ladder(
             self._job.landing_style,
             forced_choice=known.forced_choice,
@@ -88,6 +92,15 @@ class Landing:
         if self.position:
             self._refused.add(self.position.rung)
             self._move_to(self.position.refused(self._rungs()))
+
+    def change_model(self) -> None:
+        """Continue on the ladder of another model, without the rungs that the first one did not follow."""
+        self._refused.clear()
+        if self.position:
+            before, position = self.position.rung, self.position.refused(self._rungs())
+            self.position = position
+            if position.rung is not before:
+                self._move_to(position)
 
     def was_ignored(self) -> None:
         """Continue with the next rung: the model did something else."""

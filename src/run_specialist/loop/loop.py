@@ -5,13 +5,14 @@
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
-from run_specialist.errors import ChoiceRefused, ContextExceeded
+from run_specialist.errors import ChoiceRefused, ContextExceeded, ProviderError
 from run_specialist.loop.checkpoint import Checkpoint
 from run_specialist.loop.context_window import ContextWindow
 from run_specialist.loop.ending import Ending
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import Job
 from run_specialist.loop.landing import Landing
+from run_specialist.loop.model_change import ModelChange
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.replies import Replies
 from run_specialist.loop.spending.account import Account, rounded
@@ -46,6 +47,7 @@ class Loop:
         self._observers = observers
         self._stop = stop
         self.landing = Landing(job, observers)
+        self._models = ModelChange(job, account, exchange, self.landing, checkpoint, observers)
         self._window = ContextWindow(job, account, exchange, self.landing, checkpoint, stop)
         self.replies = Replies(job, account, exchange, dispatcher, self.landing, self._window)
 
@@ -87,6 +89,9 @@ class Loop:
         except ContextExceeded:
             if not await self._window.land_from_less():
                 raise
+            return None
+        except ProviderError as error:
+            await self._models.go_on_after(error, landing=landing.is_active)
             return None
         if reply is None and not self._stop.is_requested:
             landing.ran_out_of_time()

@@ -15,6 +15,7 @@ from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, sendable
 from run_specialist.record.outcome import Exit
+from run_specialist.record.server_calls import has_server_calls
 from run_specialist.tools import answer_prompts
 from run_specialist.tools.answer_prompts import Objection
 from run_specialist.tools.respond import NAME as RESPOND
@@ -49,6 +50,7 @@ class Replies:
 
     async def take(self, reply: Reply) -> Ending | None:
         """Act on a reply; None means that the model is asked again."""
+        self._dispatcher.book(reply)
         ending = await self._act_on(reply)
         return replace(ending, by_reply=True) if ending else None
 
@@ -149,7 +151,8 @@ class Replies:
         return ToolResult(call.id, prompts.DELIVERED)
 
     def _paused(self, reply: Reply) -> Ending | None:
-        self._pauses += 1
+        # With a tool that the API has run, the limits of the run bound the pauses.
+        self._pauses += not has_server_calls(reply.content)
         if self._pauses > MAX_PAUSES:
             return Ending.salvaged(f"the model paused more than {MAX_PAUSES} times")
         self._exchange.enter(reply, ())

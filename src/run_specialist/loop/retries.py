@@ -27,6 +27,12 @@ JITTER = 0.25
 MOST_REPEATED = 2
 """Retries after failures in which the server may have worked on the request, and may bill each of them."""
 
+PATIENCE_WITH_OTHERS = 10.0
+"""Maximum patience while another model can be asked: enough for an overload that passes in a moment [s].
+
+It costs less than to let the other model read the whole context without a cache.
+"""
+
 Ask = Callable[[Conversation, Request], Awaitable[Reply]]
 """Sends a request and returns its reply; raises ProviderError."""
 
@@ -43,6 +49,7 @@ class Retries:
         notify: Callable[[Retrying], None],
         waiting: Callable[[Waiting], None],
         stop: StopSignal,
+        is_replaceable: Callable[[ProviderError | None], bool] = lambda _: False,
     ) -> None:
         """Configure the retries of a run.
 
@@ -50,8 +57,12 @@ class Retries:
         notify: called before each wait.
         waiting: called when a request waits because the endpoint takes no more.
         stop: once requested, no request is sent again.
+        is_replaceable: whether another model would be asked after a failure, or, without one, after any failure.
         """
         self._patience = math.inf if patience is None else patience
+        self._is_replaceable = is_replaceable
+        self.has_changed_model = False
+        """Whether the requests go to another model than those at the beginning of the run."""
         self._notify = notify
         self._waiting = waiting
         self._stop = stop
@@ -66,28 +77,39 @@ class Retries:
         """
         if self.was_stopped:
             raise StopRequested
-        begun = self.clock()
+        begun, patience = self.clock(), self._patience_after(None, seconds)
         attempt = repeated = 0
         failed_at = begun
         time_limit = math.inf if seconds is None else begun + seconds
         while True:
-            left = failed_at + self._patience - self.clock() if attempt else self._patience
-            queueing = Queueing(self._waiting, left, time_limit, stopping=self._stop)
+            left = failed_at + patience - self.clock() if attempt else patience
+            queueing = Queueing(
+                self._waiting, left, time_limit, stopping=self._stop, has_changed_model=self.has_changed_model
+            )
             try:
                 return await conversation.ask(replace(request, retries=attempt, queueing=queueing))
             except Unavailable as error:
                 self._raise_if_stopping()
-                now = self.clock()
+                now, patience = self.clock(), self._patience_after(error, seconds)
                 if not attempt:
                     failed_at = now if queueing.closed_since is None else queueing.closed_since
-                left = failed_at + self._patience - now
+                left = failed_at + patience - now
                 repeated += error.may_have_run
                 if left <= 0 or repeated > MOST_REPEATED:
                     raise _gave_up(error, attempt, now - failed_at) from error
-                wait = _wait(error, attempt, left, time_limit - now)
+                wait = _wait(error, attempt, left, time_limit - now, is_shortened=patience < self._patience)
                 attempt += 1
                 self._notify(Retrying(error.status, round(wait, 3), attempt, error.reason))
             await self._pause(wait)
+
+    def _patience_after(self, error: ProviderError | None, seconds: float | None) -> float:
+        """Return how long a request is retried after a failure, or before the first one [s].
+
+        seconds: as for `ask`; another model needs time, too.
+        """
+        if not self._is_replaceable(error):
+            return self._patience
+        return min(self._patience, PATIENCE_WITH_OTHERS, math.inf if seconds is None else seconds / 2)
 
     async def _pause(self, seconds: float) -> None:
         """Wait before a retry, until the run is to stop at the latest."""
@@ -116,17 +138,20 @@ def backoff(attempt: int, chance: float) -> float:
     return min(FIRST_WAIT * 2.0 ** min(attempt, 10), LONGEST_WAIT) * (1 - JITTER * chance)
 
 
-def _wait(error: Unavailable, attempt: int, left: float, time_left: float) -> float:
+def _wait(error: Unavailable, attempt: int, left: float, time_left: float, *, is_shortened: bool) -> float:
     """Return how long to wait before the next attempt [s].
 
     left, time_left: until the patience and the time limit end; the last attempt is made at that moment.
+    is_shortened: whether the patience is less than that of the run, because another model is left.
     Raises ProviderError if the server requests a longer wait than that.
     """
     own = backoff(attempt, random.random())  # noqa: S311 - no secret
     requested = error.wait or 0
     limit = min(left, time_left)
     if requested > limit or math.isinf(requested):
-        raise _too_long(error, requested, "the time limit" if time_left < left else "patience", limit) from error
+        of_patience = f"patience allows{' while another model is left' if is_shortened else ''}"
+        what = "the time limit allows" if time_left < left else of_patience
+        raise _too_long(error, requested, what, limit) from error
     # A server that requests next to no wait, again and again, would be flooded.
     return max(min(own, limit), requested) if requested < 1 else requested
 
@@ -134,7 +159,7 @@ def _wait(error: Unavailable, attempt: int, left: float, time_left: float) -> fl
 def _too_long(error: Unavailable, requested: float, what: str, left: float) -> ProviderError:
     if math.isinf(requested):
         return error.as_final(f"{error.reason}; try again later, because the API requests a wait without an end")
-    allowed = f"longer than {what} allows ({math.floor(max(left, 0))} seconds)"
+    allowed = f"longer than {what} ({math.floor(max(left, 0))} seconds)"
     return error.as_final(f"{error.reason}; try again in {requested:.0f} seconds, as the API requests, {allowed}")
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from run_specialist.loop.compaction.plan import estimate
 from run_specialist.record.journal import Checkpointed, RunSnapshot
 from run_specialist.record.messages import Block, Message, Reply, ToolResult, sendable
+from run_specialist.record.server_calls import has_server_calls
 
 FEW_CHARACTERS = 2_000
 """Length of a result that was cut because the context overflowed [characters]."""
@@ -46,15 +47,28 @@ class Transcript:
 
         landing_instruction: ended the request that was answered.
         """
-        self._history = self.messages(landing_instruction)
+        before, self._history = self.tokens, self.messages(landing_instruction)
         if content := sendable(reply.content):
             self._history.append(Message("assistant", content))
         self._tail = Message.results(results) if results else None
         self.history_tokens = reply.usage.total_tokens
+        if before and has_server_calls(content):
+            # The usage then has the same input several times: once for each step of the API between its tools.
+            self.history_tokens = min(self.history_tokens, before + estimate(None, self._history[-1:]))
+
+    @property
+    def ends_with_model(self) -> bool:
+        """Whether the last message is the model's own, as after a pause."""
+        return self._tail is None
 
     def say(self, text: str) -> None:
         """Send a user message next, after a turn without results."""
         self._tail = Message.user(text)
+
+    def end_pause(self, text: str) -> None:
+        """Send a user message next if the API has paused a turn with its tools, which would otherwise go on."""
+        if self._tail is None and self._history and has_server_calls(self._history[-1].blocks):
+            self.say(text)
 
     def add(self, text: str) -> None:
         """Add a text to what is sent next, after the results if there are any."""

@@ -19,6 +19,7 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.resolve import resolve
+from run_specialist.specialist.tool_names import EDIT, SHELL, WRITE, names_tool
 
 LONGEST_NAME = 48
 """Clients prefix tool names with the server's name, and model APIs accept at most 64 characters in total."""
@@ -147,6 +148,8 @@ def hints(title: str, *, only_reads: bool) -> ToolAnnotations:
 
 def _only_reads(file: SpecialistFile, settings: Specialist, registry: Registry, above: tuple[str, ...] = ()) -> bool:
     if settings.python_tools or settings.mcp_servers:
+        return False
+    if settings.writable and any(names_tool(settings.tools, tool) for tool in (EDIT, WRITE, SHELL)):
         return False
     for name in set(registry.callable_names(settings.agents)) - {*above, settings.name}:
         try:

@@ -7,6 +7,7 @@ blocks, and instead of the tail in a request that orders the model to end.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from run_specialist.providers.knowledge import Informed, Lessons
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import failure, final
+from run_specialist.providers.server_tools import OfferedTools, Unanswered
 from run_specialist.providers.transport import connection, send, stream
 from run_specialist.record.messages import Block, Message, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
@@ -69,7 +71,7 @@ def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's
     options: options of `AsyncAnthropic`; missing ones come from the environment. `max_retries=0` disables retries, and
         any other number has no effect: the patience of a run limits them.
     """
-    with gc_tuning.paused():
+    with gc_tuning.paused("anthropic"):
         import anthropic  # noqa: PLC0415 - the import takes a second
 
     return anthropic.AsyncAnthropic(**{**connection(anthropic), **options})
@@ -85,23 +87,28 @@ class AnthropicConversation:
         self._sent = EncodedMessages()
         self._entrance = Entrance(provider, MESSAGES)
         self._cached_tokens = self._answered = 0
-        tools = [tool.definition for tool in opening.tools]
+        self._opening = opening
+        self._tools = OfferedTools(opening, provider.knowledge)
+        self._unanswered = Unanswered()
         # Without any tools there is only one request, so no later one would read from the cache.
-        self._has_tools = bool(tools)
+        self._has_tools = bool(self._tools.definitions)
         self._effort: Block = {"effort": opening.effort} if opening.effort else {}
-        self._marker: Block = {"cache_control": CACHED} if tools or opening.tool_calls == "json" else {}
-        self._front = encode(
-            {
-                "model": provider.model,
-                "system": [{"type": "text", "text": opening.system, **self._marker}],
-                **({"tools": tools} if tools else {}),
-            }
-        ).removesuffix(b"}")
+        self._marker: Block = {"cache_control": CACHED} if self._has_tools or opening.tool_calls == "json" else {}
+        self._front = self._encoded_front()
+
+    def _encoded_front(self) -> bytes:
+        """Return the beginning of every request: model, system prompt and tools."""
+        tools = self._tools.definitions
+        system = [{"type": "text", "text": self._opening.system, **self._marker}]
+        front = {"model": self._provider.model, "system": system, **({"tools": tools} if tools else {})}
+        return encode(front).removesuffix(b"}")
 
     async def ask(self, request: Request) -> Reply:
         """Send the transcript and return the reply, as `Conversation.ask` describes."""
         # Before the body is built, so that waiting requests use no memory.
         await pace().begin()
+        messages = self._unanswered.removed(request.messages, may_run=request.choice is Choice.AUTO)
+        request = replace(request, messages=messages)
         size = self._size(request)
         # What is read from the cache counts against no rate limit.
         turn = self._entrance.turn(request, _cost(max(size - self._cached_tokens, 0) if self._reads(request) else size))
@@ -119,7 +126,8 @@ class AnthropicConversation:
         self._cached_tokens = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
         if usage.total_tokens:
             turn.settle(_cost(usage.input_tokens + usage.cache_creation_input_tokens, usage.output_tokens))
-        return self._lessons.taken(request, reply)
+        warning, self._tools.warning = self._tools.warning, ""
+        return self._lessons.taken(request, reply.with_warning(warning))
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
         failed, knowledge = failure(error, MESSAGES, self._provider.client), self._provider.knowledge
@@ -182,6 +190,10 @@ class AnthropicConversation:
         try:
             return await self._send(request, turn)
         except Exception as error:
+            is_first, refusal = not self._answered, str(error)
+            if is_first and _is_refusal(error) and self._tools.were_refused(refusal):
+                self._front, self._has_tools = self._encoded_front(), bool(self._tools.definitions)
+                return await self._exchange(request, turn)
             # A schema does without the tool choice beside it.
             about_choice = _is_refusal(error) and anthropic_refusals.is_about_choice(str(error))
             if request.choice is not Choice.SCHEMA or not about_choice or not self._provider.capabilities.none_choice:

@@ -100,6 +100,7 @@ def _usage(usage: object) -> Usage:
         cache_read_input_tokens=count(usage, "cache_read_input_tokens"),
         cache_creation_input_tokens=count(usage, "cache_creation_input_tokens"),
         output_tokens=count(usage, "output_tokens"),
+        web_search_requests=count(_object(usage).get("server_tool_use"), "web_search_requests"),
     )
 
 
@@ -147,7 +148,8 @@ class StreamedMessage:
             self._white_space.add(fragment)
             self._watch(Delta(fragment, tool=str(block.get("name", ""))))
         elif kind == "citations_delta":
-            block.setdefault("citations", []).append(delta.get("citation"))
+            # A block may begin with null in place of a list.
+            block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
         elif kind in GROWING:
             key = GROWING[kind]
             # Joined at the end: appending each piece to a long string would copy it every time.

@@ -43,6 +43,8 @@ class Capabilities:
     """True if the model may think before it replies, which counts as part of the reply."""
     none_choice: bool = True
     """False if the endpoint refuses a `tool_choice` of `none`."""
+    server_tools: bool = False
+    """True if the endpoint may run tools itself, such as a web search; False if it refused their definitions."""
     vendor: str = "custom"
     """The vendor of the API, as reported in telemetry."""
     context_tokens: int | None = None
@@ -105,6 +107,8 @@ class Queueing:
     """Since when it would be refused; None if it would not."""
     stopping: Stopping | None = None
     """Ends the wait; None if only a cancellation does."""
+    has_changed_model: bool = False
+    """Whether another model of the run has failed; what the endpoint has refused to that one does not hold this one."""
 
     @property
     def ends_at(self) -> float:

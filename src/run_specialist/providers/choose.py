@@ -1,15 +1,18 @@
 """Choose the model of a run and create its provider."""
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import UsageError
 from run_specialist.installation import adding
 from run_specialist.providers.base import Provider
 from run_specialist.providers.endpoint import CHAT, MESSAGES, OPENAI_URL, Endpoint
+from run_specialist.providers.model_chain import models_of
 from run_specialist.providers.model_names import check_served, check_spelling
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.redaction import redact
+from run_specialist.specialist.model_list import split_models
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -22,22 +25,27 @@ _OTHERS = "e.g. sonnet, openai:ID or ollama:NAME"
 CREDENTIALS = (MESSAGES.key, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
 
 
-def choose_model(flag: str | None, file: str | None, default: str | None = None) -> str:
-    """Return the model of a run: flag, file, SPECIALIST_MODEL, `default`, then one by the credentials that are set.
+def named_models(
+    flag: str | None, file: str | None, default: str | None = None, following: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the models that are named for a run: flag, file, SPECIALIST_MODEL, `default`, then one by the credentials.
 
+    Each of them may be a list with commas.
     file: model in the specialist's file; `inherit` counts as None.
     default: model of a config file.
+    following: the fallback models in the specialist's file, which a flag replaces.
     """
     named = flag or (file if file != "inherit" else None) or os.environ.get("SPECIALIST_MODEL") or default
-    return named or ("sonnet" if _credentials() or _set(MESSAGES.url) else OFFLINE)
+    named = named or ("sonnet" if _credentials() or _set(MESSAGES.url) else OFFLINE)
+    return tuple(dict.fromkeys([*split_models(named), *(() if flag else following)]))
 
 
 def why_offline(flag: str | None, file: str | None, default: str | None = None) -> str:
-    """Return why `choose_model` chose no language model, and how to get one; empty if it chose one.
+    """Return why a run has no language model, and how to get one; empty if it has one.
 
-    flag, file, default: as for `choose_model`.
+    flag, file, default: as for `named_models`.
     """
-    if choose_model(flag, file, default) != OFFLINE:
+    if named_models(flag, file, default)[0] != OFFLINE:
         return ""
     named = {
         "the model of this run": flag,
@@ -62,7 +70,7 @@ def check_credentials(model: str) -> None:
 def default_reason(default: str | None = None) -> str:
     """Return why a specialist without a model of its own gets the one that it gets.
 
-    default: as for `choose_model`.
+    default: as for `named_models`.
     """
     if os.environ.get("SPECIALIST_MODEL"):
         return "SPECIALIST_MODEL"
@@ -91,7 +99,7 @@ def make_provider(model: str) -> Provider:
 
 def keys_of(provider: Provider) -> tuple[str, ...]:
     """Return the API keys in a provider's requests; empty if it has no SDK client."""
-    client = getattr(provider, "client", None)
+    client = getattr(models_of(provider)[0], "client", None)
     keys = (getattr(client, name, None) for name in ("api_key", "auth_token"))
     return tuple(key for key in keys if isinstance(key, str) and key != NO_KEY)
 

@@ -41,7 +41,7 @@ class DescribedModel:
 def described(model: str) -> DescribedModel:
     """Return a model by the name that a run would use, without contacting anything.
 
-    model: as returned by `choose_model`.
+    model: as returned by `chosen_models`.
     """
     if model == OFFLINE:
         return DescribedModel(OfflineProvider(), None)

@@ -48,7 +48,7 @@ class JsonCalls:
         self._call_first = call_first
         self._watch = watch
         self._stream: CallStream | None = None
-        system = json_prompts.with_tools(opening.system, tool_list(opening.tools))
+        system = json_prompts.with_tools(opening.system, tool_list(opening.tools.local))
         plain = replace(opening, system=system, tools=Toolset([]))
         self._conversation = provider.open(plain, None if watch is None else self._show)
         self._messages = PlainMessages()

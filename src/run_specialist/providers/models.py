@@ -35,7 +35,13 @@ def capabilities(model: str) -> Capabilities:
     """
     found = _FAMILY.search(model.lower())
     if found is None:
-        return Capabilities(forced_choice=True, max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS, schema=True, vendor=VENDOR)
+        return Capabilities(
+            forced_choice=True,
+            max_output_tokens=UNKNOWN_MAX_OUTPUT_TOKENS,
+            schema=True,
+            server_tools=True,
+            vendor=VENDOR,
+        )
     family, version = found[1], (int(found[2] or 0), int(found[3] or 0))
     since = UNFORCEABLE_SINCE.get(family)
     always_thinks = since is not None and version >= since
@@ -45,5 +51,6 @@ def capabilities(model: str) -> Capabilities:
         max_output_tokens=MAX_OUTPUT_TOKENS[family],
         schema=True,
         thinks=always_thinks,
+        server_tools=True,
         vendor=VENDOR,
     )

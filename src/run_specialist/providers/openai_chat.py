@@ -119,7 +119,7 @@ def make_client(*, direct: bool = False, **options: Any) -> "AsyncOpenAI":  # no
         any other number has no effect: the patience of a run limits them.
     Raises ImportError if the SDK is not installed.
     """
-    with gc_tuning.paused():
+    with gc_tuning.paused("openai"):
         import openai  # noqa: PLC0415 - the import takes a second
 
     return openai.AsyncOpenAI(**{**connection(openai, direct=direct), **options})
@@ -135,7 +135,7 @@ class ChatConversation:
         self._streamed: StreamedCompletion | None = None
         self._sent = EncodedMessages()
         self._entrance = Entrance(provider, provider.endpoint)
-        self._has_tools = bool(opening.tools.names)
+        self._has_tools = bool(opening.tools.local)
         front: dict[str, Any] = {"model": provider.id}
         if self._has_tools:
             front["tools"] = [
@@ -143,7 +143,7 @@ class ChatConversation:
                     "type": "function",
                     "function": {"name": tool.name, "description": tool.description, "parameters": tool.input_schema},
                 }
-                for tool in opening.tools
+                for tool in opening.tools.local
             ]
         if opening.effort:
             front["reasoning_effort"] = opening.effort

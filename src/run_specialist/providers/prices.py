@@ -7,6 +7,8 @@ from typing import Any
 from run_specialist.record.messages import Usage
 
 MILLION = 1_000_000
+SEARCH = 0.01
+"""Price of one web search by the Messages API, which bills 10 USD per 1,000 [USD]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def cost(usage: Usage, model: str, vendor: str) -> float | None:
         + read * _rate(prices.cache_read_mtok, input_size, plain)
         + written * _rate(prices.cache_write_mtok, input_size, plain)
         + usage.output_tokens * _rate(prices.output_mtok, input_size, 0)
-    ) / MILLION
+    ) / MILLION + usage.web_search_requests * SEARCH
 
 
 def _rate(price: Any, input_size: int, default: float) -> float:  # noqa: ANN401 - as below

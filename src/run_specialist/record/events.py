@@ -4,11 +4,13 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from copy import deepcopy
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from run_specialist.budget.budget import Kind, Limit
 from run_specialist.budget.ladder import Rung
+from run_specialist.errors import ProviderErrorKind
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Outcome
 
@@ -21,7 +23,15 @@ class Event:
 
     def as_json(self) -> dict[str, Any]:
         """Return the event as JSON values, its name first."""
-        return {"event": self.event, **asdict(self)}
+        return {"event": self.event, **{name: _copied(getattr(self, name)) for name in self.__dataclass_fields__}}
+
+
+def _copied(value: Any) -> Any:  # noqa: ANN401 - the value of any field
+    """Return a value that a listener may change."""
+    # Most are text or numbers, for which `asdict` would take ten times as long.
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else deepcopy(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +126,29 @@ class Waiting(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ModelChanged(Event):
+    """The model cannot answer, and the run goes on with the next one of its specialist; precedes its first request."""
+
+    event = "model_changed"
+    turn: int
+    """Number of the turn that is requested from the new model."""
+    before: str
+    """The id of the model that failed."""
+    model: str
+    """The id of the new model."""
+    reason: str
+    """The failure in one line."""
+    kind: ProviderErrorKind
+    """What kind of failure it is."""
+    left_out: str
+    """Which parts of the transcript the new model does not get, because only the first one accepts them."""
+    cold_tokens: int | None
+    """Estimated input that it reads without a cache [tokens]; None if nothing was sent before."""
+    cold_cost_usd: float | None
+    """Price of this input [USD]; None if it is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class Replied(Event):
     """A reply has arrived."""
 
@@ -146,6 +179,27 @@ class Called(Event):
     duration_s: float = 0.0
     text: str = ""
     """The error, or the reason why the call was skipped; empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanged(Event):
+    """A tool has changed a file; precedes the end of its call."""
+
+    event = "file_changed"
+    call_id: str
+    """The call of the tool."""
+    path: str
+    """The file, relative to the root."""
+    diff: str
+    """What was changed, as a unified diff; its last line says so if it is shortened."""
+    added: int
+    """Lines added."""
+    removed: int
+    """Lines removed."""
+    is_new: bool = False
+    """Whether the file did not exist before."""
+    dry_run: bool = False
+    """Whether the change is only in the patch of a dry run, and not on the disk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from run_specialist.record.events import Event
 from run_specialist.record.messages import Message, Reply, ToolCall, Usage
-from run_specialist.record.outcome import Child, Outcome
+from run_specialist.record.outcome import AskedModel, Child, Outcome
 
 OnLost = Literal["go_on", "abort"]
 """What a run does if its store becomes unwritable: continue without being stored, or end before its next request."""
@@ -84,6 +84,26 @@ class Returned(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class FileChanging(Record):
+    """A tool is about to change a file; stored before the file is replaced, so that the change can be taken back."""
+
+    change_id: str
+    """Unique within the run."""
+    path: str
+    """The file, relative to the root of the run."""
+    before: str | None
+    """SHA-256 of its content so far, in hexadecimal; None if the file does not exist."""
+    after: str
+    """SHA-256 of its new content."""
+    content: str | None
+    """Its content so far; None if the file does not exist."""
+    temporary: str
+    """Name of the temporary file beside it, which a killed process leaves behind."""
+    folders: int = 0
+    """How many of the folders above it do not exist yet and are created."""
+
+
+@dataclass(frozen=True, slots=True)
 class Spending:
     """Tokens and cost of some requests."""
 
@@ -124,6 +144,8 @@ class RunSnapshot:
     """Why answers went back to the model, each reason at most once a run."""
     returned_answer: Mapping[str, Any] | None = None
     """The newest of these answers, as the input of `respond`."""
+    models: tuple[AskedModel, ...] = ()
+    """The models that were asked so far, in order; empty in runs of older versions and before the first turn."""
 
     @property
     def turns(self) -> int:
@@ -180,4 +202,8 @@ class Journal(Protocol):
 
         Raises TakenOver, once, if another process has taken over the run.
         """
+        ...
+
+    async def has_stored(self) -> bool:
+        """Wait until all records are stored; return whether they are. The reason for a failure stays unread."""
         ...

@@ -35,8 +35,14 @@ def text_of(content: object) -> str:
         return content
     if not isinstance(content, Iterable):
         return ""
-    texts = (_text_of_block(block) for block in content)
-    return "\n".join(text for text in texts if text)
+    text, was_cited = "", False
+    for block in content:
+        part = _text_of_block(block)
+        is_cited = isinstance(block, Mapping) and bool(block.get("citations"))
+        # Citations split a text into blocks in the middle of its lines.
+        text += ("\n" if text and part and not (was_cited or is_cited) else "") + part
+        was_cited = is_cited
+    return text
 
 
 def _text_of_block(block: object) -> str:
@@ -186,6 +192,8 @@ class Usage:
     cache_read_input_tokens: int = 0
     cache_creation_input_tokens: int = 0
     output_tokens: int = 0
+    web_search_requests: int = 0
+    """Searches that the API has run and bills by number."""
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -193,6 +201,7 @@ class Usage:
             self.cache_read_input_tokens + other.cache_read_input_tokens,
             self.cache_creation_input_tokens + other.cache_creation_input_tokens,
             self.output_tokens + other.output_tokens,
+            self.web_search_requests + other.web_search_requests,
         )
 
     @property

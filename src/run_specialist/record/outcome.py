@@ -1,6 +1,6 @@
 """The outcome of a run, which every run ends with."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any, Literal
 
@@ -84,6 +84,24 @@ class LandingReport:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedModel:
+    """One of the models that a run has asked, and what it has spent."""
+
+    model: str
+    """The id in requests."""
+    since_turn: int
+    """Number of the first turn that was requested from it, from 1."""
+    turns: int = 0
+    """Its replies."""
+    usage: Usage = field(default_factory=Usage)
+    """Usage of its replies and summaries."""
+    cost_usd: float | None = 0.0
+    """None if its price is unknown."""
+    failure: str | None = None
+    """Why the run went on with another model, in one line; None if it did not."""
+
+
+@dataclass(frozen=True, slots=True)
 class Child:
     """Summary of a child run, which a specialist started by delegating to another one."""
 
@@ -131,6 +149,10 @@ class Outcome:
     """The kind of the failure that ended the run; None if none did, as when a limit or the model's reply ended it."""
     retry_after: float | None = None
     """The wait that the server requested with its last failure [s]; None if it requested none."""
+    patch: str | None = None
+    """What a dry run and its child runs would have changed, for `git apply`; None if it is no dry run."""
+    models: tuple[AskedModel, ...] = ()
+    """The models that were asked, in order; the last one is `model`. Empty in outcomes of older versions."""
 
     @property
     def is_offline(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from run_specialist.errors import ProviderErrorKind
 from run_specialist.record.messages import Block, Message, Reply, sendable
 from run_specialist.record.outcome import Child
 
@@ -36,16 +37,34 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class NextModel:
+    """The model with which a run went on when the one before could not answer."""
+
+    model: str
+    reason: str
+    """The failure of the model before, in one line."""
+    kind: ProviderErrorKind
+    """What kind of failure that was."""
+    rungs: Sequence[str] = ()
+    """The rungs of the landing from then on, in the order in which they were tried."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unanswered:
     """A request that brought no reply."""
 
     choice: str
-    how: Literal["refused", "failed"]
-    """Whether the endpoint refused its choice, or the request ended the run."""
+    how: Literal["refused", "failed", "changed"]
+    """Whether the endpoint refused its choice, the request ended the run, or another model was asked."""
+    next: NextModel | None = None
+    """The other model; None unless `how` is `changed`. The messages below begin anew, adapted for it."""
 
 
 Line = Message | Answered | Unanswered
-"""A user message, or a request; a request sends all user messages and entered replies above it."""
+"""A message, or a request; a request sends all messages and entered replies above it, up to a change of the model.
+
+Only the messages that were adapted for another model include some of the role `assistant`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +120,21 @@ class Cassette:
     children: Sequence[Child] = ()
     is_file: bool = False
     """Whether it was read from a file, which contains no credentials, paths of a machine and ids of runs."""
+
+    @property
+    def later_models(self) -> Sequence[NextModel]:
+        """The models with which the run went on, in order; empty if it has asked only one."""
+        return [line.next for line in self.requests if isinstance(line, Unanswered) and line.next]
+
+    def requests_of(self, place: int) -> Sequence[Answered | Unanswered]:
+        """Return the requests to one of the models; place: of the model, from 0."""
+        changes = 0
+        found = []
+        for line in self.requests:
+            if changes == place:
+                found.append(line)
+            changes += isinstance(line, Unanswered) and line.next is not None
+        return found
 
     @property
     def requests(self) -> Sequence[Answered | Unanswered]:

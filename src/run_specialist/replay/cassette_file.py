@@ -10,15 +10,17 @@ from pydantic import BaseModel, ValidationError
 from run_specialist.errors import UsageError
 from run_specialist.record.messages import Message, Reply, Stop, Usage
 from run_specialist.record.outcome import Child
-from run_specialist.replay.cassette import Answered, Body, Cassette, Line, RecordedCall, Setup, Unanswered
+from run_specialist.replay.cassette import Answered, Body, Cassette, Line, NextModel, RecordedCall, Setup, Unanswered
 from run_specialist.replay.cassette_format import (
     FORMAT,
     LISTS,
     VERSION_KEY,
+    AdaptedLine,
     CallLine,
     Head,
     MessageLine,
     NoReplyLine,
+    ServerToolLine,
     ToolLine,
     UserLine,
 )
@@ -83,7 +85,7 @@ def _cassette(source: str, found: Mapping[str, Located]) -> Cassette:
         settings=_settings(found["settings"].line, head),
         overridden=head.overridden,
         system="\n".join(head.system),
-        tools=[_checked(ToolLine, "tools", one).model_dump() for one in lists["tools"]],
+        tools=[_tool(one) for one in lists["tools"]],
         given_tools=head.given_tools,
         parents=head.parents,
         rungs=head.rungs,
@@ -151,12 +153,20 @@ def _reason(name: str, inner: Sequence[object], message: str) -> str:
     return f"{place}: {text[:1].lower()}{text[1:]}"
 
 
+def _tool(item: Located) -> Mapping[str, object]:
+    is_of_server = isinstance(item.value, Mapping) and "type" in item.value
+    line = _checked(ServerToolLine if is_of_server else ToolLine, "tools", item)
+    return line.model_dump(exclude_none=True)
+
+
 def _line(item: Located) -> Line:
     line = _checked(MessageLine, "messages", item, "line").line
     if isinstance(line, UserLine):
         return Message("user", tuple(line.content), line.instruction)
+    if isinstance(line, AdaptedLine):
+        return Message("assistant", tuple(line.content))
     if isinstance(line, NoReplyLine):
-        return Unanswered(line.choice, line.how)
+        return Unanswered(line.choice, line.how, None if line.next is None else NextModel(**line.next.model_dump()))
     usage = Usage(*line.usage)
     reply = Reply(Stop(line.stop), tuple(line.content), usage, line.reason, more_room_helps=line.more_room_helps)
     body = None if line.body is None else Body(line.body.sha256, line.body.parameters)

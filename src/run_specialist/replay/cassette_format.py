@@ -6,11 +6,14 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt
 
 from run_specialist.budget.ladder import Rung
+from run_specialist.errors import ProviderErrorKind
 from run_specialist.providers.base import Choice
 from run_specialist.record.outcome import Status
 
-FORMAT = 1
+FORMAT = 2
 """Version of the format; files of newer versions are refused."""
+ONE_MODEL = 1
+"""Version that cassettes of runs with one model have, which earlier versions of this program read."""
 VERSION_KEY = "run_specialist_cassette"
 LISTS = ("tools", "messages", "calls", "children")
 """The keys of the lists, each of which has a line for each item."""
@@ -103,6 +106,16 @@ class ToolLine(_Strict):
     input_schema: dict[str, Any]
 
 
+class ServerToolLine(_Strict):
+    """The definition of a tool that the API runs itself; its keys in the order in which they are sent."""
+
+    type: str
+    name: str
+    max_uses: Count
+    max_content_tokens: Count | None = None
+    allowed_domains: list[str] | None = None
+
+
 class UserLine(_Strict):
     """A user message: the question, results, or another text of the loop."""
 
@@ -126,7 +139,7 @@ class ReplyLine(_Strict):
     content: Blocks
     stop: Literal["answered", "wants_tools", "paused", "truncated", "refused"]
     reason: str
-    usage: Annotated[list[Count], Field(min_length=4, max_length=4)]
+    usage: Annotated[list[Count], Field(min_length=4, max_length=5)]
     """Input, read from the cache, written to the cache, output [tokens]."""
     cost_usd: float | None
     instruction: str | None = None
@@ -135,18 +148,35 @@ class ReplyLine(_Strict):
     body: BodyPart | None = None
 
 
+class NextPart(_Strict):
+    """The model with which the run went on."""
+
+    model: str
+    reason: str
+    kind: Annotated[str, _one_of(get_args(ProviderErrorKind))]
+    rungs: list[RungName]
+
+
 class NoReplyLine(_Strict):
     """A request without a reply."""
 
     role: Literal["none"]
     choice: ChoiceName
-    how: Literal["refused", "failed"]
+    how: Literal["refused", "failed", "changed"]
+    next: NextPart | None = None
+
+
+class AdaptedLine(_Strict):
+    """An earlier reply, as it was adapted for another model."""
+
+    role: Literal["adapted"]
+    content: Blocks
 
 
 class MessageLine(_Strict):
     """A line of the messages, of any role."""
 
-    line: Annotated[UserLine | ReplyLine | NoReplyLine, Field(discriminator="role")]
+    line: Annotated[UserLine | ReplyLine | NoReplyLine | AdaptedLine, Field(discriminator="role")]
 
 
 class CallLine(_Strict):

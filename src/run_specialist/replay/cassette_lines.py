@@ -6,10 +6,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from run_specialist.record.messages import Message
+from run_specialist.record.messages import Message, Usage
 from run_specialist.record.outcome import Child
 from run_specialist.replay.cassette import Body, Cassette, Line, RecordedCall, Unanswered
-from run_specialist.replay.cassette_format import FORMAT, VERSION_KEY
+from run_specialist.replay.cassette_format import FORMAT, ONE_MODEL, VERSION_KEY
 from run_specialist.replay.normalized import normalizer
 from run_specialist.specialist.fields import Specialist
 
@@ -62,7 +62,7 @@ def cassette_text(cassette: Cassette, bodies: Sequence[Body] = ()) -> str:
         "children": [asdict(child) for child in cassette.children],
     }
     head = {
-        VERSION_KEY: FORMAT,
+        VERSION_KEY: FORMAT if cassette.later_models else ONE_MODEL,
         "specialist": setup.specialist,
         "file_sha256": setup.digest,
         "model": setup.model,
@@ -103,10 +103,12 @@ def _escaped(character: str) -> str:
 
 def _line(line: Line, bodies: Iterator[Body]) -> Mapping[str, Any]:
     """Return a line of the messages; fields with their usual value are omitted."""
+    if isinstance(line, Message) and line.role == "assistant":
+        return {"role": "adapted", "content": line.blocks}
     if isinstance(line, Message):
         return {"role": "user", "content": line.blocks, **_given(instruction=line.landing_instruction)}
     if isinstance(line, Unanswered):
-        return {"role": "none", "choice": line.choice, "how": line.how}
+        return {"role": "none", "choice": line.choice, "how": line.how, **_given(next=line.next and asdict(line.next))}
     reply, body = line.reply, next(bodies, None)
     return {
         "role": "assistant",
@@ -114,13 +116,19 @@ def _line(line: Line, bodies: Iterator[Body]) -> Mapping[str, Any]:
         "content": reply.content,
         "stop": reply.stop,
         "reason": reply.reason,
-        "usage": [*asdict(reply.usage).values()],
+        "usage": _numbers(reply.usage),
         "cost_usd": line.cost_usd,
         **_given(instruction=line.landing_instruction),
         **({} if line.is_entered else {"entered": False}),
         **({} if reply.more_room_helps else {"more_room_helps": False}),
         **({} if body is None else {"body": {"parameters": body.parameters, "sha256": body.digest}}),
     }
+
+
+def _numbers(usage: Usage) -> list[int]:
+    """Return the numbers of a usage; the last one is left out if there is nothing to count."""
+    *tokens, searches = asdict(usage).values()
+    return [*tokens, searches] if searches else tokens
 
 
 def _call(call: RecordedCall, results: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
@@ -158,7 +166,7 @@ def _clean(line: Line, clean: Any) -> Line:  # noqa: ANN401 - `Normalize`
     if isinstance(line, Message):
         return Message(line.role, tuple(clean(line.blocks)), clean(line.landing_instruction))
     if isinstance(line, Unanswered):
-        return line
+        return line if line.next is None else replace(line, next=replace(line.next, reason=clean(line.next.reason)))
     # The bodies of today are saved with it.
     reply = replace(line.reply, content=tuple(clean(line.reply.content)), reason=clean(line.reply.reason))
     return replace(line, reply=reply, landing_instruction=clean(line.landing_instruction), body=None)

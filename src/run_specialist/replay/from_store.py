@@ -1,14 +1,24 @@
 """A stored run as a cassette, or the reason why it cannot be replayed."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from run_specialist.budget.budget import Kind, Phase
 from run_specialist.errors import UsageError
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.record.messages import Message, sendable
-from run_specialist.replay.cassette import Answered, Cassette, Line, RecordedCall, Setup, Unanswered, compared
-from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.replay.cassette import (
+    Answered,
+    Cassette,
+    Line,
+    NextModel,
+    RecordedCall,
+    Setup,
+    Unanswered,
+    compared,
+)
+from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
 
 _OTHER_FAILURES = ("store_lost", "internal", "context_exceeded")
 """Kinds of failure that no stored reply can bring about."""
@@ -34,11 +44,11 @@ def cassette_of(run: StoredRun) -> Cassette:
 
 
 def _setup(run: StoredRun) -> Setup:
-    frozen = run.frozen
+    frozen, changes = run.frozen, [*_events(run, "model_changed")]
     return Setup(
         specialist=run.specialist,
         digest=frozen.get("digest", ""),
-        model=run.model,
+        model=changes[0]["before"] if changes else run.model,
         question=run.question,
         settings=frozen["settings"],
         # Runs of older versions only know the limits.
@@ -47,8 +57,22 @@ def _setup(run: StoredRun) -> Setup:
         tools=tuple(frozen["tools"]),
         given_tools=tuple(frozen.get("given_tools", ())),
         parents=tuple(frozen.get("parents", ())),
-        rungs=tuple(event["how"] for event in _events(run, "landing")),
+        rungs=_rungs(run)[0],
     )
+
+
+def _rungs(run: StoredRun) -> list[tuple[str, ...]]:
+    """Return the rungs of the landing that each model of the run was asked by."""
+    found: list[tuple[str, ...]] = [()]
+    for event in run.events:
+        match event.body["event"]:
+            case "model_changed":
+                found.append(())
+            case "landing":
+                found[-1] += (event.body["how"],)
+            case _:
+                pass
+    return found
 
 
 def _obstacle(run: StoredRun) -> str:
@@ -74,7 +98,7 @@ def _obstacles(run: StoredRun, outcome: Mapping[str, Any]) -> Iterator[tuple[boo
         "it was resumed, and a replay begins with the question and one set of limits; replay a run of one piece",
     )
     yield (
-        any(_events(run, "summarized")) or any(stored.part for stored in run.messages),
+        any(_events(run, "summarized")) or max((one.part for one in run.messages), default=0) != _adapted(run),
         "its transcript was summarized, and the replies to the requests for summaries are not stored",
     )
     yield kind in _OTHER_FAILURES, f"it ended by a failure that no stored reply brings about ({kind})"
@@ -88,6 +112,11 @@ def _obstacles(run: StoredRun, outcome: Mapping[str, Any]) -> Iterator[tuple[boo
     )
     yield not any(_events(run, "request")), "it sent no request"
     yield True, ""
+
+
+def _adapted(run: StoredRun) -> int:
+    """Return how often the transcript was adapted for another model; before the first reply nothing is."""
+    return sum(event["turn"] > 1 for event in _events(run, "model_changed"))
 
 
 def _counts_time(event: dict[str, Any]) -> bool:
@@ -104,16 +133,33 @@ def _error(run: StoredRun) -> str | None:
     return outcome["warnings"][-1] if outcome.get("error_kind") and outcome["warnings"] else None
 
 
-def _attempts(run: StoredRun) -> list[tuple[str, StoredTurn | None]]:
-    """Return the choice and the reply of each request, in order; None for a request without a reply."""
-    turns = {turn.number: turn for turn in run.turns}
-    found: list[tuple[str, StoredTurn | None]] = []
+@dataclass
+class _Attempt:
+    """A request."""
+
+    choice: str
+    turn: StoredTurn | None = None
+    """Its reply; None if it brought none."""
+    next: NextModel | None = None
+    """The model with which the run went on after it."""
+    is_adapted: bool = False
+    """Whether the transcript was adapted for that model."""
+
+
+def _attempts(run: StoredRun) -> list[_Attempt]:
+    """Return the requests in order."""
+    turns, rungs = {turn.number: turn for turn in run.turns}, _rungs(run)[1:]
+    found: list[_Attempt] = []
     for event in run.events:
-        match event.body["event"]:
+        body = event.body
+        match body["event"]:
             case "request":
-                found.append((event.body["choice"], None))
+                found.append(_Attempt(body["choice"]))
             case "reply":
-                found[-1] = (found[-1][0], turns[event.body["turn"]])
+                found[-1].turn = turns[body["turn"]]
+            case "model_changed":
+                found[-1].next = NextModel(body["model"], body["reason"], body["kind"], rungs.pop(0))
+                found[-1].is_adapted = body["turn"] > 1
             case _:
                 pass
     return found
@@ -134,18 +180,35 @@ def _entered(turns: Sequence[StoredTurn], messages: Sequence[Message]) -> set[in
 
 
 def _lines(run: StoredRun) -> Iterator[Line]:
-    messages = [*run.transcript]
-    attempts = _attempts(run)
-    entered = _entered([turn for _, turn in attempts if turn], messages)
-    for number, (choice, turn) in enumerate(attempts, 1):
+    left, attempts = _attempts(run), list[_Attempt]()
+    part = 0
+    while left:
+        attempts.append(left.pop(0))
+        if not left or attempts[-1].is_adapted:
+            yield from _lines_of_part([one for one in run.messages if one.part == part], attempts, is_last=not left)
+            attempts, part = [], part + 1
+
+
+def _lines_of_part(stored: Sequence[StoredMessage], attempts: Sequence[_Attempt], *, is_last: bool) -> Iterator[Line]:
+    """Yield the lines of one part of the transcript, and of the requests that have sent it."""
+    sent = [one.message for one in stored if one.copied]
+    yield from sent
+    messages = [one.message for one in stored if not one.copied]
+    entered = _entered([attempt.turn for attempt in attempts if attempt.turn], messages)
+    for number, attempt in enumerate(attempts, 1):
+        turn = attempt.turn
         while messages and messages[0].role == "user":
-            yield messages.pop(0)
-        if turn is None:
-            yield Unanswered(choice, "failed" if number == len(attempts) else "refused")
-            continue
-        yield Answered(choice, turn.landing_instruction, turn.reply, turn.cost_usd, turn.number in entered)
-        if turn.number in entered:
-            messages.pop(0)
+            sent.append(messages.pop(0))
+            yield sent[-1]
+        if attempt.next is not None:
+            yield Unanswered(attempt.choice, "changed", attempt.next)
+            yield from () if attempt.is_adapted else sent
+        elif turn is None:
+            yield Unanswered(attempt.choice, "failed" if is_last and number == len(attempts) else "refused")
+        else:
+            yield Answered(attempt.choice, turn.landing_instruction, turn.reply, turn.cost_usd, turn.number in entered)
+            if turn.number in entered:
+                messages.pop(0)
     yield from messages
 
 

@@ -15,28 +15,37 @@ _LOST = {Rung.FORCE: "forced_choice", Rung.SCHEMA: "schema", Rung.NONE: "none_ch
 """The capability that is lost when an endpoint refuses a rung."""
 
 
-def capabilities_of(usual: Capabilities, cassette: Cassette) -> Capabilities:
+def capabilities_of(usual: Capabilities, cassette: Cassette, place: int = 0) -> Capabilities:
     """Return the capabilities that lead to the rungs of a recorded run, as close to the usual ones as possible.
 
     usual: those of its model at an endpoint of which nothing is known yet.
+    place: of the model among those of the run, from 0.
     """
     known = replace(usual, reads_json_calls=True, context_tokens=None)
-    rungs = [Rung(one) for one in cassette.setup.rungs]
-    requests = [line for line in cassette.requests if isinstance(line, Unanswered) and line.how == "refused"]
+    by_model = [cassette.setup.rungs, *(one.rungs for one in cassette.later_models)]
+    rungs = [Rung(one) for one in by_model[place]]
+    # The last rung of each model before was neither followed nor ignored.
+    before = [Rung(one) for tried in by_model[:place] for one in tried[:-1]]
+    requests = [line for line in cassette.requests_of(place) if isinstance(line, Unanswered) and line.how == "refused"]
     refused = {RUNGS[line.choice] for line in requests if line.choice in RUNGS}
     style = _style(cassette, known)
     now = tuple(getattr(known, name) for name in _NAMES)
     candidates = sorted(product((True, False), repeat=len(_NAMES)), key=lambda one: _distance(one, now))
     for values in candidates:
         given: dict[str, Any] = dict(zip(_NAMES, values, strict=True))
-        if _leads_to(rungs, style, given, refused):
+        if _leads_to(rungs, style, given, refused, before):
             return replace(known, **given)
     return known
 
 
-def _leads_to(rungs: Sequence[Rung], style: Style, given: Mapping[str, bool], refused: set[Rung]) -> bool:
-    """Return whether a landing with some capabilities tries these rungs, in this order."""
-    supported, gone, tried = dict(given), set[Rung](), [Rung.WAIT]
+def _leads_to(
+    rungs: Sequence[Rung], style: Style, given: Mapping[str, bool], refused: set[Rung], before: Sequence[Rung]
+) -> bool:
+    """Return whether a landing with some capabilities tries these rungs, in this order.
+
+    before: the rungs that the models before did not follow.
+    """
+    supported, gone, tried = dict(given), set[Rung](), [Rung.WAIT, *before]
     for rung in rungs:
         left = [one for one in _ladder(style, supported, gone) if one not in tried]
         if [*left, Rung.SALVAGE][0] is not rung and rung is not Rung.SALVAGE:

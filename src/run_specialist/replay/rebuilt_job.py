@@ -12,20 +12,23 @@ from run_specialist.loop.job import Job
 from run_specialist.providers.base import Provider
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.replay.cassette import Cassette
+from run_specialist.replay.recorded_memory import with_recorded_memory
 from run_specialist.replay.recorded_tools import RecordedTools, stand_ins
 from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.origin import settings_of
 from run_specialist.spawning.run_environment import Parent, RunEnvironment
+from run_specialist.spawning.server_offers import server_tools
 from run_specialist.spawning.spawner import spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.project import is_same, project_root
 from run_specialist.specialist.resolve import resolve
-from run_specialist.specialist.tool_names import BUILT_IN
+from run_specialist.specialist.tool_names import BUILT_IN, EDIT, OFFERED, SHELL, WRITE, names_tool
 from run_specialist.tools.archive import NAME as ARCHIVE
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
+from run_specialist.tools.memory.memory_tool import NAME as MEMORY
 from run_specialist.tools.respond import NAME as RESPOND
 
 Tools = Literal["stored", "live"]
@@ -35,7 +38,7 @@ RUN_ID = "replay"
 """The id of a replay, which is not stored."""
 _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "paths": None}
 """Settings under which nothing is imported, started or searched."""
-_NOT_KEPT = frozenset({"name", "description", "prompt", "path", "model", "mcp_servers"})
+_NOT_KEPT = frozenset({"name", "description", "prompt", "path", "model", "fallback_models", "mcp_servers"})
 """Settings that a call cannot override, or that mean nothing to a replay."""
 
 
@@ -88,10 +91,12 @@ async def rebuilt(
         idle = settings if is_live else settings.model_copy(update=_NOT_STARTED)
         parent = Parent("", runner.root, tuple(setup.parents)) if setup.parents else None
         environment = await runner.environments.make(runner.root, file, idle, provider, parent)
+        environment = with_recorded_memory(environment, settings, cassette)
         given = _given(cassette, settings, environment, is_live=is_live)
         job = spawn(file, settings, setup.question, replace(given, keeps_archive=_keeps_archive(cassette)))
         foreign = {tool.name for tool in (*given.tools, *given.extra_tools.functions, *given.extra_tools.served)}
-        stored = {*job.opening.tools.names} - {RESPOND} if not is_live else {*setup.given_tools, DELEGATE}
+        changing = {EDIT, WRITE, MEMORY, *([SHELL] if settings.writable else [])}
+        stored = {*job.opening.tools.names} - {RESPOND} if not is_live else {*setup.given_tools, DELEGATE, *changing}
         offered = [recorded.replaced(tool) if tool.name in stored else tool for tool in job.opening.tools]
         job = replace(
             job,
@@ -130,7 +135,10 @@ def _overrides(cassette: Cassette) -> dict[str, Any]:
 def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment, *, is_live: bool) -> RunEnvironment:
     """Return the environment with stand-ins for the tools that are not made here, as the run recorded them."""
     setup = cassette.setup
-    defined = {str(one["name"]): one for one in setup.tools if one["name"] not in BUILT_IN}
+    # A function of the project may have the name of a built-in tool.
+    replacing = {*setup.given_tools, *_function_names(setup.settings.get("python_tools", ()))}
+    own = [one for one in setup.tools if "input_schema" in one]
+    defined = {str(one["name"]): one for one in own if one["name"] not in {*BUILT_IN} - replacing}
     given = stand_ins([defined.pop(name) for name in setup.given_tools if name in defined], cassette.calls)
     if is_live:
         return replace(environment, tools=given)
@@ -147,7 +155,18 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
         {"name": name, "description": "", "input_schema": {}}
         for name in sorted(declared - _function_names(setup.settings.get("python_tools", ())))
     ]
-    extra = ExtraTools(stand_ins([*functions, *added], cassette.calls), stand_ins(served, cassette.calls))
+    trusted = environment.extra_tools.offered
+    asked_for = [one for one in own if one["name"] in OFFERED and names_tool(settings.tools, str(one["name"]))]
+    # The replies contain what the API has run.
+    of_api = {str(one["name"]) for one in setup.tools if "input_schema" not in one}
+    by_api = [tool for tool in server_tools(settings) if tool.name in of_api]
+    extra = ExtraTools(
+        stand_ins([*functions, *added], cassette.calls),
+        stand_ins(served, cassette.calls),
+        # Whether they are trusted here does not matter, because they are not run.
+        tuple({one.name: one for one in (*stand_ins(asked_for, cassette.calls), *trusted, *by_api)}.values()),
+        files=environment.extra_tools.files,
+    )
     return replace(environment, tools=given, extra_tools=extra)
 
 

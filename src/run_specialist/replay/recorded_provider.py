@@ -1,5 +1,7 @@
 """The provider of a replay: compares each request with the recorded one, and returns the recorded reply."""
 
+from dataclasses import dataclass
+
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.providers.base import Capabilities, Choice, Conversation, Opening, Provider, Request, Watch
 from run_specialist.providers.described import described
@@ -24,31 +26,46 @@ class Differs(BaseException):
         self.difference = difference
 
 
-class RecordedProvider:
-    """Opens the one conversation of a replay."""
+@dataclass
+class Progress:
+    """How far a replay is, whichever model it asks."""
 
-    def __init__(self, cassette: Cassette, normalize: Normalize, wire: Wire | None) -> None:
+    sent: int = 0
+    """Requests that were sent so far."""
+    found: Difference | None = None
+    """A difference outside of a request, reported at the next one."""
+
+    def miss(self, call: ToolCall) -> None:
+        """Take a call that the recorded run did not execute; the next request reports it."""
+        text = f"{call.name} {json_text(call.arguments)}"
+        self.found = self.found or Difference(self.sent + 1, "a tool call that the run did not execute", "", text)
+
+
+class RecordedProvider:
+    """Opens the conversation of a replay with one model, which is the only one unless the run has changed its model."""
+
+    def __init__(
+        self, cassette: Cassette, normalize: Normalize, wire: Wire | None, progress: Progress, place: int = 0
+    ) -> None:
         """Take a recorded run.
 
         normalize: makes the values of a replay comparable with those of the cassette.
         wire: sends each request through the SDK of its API, inside this process; None = no SDK takes part.
+        progress: of the replay.
+        place: of the model among those of the run, from 0.
         """
         self._cassette = cassette
-        self._model: Provider = described(cassette.setup.model).provider
-        self._knowledge = Knowledge(capabilities_of(self._model.capabilities, cassette))
+        self.model = [cassette.setup.model, *(one.model for one in cassette.later_models)][place]
+        """The id in the recorded run."""
+        self._model: Provider = described(self.model).provider
+        self._knowledge = Knowledge(capabilities_of(self._model.capabilities, cassette, place))
         self.normalize = normalize
         self._wire = wire
-        self._costs = {line.reply.usage: line.cost_usd for line in cassette.requests if isinstance(line, Answered)}
+        self._costs = {
+            line.reply.usage: line.cost_usd for line in cassette.requests_of(place) if isinstance(line, Answered)
+        }
         self._opening: Opening | None = None
-        self.sent = 0
-        """Requests that were sent so far."""
-        self.found: Difference | None = None
-        """A difference outside of a request, reported at the next one."""
-
-    @property
-    def model(self) -> str:
-        """The id in the recorded run."""
-        return self._cassette.setup.model
+        self._progress = progress
 
     @property
     def capabilities(self) -> Capabilities:
@@ -64,10 +81,11 @@ class RecordedProvider:
 
     async def ask(self, request: Request) -> Reply:
         """Return the recorded reply; raises Differs, and the failure that the recorded request met with."""
-        self.sent += 1
-        if self.found is not None:
-            raise Differs(self.found)
-        number, requests = self.sent, self._cassette.requests
+        progress = self._progress
+        progress.sent += 1
+        if progress.found is not None:
+            raise Differs(progress.found)
+        number, requests = progress.sent, self._cassette.requests
         comparison = Comparison(number, self.normalize)
         if self._opening is not None and number == 1:
             _raise(comparison.opening(self._cassette.setup, self._opening))
@@ -83,15 +101,14 @@ class RecordedProvider:
         self._knowledge.learn_from(request, line.reply)
         return line.reply
 
-    def miss(self, call: ToolCall) -> None:
-        """Take a call that the recorded run did not execute; the next request reports it."""
-        text = f"{call.name} {json_text(call.arguments)}"
-        self.found = self.found or Difference(self.sent + 1, "a tool call that the run did not execute", "", text)
-
     def _failure(self, line: Unanswered) -> ProviderError:
         outcome = self._cassette.outcome
+        if line.next is not None:
+            return ProviderError(line.next.reason, kind=line.next.kind)
         if line.how == "failed":
-            return ProviderError(outcome["error"] or "the request failed", kind=outcome["error_kind"])
+            # If several models have failed, the error names each with its reason, the last one at the end.
+            text = str(outcome["error"] or "the request failed")
+            return ProviderError(text.rpartition(f"; {self.model}: ")[2], kind=outcome["error_kind"])
         choice = Choice(line.choice)
         if choice is Choice.AUTO:
             return ContextExceeded("the recorded request exceeded the context of its model")
@@ -135,6 +152,8 @@ def messages_before(cassette: Cassette, number: int) -> list[Message]:
             number -= 1
             if not number:
                 break
+        if isinstance(line, Unanswered) and line.next is not None:
+            found.clear()
         if isinstance(line, Message):
             found.append(line)
         elif blocks := message_of(line):

@@ -11,6 +11,7 @@ from run_specialist.record.outcome import Child
 from run_specialist.replay.cassette import Cassette, RecordedCall
 from run_specialist.tools.base import Output, Tool
 from run_specialist.tools.context import ChildContext, Context
+from run_specialist.tools.server_tools import server_tool
 
 _READ_ON = re.compile(r"\[cut at \d+ of \d+ characters; read on by .*\]")
 """The note of a result that was cut, which the loop makes again."""
@@ -75,6 +76,8 @@ def stand_ins(definitions: Iterable[Mapping[str, Any]], calls: Sequence[Recorded
     repeatable = {call.name for call in calls if call.repeated}
     return tuple(
         Tool(one["name"], one["description"], _nothing, one["name"] in repeatable, one["input_schema"])
+        if "input_schema" in one
+        else server_tool(one)
         for one in definitions
     )
 

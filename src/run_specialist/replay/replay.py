@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.loop.run import Run
+from run_specialist.providers.model_chain import ModelChain
 from run_specialist.record.outcome import Outcome
 from run_specialist.replay.cassette import OUTCOME, Body, Cassette, compared
 from run_specialist.replay.compare_requests import Comparison
 from run_specialist.replay.difference import Difference
 from run_specialist.replay.normalized import normalizer
 from run_specialist.replay.rebuilt_job import Place, Rebuilt, Tools, rebuilt
-from run_specialist.replay.recorded_provider import Differs, RecordedProvider, messages_before
+from run_specialist.replay.recorded_provider import Differs, Progress, RecordedProvider, messages_before
 from run_specialist.replay.recorded_tools import RecordedTools
 from run_specialist.replay.shown_parts import json_text
 from run_specialist.replay.wire import Wire
@@ -68,30 +69,36 @@ async def replay(cassette: Cassette, place: Place = Place(), tools: Tools = "sto
     root = place.root or project_root(Path.cwd())
     normalize = normalizer(root) if cassette.is_file else _unchanged
     async with AsyncExitStack() as opened:
-        wire = Wire.of(cassette.setup, normalize)
-        if wire is not None:
-            opened.push_async_callback(wire.aclose)
-        provider = RecordedProvider(cassette, normalize, wire)
-        recorded = RecordedTools(cassette, provider.miss)
+        progress, wires, providers = Progress(), list[Wire | None](), list[RecordedProvider]()
+        for number, model in enumerate([cassette.setup.model, *(one.model for one in cassette.later_models)]):
+            wire = Wire.of(replace(cassette.setup, model=model), normalize)
+            if wire is not None:
+                opened.push_async_callback(wire.aclose)
+            wires.append(wire)
+            providers.append(RecordedProvider(cassette, normalize, wire, progress, number))
+        first, *following = providers
+        provider = ModelChain(first, following) if following else first
+        recorded = RecordedTools(cassette, progress.miss)
         built = await opened.enter_async_context(rebuilt(cassette, place, provider, tools, recorded))
         run = Run(built.job, clock=lambda: 0.0)
         outcome: Outcome | None = None
         try:
             outcome = await run.outcome()
-            difference = provider.found or _at_the_end(cassette, provider, run, outcome)
+            difference = progress.found or _at_the_end(cassette, Comparison(None, normalize), progress, run, outcome)
         except Differs as found:
             difference = found.difference
     if difference is not None:
         difference = replace(difference, hints=(*_hints(cassette, built, tools), ADVICE))
-    requests = min(provider.sent, len(cassette.requests))
-    bodies = () if wire is None else tuple(wire.bodies)
+    requests = min(progress.sent, len(cassette.requests))
+    bodies = () if None in wires else tuple(body for wire in wires if wire for body in wire.bodies)
     return Replayed(cassette, outcome, requests, difference, tuple(built.not_compared), bodies)
 
 
-def _at_the_end(cassette: Cassette, provider: RecordedProvider, run: Run, outcome: Outcome) -> Difference | None:
+def _at_the_end(
+    cassette: Cassette, comparison: Comparison, progress: Progress, run: Run, outcome: Outcome
+) -> Difference | None:
     """Compare how the run ended."""
-    comparison = Comparison(None, provider.normalize)
-    asked, requests = provider.sent, cassette.requests
+    asked, requests = progress.sent, cassette.requests
     if asked < len(requests):
         return Difference(None, f"the replay ended after {asked} of {len(requests)} requests", "", _ending(outcome))
     now = compared(outcome.as_json())
@@ -117,7 +124,7 @@ def _hints(cassette: Cassette, built: Rebuilt, tools: Tools) -> list[str]:
     """Return what differs between the files and settings of then and now."""
     setup, path = cassette.setup, built.file.path
     now: Mapping[str, Any] = built.settings
-    ignored = {"prompt", "name", "description", "path", "model", "mcp_servers", "output_schema"}
+    ignored = {"prompt", "name", "description", "path", "model", "fallback_models", "mcp_servers", "output_schema"}
     changed = [
         f"{key} {json_text(setup.settings[key])} -> {json_text(now[key])}"
         for key in now

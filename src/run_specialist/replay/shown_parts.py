@@ -11,6 +11,8 @@ def definition_text(definition: Mapping[str, Any] | None) -> str:
     """Return the definition of a tool; empty if there is none."""
     if definition is None:
         return ""
+    if "input_schema" not in definition:
+        return json_text(definition)
     return f"{definition['name']}\n{definition['description']}\n{json_text(definition['input_schema'])}"
 
 

@@ -147,6 +147,7 @@ def _message(reply: Reply, model: str) -> Mapping[str, Any]:
             "cache_read_input_tokens": usage.cache_read_input_tokens,
             "cache_creation_input_tokens": usage.cache_creation_input_tokens,
             "output_tokens": usage.output_tokens,
+            "server_tool_use": {"web_search_requests": usage.web_search_requests},
         },
     }
 

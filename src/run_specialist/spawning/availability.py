@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from run_specialist.errors import RunSpecialistError, UsageError
-from run_specialist.providers.choose import check_credentials, choose_model, why_offline
+from run_specialist.providers.choose import check_credentials, why_offline
+from run_specialist.providers.chosen_models import choose_model
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.spawning.paths_check import no_file
@@ -49,7 +50,7 @@ def without_credentials(settings: Specialist, default: str | None) -> str:
 
     default: the model of a config file.
     """
-    model = choose_model(None, settings.model, default)
+    model = choose_model(None, settings.model, default, settings.fallback_models)
     if why := unserved(model):
         return f"{model}: {why}"
     try:

@@ -8,6 +8,13 @@ from run_specialist.specialist.project import project_of
 from run_specialist.store.stored import StoredRun
 
 
+def models_left(run: StoredRun) -> tuple[str, ...]:
+    """Return the model of a stored run, and those that it would have gone on with."""
+    known = [str(one) for one in run.frozen.get("models", ())]
+    following = known[known.index(run.model) + 1 :] if run.model in known else []
+    return (run.model, *following)
+
+
 def begun_with(run: StoredRun, file: Path | None = None, root: Path | None = None) -> tuple[SpecialistFile, Specialist]:
     """Return the file and the settings that a run was started with.
 

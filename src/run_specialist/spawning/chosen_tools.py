@@ -5,12 +5,18 @@ from dataclasses import dataclass
 
 from run_specialist.errors import UsageError
 from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.specialist.editor_tools import is_editor_tool
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.tool_names import resolve_tools
+from run_specialist.specialist.tool_names import names_tool, resolve_tools
 from run_specialist.tools.base import Tool
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
 from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.memory.memory_tool import NAME as MEMORY
+from run_specialist.tools.planning.think import think_tool
+from run_specialist.tools.planning.todo import todo_tool
+from run_specialist.tools.server_tools import FETCH as SERVER_FETCH
+from run_specialist.tools.web.fetch import NAME as FETCH
 
 _MAX_LISTED = 10
 """Maximum number of server tools listed in a warning."""
@@ -41,13 +47,18 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
     Raises UsageError if none of the file's tools exists.
     """
     paths = () if settings.paths is None else (*settings.paths, *environment.prompt_texts.folders)
-    known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit)}
-    known |= {tool.name: tool for tool in (*environment.extra_tools.served, *environment.extra_tools.web)}
+    copy = environment.extra_tools.files
+    known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit, copy)}
+    known |= {tool.name: tool for tool in environment.extra_tools.served}
+    # The API has names of its own.
+    known |= {FETCH if tool.name == SERVER_FETCH else tool.name: tool for tool in environment.extra_tools.offered}
+    known |= {tool.name: tool for tool in _planning(settings, environment)}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
     delegate = _delegate(settings, environment)
-    unfiltered = [*environment.extra_tools.functions, *environment.tools, *delegate]
+    memory = [environment.memory.tool] if environment.memory.tool else []
+    unfiltered = [*memory, *environment.extra_tools.functions, *environment.tools, *delegate]
     # Without a server that cannot be reached, the run has fewer tools, but it runs.
-    has_others = settings.mcp_servers or environment.delegate or environment.extra_tools.functions
+    has_others = settings.mcp_servers or environment.delegate or environment.extra_tools.functions or memory
     if resolved.nothing_known and settings.tools and not has_others:
         why = "".join(f"; {name}: {reason}" for name, reason in environment.extra_tools.withheld.items())
         raise UsageError(
@@ -67,8 +78,29 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
         not_chosen.append(DroppedTool(DELEGATE, "none of them can be called", "agents"))
     elif environment.delegate and not delegate:
         not_chosen.append(DroppedTool(DELEGATE, "disallowed", "disallowed_tools"))
-    unknown = _unknown(resolved.unknown, settings, tools, environment.extra_tools.withheld)
+    not_chosen += _without_memory(settings, environment)
+    withheld = {**environment.extra_tools.withheld}
+    if environment.memory.withheld:
+        withheld[MEMORY] = environment.memory.withheld
+    unknown = _unknown(resolved.unknown, settings, tools, withheld)
     return ChosenTools(tools, (*not_chosen, *unknown))
+
+
+def _planning(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
+    """Return the tools that only keep what the model writes, if the file names them."""
+    made = (todo_tool(environment.plan), think_tool())
+    return [tool for tool in made if names_tool(settings.tools, tool.name)]
+
+
+def _without_memory(settings: Specialist, environment: RunEnvironment) -> list[DroppedTool]:
+    """Return the tool for notes if the file has the key, but does not get the tool.
+
+    If it is named in `tools`, it is reported with the other names there.
+    """
+    if settings.memory is None or environment.memory.tool or names_tool(settings.tools, MEMORY):
+        return []
+    why = environment.memory.withheld
+    return [DroppedTool(MEMORY, why, "memory") if why else DroppedTool(MEMORY, "disallowed", "disallowed_tools")]
 
 
 def _unknown(
@@ -85,7 +117,8 @@ def _unknown(
         if of_server or resolve_tools([name], (), offered).names:
             continue
         asks = resolve_tools([name], (), [DELEGATE]).names
-        reason = "offered only with `agents` that can be called" if asks else "no such tool here"
+        other = "a tool of an editor" if is_editor_tool(name) else "no such tool here"
+        reason = "offered only with `agents` that can be called" if asks else other
         reason = next((withheld[one] for one in resolve_tools([name], (), withheld).names), reason)
         dropped.append(DroppedTool(name, reason, "tools"))
     return dropped

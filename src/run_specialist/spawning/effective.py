@@ -48,6 +48,17 @@ class EffectiveModel:
         """Return a model that was chosen by this name and source."""
         return cls(name, model.provider.model, source, model.price, model.provider.cost(Usage(1)) == 0)
 
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        price = self.price
+        return {
+            "name": self.name,
+            "id": self.id,
+            "source": self.source,
+            "usd_per_million_tokens": price and {"input": price.input, "output": price.output},
+            "higher_price_above_tokens": price and price.higher_above,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Effective:
@@ -65,10 +76,11 @@ class Effective:
     """What is added to the prompt of the file."""
     cannot_run: Sequence[str]
     """Reasons why a run would not begin; empty if none is known."""
+    following: Sequence[EffectiveModel] = ()
+    """The models with which a run goes on when `model` cannot answer."""
 
     def as_json(self, file: SpecialistFile) -> dict[str, Any]:
         """Return plain values; the lines are those of the file."""
-        price = self.model.price
         return {
             "tools": {
                 "offered": None if self.offered is None else list(self.offered),
@@ -77,13 +89,8 @@ class Effective:
                     for one in self.dropped
                 ],
             },
-            "model": {
-                "name": self.model.name,
-                "id": self.model.id,
-                "source": self.model.source,
-                "usd_per_million_tokens": price and {"input": price.input, "output": price.output},
-                "higher_price_above_tokens": price and price.higher_above,
-            },
+            "model": self.model.as_json(),
+            "fallback_models": [one.as_json() for one in self.following],
             "limits": {
                 key: {
                     "value": limit.value,

@@ -7,21 +7,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from run_specialist.errors import UsageError
+from run_specialist.spawning.offered_tools import OfferedTools, asks_for_any, offered_tools
 from run_specialist.spawning.required_servers import missing_server
+from run_specialist.spawning.server_offers import with_server_tools
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
-from run_specialist.spawning.web_tools import WebTools, web_tools
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.registry import project_root
-from run_specialist.specialist.tool_names import names_tool, resolve_tools
+from run_specialist.specialist.tool_names import EDIT, SHELL, WRITE, resolve_tools
 from run_specialist.tools import python
 from run_specialist.tools.base import Tool
 from run_specialist.tools.command_files import started_files
+from run_specialist.tools.editing.edit_tools import editing_offers
+from run_specialist.tools.editing.working_copy import WorkingCopy
 from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.shell.shell import shell_offer
 from run_specialist.tools.threads import in_thread
-from run_specialist.tools.web.fetch import NAME as FETCH
+from run_specialist.tools.web.fetch import FETCH
 
 
 @dataclass(frozen=True)
@@ -32,14 +36,16 @@ class ExtraTools:
     """Tools from `python_tools`; not filtered by `tools`."""
     served: tuple[Tool, ...] = ()
     """Tools from `mcp_servers`, named `mcp__server__tool`; filtered by `tools`."""
-    web: tuple[Tool, ...] = ()
-    """`fetch`, if `tools` names it and the file may have it."""
+    offered: tuple[Tool, ...] = ()
+    """Built-in tools that a file gets only if it asks for them and may have them, such as `fetch`."""
     withheld: Mapping[str, str] = field(default_factory=dict)
-    """Built-in tools that the file names but does not get, with the reason."""
+    """Built-in tools that the file asks for but does not get, with the reason."""
     warnings: tuple[str, ...] = ()
     """Reasons for missing tools."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Credentials passed to the servers."""
+    files: WorkingCopy | None = None
+    """What the run knows of its files; None if no tool can change any."""
 
 
 @dataclass(frozen=True)
@@ -59,30 +65,36 @@ async def equip(  # noqa: PLR0913 - the context of a run
     trust: Trust,
     clients: McpClients,
     *,
+    copy: WorkingCopy | None = None,
     resumed: bool = False,
     by_program: bool = False,
+    on_server: bool = False,
 ) -> ExtraTools:
     """Import the functions and start the servers that a file declares.
 
     file: The file in its current state.
     root: Folder visible to the file tools; functions are imported from the project that contains it.
+    copy: What the run knows of the files that it may change; None = nothing, and they are changed on the disk.
     resumed: Whether the settings are those stored with the run; missing functions are then warnings, not errors.
     by_program: Whether the specialist was created in Python and so needs no trust.
+    on_server: Whether the endpoint may run tools itself.
     Raises NotTrusted before anything is imported or started, and UsageError for a missing function.
     """
     _check_required(file, settings, () if not settings.required_mcp_servers else servers_of(settings, root))
-    if not (settings.python_tools or settings.mcp_servers or names_tool(settings.tools, FETCH)):
+    copy = copy or WorkingCopy(root)
+    offers = with_server_tools((FETCH, shell_offer(copy), *editing_offers(copy)), settings, on_server=on_server)
+    if not (settings.python_tools or settings.mcp_servers or asks_for_any(settings, offers)):
         return ExtraTools()
 
-    def prepare() -> tuple[DeclaredTools, tuple[Tool, ...], WebTools, tuple[str, ...]]:
+    def prepare() -> tuple[DeclaredTools, tuple[Tool, ...], OfferedTools, tuple[str, ...]]:
         declared = wanted_by(file, settings, root, resumed=resumed, by_program=by_program)
         trust_warnings = trust.check(declared.claim)
         functions, missing = _functions(file, settings, declared, resumed=resumed)
-        web = web_tools(file, settings, root, trust, resumed=resumed, by_program=by_program)
-        return declared, functions, web, (*declared.warnings, *trust_warnings, *missing, *web.warnings)
+        offered = offered_tools(file, settings, root, trust, resumed=resumed, by_program=by_program, offers=offers)
+        return declared, functions, offered, (*declared.warnings, *trust_warnings, *missing, *offered.warnings)
 
     # Disks and imports may be slow and must not block the event loop.
-    declared, functions, web, warnings = await in_thread(prepare)
+    declared, functions, offered, warnings = await in_thread(prepare)
     served: tuple[Tool, ...] = ()
     if declared.servers:
         served, missing = await clients.tools(declared.servers, root=declared.claim.project)
@@ -90,8 +102,12 @@ async def equip(  # noqa: PLR0913 - the context of a run
         # A server that cannot be reached has no tools, and the warnings say why.
         there = [name for name in declared.servers if any(tool.name.startswith(f"mcp__{name}__") for tool in served)]
         _check_required(file, settings, there, missing)
-    withheld = {FETCH: web.withheld} if web.withheld else {}
-    return ExtraTools(functions, served, web.tools, withheld, warnings, _secrets(declared.servers.values()))
+    secrets = _secrets(declared.servers.values())
+    # A command can change files too, after which the same `read` has another result.
+    changing = {EDIT, WRITE, *([SHELL] if settings.writable else [])}
+    changes_files = any(tool.name in changing for tool in offered.tools)
+    files = copy if changes_files else None
+    return ExtraTools(functions, served, offered.tools, offered.withheld, warnings, secrets, files)
 
 
 def _check_required(

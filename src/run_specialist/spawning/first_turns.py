@@ -12,7 +12,8 @@ from run_specialist.budget.budget import Kind
 from run_specialist.errors import NotResumable
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Stop, ToolCall, sendable, text_of
-from run_specialist.store.stored import StoredMessage, StoredRun, StoredTurn
+from run_specialist.record.server_calls import server_calls
+from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
 from run_specialist.tools.respond import NAME as RESPOND
 
 
@@ -83,7 +84,7 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
     kept += [tail] if tail is not None and tail.message.blocks else []
     snapshot = RunSnapshot(
         used={
-            Kind.TOOL_CALLS.value: max((call.number for call in calls), default=0),
+            Kind.TOOL_CALLS.value: max((call.number for call in calls), default=0) + _unanswered(turns, calls),
             Kind.TURNS.value: at,
             Kind.CHARACTERS.value: sum(len(call.text) for call in calls),
         },
@@ -165,6 +166,13 @@ def _without(one: StoredMessage, notes: Collection[str]) -> StoredMessage:
     """Return a message that is to be sent next: without notes, and without the instruction of its old request."""
     blocks = tuple(block for block in one.message.blocks if not (block["type"] == "text" and block["text"] in notes))
     return replace(one, message=replace(one.message, blocks=blocks, landing_instruction=None))
+
+
+def _unanswered(turns: Sequence[StoredTurn], calls: Sequence[StoredCall]) -> int:
+    """Return how many calls the API has still to run; they count, but have no number."""
+    answered = {call.call.id for call in calls}
+    made = (use for turn in turns for use in server_calls(turn.blocks))
+    return sum(use.result is None and use.call.id not in answered for use in made)
 
 
 def _skipped(turns: Sequence[StoredTurn], executed: Collection[tuple[int, str]]) -> int:

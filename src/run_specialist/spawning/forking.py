@@ -13,13 +13,14 @@ from run_specialist.loop.compaction.turns import characters
 from run_specialist.loop.executed import EarlierCalls
 from run_specialist.loop.founded import proven as proven_by
 from run_specialist.loop.job import ForkedFrom, Job, ResumeState
+from run_specialist.loop.portable import lost_parts
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.record.journal import Checkpointed, Record
 from run_specialist.record.messages import Message, Usage, encode
 from run_specialist.spawning.begun_with import begun_with
 from run_specialist.spawning.copied_records import copied_records
 from run_specialist.spawning.first_turns import FirstTurns, first_turns
-from run_specialist.spawning.other_model import for_other_model, lost_parts, with_own_ids
+from run_specialist.spawning.other_model import for_other_model, with_own_ids
 from run_specialist.spawning.resuming import ResumeRequest, call_record, changed_file, continued, missing_tools
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.spawner import LIMITS, new_run_id
@@ -62,15 +63,17 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
     _check_question(run, begin, request)
     changed = _changed(run, begin, before, settings)
     remarks = [*changed_file(run, resuming), *missing_tools(run, environment, resuming)]
-    is_other = provider.model != run.model
+    # Replies of another model may be in it even if the run has gone on with this one.
+    author = run.model if begin.last is None else run.model_of(begin.last.number)
+    is_other = provider.model != author
     copied = with_own_ids(begin.run) if is_other else begin.run
     state = _state(copied)
     _check_totals(run, settings, state, request.at)
     warnings = [_what_counts(run, request.at, len(copied.calls))]
     if is_other:
         if lost := lost_parts(state.messages):
-            remarks.append(prompts.other_model(run.model))
-            warnings.append(f"{lost} of {run.model} were left out, because {provider.model} cannot use them")
+            remarks.append(prompts.other_model(author))
+            warnings.append(f"{lost} of {author} were left out, because {provider.model} cannot use them")
         state = for_other_model(state, also_written=True)
     job = continued(copied, file, settings, environment)
     used = _spent(job.budget, state)
@@ -80,7 +83,7 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
     cold = _cold_tokens(job.opening, state) if is_other and provider.capabilities.is_language_model else None
     state = _noted(_with_dearest(state, copied, provider, cold), note)
     own = sum(not one.copied for one in copied.messages)
-    source = ForkedFrom(run.run_id, request.at, run.model, note, cold, _price(provider, cold))
+    source = ForkedFrom(run.run_id, request.at, author, note, cold, _price(provider, cold))
     origin = _origin(job, run, begin, resuming.question)
     proven = _proven(run, copied, job)
     stored = source.stored([asdict(one) for one in begin.notes], proven, own)

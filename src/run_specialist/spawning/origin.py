@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.budget.budget import Kind
+from run_specialist.providers.model_chain import models_of
 from run_specialist.safe_open import open_file
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.specialist.fields import Specialist
@@ -42,6 +43,8 @@ def origin(
         "given_tools": [tool.name for tool in environment.tools],
         "parents": environment.parent.names if environment.parent else (),
         "warnings": list(warnings),
+        **({"dry_run": True} if environment.patch is not None else {}),
+        **({"models": models} if len(models := [one.model for one in models_of(environment.provider)]) > 1 else {}),
     }
 
 

@@ -1,7 +1,7 @@
 """The texts that a run adds to a specialist's prompt: the skills that it names, the instructions of the project."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from run_specialist import prompts
@@ -41,6 +41,10 @@ class PromptTexts:
     folders: Sequence[str] = ()
     """Folders of skills below the root, whose other files can be read whatever `paths` says."""
     warnings: Sequence[str] = ()
+
+    def followed_by(self, text: AddedText | None) -> "PromptTexts":
+        """Return the same with one more text, if there is one."""
+        return self if text is None else replace(self, texts=(*self.texts, text))
 
     def added_to(self, prompt: str) -> str:
         """Return a prompt followed by the texts."""

@@ -8,27 +8,33 @@ from typing import Any
 from run_specialist import prompts
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
-from run_specialist.errors import NotResumable, ToolError
+from run_specialist.errors import NotResumable
 from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.loop.executed import CallRecord, EarlierCalls
 from run_specialist.loop.job import Job, ResumeNote, ResumeState
+from run_specialist.loop.portable import portable_id
 from run_specialist.loop.returned_answers import Returned
 from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.loop.spending.child_budget import drawn
-from run_specialist.record.journal import RunSnapshot
+from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Stop, text_of
+from run_specialist.record.outcome import AskedModel
+from run_specialist.record.server_calls import counted
 from run_specialist.spawning.begun_with import begun_with
 from run_specialist.spawning.origin import digest, digests, resumed
 from run_specialist.spawning.other_model import for_other_model
 from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.spawning.server_share import reserved
 from run_specialist.spawning.spawner import LIMITS, spawn
+from run_specialist.spawning.stored_tools import as_stored
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.resolve import checked
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
-from run_specialist.tools.base import Tool, Toolset
+from run_specialist.tools.planning.todo import NAME as TODO
+from run_specialist.tools.planning.todo import Plan
 from run_specialist.tools.respond import NAME as RESPOND
 
 _ORIGINAL = ("digest", "given_tools", "parents", "warnings", "given", "fork", "overridden")
@@ -86,23 +92,36 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
     """Return the job of a new run with system prompt, tools and archive of a stored one."""
     frozen = run.frozen
     keeps_archive = any(tool["name"] == GET_TOOL_RESPONSE for tool in frozen["tools"])
-    job = spawn(file, settings, run.question, replace(environment, keeps_archive=keeps_archive))
+    given = replace(environment, keeps_archive=keeps_archive, plan=_plan(run))
+    job = spawn(file, settings, run.question, given)
     if job.archive is not None:
         _refill(job.archive, run)
+    tools = as_stored(frozen["tools"], job.opening.tools)
     opening = replace(
         job.opening,
         system=frozen["system"],
-        tools=_as_stored(frozen["tools"], job.opening.tools),
+        tools=tools,
         effort=frozen["effort"],
     )
     warnings = dict.fromkeys([*environment.extra_tools.warnings, *job.context_warnings])
-    return replace(job, opening=opening, warnings=tuple(warnings))
+    return replace(job, opening=opening, budget=reserved(job.budget, tools), warnings=tuple(warnings))
+
+
+def _plan(run: StoredRun) -> Plan:
+    """Return the list of the tool `todo` as the run left it."""
+    plan = Plan()
+    for call in sorted(run.calls, key=lambda call: call.at):
+        if call.call.name == TODO and not call.is_error:
+            plan.take(call.call.arguments)
+    return plan
 
 
 def _refill(archive: Archive, run: StoredRun) -> None:
     """Restore the content of the archive."""
     for call in sorted(run.calls, key=lambda call: call.at):
         archive.add(call.call.id, call.whole)
+    if run.snapshot and len(run.snapshot.models) > 1:
+        archive.add_names(portable_id)
     # Results of calls that were not run are archived only when they are summarized.
     newest = max((stored.part for stored in run.messages), default=0)
     for block in (block for stored in run.messages if stored.part < newest for block in stored.message.content):
@@ -118,7 +137,8 @@ def _resume_state(run: StoredRun, limit: int | None) -> ResumeState:
     """
     snapshot, pending = _with_children(run), run.pending
     to_run = 0 if pending is None else _calls_to_run(pending, snapshot)
-    affordable = to_run if limit is None else max(limit - int(snapshot.used.get(Kind.TOOL_CALLS, 0)), 0)
+    used = int(snapshot.used.get(Kind.TOOL_CALLS, 0)) + (counted(pending.blocks) if pending else 0)
+    affordable = to_run if limit is None else max(limit - used, 0)
     part = max((stored.part for stored in run.messages), default=0)
     return ResumeState(
         snapshot=snapshot,
@@ -142,6 +162,8 @@ def _resume_state(run: StoredRun, limit: int | None) -> ResumeState:
 def _with_children(run: StoredRun) -> RunSnapshot:
     """Return the last snapshot of a run, with the spending of children that ended after it."""
     snapshot = run.snapshot or NOT_STARTED
+    if run.own_turns and not snapshot.models:
+        snapshot = replace(snapshot, models=(_asked_alone(run),))
     used, total = dict(snapshot.used), snapshot.total
     missing = snapshot.missing_children(run.children)
     for child in missing:
@@ -149,6 +171,14 @@ def _with_children(run: StoredRun) -> RunSnapshot:
         for kind, amount in drawn(child).items() if run.frozen["settings"]["share_budget"] else ():
             used[kind] = used.get(kind, 0) + amount
     return replace(snapshot, used=used, total=total, children=(*snapshot.children, *missing))
+
+
+def _asked_alone(run: StoredRun) -> AskedModel:
+    """Return the record of the one model of a run that was stored without it."""
+    turns, spent = [turn for turn in run.own_turns if turn is not run.pending], Spending()
+    for turn in turns:
+        spent = spent.plus(turn.usage, turn.cost_usd)
+    return AskedModel(run.model, run.own_turns[0].number, len(turns), spent.usage, spent.cost_usd)
 
 
 def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:
@@ -231,20 +261,3 @@ def _needs_user_message(run: StoredRun, state: ResumeState) -> bool:
     """Return True if the transcript ends with the model, so that a user message must precede the next request."""
     ends_with_model = bool(state.messages) and state.messages[-1].role == "assistant"
     return ends_with_model and state.pending is None and run.turns[-1].stop != Stop.PAUSED
-
-
-def _as_stored(definitions: Sequence[Mapping[str, Any]], tools: Toolset) -> Toolset:
-    """Return the tools with their stored definitions and their current functions."""
-    return Toolset(_with_definition(definition, tools.get(definition["name"])) for definition in definitions)
-
-
-def _with_definition(definition: Mapping[str, Any], tool: Tool | None) -> Tool:
-    name, description, schema = definition["name"], definition["description"], definition["input_schema"]
-    if tool is None:
-        return Tool(name, description, _unavailable, schema=schema)
-    return replace(tool, description=description, schema=schema)
-
-
-def _unavailable(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
-    del arguments
-    raise ToolError("this tool is no longer there")

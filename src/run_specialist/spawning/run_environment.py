@@ -6,9 +6,12 @@ from pathlib import Path
 
 from run_specialist.loop.executed import Augmenter
 from run_specialist.providers.base import Provider
+from run_specialist.spawning.agent_memory import AgentMemory
 from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.prompt_texts import PromptTexts
 from run_specialist.tools.base import Tool
+from run_specialist.tools.editing.working_copy import Patch
+from run_specialist.tools.planning.todo import Plan
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,8 @@ class Parent:
     """The folder that parent and child work in."""
     names: tuple[str, ...]
     """The specialists above the child, outermost first; the child must not delegate to any of them."""
+    patch: Patch | None = None
+    """Takes the changes of a dry run; None = it is none."""
 
 
 @dataclass(frozen=True)
@@ -45,5 +50,11 @@ class RunEnvironment:
     """Whether the model was offered the archive before the run was resumed."""
     prompt_texts: PromptTexts = field(default_factory=PromptTexts)
     """What is added to the specialist's prompt."""
+    memory: AgentMemory = field(default_factory=AgentMemory)
+    """The specialist's notes from earlier runs."""
+    plan: Plan = field(default_factory=Plan)
+    """The list that the tool `todo` keeps."""
+    patch: Patch | None = None
+    """Takes the changes of a dry run; None = it is none."""
     secrets: Sequence[str] = field(default=(), repr=False)
     """Credentials of the program, in addition to those in the environment."""

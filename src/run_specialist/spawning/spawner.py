@@ -15,12 +15,14 @@ from run_specialist.loop.job import Job
 from run_specialist.loop.tool_calls.countdown import countdown, warning
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.providers.choose import keys_of
+from run_specialist.providers.model_chain import ModelChain, models_of
 from run_specialist.record.messages import Usage, encode
 from run_specialist.redaction import credentials
 from run_specialist.spawning.chosen_tools import choose_tools, unmatched_tools
 from run_specialist.spawning.context_shares import fit_to_context
 from run_specialist.spawning.origin import origin
 from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.spawning.server_share import reserved
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
@@ -39,13 +41,17 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     Raises UsageError if none of the file's tools exists, and for a cost limit or an answer schema that cannot be
     enforced.
     """
-    warnings = [str(problem) for problem in file.problems if problem.level == "warning"]
+    problems = [problem for problem in file.problems if problem.level == "warning"]
+    # The call may allow what the file does not.
+    warnings = [str(problem) for problem in problems if problem.key != "server_tools" or not settings.server_tools]
     warnings += [
         *environment.extra_tools.warnings,
         *environment.prompt_texts.warnings,
         *unmatched_tools(file, settings, environment),
     ]
     provider = environment.provider
+    if isinstance(provider, ModelChain):
+        warnings += provider.warnings
     _check_cost_limit(file, settings, provider)
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = answer_schema(file, settings), Archive()
@@ -63,13 +69,14 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     uses_archive = summarizes or bool(has_tools) or environment.keeps_archive
     if uses_archive:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
+    toolset = Toolset([*tools, respond_tool(schema)])
     return Job(
         run_id=new_run_id(),
         specialist=settings.name,
         question=question,
-        opening=Opening(system, Toolset([*tools, respond_tool(schema)]), settings.effort, settings.tool_calls),
+        opening=Opening(system, toolset, settings.effort, settings.tool_calls),
         provider=provider,
-        budget=budget,
+        budget=reserved(budget, toolset),
         seconds=environment.seconds,
         patience=settings.patience,
         landing=settings.landing,
@@ -86,6 +93,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         warnings=(*warnings, *fitted.warnings),
         context_warnings=fitted.warnings,
         secrets=(*credentials(os.environ), *keys_of(provider), *extra_tools.secrets, *environment.secrets),
+        patch=environment.patch.text if environment.patch and not environment.parent else None,
         origin=origin(file, given, schema, environment, [*warnings, *fitted.warnings]),
     )
 
@@ -126,10 +134,11 @@ def _dispatch(settings: Specialist, turn_chars: int | None) -> DispatchSettings:
 
 
 def _check_cost_limit(file: SpecialistFile, settings: Specialist, provider: Provider) -> None:
-    """Raise UsageError for a cost limit on a model whose price is unknown."""
-    if settings.cost_limit is not None and provider.cost(Usage(1)) is None:
+    """Raise UsageError for a cost limit on models of which a price is unknown."""
+    unpriced = next((one.model for one in models_of(provider) if one.cost(Usage(1)) is None), None)
+    if settings.cost_limit is not None and unpriced is not None:
         raise UsageError(
-            f"{_place_of(file, 'cost_limit')}: the price of {provider.model} is unknown, so its cost cannot be "
+            f"{_place_of(file, 'cost_limit')}: the price of {unpriced} is unknown, so its cost cannot be "
             "limited; remove cost_limit, or set total_tokens_limit instead"
         )
 

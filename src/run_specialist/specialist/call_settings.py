@@ -40,6 +40,8 @@ class OtherSettings(TypedDict, total=False):
     tools: Names | None
     paths: Names | None
     disallowed_tools: Names
+    fallback_models: Names
+    """Models that follow the one of the file when that cannot answer; a model of the call replaces them."""
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None
     patience: float | str | None
     """How long one request is retried: seconds, or a duration such as `2m`."""
@@ -65,8 +67,12 @@ class OtherSettings(TypedDict, total=False):
     required_mcp_servers: Names
     skills: Names
     project_instructions: bool
+    memory: Literal["user", "project", "local", "none"] | None
+    """Where notes are kept from run to run."""
     python_tools: Names
     allowed_domains: Names
+    server_tools: bool
+    writable: Names
     preset: Preset | None
 
 

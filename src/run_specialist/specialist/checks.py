@@ -1,27 +1,31 @@
 """Check the values of a specialist file and report each problem with its position."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from run_specialist.specialist.editor_tools import is_editor_tool
 from run_specialist.specialist.field_values import expected
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.foreign_models import served_name, unserved
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
 from run_specialist.specialist.keys import canonical
+from run_specialist.specialist.model_list import KEY as FALLBACKS
 from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
 from run_specialist.specialist.reading.nodes import Items, Node, Pairs, Scalar
 from run_specialist.specialist.reading.toml_file import PROMPT
-from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
+from run_specialist.specialist.tool_names import BUILT_IN, EDIT, SEARCH, WRITE, names_tool, resolve_tools
 
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
-_REPLACED: Mapping[str, str | None] = {"effort": None, "mcp_servers": None, "offline": "refuse"}
+_REPLACED: Mapping[str, str | None] = {"effort": None, "memory": None, "mcp_servers": None, "offline": "refuse"}
+_REQUIRED = {"delegate": "agents", EDIT: "writable", WRITE: "writable", "memory": "memory"}
+"""Tools that a file gets only with another key."""
 _LONGEST_TOOLS = 300
 _NEAR = 0.7
 _PROPOSED, _COMPARED = 10, 200
@@ -32,23 +36,46 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     """Warn about unknown tools; the run checks again whether any tool is left, once all tools are known."""
     if not given.get("tools"):
         return
-    available = [name for name in BUILT_IN if name != "delegate" or given.get("agents")]
+    available = [name for name in BUILT_IN if not (key := _REQUIRED.get(name)) or given.get(key)]
+    if not given.get("server_tools"):
+        available.remove(SEARCH)
     # Python tools are available even if `tools` does not list them.
     available += [re.split("[:.]", reference)[-1] for reference in given.get("python_tools") or ()]
     resolved = resolve_tools(given["tools"], (), available)
     lacking = [name for name in resolved.unknown if not (given.get("mcp_servers") and _is_mcp(name))]
+    billed = next((name for name in lacking if names_tool([name], SEARCH)), None)
+    if billed:
+        text = f"{shown(billed)} is run by the API, which bills it; `server_tools: true` allows that"
+        problems.warn(front.fields["tools"].place, text, "server_tools")
+    lacking = [name for name in lacking if not names_tool([name], SEARCH)]
     if not lacking:
         return
-    text = f"not available here: {shown(', '.join(lacking), _LONGEST_TOOLS)}"
+    of_editor = [name for name in lacking if is_editor_tool(name)]
+    unknown = [name for name in lacking if name not in set(of_editor)]
+    texts = [_editor_text(of_editor)] if of_editor else []
+    texts += [_unknown_text(unknown, available)] if unknown else []
+    if resolved.nothing_known and len(lacking) == len(resolved.unknown):
+        texts[-1] += "; no tool is left, so the specialist cannot be run"
+    for text in texts:
+        problems.warn(front.fields["tools"].place, text, "tools")
+
+
+def _editor_text(names: Sequence[str]) -> str:
+    listed = shown(", ".join(names), _LONGEST_TOOLS)
+    return f"{len(names)} tool{' of an editor is' if len(names) == 1 else 's of an editor are'} not here: {listed}"
+
+
+def _unknown_text(names: Sequence[str], available: Sequence[str]) -> str:
+    text = f"not available here: {shown(', '.join(names), _LONGEST_TOOLS)}"
     # Comparing all pairs would take minutes for a file with thousands of names.
     likely = available[:_COMPARED]
-    near = [one for name in lacking[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
+    near = [one for name in names[:_PROPOSED] for one in get_close_matches(name.lower(), likely, 1, _NEAR)]
     text += f"; did you mean {shown(' and '.join(near), _LONGEST_TOOLS)}?" if near else ""
-    asks = next((name for name in lacking[:_PROPOSED] if resolve_tools([name], (), ["delegate"]).names), None)
-    text += f"; `{shown(asks)}` requires the key `agents`" if asks else ""
-    if resolved.nothing_known and len(lacking) == len(resolved.unknown):
-        text += "; no tool is left, so the specialist cannot be run"
-    problems.warn(front.fields["tools"].place, text, "tools")
+    for key in dict.fromkeys(_REQUIRED.values()):
+        tools = [tool for tool, required in _REQUIRED.items() if required == key and tool not in available]
+        asks = next((name for name in names[:_PROPOSED] if resolve_tools([name], (), tools).names), None)
+        text += f"; `{shown(asks)}` requires the key `{key}`" if asks else ""
+    return text
 
 
 def _is_mcp(name: str) -> bool:
@@ -85,6 +112,9 @@ def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -
     values = {**given, "prompt": front.body, "path": problems.path}
     if "model" in given:
         values["model"] = _served(given["model"], front.fields["model"], problems)
+    if FALLBACKS in given:
+        served = (_served(name, front.fields[FALLBACKS], problems) for name in given[FALLBACKS])
+        values[FALLBACKS] = tuple(name for name in dict.fromkeys(served) if name != values.get("model"))
     try:
         specialist = Specialist.model_validate(values)
     except ValidationError as error:

@@ -25,8 +25,9 @@ def json_schema(models: Sequence[str] = ()) -> dict[str, Any]:
         for choice in properties[key]["anyOf"]:
             if choice.get("type") == "array":
                 choice["items"] = _suggested(_TOOLS)
-    if models:
-        properties["model"] = {**_suggested(models), "description": properties["model"]["description"]}
+    one = _suggested(models) if models else {"anyOf": [{"type": "string"}]}
+    several = {"type": "array", "items": {"type": "string"}}
+    properties["model"] = {"anyOf": [*one["anyOf"], several], "description": properties["model"]["description"]}
     properties["countdown"]["anyOf"] = [{"$ref": reference}, {"const": "none"}]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -25,7 +25,7 @@ TEXTS = frozenset({"name", "description", "model", "landing_prompt"})
 NAMES = frozenset(
     (
         *("tools", "disallowed_tools", "agents", "paths", "python_tools"),
-        *("allowed_domains", "required_mcp_servers", "skills"),
+        *("allowed_domains", "required_mcp_servers", "skills", "writable", "fallback_models"),
     )
 )
 _SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
@@ -51,7 +51,8 @@ def text_value(key: str, field: Field, problems: Problems) -> str | None:
         problems.warn(field.place, f"must be text, got {kind}; using the file name", key)
         return None
     if key == "model":
-        problems.warn(field.place, f"must be one model, got {kind}; using the first one, if any", key)
+        if not texts:
+            problems.warn(field.place, f"must be a model or a list of models, got {kind}; ignored", key)
         return next((text.strip() for text in texts if text.strip()), None)
     problems.warn(field.place, f"must be text, got {kind}; using its text", key)
     return ", ".join(texts) if texts else " ".join(field.source.split())

@@ -29,7 +29,12 @@ from run_specialist.specialist.field_types import (
 )
 from run_specialist.specialist.presets import Preset
 
+MemoryScope = Literal["user", "project", "local"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
+
+
+def _scope(value: object) -> object:
+    return lower(none_word(value))
 
 
 def _countdown_word(value: object) -> object:
@@ -76,6 +81,8 @@ class Specialist(BaseModel):
     """Tools to remove; takes precedence over `tools`."""
     model: str | None = None
     """Alias (sonnet, opus, haiku), full model id, local model such as ollama:NAME, or inherit."""
+    fallback_models: Names = ()
+    """Models with which a run goes on, in this order, when its model cannot answer."""
     effort: Annotated[Effort | None, BeforeValidator(lower), Expected("low, medium, high, xhigh or max")] = None
     """Effort level sent to the model."""
     tool_calls_limit: Limit = 30
@@ -144,10 +151,16 @@ class Specialist(BaseModel):
     """Skills whose SKILL.md is added to the prompt."""
     project_instructions: Switch = False
     """Whether AGENTS.md or CLAUDE.md of the project is added to the prompt."""
+    memory: Annotated[MemoryScope | None, BeforeValidator(_scope), Expected("user, project or local")] = None
+    """Where it keeps notes from run to run, which are added to its prompt; omitted = nowhere."""
     python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function")] = ()
     """Python functions of the project to use as tools."""
     allowed_domains: Names = ()
-    """Domains, with their subdomains, that `fetch` may read; empty = all public ones."""
+    """Domains, with their subdomains, that `fetch` and `web_search` may read; empty = all public ones."""
+    server_tools: Switch = False
+    """Whether the API may run `web_search`, which it bills, and `fetch` itself, if `tools` names them."""
+    writable: Annotated[tuple[InnerPath, ...], AsList, Expected("folders or globs under the root")] = ()
+    """Folders or globs under the root that tools may change; empty = nothing."""
     preset: Annotated[
         Preset | None,
         BeforeValidator(lower),

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from run_specialist.specialist.dialects import dialect_of
+from run_specialist.specialist.permissions import KEY as PERMISSION
+from run_specialist.specialist.permissions import take_permission
 from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import FrontMatter
 from run_specialist.specialist.reading.nodes import Scalar, scalar_value
-from run_specialist.specialist.tool_names import split_names
+from run_specialist.specialist.tool_names import names_tool, split_names
 
 _HEAD = 4096
 """Beginning of a file in which a list of remote agents is searched for [characters]."""
@@ -33,8 +35,12 @@ def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) 
     if infer and "disable_model_invocation" not in front.fields and _is(infer.node, False):
         given["disable_model_invocation"] = True
         front.fields["disable_model_invocation"] = infer
+    if "memory" not in front.fields and names_tool(given.get("tools"), "memory"):
+        given["memory"] = "local"
+        front.fields["memory"] = front.fields["tools"]
     _take_instructions(front, given, problems)
-    return frozenset({"kind", "infer", "omit_claude_md", *_CARDS})
+    restricts_only_tools = take_permission(front, given)
+    return frozenset({"kind", "infer", "omit_claude_md", *_CARDS, *([PERMISSION] if restricts_only_tools else [])})
 
 
 def _take_instructions(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:

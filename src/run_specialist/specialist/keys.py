@@ -10,6 +10,7 @@ CANONICAL = (
     "paths",
     "disallowed_tools",
     "model",
+    "fallback_models",
     "effort",
     "tool_calls_limit",
     "turns_limit",
@@ -39,13 +40,17 @@ CANONICAL = (
     "required_mcp_servers",
     "skills",
     "project_instructions",
+    "memory",
     "python_tools",
     "allowed_domains",
+    "server_tools",
+    "writable",
     "preset",
 )
 
 # In snake_case; camelCase and kebab-case are converted before the lookup.
 ALIASES = {
+    "fallback_model": "fallback_models",
     "max_tool_calls": "tool_calls_limit",
     "tool_call_limit": "tool_calls_limit",
     "max_turns": "turns_limit",
@@ -89,9 +94,9 @@ INERT = RESTRICTING | frozenset(
     agent aliases always_apply apply_to argument_hint arguments author auto_load
     autoload background capabilities categories category color colour command compatibility context created date
     default_context default_progress default_reads dependencies disable disabled display_name domain
-    emoji enabled examples expertise expertise_level extends fallback_models globs handoffs hidden icon id
+    emoji enabled examples expertise expertise_level extends globs handoffs hidden icon id
     include_mcp_json infer inherit_skills initial_prompt input inputs is_background keyboard_shortcut
-    keywords kind language last_updated license max_output_tokens max_tokens memory metadata mode model_provider
+    keywords kind language last_updated license max_output_tokens max_tokens metadata mode model_provider
     model_reasoning_summary model_verbosity nickname_candidates omit_claude_md output outputs
     owner priority proactive prompt provider reasoning requires role scope skill source
     specialization status subagent_type system_prompt system_prompt_mode tags target temperature text_verbosity

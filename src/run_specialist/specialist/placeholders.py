@@ -24,8 +24,9 @@ def check_placeholders(data: bytes | str, given: Mapping[str, Any], front: Front
     for key, what in (("description", "say when a parent should use it"), ("model", "name a model, or remove the key")):
         if isinstance(value := given.get(key), str) and _PLACEHOLDER.match(value) and key in front.fields:
             problems.warn(front.fields[key].place, f"{PROBLEM}; {what}", key)
-    if any(_PLACEHOLDER.match(str(path)) for path in given.get("paths") or ()):
-        problems.warn(front.fields["paths"].place, f"{PROBLEM}; name folders, or remove the key", "paths")
+    for key in ("paths", "writable"):
+        if any(_PLACEHOLDER.match(str(path)) for path in given.get(key) or ()):
+            problems.warn(front.fields[key].place, f"{PROBLEM}; name folders, or remove the key", key)
     if PURPOSE in front.body:
         text = data if isinstance(data, str) else data.decode("utf-8", "replace")
         lines = [number for number, line in enumerate(text.splitlines(), start=1) if line.strip() == PURPOSE]

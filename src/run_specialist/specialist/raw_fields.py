@@ -3,6 +3,7 @@
 from typing import Any
 
 from run_specialist.specialist import field_values
+from run_specialist.specialist.fallback_models import take_models
 from run_specialist.specialist.foreign_keys import take_foreign
 from run_specialist.specialist.keys import CANONICAL, INERT, KEPT_BY_READING, RESTRICTING, nearest
 from run_specialist.specialist.problems import Problems, shown
@@ -17,8 +18,10 @@ def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
     for key, field in front.fields.items():
         if key not in others:
             _take_value(key, field, given, problems)
-    only_reads = not (given.get("agents") or given.get("mcp_servers") or given.get("python_tools"))
+    take_models(front, given, problems)
+    only_reads = not any(given.get(key) for key in ("agents", "mcp_servers", "python_tools", "writable"))
     taken = take_foreign(front, given, problems)
+    only_reads = only_reads and not given.get("memory")
     for key, field in others.items():
         if key not in taken:
             _report_other_key(key, field, problems, only_reads=only_reads)

@@ -5,7 +5,20 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-BUILT_IN = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate", "fetch")
+SEARCH = "web_search"
+"""The tool that only an API runs, which bills it."""
+RESERVED = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate")
+"""Built-in tools whose names no function of a project may have."""
+BUILT_IN = (*RESERVED, "fetch", "bash", "edit", "write", "memory", "todo", "think", SEARCH)
+"""All built-in tools; a function of a project that has the name of any other takes its place."""
+SHELL = "bash"
+"""The tool whose arguments in a list, such as `Bash(git log:*)`, are rules and not only a name."""
+
+OFFERED = frozenset({"fetch", "bash", "edit", "write", SEARCH})
+"""Tools that a file gets only if it names them itself, and not by a pattern such as `*`."""
+EDIT, WRITE = "edit", "write"
+"""The tools that change files."""
+NEEDS_WRITABLE = "requires the key `writable`"
 
 # Names of the same tools in Claude Code, Gemini CLI, opencode, Copilot and others.
 _ALIASES = {
@@ -14,13 +27,28 @@ _ALIASES = {
         "read": """readfile read_file read_many_files readmanyfiles read/readfile notebookread view view_file
             open_file cat""",
         "grep": """grep_search search_file_content searchtext search/textsearch textsearch text_search search/usages
-            usages ripgrep rg search_files""",
-        "glob": "find findfiles find_files file_search filesearch search/filesearch",
+            usages list_code_usages ripgrep rg search_files""",
+        "glob": """find findfiles find_files file_search filesearch search/filesearch glob_file_search findtestfiles
+            test_search""",
         "ls": """list list_dir listdir list_directory listdirectory list_files readfolder read_folder
             search/listdirectory""",
         "search": "codebase search/codebase codebase_search semantic_search codebasesearch",
-        "delegate": "agent task runsubagent",
-        "fetch": "webfetch web_fetch web/fetch fetch_webpage fetchwebpage urlfetch url_fetch fetch_url",
+        "delegate": "agent task runsubagent agent/runsubagent custom-agent",
+        "fetch": """webfetch web_fetch web/fetch fetch_webpage fetchwebpage urlfetch url_fetch fetch_url
+            web_get fetch_content""",
+        SEARCH: """websearch google_web_search search/web web/search web search_web searchweb internet_search
+            web_search_tool""",
+        "memory": "vscode/memory save_memory update_memory",
+        "todo": """todos todowrite todoread todo_write todo_read write_todos update_todos manage_todo_list
+            managetodolist update_plan taskcreate taskupdate tasklist taskget""",
+        SHELL: """shell run_shell_command shelltool execute execute/runinterminal runinterminal run_in_terminal
+            runcommands runcommand run_commands run_command execute_command executecommand exec_command shell_command
+            local_shell terminal terminalcommand run_terminal_command run_terminal_cmd""",
+        EDIT: """multiedit multi_edit replace str_replace strreplace str_replace_editor str_replace_based_edit_tool
+            edit_file editfile editfiles edit_files edit/editfiles search_replace replace_in_file
+            replace_string_in_file multi_replace_string_in_file insert_edit_into_file replacestringinfile""",
+        WRITE: """write_file writefile write_to_file create create_file createfile edit/createfile new_file
+            save_file""",
     }.items()
     for name in names.split()
 }
@@ -47,7 +75,7 @@ def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], availa
     available: Tool names; MCP tools as `mcp__server__tool`.
     """
     known = _Known(available)
-    removed = {name for pattern in disallowed for name in known.matching(pattern)}
+    removed = {name for pattern in disallowed for name in known.matching(pattern) if _removes(pattern, name)}
     if tools is None:
         return ResolvedTools(tuple(name for name in available if name not in removed))
     found: dict[str, None] = {}
@@ -69,6 +97,31 @@ def names_tool(tools: Iterable[str] | None, name: str) -> bool:
     """
     exact = (one for one in tools or () if _STARS.isdisjoint(_ARGUMENTS.sub("", one)))
     return bool(resolve_tools(exact, (), [name]).names)
+
+
+def removes_tool(disallowed: Iterable[str], name: str) -> bool:
+    """Return whether a list of disallowed tools removes a tool; a rule about some of its commands does not.
+
+    disallowed: as for `resolve_tools`.
+    """
+    known = _Known([name])
+    return any(_removes(pattern, name) for pattern in disallowed if known.matching(pattern))
+
+
+def shell_rules(tools: Iterable[str]) -> list[tuple[str, str | None]]:
+    """Return each entry of a list that names the shell, as its name in lower case and its rule; None for no rule."""
+    known = _Known([SHELL])
+    found = []
+    for entry in tools:
+        name, opened, rule = entry.strip().partition("(")
+        if known.matching(name):
+            found.append((name.strip().lower(), rule.strip().removesuffix(")") if opened else None))
+    return found
+
+
+def _removes(pattern: str, name: str) -> bool:
+    """Return whether a disallowed entry that matches a tool removes it."""
+    return name != SHELL or "(" not in pattern
 
 
 class _Known:

@@ -11,13 +11,14 @@ from sqlalchemy import Connection, Row, case, select
 from run_specialist.errors import RunNotFound
 from run_specialist.store.as_text import column_text
 from run_specialist.store.batch_status import (
+    FAILED,
     FAILURES,
     MAY_WAIT,
     NOT_RUN,
     OWNER,
     STORED_STATUS,
     WITH_RUNS,
-    was_taken_back,
+    is_endpoint_failure,
 )
 from run_specialist.store.batch_tallies import tallies
 from run_specialist.store.batches import Batch
@@ -151,6 +152,13 @@ class StoredBatches:
                 return
             last = rows[-1].number
 
+    def endpoint_failures(self, batch_id: str) -> set[str]:
+        """Return the ids of the runs of a batch that failed because of the endpoint, which the same call resumes."""
+        failed = (items.c.batch_id == column_text(batch_id), runs.c.status == FAILED)
+        with self._snapshot() as connection:
+            rows = connection.execute(select(runs.c.run_id, runs.c.outcome).select_from(WITH_RUNS).where(*failed))
+            return {row.run_id for row in rows if is_endpoint_failure(outcome(row.outcome))}
+
     def delete(self, batch_id: str) -> None:
         """Delete a batch with its items and their runs, all or nothing.
 
@@ -187,7 +195,7 @@ def _item(row: Row[Any], *, is_dead: bool) -> ItemResult:
     status = row.status
     if status == RUNNING and is_dead:
         status = INTERRUPTED
-    elif row.may_wait and was_taken_back(final):
+    elif row.may_wait and is_endpoint_failure(final):
         status = NOT_RUN
     return ItemResult(
         number=row.number,

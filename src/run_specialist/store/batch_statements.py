@@ -30,10 +30,12 @@ class BatchStatements:
         )
         """Inserts an item; a repeated one gets its new place and keeps its state, unless it was cancelled."""
         runs = f"{dialect.prefix}runs"
-        self.select_begun = (
+        self.select_all_begun = (
             f"select {runs}.run_id, {runs}.cost_usd from {items} join {runs} on {runs}.run_id = {items}.run_id "  # noqa: S608
-            f"where {items}.batch_id = {mark} and {items}.number is not null"
+            f"where {items}.batch_id = {mark}"
         )
+        """Selects the stored runs of the items of all calls, and what they have cost."""
+        self.select_begun = f"{self.select_all_begun} and {items}.number is not null"
         """Selects the stored runs of the items of the newest call, and what they have cost."""
         self.set_state = f"update {batches} set state = {mark}, reason = {mark} where batch_id = {mark}"  # noqa: S608
         """Sets the state of a batch, and the reason for it."""

@@ -15,7 +15,9 @@ ITEM_STATUSES = ("answered", "landed", "partial", FAILED, "aborted", DEAD, RUNNI
 """All statuses of items, in the order of a listing: those of runs, `dead` and `not run`."""
 FAILURES = (FAILED, "aborted", DEAD)
 """The statuses of items that have no answer and are not run again by themselves."""
-ENDPOINT_KINDS = frozenset({"rate_limited", "overloaded", "quota", "credentials", "model_missing", "connection"})
+ENDPOINT_KINDS = frozenset(
+    {"rate_limited", "overloaded", "quota", "credentials", "model_missing", "connection", "server_error"}
+)
 """Kinds of errors that say nothing about the item."""
 
 WITH_RUNS = items.outerjoin(runs, runs.c.run_id == items.c.run_id)
@@ -31,9 +33,9 @@ STORED_STATUS: ColumnElement[str] = case(
 )
 """Status of an item joined with its run, as far as the database knows it: one of an interrupted run is `running`."""
 MAY_WAIT = and_(runs.c.status == FAILED, items.c.state == WAITING)
-"""Whether an item may have been taken back after its run failed; `was_taken_back` decides."""
+"""Whether an item may have been taken back after its run failed; `is_endpoint_failure` decides."""
 
 
-def was_taken_back(outcome: Mapping[str, Any] | None) -> bool:
-    """Return whether a failed item that waits counts as not run: the endpoint failed, so its run will be resumed."""
+def is_endpoint_failure(outcome: Mapping[str, Any] | None) -> bool:
+    """Return whether a run failed because of the endpoint: it will be resumed, and its item waits as not run."""
     return (outcome or {}).get("error_kind") in ENDPOINT_KINDS

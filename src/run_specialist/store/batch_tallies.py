@@ -13,7 +13,7 @@ from run_specialist.store.batch_status import (
     OWNER,
     STORED_STATUS,
     WITH_RUNS,
-    was_taken_back,
+    is_endpoint_failure,
 )
 from run_specialist.store.descendants import portions
 from run_specialist.store.from_rows import outcome
@@ -81,7 +81,7 @@ def _count_taken_back(connection: Connection, batch_id: str) -> int:
     """Return how many failed items of the newest call will be resumed."""
     chosen = (items.c.batch_id == batch_id, items.c.number.is_not(None), MAY_WAIT)
     query = select(runs.c.outcome).select_from(WITH_RUNS).where(*chosen)
-    return sum(was_taken_back(outcome(body)) for body in connection.execute(query).scalars())
+    return sum(is_endpoint_failure(outcome(body)) for body in connection.execute(query).scalars())
 
 
 def _tally(rows: Sequence[Row[Any]], dead: set[str], taken_back: int) -> Tally:

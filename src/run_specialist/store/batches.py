@@ -107,15 +107,17 @@ class BatchWriter:
             count += len(portion)
         return count
 
-    def begun(self, batch_id: str) -> dict[str, float]:
+    def begun(self, batch_id: str, *, of_all_calls: bool = False) -> dict[str, float]:
         """Return the ids of the stored runs of the items of the newest call, with their known cost so far [USD].
 
+        of_all_calls: also those of items that only earlier calls had.
         Raises StoreUnusable.
         """
+        statement = self._sql.select_all_begun if of_all_calls else self._sql.select_begun
 
         def costs() -> dict[str, float]:
             with self._session.transaction():
-                found = self._session.read(self._sql.select_begun, (column_text(batch_id),))
+                found = self._session.read(statement, (column_text(batch_id),))
             return {str(run_id): float(str(cost or 0.0)) for run_id, cost in found}
 
         return self._retried(costs)

@@ -4,12 +4,15 @@ Messages that a summarization copied to a new part of the transcript are omitted
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from run_specialist.loop.compaction.flattened import Flattened
 from run_specialist.loop.compaction.turns import turns
+from run_specialist.loop.portable import with_portable_ids
 from run_specialist.record.messages import Block, Message, spoken, text_of
+from run_specialist.record.server_calls import is_result, server_calls
 from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun
 
 Row = Mapping[str, Any]
@@ -59,13 +62,21 @@ def _in_order(messages: Sequence[StoredMessage]) -> list[Message | str]:
         if copies:
             # The last message of the previous part was sent only as this copy, to which text may have been added.
             last = ordered[-1] if ordered else None
-            if isinstance(last, Message) and copies[-1].blocks[: len(last.blocks)] == last.blocks:
-                ordered[-1] = copies[-1]
+            if isinstance(last, Message):
+                ordered[-1] = _with_added(last, copies[-1])
             # A part that a change of models began has no summary, or repeats the previous one.
             summary = _summary_among(copies)
             ordered += [summary] if summary and summary not in ordered else []
         ordered += (one.message for one in stored if not one.copied)
     return ordered
+
+
+def _with_added(last: Message, copy: Message) -> Message:
+    """Return a message with the text that was added to its copy, whose calls may have the ids for another model."""
+    size = len(last.blocks)
+    same = copy.blocks[:size] in (last.blocks, with_portable_ids([last])[0].blocks)
+    added = replace(last, blocks=(*last.blocks, *copy.blocks[size:]), landing_instruction=copy.landing_instruction)
+    return added if same else last
 
 
 def _summary_among(copies: Sequence[Message]) -> str:
@@ -79,8 +90,15 @@ def _rows(role: str, blocks: Sequence[Block], names: dict[object, str]) -> Itera
 
     names: tool names of the calls so far, by call id; extended with the calls of this message.
     """
-    for kind, group in groupby(blocks, key=lambda block: block.get("type")):
+    uses = {use.call.id: use for use in server_calls(blocks)}
+    for kind, group in groupby(blocks, key=lambda block: "server" if is_result(block) else block.get("type")):
         match kind:
+            case "server":
+                for block in group:
+                    use = uses[str(block.get("tool_use_id"))]
+                    yield _result(use.call.name, use.call.id, use.text, is_error=bool(use.error))
+            case "server_tool_use":
+                yield from map(_call, group)
             case "text":
                 yield from _text(role, text_of([*group]))
             case "tool_use":

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -10,6 +10,7 @@ from sqlalchemy import Connection, select
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
+from run_specialist.record.server_calls import searches
 from run_specialist.store.from_rows import child, outcome, run_snapshot
 from run_specialist.store.tables import events, runs, turns
 from run_specialist.store.to_rows import RUNNING
@@ -62,10 +63,10 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
 
 def _paid_since(connection: Connection, run_id: str, turn: int) -> Iterator[tuple[Usage, float | None]]:
     """Yield usage and cost of the replies received after a turn."""
-    amounts = (getattr(turns.c, one.name) for one in fields(Usage))
-    newer = select(*amounts, turns.c.cost_usd).where(turns.c.run_id == run_id, turns.c.number > turn)
-    for *counts, cost in connection.execute(newer):
-        yield Usage(*counts), cost
+    amounts = (turns.c[one.name] for one in fields(Usage) if one.name in turns.c)
+    newer = select(*amounts, turns.c.blocks, turns.c.cost_usd).where(turns.c.run_id == run_id, turns.c.number > turn)
+    for *counts, blocks, cost in connection.execute(newer):
+        yield replace(Usage(*counts), web_search_requests=searches(json.loads(blocks))), cost
 
 
 def _begun(connection: Connection, run_id: str) -> int:

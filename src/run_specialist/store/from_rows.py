@@ -7,7 +7,8 @@ from typing import Any
 
 from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Message, ToolCall, Usage
-from run_specialist.record.outcome import Child, Evidence, Exit, LandingReport, Outcome, Spent, ToolCalls
+from run_specialist.record.outcome import AskedModel, Child, Evidence, Exit, LandingReport, Outcome, Spent, ToolCalls
+from run_specialist.record.server_calls import searches
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
 
 Row = Mapping[str, Any]
@@ -71,6 +72,7 @@ def outcome_of(values: Mapping[str, Any]) -> Outcome:
         "usage": Usage(**values["usage"]),
         "warnings": tuple(values["warnings"]),
         "children": tuple(map(child, values.get("children", ()))),
+        "models": asked_models(values),
         "error": values["error"] if "error" in values else _error(values),
         "exit_code": _EXIT_CODES.get(values["status"], Exit.OK) if exit_code is None else Exit(exit_code),
     }
@@ -91,6 +93,7 @@ def run_snapshot(values: Mapping[str, Any]) -> RunSnapshot:
         "warnings": tuple(values["warnings"]),
         "children": tuple(map(child, values.get("children", ()))),
         "returned": tuple(values.get("returned", ())),
+        "models": asked_models(values),
     }
     return RunSnapshot(**restored)
 
@@ -102,11 +105,17 @@ def child(values: Mapping[str, Any]) -> Child:
     return Child(**{**values, "usage": Usage(**values["usage"]), "evidence": quotes, "children": inner})
 
 
+def asked_models(values: Mapping[str, Any]) -> tuple[AskedModel, ...]:
+    """Build the records of the models that a run has asked, from its outcome or snapshot."""
+    return tuple(AskedModel(**{**one, "usage": Usage(**one["usage"])}) for one in values.get("models", ()))
+
+
 def _spending(values: Mapping[str, Any]) -> Spending:
     return Spending(Usage(**values["usage"]), values["cost_usd"])
 
 
 def _turn(row: Row) -> StoredTurn:
+    blocks = tuple(json.loads(row["blocks"]))
     return StoredTurn(
         number=row["number"],
         at=row["at"],
@@ -116,12 +125,13 @@ def _turn(row: Row) -> StoredTurn:
         landing=row["landing"],
         stop=row["stop"],
         reason=row["reason"],
-        blocks=tuple(json.loads(row["blocks"])),
+        blocks=blocks,
         usage=Usage(
             row["input_tokens"],
             row["cache_read_input_tokens"],
             row["cache_creation_input_tokens"],
             row["output_tokens"],
+            searches(blocks),
         ),
         cost_usd=row["cost_usd"],
         more_room_helps=row["more_room_helps"],

@@ -167,7 +167,11 @@ class RunJournal:
 
     def write(self, record: Record) -> None:
         """Enqueue a record; never blocks and never raises."""
-        if self.lost or (self._begun and isinstance(record, Opened)):
+        if self.lost:
+            return
+        if self._begun and isinstance(record, Opened):
+            # A later one is written: the run has changed its model.
+            self._begun = False
             return
         # No urgent record follows the events after the end, so they must trigger the write themselves.
         urgent = self._ended or not isinstance(record, EventLogged)
@@ -181,14 +185,19 @@ class RunJournal:
 
         Raises TakenOver instead if another process works on the run.
         """
-        if self._settled < self._written and not self.lost:
-            future = asyncio.get_running_loop().create_future()
-            if self._inbox.wait(self, future):
-                await future
+        await self.has_stored()
         reason, self._reason = self._reason, None
         if reason and self._taken_over:
             raise TakenOver(reason)
         return reason
+
+    async def has_stored(self) -> bool:
+        """Wait until all records are settled; return whether none is lost. `committed` still returns the reason."""
+        if self._settled < self._written and not self.lost:
+            future = asyncio.get_running_loop().create_future()
+            if self._inbox.wait(self, future):
+                await future
+        return not self.lost
 
     def mark_committed(self, records: Sequence[Record], *, turns: int | None, events: int) -> None:
         """Register committed records.

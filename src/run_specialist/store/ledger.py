@@ -110,8 +110,8 @@ class Ledger:
                 return result
 
     def _write(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
-        # An outcome that was reported must survive a power failure.
-        with self._session.transaction(lasting=any(rows.ending for rows in batch)):
+        # An outcome that was reported must survive a power failure, and what files were before they are replaced.
+        with self._session.transaction(lasting=any(rows.ending or "changes" in rows.added for rows in batch)):
             self._execute(
                 self._sql.insert_run, [begin_values(row) for rows in batch for row in rows.added.get("runs", ())]
             )

@@ -16,6 +16,7 @@ from run_specialist.store.as_text import column_text
 from run_specialist.store.deleting import delete_runs
 from run_specialist.store.descendants import children, portions
 from run_specialist.store.failures import readable_errors
+from run_specialist.store.file_changes import StoredChange, changes_of
 from run_specialist.store.forks import forks_of, with_sources
 from run_specialist.store.from_rows import outcome, stored_run
 from run_specialist.store.identity import NAMESPACE
@@ -155,6 +156,14 @@ class Store:
         """Return the ids of the runs that begin with the first turns of a run, oldest first."""
         with self._snapshot() as connection:
             return forks_of(connection, run.run_id, run.started_at)
+
+    def changes(self, run_id: str) -> list[StoredChange]:
+        """Return what a run and its descendants have changed in files, oldest first.
+
+        run_id: a full id.
+        """
+        with self._snapshot() as connection:
+            return changes_of(connection, run_id)
 
     def past(self, specialist: str, project: str | None = None) -> list[PastRun]:
         """Return the runs of a specialist that have an outcome, newest first.

@@ -111,6 +111,21 @@ SCHEMAS = {
         key=["run_id", "number"],
         columns={"run_id": "text", "number": "integer", "at": "float", "body": "packed"},
     ),
+    # What tools have changed in files; a row is committed before its file is replaced.
+    "changes": Schema(
+        key=["run_id", "change_id"],
+        columns={
+            "run_id": "text",
+            "change_id": "text",
+            "at": "float",
+            "path": "packed",
+            "old_digest": "text?",
+            "new_digest": "text",
+            "old_content": "packed?",
+            "temporary_name": "text",
+            "folders": "integer",
+        },
+    ),
     # A table of its own, because a search reads all its rows, and those of `runs` are long.
     "search": Schema(key=["run_id"], columns={"run_id": "text", "question": "folded", "answer": "folded"}),
     # `frozen` is long and rarely needed, so what listings show has columns of its own.

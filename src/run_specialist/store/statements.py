@@ -21,7 +21,7 @@ PACKED = {
     for name, schema in SCHEMAS.items()
 }
 """The columns that hold packed texts."""
-ADDED = ("turns", "calls", "outputs", "events")
+ADDED = ("turns", "calls", "outputs", "events", "changes")
 """The tables whose rows never change."""
 KNOWN = ("status", "owner", "specialist", "model", "question", "frozen", "outcome")
 """The columns of `KnownRun`, in its order."""

@@ -163,6 +163,13 @@ class StoredRun(Listed):
         """The replies that this run has requested itself: of a fork, those after the copied ones."""
         return tuple(turn for turn in self.turns if turn.number > (self.forked_at or 0))
 
+    def model_of(self, turn: int) -> str:
+        """Return the id of the model that wrote a reply, given its number."""
+        if turn <= (self.forked_at or 0):
+            return str((self.frozen.get("fork") or {}).get("model") or self.model)
+        asked = self.snapshot.models if self.snapshot else ()
+        return next((one.model for one in reversed(asked) if one.since_turn <= turn), self.model)
+
     @property
     def transcript(self) -> tuple[Message, ...]:
         """The messages from which to resume: those of the newest part."""

@@ -42,4 +42,4 @@ def _table(name: str) -> Table:
     return Table(name, metadata, *columns, *(Index(index, *of) for index, of in schema.indexes.items()))
 
 
-runs, turns, messages, calls, outputs, events, search, batches, items, gates = map(_table, SCHEMAS)
+runs, turns, messages, calls, outputs, events, changes, search, batches, items, gates = map(_table, SCHEMAS)

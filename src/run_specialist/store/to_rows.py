@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from run_specialist.record.events import Event
-from run_specialist.record.journal import Checkpointed, Ended, EventLogged, Opened, Received, Record, Returned
+from run_specialist.record.journal import (
+    Checkpointed,
+    Ended,
+    EventLogged,
+    FileChanging,
+    Opened,
+    Received,
+    Record,
+    Returned,
+)
 from run_specialist.record.outcome import Outcome
 from run_specialist.store.as_text import column_text, fields_of, json_text
 from run_specialist.store.folding import folded
@@ -72,6 +81,8 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
             case Returned():
                 rows.add("calls", _call(run_id, record))
                 rows.add("outputs", {"run_id": run_id, "number": record.number, "body": str(record.whole)})
+            case FileChanging():
+                rows.add("changes", _change(run_id, record))
             case Checkpointed():
                 _checkpoint(rows, record)
             case Ended():
@@ -148,6 +159,20 @@ def _call(run_id: str, record: Returned) -> Row:
         "is_error": bool(record.is_error),
         "note": str(record.note),
         "repeated": bool(record.repeated),
+    }
+
+
+def _change(run_id: str, record: FileChanging) -> Row:
+    return {
+        "run_id": run_id,
+        "change_id": column_text(record.change_id),
+        "at": _number(record.at, 0.0),
+        "path": str(record.path),
+        "old_digest": record.before,
+        "new_digest": record.after,
+        "old_content": record.content,
+        "temporary_name": column_text(record.temporary),
+        "folders": _count(record.folders),
     }
 
 

@@ -1,5 +1,6 @@
 """Archive of full tool outputs by call ID, and the tool that lets a model read more of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated
@@ -45,6 +46,14 @@ class Archive:
         prefix = f"{stored}\n[another output of the same id follows]\n"
         self._texts[execution_id] = prefix + text
         return len(prefix)
+
+    def add_names(self, name: Callable[[str], str]) -> None:
+        """Make each output known by another ID, too.
+
+        name: returns the other ID, or the same one.
+        """
+        for execution_id, text in [*self._texts.items()]:
+            self._texts.setdefault(name(execution_id), text)
 
     def __contains__(self, execution_id: object) -> bool:
         return execution_id in self._texts

@@ -43,6 +43,10 @@ class Tool:
     runs_child: bool = False
     """Whether a call starts a child run, which draws on the budget. After a timeout or cancellation, its partial result
     is awaited."""
+    on_server: Mapping[str, Any] | None = None
+    """Definition of a tool that the API runs itself; None for a tool that this program runs."""
+    instead: "Tool | None" = None
+    """What an endpoint is offered that does not run the tool itself; None = nothing."""
     _parameters: Parameters = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -55,7 +59,7 @@ class Tool:
     @property
     def definition(self) -> Mapping[str, Any]:
         """Tool definition in the format of the Messages API."""
-        return {"name": self.name, "description": self.description, "input_schema": self.input_schema}
+        return self.on_server or {"name": self.name, "description": self.description, "input_schema": self.input_schema}
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
@@ -119,6 +123,7 @@ class Toolset:
         """Create a toolset; of several tools with one name, the last wins."""
         by_name = {tool.name: tool for tool in tools}
         self._tools = dict(sorted(by_name.items()))
+        self._instead = {tool.instead.name: tool.instead for tool in self if tool.instead}
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -128,7 +133,18 @@ class Toolset:
 
     def get(self, name: str) -> Tool | None:
         """Return the tool with this name, or None."""
-        return self._tools.get(name)
+        return self._tools.get(name) or self._instead.get(name)
+
+    @property
+    def on_server(self) -> tuple[Tool, ...]:
+        """The tools that the API runs itself."""
+        return tuple(tool for tool in self if tool.on_server)
+
+    @property
+    def local(self) -> tuple[Tool, ...]:
+        """The tools that this program runs, among them those in place of tools of the API."""
+        kept = (tool.instead if tool.on_server else tool for tool in self)
+        return tuple(tool for tool in kept if tool)
 
     def runs_child(self, name: str) -> bool:
         """Return whether the tool with this name starts a child run."""

@@ -7,8 +7,24 @@ from typing import Protocol
 
 from run_specialist.budget.budget import Budget, Kind, Limit
 from run_specialist.record.events import Event
+from run_specialist.record.journal import Record
 from run_specialist.record.outcome import Child
 from run_specialist.tools import threads
+
+
+class RunLog(Protocol):
+    """What a tool can tell about its call, beside its result."""
+
+    def notify(self, event: Event) -> None:
+        """Report an event to the observers of the run, and store it; credentials in its texts are masked."""
+        ...
+
+    async def stored(self, record: Record) -> bool:
+        """Store a record before anything else happens, and wait until that is done; return whether it was.
+
+        True, too, for a run that is not stored at all.
+        """
+        ...
 
 
 class BudgetLender(Protocol):
@@ -45,6 +61,8 @@ class Context:
     """Budget at the start of the call; all calls of the same turn are already counted."""
     seconds: float
     """Timeout of the call [s]."""
+    log: RunLog | None = field(default=None, repr=False, kw_only=True)
+    """Takes events and records of the call; None outside of a run."""
 
     def when_cancelled(self, call: Callable[[], object]) -> None:
         """Register a callback that runs once this call is cancelled, times out or returns.

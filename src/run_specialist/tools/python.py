@@ -9,7 +9,7 @@ from typing import Any
 
 from run_specialist.errors import UsageError
 from run_specialist.redaction import redact
-from run_specialist.specialist.tool_names import BUILT_IN
+from run_specialist.specialist.tool_names import RESERVED
 from run_specialist.tools import importing, modules
 from run_specialist.tools.archive import SUMMARIZE
 from run_specialist.tools.base import Tool
@@ -17,7 +17,7 @@ from run_specialist.tools.decorator import tool
 from run_specialist.tools.imports import Imported, imported
 from run_specialist.tools.modules import CannotImport, Module
 
-_RESERVED = frozenset({*BUILT_IN, SUMMARIZE})
+_RESERVED = frozenset({*RESERVED, SUMMARIZE})
 _MCP_PREFIX = "mcp__"
 
 

@@ -14,7 +14,9 @@ from run_specialist.views.page.budget_chart import budget
 from run_specialist.views.page.calls import turns
 from run_specialist.views.page.child_runs import Descendants, child_runs, children, spent
 from run_specialist.views.page.comparison import NO_KIN, Kin, comparison, copied
+from run_specialist.views.page.file_changes import file_changes
 from run_specialist.views.page.marks import marks
+from run_specialist.views.page.models import models
 from run_specialist.views.page.quotes import holders
 from run_specialist.views.page.requests import requests
 from run_specialist.views.page.setup import setup
@@ -58,6 +60,7 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Kin = N
         "forked_at": run.forked_at,
         "specialist": run.specialist,
         "model": run.model,
+        "models": models(run),
         "question": run.question,
         "status": run.status,
         "status_words": status(run),
@@ -66,6 +69,7 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Kin = N
         "seconds": working.seconds,
         "facts": facts(run, usage["kinds"]),
         "answer": answer(run, replies, sources),
+        "changes": file_changes(run, descendants),
         "copied": copied(run),
         "comparison": comparison(run, kin),
         "children": children(run, direct, descendants),

@@ -72,6 +72,8 @@ def _row(run: Listed, outcome: Mapping[str, Any] | None, report: str | None) -> 
     return {
         "run_id": run.run_id,
         "parent_id": run.parent_id,
+        "forked_from": run.forked_from,
+        "forked_at": run.forked_at,
         "specialist": run.specialist,
         "model": run.model,
         "question": question if len(question) <= QUESTION_LENGTH else f"{question[: QUESTION_LENGTH - 1]}…",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Literal, Self
 
+from run_specialist.record.messages import Usage
 from run_specialist.store.stored import PastRun
 from run_specialist.views.advice import SHARE, Suggestion, suggest
 from run_specialist.views.file_versions import FileVersion, Version, comparable
@@ -192,7 +193,7 @@ def _share_repeated(runs: Sequence[PastRun]) -> float:
 
 
 def _tokens(spent: Mapping[str, Any]) -> int:
-    return sum(spent["usage"].values())
+    return Usage(**spent["usage"]).total_tokens
 
 
 def _counted(words: Iterable[str]) -> dict[str, int]:

@@ -105,13 +105,46 @@ def test_a_file_that_was_not_written_is_not_named():
 def test_the_end_names_the_commands_that_go_on():
     """Items that were not run, and those that failed, each have a command; the reason for the end is said."""
     counts = Counts(answered=1, failed={"rate_limited": 2, "usage": 1}, aborted=1, not_run=107, total=112)
-    lines = ended(LookedAt(counts, cost_limit=5.0, ended_because="cost_limit"))
+    lines = ended(LookedAt(counts, ended_because="quota", problem="no credit"))
     assert lines[0] == (
         "112 items for finder: 1 answered, 3 failed (2 rate limited, 1 usage), 1 interrupted, 107 not run"
     )
-    assert lines[2] == "ended early: the cost limit of $5.00 leaves too little for another item"
+    assert lines[2] == "ended early: no credit"
     assert f"to go on: {SAME}" in lines
     assert f"to retry the failed: {SAME} --retry failed" in lines
+
+
+@pytest.mark.parametrize(
+    ("limit", "costs", "command"),
+    [
+        (0.05, (0.02, 0.02), "0.16"),
+        (0.5, (0.26, 0.2), "1.8"),
+        (0.0003, (0.0001,), "0.00066"),
+        (1, (0.1,), "1.1"),
+        (900, (810,), "5400"),
+        (1, (), None),
+    ],
+)
+def test_after_a_cost_limit_a_higher_one_is_suggested(limit, costs, command):
+    """It covers the other items at the mean cost so far, and a bit more; without any cost nothing can be said."""
+    not_run = 5
+    counts = Counts(answered=len(costs), not_run=not_run, total=len(costs) + not_run)
+    ends = [done(number, cost=cost) for number, cost in enumerate(costs, 1)]
+    lines = ended(LookedAt(counts, cost_limit=limit, ended_because="cost_limit"), progress_of(*ends))
+    base = SAME.removesuffix(" --cost-limit 5")
+    assert f"to go on: {SAME}" not in lines
+    if command is None:
+        assert "to go on, raise --cost-limit" in lines
+    else:
+        assert f"to go on with a higher limit: {base} --cost-limit {command}" in lines
+
+
+def test_items_that_a_fleet_gave_up_have_no_command_that_would_not_help():
+    """The reason names the command that does."""
+    counts = Counts(answered=1, not_run=2, total=3)
+    lines = ended(LookedAt(counts, ended_because="fleet", problem="2 dead; `specialists fleet retry b3f9c2d1e`"))
+    assert "ended early: 2 dead; `specialists fleet retry b3f9c2d1e`" in lines
+    assert not [line for line in lines if line.startswith("to go on")]
 
 
 def test_without_a_store_there_is_nothing_to_go_on_with():

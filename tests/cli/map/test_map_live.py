@@ -69,6 +69,12 @@ def test_a_cost_limit_replaces_the_expected_cost(clock):
     assert "$0.24 of at most $5.00" in figures
 
 
+def test_a_batch_that_ends_early_has_no_forecast(clock):
+    """After Ctrl-C the other items are not asked about: no expected cost, speed or time left."""
+    batch = LookedAt(COUNTS, ended_because="stopped")
+    assert drawn(MapView(batch, progress_of(clock)))[2] == "  $0.24 · 60 s"
+
+
 def test_before_five_items_nothing_is_expected(clock):
     """Cost at the end, speed and time left are shown only when enough items have ended."""
     progress = Progress(clock)

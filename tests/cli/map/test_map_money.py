@@ -1,11 +1,14 @@
 """What `map` says about money before it begins, and how it keeps to a cost limit."""
 
 import json
+import re
+import shlex
 
 import pytest
 
 from tests.cli.map.map_model import about, items_of
 from tests.cli.specialists_command import call
+from tests.wire.simulator.faults import ApiError
 
 SIX = ["owls", "toads", "mice", "newts", "bats", "moles"]
 
@@ -32,9 +35,29 @@ def test_a_dry_run_shows_questions_and_forecast_and_sends_nothing(past, items, m
     assert head.startswith("8 items, 6 of them with an outcome already · 9 of 10 past runs took at most ")
     assert " · about $0.00" in head
     assert head.endswith(" at 8 at once")
+    assert re.fullmatch(
+        r"an item took 0 tool calls, [\d.]+ s, \$[\d.]+ \(median\), and nine of ten at most 0 tool calls, .*", rest[0]
+    )
     assert "    What about toads?" in rest
     assert "    What about newts?" not in rest
     assert rest[-1].endswith("nothing was sent")
+
+
+def test_what_the_endpoint_failed_is_asked_again_and_confirmed(api, items, map_):
+    """Failed runs that the same call resumes count as items to ask about, also for `--confirm-above`."""
+    refused: dict[str, object] = {}
+    simulator = api(about(refused))
+    assert map_(str(items(SIX, "past.txt"))).exit_code == 0
+    refused["hares"] = ApiError(429, "rate_limit_error", "slow down", {"retry-after": "7200"})
+    path = str(items(["hares"], "more.txt"))
+    before = len(simulator.requests)
+    assert map_(path, "--pause-limit", "0", "--breaker", "1").exit_code == 3
+    assert len(simulator.requests) == before + 1, "one failure is enough"
+    before = len(simulator.requests)
+    result = map_(path, "--confirm-above", "0.000001")
+    assert (result.exit_code, len(simulator.requests)) == (2, before)
+    assert ": 1 item · 9 of 10 past runs took at most " in result.stderr
+    assert "more than --confirm-above" in result.stderr
 
 
 def test_a_dry_run_in_json(past, items, map_):
@@ -81,9 +104,9 @@ def test_the_cost_limit_of_a_batch_leaves_items_not_run(past, items, map_):
     assert summary["cost_usd"] <= limit
     assert "leaves too little for another item" in result.stderr
     assert len(set(items_of(past.requests[before:]))) == done
-    result = map_(path, "--json")
-    assert result.exit_code == 0
-    assert json.loads(result.stdout)["earlier"] == done
+    (command,) = re.findall("to go on with a higher limit: specialists (.*)", result.stderr)
+    result = call(*shlex.split(command))
+    assert (result.exit_code, json.loads(result.stdout)["earlier"]) == (0, done), result.stderr
 
 
 def test_a_cost_limit_without_a_price_is_refused(write, chat, items, store):

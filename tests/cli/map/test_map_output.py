@@ -64,7 +64,7 @@ def test_the_tables_have_every_event_of_a_batch():
 
 
 def test_another_specialist_brings_the_answers_together(api, items, map_, write):
-    """It reads the answers as files; its answer follows the rows; the same answers are not paid for twice."""
+    """It reads the answers as files; its answer follows the rows, as JSON; the same ones are not paid for twice."""
     write("reducer", "model: haiku", "paths: [notes/]")
     seen = []
 
@@ -85,6 +85,9 @@ def test_another_specialist_brings_the_answers_together(api, items, map_, write)
     sent = len(simulator.requests)
     again = map_(path, "--reduce", "reducer", "--out", "answers.jsonl")
     assert (again.exit_code, again.stdout, len(simulator.requests)) == (0, "all of them\n", sent)
+    *rows, last = map(json.loads, map_(path, "--reduce", "reducer").stdout.splitlines())
+    assert ([row["number"] for row in rows], last) == ([1, 2], {"reduced": reduced})
+    assert len(simulator.requests) == sent
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

@@ -125,37 +125,40 @@ def test_each_call_documents_its_arguments(name):
             assert f"\n{argument}: " in documented
 
 
-def pyright(folder, program):
-    """Check a user's program with pyright in strict mode, and return each problem with its line."""
+@pytest.fixture(scope="module")
+def problems(tmp_path_factory):
+    """Check both programs with pyright in strict mode; return the problems of each with their lines."""
     pytest.importorskip("pyright", reason="pyright belongs to the linters and is not installed")
-    (folder / "user.py").write_text(program, encoding="utf-8")
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "right.py").write_text(RIGHT, encoding="utf-8")
+    imports = "from run_specialist import Runner, delegate_tool, run_sync\n"
+    wrong = imports + "\n".join(f"_{n} = {call}" for n, (call, _) in enumerate(WRONG)) + "\n"
+    (folder / "wrong.py").write_text(wrong, encoding="utf-8")
     settings = {"extraPaths": [str(SOURCES)], "typeCheckingMode": "strict", "pythonVersion": "3.11"}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
-    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "user.py"]
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "right.py", "wrong.py"]
     environment = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
     checked_ = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
     )
-    found = json.loads(checked_.stdout)
-    assert found["summary"]["filesAnalyzed"] == 1, checked_.stderr
-    return [
-        (problem["range"]["start"]["line"], problem["message"])
-        for problem in found["generalDiagnostics"]
-        if problem["severity"] == "error"
-    ]
+    told = json.loads(checked_.stdout)
+    assert told["summary"]["filesAnalyzed"] == 2, checked_.stderr
+    found = {"right.py": [], "wrong.py": []}
+    for problem in told["generalDiagnostics"]:
+        if problem["severity"] == "error":
+            found[Path(problem["file"]).name].append((problem["range"]["start"]["line"], problem["message"]))
+    return found
 
 
 @pytest.mark.exhaustive
-def test_pyright_accepts_right_calls(tmp_path):
+def test_pyright_accepts_right_calls(problems):
     """A program with calls of each kind has no errors in strict mode."""
-    assert pyright(tmp_path, RIGHT) == []
+    assert problems["right.py"] == []
 
 
 @pytest.mark.exhaustive
-def test_pyright_refuses_wrong_calls(tmp_path):
+def test_pyright_refuses_wrong_calls(problems):
     """Each call with a misspelt setting or a value of a wrong type is an error that names it."""
-    imports = "from run_specialist import Runner, delegate_tool, run_sync\n"
-    found = pyright(tmp_path, imports + "\n".join(f"_{n} = {call}" for n, (call, _) in enumerate(WRONG)) + "\n")
     for number, (call, name) in enumerate(WRONG, start=1):
-        messages = [message for line, message in found if line == number]
+        messages = [message for line, message in problems["wrong.py"] if line == number]
         assert any(name in message for message in messages), call

@@ -120,12 +120,12 @@ def items(count):
     return [Item(number, f"item {number}", f"question {number}", f"{number:016x}") for number in range(1, count + 1)]
 
 
-def batch_of(count, runs, clock=None, *, sized=True, **bounds):
+def batch_of(count, runs, clock=None, *, sized=True, record=None, **bounds):
     """Return a batch of some items."""
     clock, all_items = clock or Clock(), items(count)
     return Batch(
         "b1", lambda: iter(all_items), runs, Bounds(**bounds), total=count if sized else None,
-        clock=clock, sleep=clock.sleep,
+        record=record, clock=clock, sleep=clock.sleep,
     )  # fmt: skip
 
 

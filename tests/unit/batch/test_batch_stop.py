@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from run_specialist.batch.batch_record import NoRecord
 from run_specialist.record.outcome import Exit
 from tests.unit.batch.scripted_items import LIMIT, ScriptedRuns, all_of, batch_of, outcome
 
@@ -26,6 +27,22 @@ async def test_stop_begins_nothing_more_and_lets_the_turns_end():
     assert runs.runs[1].aborts == ["after_turn"]
     assert (batch.counts.not_run, batch.counts.aborted, batch.ended_because) == (7, 3, "stopped")
     assert batch.exit_code == Exit.INTERRUPTED
+
+
+async def test_a_stop_ends_the_writing_of_the_items():
+    """The record learns of it while it writes; nothing begins, and all items are not run."""
+    heard = []
+
+    class Record(NoRecord):
+        async def open(self, items, stopped):
+            heard.append(stopped())
+            batch.stop()
+            heard.append(stopped())
+
+    runs = ScriptedRuns(waits)
+    batch = batch_of(3, runs, record=Record())
+    assert await all_of(batch) == {}
+    assert (heard, runs.runs, batch.counts.not_run) == ([False, True], {}, 3)
 
 
 async def test_a_second_stop_aborts_at_once():

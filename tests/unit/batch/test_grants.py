@@ -120,7 +120,7 @@ class Record(NoRecord):
     def __init__(self, costs):
         self._costs = costs
 
-    async def open(self, items):
+    async def open(self, items, stopped):
         """Return the stored runs with their costs."""
         return self._costs
 

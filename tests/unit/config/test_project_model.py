@@ -34,6 +34,8 @@ def choose(tmp_path, monkeypatch):
         ("openai:gpt-5", "openai:gpt-5-mini"),
         ("ollama:qwen3", "ollama:gemma"),
         ("local:/models/a.gguf", "local:/models/a.gguf"),
+        ("haiku, opus", None),
+        ("ollama:a, haiku", "haiku, ollama:b"),
     ],
 )
 def test_another_model_of_the_same_server_needs_no_trust(choose, model, mine):

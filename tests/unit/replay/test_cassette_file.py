@@ -131,7 +131,7 @@ def changed(line, old, new):
         (changed(24, "[1, 2, 3, 4]", "[1, 2]"), 24, "messages.usage: list should have at least 4 items"),
         (changed(5, '"model"', '"colour": 1,\n"model"'), 5, "colour: extra inputs are not permitted"),
         (lambda lines: lines.pop(5), 1, "question: field required"),
-        (changed(2, "1", "2"), 2, "format 2 is newer than 1; update run-specialist"),
+        (changed(2, "1", "3"), 2, "format 3 is newer than 2; update run-specialist"),
         (lambda lines: lines.pop(1), 1, "no cassette: the key run_specialist_cassette is missing"),
         (changed(7, "3", '"x"'), 7, "settings.tool_calls_limit: "),
         (changed(24, '"choice": "auto"', '"choice": "x"'), 24, "messages.choice: must be one of auto, "),

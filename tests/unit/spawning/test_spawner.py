@@ -189,10 +189,10 @@ async def test_paths_limit_the_files_that_tools_see(root, lines, seen):
 
 def test_a_file_with_only_unknown_tools_is_refused(root):
     """A file whose listed tools are all unknown is refused; `tools: []` is allowed because it requests none."""
-    with pytest.raises(UsageError, match=r"finder\.md:4:1: tools: none of Bash, Write exists; available: .*search"):
-        job_of(root, "tools: Bash, Write")
-    with pytest.raises(UsageError, match="none of Bash"):
-        job_of(root, "tools: Bash", tools=[tool("mine")])
+    with pytest.raises(UsageError, match=r"finder\.md:4:1: tools: none of Painter, Camera exists; available: .*search"):
+        job_of(root, "tools: Painter, Camera")
+    with pytest.raises(UsageError, match="none of Painter"):
+        job_of(root, "tools: Painter", tools=[tool("mine")])
 
 
 def test_the_job_has_warnings_but_not_notices(root):

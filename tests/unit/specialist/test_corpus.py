@@ -1,17 +1,14 @@
 """Real agent files and malformed variants of them load as their manifest expects."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from run_specialist.specialist.loader import SpecialistFile, load
-
-SHARED = Path(os.environ.get("RUN_SPECIALIST_SHARED") or Path(__file__).resolve().parents[4] / "shared")
-AGENTS = SHARED / "agents"
-MANIFEST = AGENTS / "manifest.json"
+from tests.unit.specialist.corpus import AGENTS, MANIFEST
+from tests.unit.specialist.tool_coverage import table
 
 if not MANIFEST.is_file():
     pytest.skip(f"no corpus at {AGENTS}; RUN_SPECIALIST_SHARED names another place", allow_module_level=True)
@@ -48,10 +45,7 @@ def _description_fits(file: SpecialistFile, expected: dict[str, Any]) -> bool:
     return (file.description[:60], len(file.description)) == (expected["description_60"], expected["description_chars"])
 
 
-def test_the_documentation_says_how_many_files_get_every_tool_that_they_name() -> None:
-    """The numbers in the documentation are those of these files."""
-    files = [file for entry in ENTRIES if (file := load(AGENTS / entry["file"])).tools]
-    lacking = [[problem.text for problem in file.problems if problem.key == "tools"] for file in files]
-    complete = sum(not any("not available here" in text for text in texts) for texts in lacking)
+def test_the_documentation_says_which_tools_files_lack() -> None:
+    """The table in the documentation is that of these files; `tool_coverage` prints it."""
     docs = (Path(__file__).resolve().parents[3] / "docs" / "specialist-files.md").read_text("utf-8")
-    assert f"Of {len(files)} public agent files that name tools, {complete} get every tool" in docs
+    assert "\n".join(table()) in docs

@@ -129,7 +129,6 @@ def test_an_invalid_value_names_the_expected_and_actual_value(line: str, said: s
     [
         ("effort: extreme", "effort", None),
         ("mcp_servers: 5", "mcp_servers", None),
-        ("model: [opus, haiku]", "model", "opus"),
         ("model: {a: b}", "model", None),
         ("tools: [[a], Read]", "tools", ("Read",)),
         ("landing_prompt: [a, b]", "landing_prompt", "a, b"),

@@ -128,7 +128,7 @@ def test_rule_7_a_map_that_disables_all_keeps_the_enabled_tools() -> None:
     assert (file.specialist.tools, file.specialist.disallowed_tools) == (("read",), ("bash",))
 
 
-@pytest.mark.parametrize("written", ["model:\n  - opus\n  - haiku", "tools:\n  - Bash", "tools:\n  read: true"])
+@pytest.mark.parametrize("written", ["model:\n  - {a: opus}", "tools:\n  - Painter", "tools:\n  read: true"])
 def test_rule_7_problems_with_a_block_point_at_its_key(written: str) -> None:
     """Rules 4 and 7: a problem with a complete list or map points at the line of its key."""
     assert [(p.line, p.column) for p in file_of(HEAD + written).problems] == [(4, 1)]
@@ -136,11 +136,11 @@ def test_rule_7_problems_with_a_block_point_at_its_key(written: str) -> None:
 
 def test_rule_7_unavailable_tools_cause_a_warning() -> None:
     """Rule 7: a warning names unavailable tools, and says when no tool is left."""
-    assert lines_of(file_of(HEAD + "tools: Read, Bash, Telescope")) == [
-        "4:8: tools: not available here: Bash, Telescope"
+    assert lines_of(file_of(HEAD + "tools: Read, Painter, Telescope")) == [
+        "4:8: tools: not available here: Painter, Telescope"
     ]
-    assert lines_of(file_of(HEAD + "tools: Bash")) == [
-        "4:8: tools: not available here: Bash; no tool is left, so the specialist cannot be run"
+    assert lines_of(file_of(HEAD + "tools: Painter")) == [
+        "4:8: tools: not available here: Painter; no tool is left, so the specialist cannot be run"
     ]
     assert file_of(HEAD + "tools: mcp__web__fetch\nmcp_servers: {web: http://localhost/}").status == "ok"
 

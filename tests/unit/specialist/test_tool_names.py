@@ -29,6 +29,13 @@ AVAILABLE = (*BUILT_IN, "mcp__web__fetch", "mcp__web__search", "mcp__db__query")
         ("read/readFile", "read"),
         ("mcp__db__query", "mcp__db__query"),
         ("Task", "delegate"),
+        ("TodoWrite", "todo"),
+        ("manage_todo_list", "todo"),
+        ("update_plan", "todo"),
+        ("vscode/memory", "memory"),
+        ("think", "think"),
+        ("findTestFiles", "glob"),
+        ("web_get", "fetch"),
     ],
 )
 def test_names_of_other_programs_map_to_the_built_in_tools(written: str, ours: str) -> None:
@@ -83,11 +90,11 @@ def test_a_disallowed_tool_is_removed_under_any_name() -> None:
 
 def test_unknown_names_are_reported() -> None:
     """Unknown names are reported; a list of only unknown names must not run."""
-    assert resolve_tools(["Read", "Bash"], (), AVAILABLE) == ResolvedTools(("read",), ("Bash",))
-    assert resolve_tools(["Bash(ls)", "Write"], (), AVAILABLE) == ResolvedTools(
-        (), ("Bash(ls)", "Write"), nothing_known=True
+    assert resolve_tools(["Read", "Painter"], (), AVAILABLE) == ResolvedTools(("read",), ("Painter",))
+    assert resolve_tools(["Painter(ls)", "Telescope"], (), AVAILABLE) == ResolvedTools(
+        (), ("Painter(ls)", "Telescope"), nothing_known=True
     )
-    assert not resolve_tools(["Read", "Bash"], ["Read"], AVAILABLE).nothing_known
+    assert not resolve_tools(["Read", "Painter"], ["Read"], AVAILABLE).nothing_known
 
 
 def test_repeated_names_count_once() -> None:

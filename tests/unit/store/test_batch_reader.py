@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from run_specialist.batch.item_work import ENDPOINT
 from run_specialist.errors import RunNotFound, StoreMissing, UsageError
 from run_specialist.store import batch_reader
 from run_specialist.store.batch_reader import StoredBatches
@@ -57,6 +58,11 @@ def test_an_item_has_its_outcome(store_url):
     assert (failed.outcome, failed.cost_usd, failed.seconds) == (None, None, None)
     assert failed.error == "{path} is not a column"
     assert found["b1-i"].outcome is None
+
+
+def test_the_endpoint_is_to_blame_for_the_same_failures_as_in_a_batch():
+    """What a batch takes back is not counted as failed."""
+    assert ENDPOINT_KINDS == ENDPOINT
 
 
 @pytest.mark.parametrize("kind", [*sorted(ENDPOINT_KINDS), "invalid_request", "internal", None])

@@ -143,7 +143,7 @@ def test_a_run_from_before_batches_is_resumed_and_reported(store_url, make_write
     with closing(make_writer(store_url)) as writer:
         frozen = {"system": "Look.", "settings": settings, "tools": [], "root": "/", "origins": {}}
         write(writer, old=[opened("old", frozen=frozen), *begun("old")[1:], *turn_of(1)])
-    dropped = [f"drop table {name}" for name in ("gates", "items", "batches")]
+    dropped = [f"drop table {name}" for name in ("changes", "gates", "items", "batches")]
     for statement in (*dropped, "update alembic_version set version_num = '0003'"):
         change(store_url, statement)
     if file_of(store_url):

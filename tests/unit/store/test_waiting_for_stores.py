@@ -89,8 +89,10 @@ def test_a_closed_event_loop_does_not_affect_others(pause_writes, lasting, path)
 
 FORGETFUL = """
 import sys
+from run_specialist.store import writer
 from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
+writer.PATIENCE_AT_THE_END = 100
 assert "sqlalchemy" not in sys.modules
 from tests.unit.store.records import begun, turn_of
 journal = Writer(Location(sys.argv[1], named=True)).journal("run-1")

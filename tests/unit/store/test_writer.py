@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from run_specialist.record.events import Finished
-from run_specialist.record.journal import Ended, EventLogged
+from run_specialist.record.journal import Ended, EventLogged, FileChanging
 from run_specialist.record.messages import Message
 from run_specialist.store.base import StoreFailure
 from run_specialist.store.inbox import Inbox, RunJournal
@@ -262,6 +262,7 @@ async def test_nul_and_lone_surrogates_do_not_prevent_storage(writer, store_url,
         opened(f"run-{odd}", specialist=odd, model=odd, question=odd, frozen={odd: odd}),
         received(1, {"type": "text", "text": odd}),
         returned(1, odd, note=odd),
+        FileChanging(odd, odd, None, "abc", odd, odd),
         EventLogged(event=Finished(replace(ended(odd)[0].outcome, answer=odd, output={odd: odd}))),
         checkpointed(1, 0, [Message.user(odd).with_instruction(odd)]),
         Ended(outcome=replace(ended(odd)[0].outcome, status=odd)),
@@ -269,6 +270,7 @@ async def test_nul_and_lone_surrogates_do_not_prevent_storage(writer, store_url,
     assert await write(journal, *records) is None
     assert counts(store_url) == dict.fromkeys(TABLES, 1)
     assert unpacked(ask(store_url, "select body from outputs")[0][0]) == odd
+    assert [unpacked(text) for text in ask(store_url, "select path, old_content from changes")[0]] == [odd, odd]
 
 
 async def test_a_row_that_cannot_be_written_fails_only_its_own_run(writer, store_url):

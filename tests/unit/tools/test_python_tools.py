@@ -250,6 +250,14 @@ def test_a_reserved_tool_name_is_refused(app, name):
         python.check_name(found, python.load(found, app.root), ())
 
 
+@pytest.mark.parametrize("name", ["fetch", "bash", "edit", "write", "memory", "todo", "think"])
+def test_a_function_may_have_the_name_of_a_newer_tool(app, name):
+    """Functions that were there before these tools still work."""
+    app.write("PKG/named.py", f"def {name}() -> str:", "    return ''")
+    found = python.find(f"{app.package}.named:{name}", app.root)
+    python.check_name(found, python.load(found, app.root), ())
+
+
 def test_names_of_mcp_tools_and_duplicate_names_are_refused(app):
     """Names reserved for MCP tools and duplicate names are refused."""
     app.write("PKG/named.py", "def mcp__web__get() -> str:", "    return ''")

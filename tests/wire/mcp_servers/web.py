@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.forked_program import ForkedProgram
 from tests.wire.mcp_servers.running_servers import script
 
 TOOLS = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
@@ -17,7 +18,7 @@ TOOLS = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
 @contextmanager
 def good_web() -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Start the well-behaved server; yield its URL and its process."""
-    process = subprocess.Popen(script("good", "web"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = ForkedProgram(script("good", "web"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout is not None
         yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp", process

@@ -64,6 +64,30 @@ def server_tool_use(name: str, arguments: Mapping[str, Any] | None = None) -> Bl
     return {"type": "server_tool_use", "id": "", "name": name, "input": dict(arguments or {})}
 
 
+def searched(*found: tuple[str, str], error: str = "") -> Block:
+    """Build the result of a search: titles with their addresses; the oldest search without a result gets it."""
+    results = [
+        {"type": "web_search_result", "title": title, "url": url, "encrypted_content": "", "page_age": None}
+        for title, url in found
+    ]
+    failed = {"type": "web_search_tool_result_error", "error_code": error}
+    return {"type": "web_search_tool_result", "tool_use_id": "", "content": failed if error else results}
+
+
+def fetched(url: str, words: str = "", *, error: str = "") -> Block:
+    """Build the result of reading a page; the oldest use without a result gets it."""
+    source = {"type": "text", "media_type": "text/plain", "data": words}
+    page = {"type": "web_fetch_result", "url": url, "content": {"type": "document", "source": source, "title": None}}
+    failed = {"type": "web_fetch_tool_result_error", "error_code": error}
+    return {"type": "web_fetch_tool_result", "tool_use_id": "", "content": failed if error else page}
+
+
+def cited(words: str, url: str, passage: str) -> Block:
+    """Build a text that rests on a passage of a search result."""
+    place = {"type": "web_search_result_location", "url": url, "title": "", "encrypted_index": "x"}
+    return {"type": "text", "text": words, "citations": [{**place, "cited_text": passage}]}
+
+
 def respond(answer: str, **fields: Any) -> Block:
     """Build a call of `respond`."""
     return tool_use("respond", {"answer": answer, **fields})

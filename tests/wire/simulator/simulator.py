@@ -146,6 +146,7 @@ class MessagesSimulator:
 
     def _message(self, call: Call, record: Recorded, reply: Reply) -> dict[str, Any]:
         """Return the message that answers a request: billed, cached, sealed and remembered."""
+        _check_runs(call.body, reply)
         with self._lock:
             usage = self.cache.account(call.body, call.segments, call.model.cache_minimum)
             record.content = self._memory.issue(
@@ -153,10 +154,13 @@ class MessagesSimulator:
                 prefix=prefixes(call.segments)[-1],
                 mode=thinking_mode(call.body, call.model),
                 paused=reply.reason == "pause_turn",
+                max_uses={tool["name"]: tool.get("max_uses") for tool in call.body.get("tools", ()) if "type" in tool},
+                waiting=_waiting(call),
             )
             number = next(self._message_ids)
         usage["output_tokens"] = max(1, tokens(len(serialise(record.content))))
-        record.usage = {**usage, **reply.usage}
+        uses = _server_uses(record.content)
+        record.usage = {**usage, **({"server_tool_use": uses} if any(uses.values()) else {}), **reply.usage}
         return {
             "id": f"msg_{number:012d}",
             "type": "message",
@@ -178,6 +182,30 @@ class MessagesSimulator:
         self.failures.append(why)
         record.status, record.error = 500, why
         wire.send_error(500, "api_error", why, {"x-should-retry": "false"})
+
+
+def _check_runs(body: dict[str, Any], reply: Reply) -> None:
+    """Raise OffScript for a use of the API's own tools that the request does not allow."""
+    choice = body.get("tool_choice", {}).get("type", "auto")
+    offered = {tool["name"] for tool in body.get("tools", ()) if "type" in tool}
+    for block in reply.content:
+        if block["type"] == "server_tool_use" and reply.reason != "pause_turn":
+            if choice in ("none", "tool"):
+                raise OffScript(f"the API runs no tool with a tool choice of {choice}")
+            if block["name"] not in offered:
+                raise OffScript(f"the API was not offered {block['name']}")
+
+
+def _waiting(call: Call) -> list[dict[str, Any]]:
+    """Return the uses of the API's own tools in the prompt that have no result yet."""
+    answered = {block.get("tool_use_id") for _, _, block in call.blocks()}
+    return [block for _, _, block in call.blocks("server_tool_use") if block["id"] not in answered]
+
+
+def _server_uses(content: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return how many uses of the API's own tools are billed; failed searches are not."""
+    kinds = [block["type"] for block in content if "error_code" not in block.get("content", {})]
+    return {f"{name}_requests": kinds.count(f"{name}_tool_result") for name in ("web_search", "web_fetch")}
 
 
 def _parse(incoming: Incoming, memory: Memory, models: Sequence[Model]) -> Call:

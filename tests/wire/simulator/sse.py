@@ -53,7 +53,11 @@ def _block_events(index: int, block: dict[str, Any], cut_json: str | None) -> It
 def _parts(block: dict[str, Any], cut_json: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return a block as it starts and the deltas that fill it."""
     if block["type"] == "text":
-        return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"])]
+        deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"])]
+        if "citations" not in block:
+            return {**block, "text": ""}, deltas
+        cited = [{"type": "citations_delta", "citation": one} for one in block["citations"]]
+        return {**block, "text": "", "citations": None}, [*cited, *deltas]
     if block["type"] == "thinking":
         thoughts = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(block["thinking"])]
         signed = {"type": "signature_delta", "signature": block["signature"]}

@@ -69,8 +69,8 @@ def map_(
 
         make_runner = partial(_runner, each_run, project, config)
         runner = make_runner(project.root)
+        check_queue(batch, items)
         asked = Asked.of(items, each_item, runner, name)
-        check_queue(batch)
         reducer = None if answers.reduce is None else Reducer(runner.registry.find(answers.reduce), make_runner)
         make_plan = partial(planned, asked, runner, each_run, _bounds(money, batch))
         plan = make_plan(RETRIED[batch.retry])
@@ -81,10 +81,14 @@ def map_(
             say(str(plan))
         confirm(plan.most if plan.forecast.runs else None, money)
         if batch.queue:
-            if not put_into_queue(plan, runner, each_run, batch):
+            followed = put_into_queue(plan, runner, each_run, batch, answers, _fleet_at_once(context, batch))
+            if followed is None:
                 return
             # The fleet has worked on the items: what is left is to read their answers.
             plan = make_plan(RETRIED[None], is_over=True)
+            if followed.lost:
+                again = f"`specialists fleet retry {plan.batch.id}`, then the same command"
+                plan.batch.only_read(f"the fleet has left items without an outcome, {followed.lost}; {again}")
         code = Work(plan, runner, answers, SameCall(given_words(context)), reducer).work()
     raise typer.Exit(code)
 
@@ -105,11 +109,18 @@ def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config",
         on_lost=project.on_lost,
         trust=project.trust,
         require_model=each_run.require_model or None,
+        requests_at_once=each_run.requests_at_once,
         defaults=config.defaults,
     )
 
 
+def _fleet_at_once(context: typer.Context, batch: BatchOptions) -> int:
+    """Return how many items a fleet may work on at the same time; 0 = any number, unless it was given."""
+    source = context.get_parameter_source("at_once")
+    return batch.at_once if source is not None and source.name == "COMMANDLINE" else 0
+
+
 def _bounds(money: MoneyOptions, batch: BatchOptions) -> dict[str, Any]:
     """Return what bounds the batch, as arguments of `Runner.map`."""
-    given = {"cost_limit": money.limit, "batch": batch.batch, "pause_limit": batch.pause_limit}
-    return {"at_once": batch.at_once, **{name: value for name, value in given.items() if value is not None}}
+    limit = {} if money.limit is None else {"cost_limit": money.limit}
+    return {"at_once": batch.at_once, **limit, **batch.bounds}

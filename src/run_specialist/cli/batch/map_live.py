@@ -108,7 +108,8 @@ class MapView:
 
     def _money_and_time(self) -> Iterator[str]:
         progress, counts = self._progress, self._batch.counts
-        rest = None if counts.total is None else max(counts.total - counts.done, 0)
+        # Once the batch ends early, the other items are not asked about.
+        rest = None if counts.total is None or self._batch.ended_because else max(counts.total - counts.done, 0)
         cost, limit = progress.cost_usd, self._batch.cost_limit
         if cost is not None and (cost or limit is not None):
             expected = None if rest is None else progress.cost_at_end(rest)
@@ -119,7 +120,7 @@ class MapView:
                     *([f"of about {dollars(max(expected, cost))}"] if expected is not None and limit is None else []),
                 ]
             )
-        speed = None if self._batch.paused else progress.per_second
+        speed = None if self._batch.paused or self._batch.ended_because else progress.per_second
         if speed and rest:
             yield f"{duration(rest / speed)} left"
         yield duration(progress.seconds)

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from run_specialist.batch.breaker import FAILURES
+from run_specialist.cli.batch.option_values import amount, choice, duration
 from run_specialist.cli.console import fail
 from run_specialist.cli.flags import (
     Dir,
@@ -16,6 +18,7 @@ from run_specialist.cli.flags import (
     OnLostFlag,
     PatienceTime,
     PresetName,
+    RequestsAtOnce,
     RequireModel,
     StoreUrl,
     Strict,
@@ -25,7 +28,6 @@ from run_specialist.cli.flags import (
     ToolCharsLimit,
     TotalTokensLimit,
     TurnsLimit,
-    setting,
     settings,
 )
 from run_specialist.cli.from_config import personal
@@ -44,39 +46,6 @@ RETRIED: dict[str | None, tuple[str, ...]] = {
     "all": ("failed", "aborted", "partial"),
 }
 """Statuses of earlier outcomes to resume; interrupted runs always are, and those that the endpoint failed."""
-
-
-def _duration(text: str) -> float:
-    """Return a duration such as `90s`, `10m` or `1h` [s]."""
-    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.resolve import checked  # noqa: PLC0415 - fast `--help`
-
-    try:
-        seconds = checked({"time_limit": setting(text)}).time_limit
-    except UsageError as error:
-        raise typer.BadParameter(str(error).removeprefix("time_limit: ")) from None
-    return float("inf") if seconds is None else seconds
-
-
-def _choice(*choices: str) -> Any:  # noqa: ANN401 - keyword arguments of `typer.Option`
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise typer.BadParameter(f"{text!r} is not one of {', '.join(choices)}")
-        return text
-
-    return {"parser": parse, "autocompletion": lambda: choices}
-
-
-def _dollars(text: str) -> float:
-    if text == "none":
-        return float("inf")
-    try:
-        value = float(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not an amount of dollars; expected e.g. 2.50") from None
-    if not 0 <= value < float("inf"):
-        raise typer.BadParameter(f"{text!r} is not an amount of dollars; expected e.g. 2.50")
-    return value
 
 
 @dataclass(frozen=True)
@@ -104,7 +73,7 @@ class ItemOptions:
             "--format",
             metavar="FORMAT",
             help="Format of ITEMS: jsonl, csv or lines.  [default: by its name]",
-            **_choice(*FORMATS),
+            **choice(*FORMATS),
         ),
     ] = None
 
@@ -113,7 +82,12 @@ class ItemOptions:
 class BatchOptions:
     """Batch."""
 
-    at_once: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of items under way.")] = 8
+    at_once: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="Maximum number of items under way; given with --queue, that of the whole fleet."
+        ),
+    ] = 8
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the first questions and the forecast; send nothing.")
     ] = False
@@ -122,7 +96,7 @@ class BatchOptions:
         typer.Option(
             metavar="STATE",
             help="Resume runs of earlier calls that ended as failed, aborted or partial, or all of these.",
-            **_choice(*filter(None, RETRIED)),
+            **choice(*filter(None, RETRIED)),
         ),
     ] = None
     batch: Annotated[
@@ -138,14 +112,26 @@ class BatchOptions:
     wait: Annotated[
         bool, typer.Option("--wait", help="With --queue: wait until the fleet has worked on all items.")
     ] = False
+    breaker: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="Pause after so many failures of the endpoint in a row, of the same kind."
+        ),
+    ] = FAILURES
     pause_limit: Annotated[
         Any,
         typer.Option(
             metavar="TIME",
-            parser=_duration,
+            parser=duration,
             help="How long the batch waits for an endpoint that refuses requests.  [default: 1h]",
         ),
     ] = None
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """What was given of the bounds of the batch, as arguments of `Runner.map`."""
+        given = {"batch": self.batch, "breaker": self.breaker, "pause_limit": self.pause_limit}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -154,13 +140,13 @@ class MoneyOptions:
 
     cost_limit: Annotated[
         float | None,
-        typer.Option(metavar="USD|none", parser=_dollars, help="Maximum cost of all items together.  [default: none]"),
+        typer.Option(metavar="USD|none", parser=amount, help="Maximum cost of all items together.  [default: none]"),
     ] = None
     confirm_above: Annotated[
         float | None,
         typer.Option(
             metavar="USD",
-            parser=_dollars,
+            parser=amount,
             help="Ask before a batch that may cost more; without a terminal, refuse it.  [default: 1.00 on a terminal]",
         ),
     ] = None
@@ -220,6 +206,7 @@ class EachRunOptions:
 
     model: Model = None
     require_model: RequireModel = False
+    requests_at_once: RequestsAtOnce = None
     tool_calls_limit: ToolCallsLimit = None
     turns_limit: TurnsLimit = None
     total_tokens_limit: TotalTokensLimit = None
@@ -237,7 +224,7 @@ class EachRunOptions:
         return settings(**{name: getattr(self, name) for name in _SETTINGS})
 
 
-_SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[2:]
+_SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[3:]
 
 
 @dataclass(frozen=True)

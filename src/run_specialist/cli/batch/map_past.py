@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from run_specialist.store.reader import Store
     from run_specialist.store.stored import PastRun
 
-ENDED = frozenset({"answered", "landed", "partial", "failed"})
-"""Statuses of runs that the same call does not resume by itself."""
+FAILED = "failed"
+ENDED = frozenset({"answered", "landed", "partial", FAILED})
+"""Statuses of runs that the same call does not resume by itself, unless the endpoint failed them."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,18 @@ class KnownRuns:
         if self._store is None:
             return Earlier()
         own = [run for run in self._store.runs(ids=[f"{batch_id}-"]) if run.parent_id is None]
-        ended = (run.run_id for run in own if run.status in ENDED and run.status not in retried)
+        ended = {run.run_id for run in own if run.status in ENDED and run.status not in retried}
+        if any(run.status == FAILED for run in own):
+            ended -= self._endpoint_failures(self._store.url, batch_id)
         keys = frozenset(run_id.removeprefix(f"{batch_id}-") for run_id in ended)
         return Earlier(keys, sum(run.cost_usd or 0.0 for run in own))
+
+    @staticmethod
+    def _endpoint_failures(url: str, batch_id: str) -> set[str]:
+        from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - only if runs have failed
+
+        with StoredBatches(url) as stored:
+            return stored.endpoint_failures(batch_id)
 
 
 @contextmanager
@@ -88,9 +98,9 @@ def known_runs(store: str | None) -> Iterator[KnownRuns]:
 
 def _model(runner: "Runner", name: str, settings: dict[str, Any], asked: str | None) -> str:
     """Return the id of the model of the runs to come."""
-    from run_specialist.providers.choose import choose_model  # noqa: PLC0415 - fast `--help`
+    from run_specialist.providers.chosen_models import choose_model  # noqa: PLC0415 - fast `--help`
     from run_specialist.providers.described import described  # noqa: PLC0415 - as above
     from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - as above
 
     settled = resolve(runner.registry.find(name), settings).settings
-    return described(choose_model(asked, settled.model, runner.default_model)).provider.model
+    return described(choose_model(asked, settled.model, runner.default_model, settled.fallback_models)).provider.model

@@ -81,10 +81,29 @@ class Plan:
             print_json(self.as_json())
             return
         print_line(str(self))
+        if self.forecast.runs:
+            print_line(f"an item took {self._item('median')} (median), and nine of ten at most {self._item('high')}")
         for one in self._first():
             print_line(f"\n{one.number}  {label(one.input)}")
             print_line(textwrap.indent(one.question, "    "))
         print_line(f"\nbatch {self.batch.id}; nothing was sent")
+
+    def _item(self, figure: str) -> str:
+        """Return what a past run used, e.g. `4 tool calls, 31 s, $0.04`.
+
+        figure: `median` or `high`, of nine of ten runs.
+        """
+        forecast = self.forecast
+        calls, seconds, cost = (
+            None if one is None else getattr(one, figure)
+            for one in (forecast.calls, forecast.seconds, forecast.cost_usd)
+        )
+        parts = [
+            None if calls is None else counted(round(calls), "tool call"),
+            None if seconds is None else duration(seconds),
+            dollars(cost) if cost else None,
+        ]
+        return ", ".join(filter(None, parts))
 
     def _first(self) -> list["Item"]:
         return [*islice(self.asked.items(), SHOWN)]

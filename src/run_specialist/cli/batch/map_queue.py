@@ -1,38 +1,66 @@
 """`specialists map --queue`: put the items into the queue of a fleet, and wait for them with `--wait`."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
 
-from run_specialist.cli.batch.map_options import RETRIED, BatchOptions, EachRunOptions
-from run_specialist.cli.console import fail, say
+from run_specialist.budget.units import dollars
+from run_specialist.cli.batch.map_options import RETRIED, AnswerOptions, BatchOptions, EachRunOptions
+from run_specialist.cli.batch.map_units import counted
+from run_specialist.cli.console import fail, print_json, say
 from run_specialist.cli.worker_command import queue_url
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
     from run_specialist.cli.batch.map_plan import Plan
-    from run_specialist.fleet.control import Control
+    from run_specialist.fleet.control import BatchStatus, Control
 
 LOOK = 2.0
 """How often a waiting command looks at the queue [s]."""
+SECONDS = 15.0
+"""How often it says how far the fleet is, if that has changed [s]."""
+WITHOUT_ANSWER = ("dead", "cancelled")
+"""States of items that the fleet leaves without an outcome."""
 
 
-def check_queue(batch: BatchOptions) -> None:
+@dataclass(frozen=True)
+class Followed:
+    """A batch on which the fleet has ended its work."""
+
+    lost: str = ""
+    """Which items the fleet has left without an outcome; empty = none."""
+
+
+def check_queue(batch: BatchOptions, items: str | None) -> None:
     """Exit if options exclude each other."""
     if batch.wait and not batch.queue:
         fail("--wait waits for the workers of a fleet; it needs --queue")
+    if batch.wait and items == "-":
+        fail("--wait reads the items a second time, with their answers; name a file instead of standard input")
 
 
-def put_into_queue(plan: "Plan", runner: "Runner", each: EachRunOptions, batch: BatchOptions) -> bool:
-    """Put items into the queue; return whether the fleet has worked on all, so that the answers can be read.
+def put_into_queue(
+    plan: "Plan", runner: "Runner", each: EachRunOptions, batch: BatchOptions, answers: AnswerOptions, at_once: int
+) -> Followed | None:
+    """Put items into the queue, and wait for the fleet with `--wait`; return None without it.
 
-    Exits if the batch does not go on.
+    at_once: how many items the whole fleet may work on at the same time; 0 = any number.
+    Exits if the batch is paused.
     """
-    return asyncio.run(_put(queue_url(runner.store), plan, runner, each, batch))
+    return asyncio.run(_put(queue_url(runner.store), plan, runner, each, batch, answers, at_once))
 
 
-async def _put(url: str, plan: "Plan", runner: "Runner", each: EachRunOptions, batch: BatchOptions) -> bool:
+async def _put(
+    url: str,
+    plan: "Plan",
+    runner: "Runner",
+    each: EachRunOptions,
+    batch: BatchOptions,
+    answers: AnswerOptions,
+    at_once: int,
+) -> Followed | None:
     from run_specialist.fleet.control import Control  # noqa: PLC0415 - a database library
     from run_specialist.fleet.putting import put  # noqa: PLC0415 - as above
 
@@ -47,30 +75,51 @@ async def _put(url: str, plan: "Plan", runner: "Runner", each: EachRunOptions, b
         settings=each.settings,
         source=asked.source.name,
         batch=batch.batch,
+        at_once=at_once,
         cost_limit=plan.batch.cost_limit,
         typical_cost=0.0 if cost is None else cost.high,
     )
     async with Control(url) as control:
         retried = await control.retry(queued.batch_id, RETRIED[batch.retry]) if batch.retry else 0
         again = f", {retried} to retry" if batch.retry else ""
-        say(f"batch {queued.batch_id}: {queued.items} items, {queued.added} new in the queue{again}")
-        if not batch.wait:
-            return False
-        return await _ended(control, queued.batch_id)
+        say(f"batch {queued.batch_id}: {counted(queued.items)}, {queued.added:,} new in the queue{again}")
+        if batch.wait:
+            return await _ended(control, queued.batch_id, quiet=answers.quiet)
+    if answers.json_:
+        print_json({"batch": queued.batch_id, "items": queued.items, "added": queued.added, "retried": retried})
+    elif not answers.quiet:
+        say(f"`specialists fleet status {queued.batch_id}` shows them; the same command with --wait writes the answers")
+    return None
 
 
-async def _ended(control: "Control", batch_id: str) -> bool:
-    """Wait until no item is in the queue; exit if answers will be missing."""
+async def _ended(control: "Control", batch_id: str, *, quiet: bool) -> Followed:
+    """Wait until no item is in the queue; exit if the batch is paused."""
+    said, waited = "", SECONDS
     while True:
         (status,) = await control.status(batch_id)
         if not status.queued and not status.at_work:
             break
         if status.state == "paused":
-            say(f"batch {batch_id} is paused: {status.reason}")
+            say(f"batch {batch_id} is paused: {status.reason}; to go on: specialists fleet resume {batch_id}")
             raise typer.Exit(4)
+        if waited >= SECONDS and (line := _state(status)) != said and not quiet:
+            say(line)
+            said, waited = line, 0.0
         await asyncio.sleep(LOOK)
-    lost = {state: status.items[state] for state in ("dead", "cancelled") if status.items.get(state)}
-    if lost:
-        say(f"batch {batch_id}: {', '.join(f'{count} {state}' for state, count in lost.items())}")
-        raise typer.Exit(4)
-    return True
+        waited += LOOK
+    lost = (f"{count:,} {state}" for state in WITHOUT_ANSWER if (count := status.items.get(state)))
+    return Followed(", ".join(lost))
+
+
+def _state(status: "BatchStatus") -> str:
+    """Return how far the fleet is, in one line."""
+    total, rest = sum(status.items.values()), status.queued + status.at_work
+    at_work = f"{status.at_work:,} at work, {counted(status.workers, 'worker')}"
+    if not status.workers:
+        at_work = "no worker has any now; `specialists worker` starts one"
+    parts = [f"{total - rest:,} of {counted(total)} done", at_work]
+    if status.cost_usd:
+        parts.append(dollars(status.cost_usd))
+    if status.reason is not None:
+        parts.append(f"waits: {status.reason}")
+    return " · ".join(parts)

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_UP, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from run_specialist.record.outcome import Outcome
 
 
+ROOM = 1.1
+"""So much above the expected cost a suggested limit is: an item begins only if the rest covers a typical one."""
+
+
 @dataclass(frozen=True)
 class SameCall:
     """The command line of this call, with which the batch goes on."""
@@ -29,12 +34,26 @@ class SameCall:
 
     def retrying(self, state: str) -> str:
         """Return the command that also resumes the runs that ended in a state."""
+        return self._with("--retry", state)
+
+    def with_limit(self, limit: str) -> str:
+        """Return the command with another cost limit."""
+        return self._with("--cost-limit", limit)
+
+    def _with(self, option: str, value: str) -> str:
         kept, skip = [], False
         for word in self.words:
-            if not skip and word != "--retry" and not word.startswith("--retry="):
+            if not skip and word != option and not word.startswith(f"{option}="):
                 kept.append(word)
-            skip = word == "--retry"
-        return shlex.join(["specialists", "map", *_without_passwords(kept), "--retry", state])
+            skip = word == option
+        return shlex.join(["specialists", "map", *_without_passwords(kept), option, value])
+
+
+def _rounded_up(amount: float) -> str:
+    """Return an amount with two significant digits, e.g. `0.053`, `5.3` or `5300` [USD]."""
+    # 1.1 is a little more in binary, and must not become 1.2.
+    exact = Decimal(f"{amount:.12g}")
+    return f"{exact.quantize(Decimal(1).scaleb(exact.adjusted() - 1), rounding=ROUND_UP):f}"
 
 
 def _without_passwords(words: Sequence[str]) -> list[str]:
@@ -117,12 +136,24 @@ class Ended:
         counts = self.batch.counts
         if not self.is_stored:
             return
-        if counts.not_run or counts.aborted:
+        if self.batch.ended_because == "cost_limit":
+            yield from self._next_limit()
+        elif (counts.not_run or counts.aborted) and self.batch.ended_because != "fleet":
             command = str(self.call)
             yield f"to go on: {command}", command
         if counts.failed:
             command = self.call.retrying("failed")
             yield f"to retry the failed: {command}", command
+
+    def _next_limit(self) -> Iterator[tuple[str, str | None]]:
+        """Yield the line with a limit that would be enough, at the mean cost of the items so far."""
+        counts, spent = self.batch.counts, self.progress.spent
+        if not spent or not counts.done:
+            yield "to go on, raise --cost-limit", None
+            return
+        needed = spent * (counts.done + counts.not_run) / counts.done
+        command = self.call.with_limit(_rounded_up(max(needed, self.batch.cost_limit or 0.0) * ROOM))
+        yield f"to go on with a higher limit: {command}", command
 
     def as_json(self, reduced: "Outcome | None" = None) -> dict[str, Any]:
         """Return the summary in JSON values."""

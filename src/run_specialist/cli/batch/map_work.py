@@ -89,6 +89,11 @@ class Work:
         return self._answers.out is not None or (self._is_for_people and not is_terminal())
 
     @property
+    def _prints_json(self) -> bool:
+        """Whether standard output is for programs: JSON, events or rows."""
+        return not self._is_for_people or (self._writes_rows and self._file is None)
+
+    @property
     def _file(self) -> Path | None:
         return None if self._answers.out == STDOUT else self._answers.out
 
@@ -109,7 +114,7 @@ class Work:
     def _reduced(self, files: "Answers") -> "Outcome":
         asked = self._plan.asked
         template = None if asked.template is None else asked.template.text
-        return files.reduce(asked.name, template, shown=self._is_for_people, quiet=self._answers.quiet)
+        return files.reduce(asked.name, template, shown=not self._prints_json, quiet=self._answers.quiet)
 
     def _show(self, progress: "Progress", code: int, reduced: "Outcome | None") -> None:
         """Print the summary: for people if there is something to say, for programs as JSON."""
@@ -126,6 +131,8 @@ class Work:
             print_json(ended.as_json(reduced))
         elif self._answers.events and reduced is not None:
             print_json({"event": "reduced", "outcome": reduced.as_json()}, None)
+        elif self._prints_json and reduced is not None:
+            print_json({"reduced": reduced.as_json()}, None)
         if self._answers.quiet and not code:
             return
         _print_block([*ended.lines()])

@@ -87,5 +87,6 @@ def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config",
         on_lost=project.on_lost,
         trust=project.trust,
         require_model=each_run.require_model or None,
+        requests_at_once=each_run.requests_at_once,
         defaults=config.defaults,
     )

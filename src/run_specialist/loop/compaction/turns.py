@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from run_specialist.record.messages import Block, Message, ToolCall, text_of
+from run_specialist.record.server_calls import USE, is_result, server_calls
 from run_specialist.tools.archive import SUMMARIZE
 
 _SUMMARY_ID = re.compile(rf"{SUMMARIZE}_(\d+)")
@@ -107,6 +108,9 @@ def _parts(messages: Sequence[Message]) -> Iterator[Part]:
     for block in _blocks(messages, "tool_result"):
         results[block.get("tool_use_id")].append(block)
     for message in messages:
+        # A use without a result has nothing to keep.
+        ran = (use for use in server_calls(message.blocks) if use.result is not None)
+        uses = {use.call.id: (Pair(use.call, use.text, bool(use.error)),) for use in ran}
         for block in message.blocks:
             kind = block.get("type")
             if kind == "text":
@@ -114,6 +118,8 @@ def _parts(messages: Sequence[Message]) -> Iterator[Part]:
             elif kind == "tool_use":
                 waiting = results[block.get("id")]
                 yield _pair(block, waiting.popleft() if waiting else {})
+            elif kind == USE or is_result(block):
+                yield from uses.pop(str(block.get("id" if kind == USE else "tool_use_id")), ())
             elif kind not in {"tool_result", *_THINKING}:
                 yield TextPart(message.role, _json(block))
 

@@ -91,7 +91,9 @@ class ChatSpan(Span):
 
     def __init__(self, agent: AgentSpan, provider: Provider, max_tokens: int) -> None:
         model = _model(provider)
-        attributes = {"gen_ai.request.model": model, "gen_ai.request.max_tokens": max_tokens, **agent.shared}
+        # The vendor may be another one than at the beginning of the run.
+        shared = {**agent.shared, "gen_ai.provider.name": provider.capabilities.vendor}
+        attributes = {"gen_ai.request.model": model, "gen_ai.request.max_tokens": max_tokens, **shared}
         super().__init__(agent.tracer, f"chat {model}", {"gen_ai.operation.name": "chat", **attributes})
         self._agent = agent
 

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from run_specialist.budget.budget import Budget, Kind, Limit
 from run_specialist.providers.base import Provider
 from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import Child
+from run_specialist.record.outcome import AskedModel, Child
 
 Clock = Callable[[], float]
 """Return the time of a monotonic clock [s]."""
@@ -59,6 +60,9 @@ class Account:
         """Spending of all requests, including those for summaries and those of children."""
         self.children = list(before.children)
         """The child runs, in the order in which they ended."""
+        self._models = [*before.models]
+        if not self._models or self._models[-1].model != provider.model:
+            self._models.append(AskedModel(provider.model, int(before.used.get(Kind.TURNS, 0)) + 1))
         self.landing = Spending()
         """Spending of the landing alone; without a landing from before the run was resumed."""
         self._growth = 1
@@ -106,12 +110,41 @@ class Account:
         self.total = self.total.plus(usage, cost)
         if landing:
             self.landing = self.landing.plus(usage, cost)
+        now = self._models[-1]
+        spent = Spending(now.usage, now.cost_usd).plus(usage, cost)
+        self._models[-1] = replace(now, usage=spent.usage, cost_usd=spent.cost_usd)
         self._largest_input = max(self._largest_input, usage.total_tokens - usage.output_tokens)
         self._largest_request = max(self._largest_request, usage.total_tokens)
         self._dearest_request = max(self._dearest_request, cost or 0)
         self._spent = self._spent.spend(usage.total_tokens, Kind.TOKENS).spend(cost or 0, Kind.COST)
         self._reserve_landing()
         return cost
+
+    def change_model(self, failure: str, cold: int | None) -> float | None:
+        """Charge the next requests at the price of the model that the provider has now.
+
+        failure: why the model before is no longer asked, in one line.
+        cold: estimated input that the new model reads without a cache; None if nothing was sent yet [tokens].
+        Returns the price of this input [USD]; None if it is unknown.
+        """
+        self._models[-1] = replace(self._models[-1], failure=failure)
+        self._models.append(AskedModel(self._provider.model, int(self._spent[Kind.TURNS].used) + 1))
+        most = self._provider.capabilities.max_output_tokens
+        self.max_tokens = min(self._affordable_reply() * self._growth, most)
+        price = self._provider.cost(Usage(input_tokens=cold or 0))
+        # The most expensive request so far was one of another model.
+        self._dearest_request = price or 0
+        self._reserve_landing()
+        return price
+
+    @property
+    def models(self) -> tuple[AskedModel, ...]:
+        """The models that were asked, in order, each with what it has spent."""
+        ends = [*(one.since_turn for one in self._models[1:]), int(self._spent[Kind.TURNS].used) + 1]
+        return tuple(
+            replace(one, turns=end - one.since_turn, cost_usd=rounded(one.cost_usd))
+            for one, end in zip(self._models, ends, strict=True)
+        )
 
     def snapshot(self, **others: Any) -> RunSnapshot:  # noqa: ANN401 - of several types
         """Return a snapshot with the spending.
@@ -125,6 +158,7 @@ class Account:
             largest_request=self._largest_request,
             dearest_request=self._dearest_request,
             children=tuple(self.children),
+            models=self.models,
             **others,
         )
 

@@ -12,6 +12,7 @@ from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.spending.account import Account
 from run_specialist.loop.spending.child_budget import ChildBudget, ChildBudgets
 from run_specialist.loop.stop_signal import StopSignal
+from run_specialist.loop.tool_calls.run_log import CallLog
 from run_specialist.loop.tool_calls.tool_result import error_line
 from run_specialist.record.messages import ToolCall
 from run_specialist.tools.base import Output, Tool
@@ -44,6 +45,7 @@ class ToolCaller:
         self._observers = observers
         self._stop = stop
         self._child_budgets = ChildBudgets(account, 0)
+        self._log = CallLog(observers, job.hide)
 
     def expect(self, calls: Sequence[ToolCall]) -> None:
         """Prepare for the calls of a turn, whose children share the remaining budget."""
@@ -79,8 +81,11 @@ class ToolCaller:
             raise ToolError("the arguments are no JSON object")
         seconds, reason = self._time_for(tool)
         known = (self._job.run_id, call.id, self._account.budget, seconds)
-        runs_child = tool.runs_child
-        context = ChildContext(*known, child_budget, self._stop.notifying) if runs_child else Context(*known)
+        context = (
+            ChildContext(*known, child_budget, self._stop.notifying, log=self._log)
+            if tool.runs_child
+            else Context(*known, log=self._log)
+        )
         output = await tool.call_within(seconds, call.arguments, context)
         if output is None:
             raise ToolError(f"no result within {seconds:.3g} seconds{reason}")

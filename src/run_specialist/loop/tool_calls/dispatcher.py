@@ -14,10 +14,11 @@ from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.spending.account import Account
 from run_specialist.loop.stop_signal import StopSignal
 from run_specialist.loop.tool_calls.call import ToolCaller
+from run_specialist.loop.tool_calls.server_uses import ServerUses
 from run_specialist.loop.tool_calls.tool_result import augmented, with_fields
 from run_specialist.record.events import BudgetSpent, Called, CallPhase, Warned
 from run_specialist.record.journal import Returned
-from run_specialist.record.messages import ToolCall, ToolResult
+from run_specialist.record.messages import Reply, ToolCall, ToolResult
 from run_specialist.tools.respond import NAME as RESPOND
 
 
@@ -30,6 +31,7 @@ class Dispatcher:
         self._account = account
         self._observers = observers
         self._caller = ToolCaller(job, account, observers, stop)
+        self._server_uses = ServerUses(job, account, observers)
         self._gate = asyncio.Semaphore(job.dispatch.parallel_tools_limit)
         earlier = job.resume_state.earlier
         self._returned = dict(earlier.executed)
@@ -63,6 +65,15 @@ class Dispatcher:
     def forget_interrupted(self) -> None:
         """Run the next calls although calls may have been running when the process ended: those are not repeated."""
         self._cut_off = range(0)
+
+    def book(self, reply: Reply) -> None:
+        """Count and record what the API has run itself while it made a reply."""
+        booked = self._server_uses.book(reply, self.started)
+        self._returned |= booked.records
+        self.started += len(booked.records)
+        self.skipped += booked.skipped
+        # The calls that were interrupted have the numbers after these.
+        self._cut_off = range(self._cut_off.start + len(booked.records), self._cut_off.stop + len(booked.records))
 
     async def run(self, calls: Sequence[ToolCall], rest: Sequence[ToolCall]) -> list[ToolResult]:
         """Run some calls of a turn and skip the rest; return all results in call order.

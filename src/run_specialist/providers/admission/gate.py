@@ -30,6 +30,8 @@ class WaitingRequest(Protocol):
     """As estimated."""
     ceiling: int | None
     """How many requests may be under way while this one waits or is; None = any number."""
+    has_changed_model: bool
+    """Whether its run has asked another model before."""
     begun: Begun | None
     """Set by the gate once the request has begun."""
 
@@ -80,11 +82,12 @@ class Gate:
                     self._queue(turn)
             ceiling = min(self._ceilings) if self._ceilings else None
             now = self.clock()
-            obstacle = self.state.obstacle(now, turn.model, turn.cost, ceiling)
+            changed = turn.has_changed_model
+            obstacle = self.state.obstacle(now, turn.model, turn.cost, ceiling, has_changed_model=changed)
             if obstacle is None and not self._is_next(turn, now):
                 obstacle = _IN_ORDER
             if obstacle is None:
-                self.state, turn.begun = self.state.begin(now, turn.model, turn.cost)
+                self.state, turn.begun = self.state.begin(now, turn.model, turn.cost, has_changed_model=changed)
                 self._under_way.add(turn)
                 self._unqueue(turn)
             else:
@@ -161,18 +164,25 @@ class Gate:
                 del self._ceilings[turn.ceiling]
 
     def _is_next(self, turn: WaitingRequest, now: float) -> bool:
-        """Return whether all requests that came before wait only for the rate limits of another model."""
+        """Return whether all requests that came before wait only for the rate limits of another model.
+
+        For a request whose run has changed its model: or because only another model is refused.
+        """
         held: set[str] = set()
+        of_others = {Cause.QUOTA, Cause.CLOSED, Cause.PROBE} if turn.has_changed_model else {Cause.QUOTA}
         for other in self._waiting:
             if other is turn:
                 break
             if other.model in held:
                 continue
-            obstacle = None if other.model == turn.model else self.state.obstacle(now, other.model, other.cost)
-            if obstacle is None or obstacle.cause is not Cause.QUOTA:
+            obstacle = None if other.model == turn.model else self._obstacle_of(other, now)
+            if obstacle is None or obstacle.cause not in of_others:
                 return False
             held.add(other.model)
         return True
+
+    def _obstacle_of(self, turn: WaitingRequest, now: float) -> Obstacle | None:
+        return self.state.obstacle(now, turn.model, turn.cost, has_changed_model=turn.has_changed_model)
 
     def _wake_first(self) -> None:
         """Let the first request of each model look whether it may begin."""

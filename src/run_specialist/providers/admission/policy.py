@@ -109,6 +109,8 @@ class GateState(NamedTuple):
     """When the newest of these began [s]; None = the next one may begin."""
     refusal: Refusal | None = None
     """The newest refusal that closed the gate."""
+    closed_for: frozenset[str] = frozenset()
+    """The models whose requests were refused since the gate was open."""
     uses: tuple[ModelUse, ...] = ()
 
     def limit(self, now: float) -> int | None:
@@ -117,15 +119,19 @@ class GateState(NamedTuple):
             return None
         return self.most + max(int((now - self.quiet_since) // MINUTE), 0)
 
-    def obstacle(self, now: float, model: str, cost: Cost, ceiling: int | None = None) -> Obstacle | None:
+    def obstacle(
+        self, now: float, model: str, cost: Cost, ceiling: int | None = None, *, has_changed_model: bool = False
+    ) -> Obstacle | None:
         """Return what a request has to wait for; None if it may begin.
 
         ceiling: how many requests may be under way at most, at least 1; None = any number.
+        has_changed_model: whether its run has asked another model before, whose refusal does not hold this request.
         """
         reason = self.refusal.reason if self.refusal else ""
-        if now < self.closed_until:
+        is_free = self._passes(model, has_changed_model=has_changed_model)
+        if now < self.closed_until and not is_free:
             return Obstacle(Cause.CLOSED, reason, self.closed_until)
-        if self.needs_probe and self.probed_at is not None and now < self.probed_at + PROBE_SPACING:
+        if not is_free and self.needs_probe and self.probed_at is not None and now < self.probed_at + PROBE_SPACING:
             return Obstacle(Cause.PROBE, reason, self.probed_at + PROBE_SPACING)
         if (most := self.limit(now)) is not None or ceiling is not None:
             at_once = int(min(math.inf if most is None else most, math.inf if ceiling is None else ceiling))
@@ -137,6 +143,10 @@ class GateState(NamedTuple):
         kind = window.kind.replace("_", " ")
         return Obstacle(Cause.QUOTA, f"the API's limit of {kind} per minute is used up", window.resets_at)
 
+    def _passes(self, model: str, *, has_changed_model: bool) -> bool:
+        """Return whether a request passes a closed gate, because only other models were refused."""
+        return has_changed_model and model not in self.closed_for
+
     def _full(self, now: float, at_once: int, *, is_adaptive: bool) -> Obstacle:
         requests = f"at most {at_once} request{'s' * (at_once > 1)} at once"
         if not is_adaptive:
@@ -144,15 +154,18 @@ class GateState(NamedTuple):
         grows_at = now + MINUTE - (now - self.quiet_since) % MINUTE
         return Obstacle(Cause.AT_ONCE, f"{requests}, because the API refused more", grows_at)
 
-    def begin(self, now: float, model: str, cost: Cost) -> tuple["GateState", Begun]:
-        """Return the state after a request has begun, and the request."""
+    def begin(
+        self, now: float, model: str, cost: Cost, *, has_changed_model: bool = False
+    ) -> tuple["GateState", Begun]:
+        """Return the state after a request has begun, and the request; the arguments are those of `obstacle`."""
         number = self.number + 1
         use = self._use(model).with_begun(now, number, cost)
-        begun = Begun(number, now, model, cost, use.begun, self.needs_probe)
+        is_probe = self.needs_probe and not self._passes(model, has_changed_model=has_changed_model)
+        begun = Begun(number, now, model, cost, use.begun, is_probe)
         state = self._replace(
             under_way=self.under_way + 1,
             number=number,
-            probed_at=now if self.needs_probe else self.probed_at,
+            probed_at=now if is_probe else self.probed_at,
             uses=self._with(use),
         )
         return state, begun
@@ -175,10 +188,12 @@ class GateState(NamedTuple):
         wait = min(refusal.wait or 0, LONGEST_CLOSING)
         if wait <= 0 or (wait <= MINUTE and refusal.status != TOO_MANY):
             return state
+        before = self.closed_for if now < self.closed_until or self.needs_probe else frozenset[str]()
         return state._replace(
             closed_until=max(self.closed_until, now + wait),
             needs_probe=self.needs_probe or wait > MINUTE,
             refusal=refusal,
+            closed_for=before | {begun.model},
         )
 
     def _halved(self, now: float, begun: Begun) -> "GateState":

@@ -21,7 +21,18 @@ LONGEST_SLEEP = 10.0
 class Turn:
     """One request at its gate, a context manager: entered once the request may begin, left when it has ended."""
 
-    __slots__ = ("_blame", "_future", "_gate", "_loop", "_queueing", "begun", "ceiling", "cost", "model")
+    __slots__ = (
+        "_blame",
+        "_future",
+        "_gate",
+        "_loop",
+        "_queueing",
+        "begun",
+        "ceiling",
+        "cost",
+        "has_changed_model",
+        "model",
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917 - made in one place
         self,
@@ -44,6 +55,7 @@ class Turn:
         self.model = model
         self.cost = cost
         self.ceiling = ceiling
+        self.has_changed_model = queueing.has_changed_model
         self.begun: Begun | None = None
         """Set once the request has begun."""
         self._loop = asyncio.get_running_loop()

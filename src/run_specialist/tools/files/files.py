@@ -11,6 +11,7 @@ from pydantic import Field
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.base import Tool
+from run_specialist.tools.editing.working_copy import WorkingCopy
 from run_specialist.tools.files import grep as by_pattern
 from run_specialist.tools.files.present import comma_list, describe, hit_lines, numbered
 from run_specialist.tools.sandbox.listing import entries, files, pattern_spec, similar_hint
@@ -42,30 +43,36 @@ _LS = (
 )
 
 
-def file_tools(root: Path, paths: Sequence[str] = (), result_limit: int = 20_000) -> list[Tool]:
+def file_tools(
+    root: Path, paths: Sequence[str] = (), result_limit: int = 20_000, copy: WorkingCopy | None = None
+) -> list[Tool]:
     """Return the five file tools.
 
     paths: folders or globs under the root; if given, all other files are invisible.
     result_limit: maximum length of one result [characters].
+    copy: what a run that can change files knows of them; None for a run that cannot.
     Raises UsageError if one of `paths` is outside the root.
     """
-    tools = _FileTools(Sandbox(root, paths), result_limit)
+    tools = _FileTools(Sandbox(root, paths), result_limit, copy)
+    # After a change the same call has another result.
+    same = copy is None
     return [
-        Tool("search", _SEARCH, tools.search, repeatable=True),
-        Tool("grep", _GREP, tools.grep, repeatable=True),
-        Tool("glob", _GLOB, tools.glob, repeatable=True),
-        Tool("read", _READ, tools.read, repeatable=True),
-        Tool("ls", _LS, tools.ls, repeatable=True),
+        Tool("search", _SEARCH, tools.search, repeatable=same),
+        Tool("grep", _GREP, tools.grep, repeatable=same),
+        Tool("glob", _GLOB, tools.glob, repeatable=same),
+        Tool("read", _READ, tools.read, repeatable=same),
+        Tool("ls", _LS, tools.ls, repeatable=same),
     ]
 
 
 class _FileTools:
     """Functions of the tools; thread-safe."""
 
-    def __init__(self, sandbox: Sandbox, result_limit: int) -> None:
+    def __init__(self, sandbox: Sandbox, result_limit: int, copy: WorkingCopy | None) -> None:
         self._sandbox = sandbox
-        self._index = Index(sandbox)
+        self._index = Index(sandbox, None if copy is None else lambda: copy.changes)
         self._limit = result_limit
+        self._copy = copy
 
     def search(
         self,
@@ -158,12 +165,15 @@ class _FileTools:
         relative = self._existing(path)
         if (self._sandbox.root / relative).is_dir():
             raise ToolError(f"{escape_path(path)} is a folder; use ls to see what is in it")
-        with text_lines(self._sandbox, relative) as text:
+        content = None if self._copy is None else self._copy.readable(relative)
+        with text_lines(self._sandbox, relative, content) as text:
             before = sum(1 for _ in islice(text.lines, offset - 1))
             chosen = list(numbered(islice(text.lines, limit), offset, self._limit, alone=limit == 1))
             total = count_lines(text, before + len(chosen))
         if not chosen and before:
             raise ToolError(f"{escape_path(path)} ends before line {offset}; it has {total} lines")
+        if self._copy is not None and content is not None:
+            self._copy.knows(relative, content)
 
         def note(taken: int) -> str:
             last = offset + taken - 1
@@ -194,7 +204,8 @@ class _FileTools:
 
     def _existing(self, path: str) -> str:
         relative = self._sandbox.locate(path)
-        if not os.path.lexists(self._sandbox.root / relative):
+        is_there = os.path.lexists(self._sandbox.root / relative)
+        if not is_there and not (self._copy and self._copy.keeps(relative)):
             raise ToolError(f"{escape_path(path)} does not exist{similar_hint(self._sandbox, relative)}")
         return relative
 

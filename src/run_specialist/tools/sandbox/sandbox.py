@@ -11,7 +11,7 @@ from run_specialist.errors import ToolError, UsageError
 from run_specialist.safe_open import Folder, folder, way
 from run_specialist.tools.sandbox.ignore_rules import IgnoreRules
 from run_specialist.tools.sandbox.named_paths import NamedPath, NamedPaths
-from run_specialist.tools.sandbox.secret_files import holds_cases, is_secret
+from run_specialist.tools.sandbox.secret_files import holds_cases, holds_notes, is_secret
 
 _LONGEST = 4096
 """Maximum length of a path on Linux, and at most that elsewhere [bytes]."""
@@ -21,6 +21,7 @@ _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 _CLOSED = "is closed: such files hold secrets, and only `paths` in the specialist's file opens them, by name"
 _CLOSED_CASES = "is closed: it holds the expected answers of an eval; `paths` in the specialist's file can name it"
+_CLOSED_NOTES = "is closed: it holds notes of specialists; `paths` in the specialist's file can name it"
 
 
 def escape_path(path: str) -> str:
@@ -113,7 +114,7 @@ class Sandbox:
             # It is unknown whether it is ignored.
             return f"cannot be reached: {error.strerror}"
         if self.is_closed(relative, is_folder=is_folder):
-            return _CLOSED_CASES if holds_cases(relative) else _CLOSED
+            return _CLOSED_NOTES if holds_notes(relative) else _CLOSED_CASES if holds_cases(relative) else _CLOSED
         return None
 
     def rules_above(self, relative: str) -> Iterator[IgnoreRules]:

@@ -1,4 +1,4 @@
-"""Names of files that usually hold secrets, and of eval cases; the file tools hide them unless `paths` names them.
+"""Names of files with secrets, eval cases or notes; the file tools hide them unless `paths` names them.
 
 Only names count, case-insensitively, never the content: `id_card.md`, `keys/`, `secrets.md` and `server.crt` stay
 readable. The list follows the defaults of coding agents and the names that secret scanners look for.
@@ -6,6 +6,7 @@ readable. The list follows the defaults of coding agents and the names that secr
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 
 _TEMPLATE_EXTENSIONS = (".example", ".sample", ".template", ".dist", ".tpl")
 """Extensions of template files, which contain no secret values."""
@@ -47,11 +48,14 @@ _TEMPLATE_NAMES = frozenset({f"{word[1:]}.env" for word in _TEMPLATE_EXTENSIONS}
 """Template names with the extension `.env`, e.g. `example.env`."""
 _CASE_EXTENSIONS = (".evals.yaml", ".evals.yml")
 _CASES_OF_SKILLS = "evals/evals.json"
+_NOTES = frozenset({".run-specialist/memory", ".run-specialist/memory-local"})
+"""Folders with the notes of specialists, which are no sources."""
+_CLOSED_PATHS = _SECRET_PATHS | _NOTES
 _WILDCARDS = str.maketrans("", "", "*?")
 
 
 def is_secret(relative: str) -> bool:
-    """Return whether a file or folder usually holds secrets or eval cases, by its name or that of a folder above it.
+    """Return whether a file or folder usually holds secrets, eval cases or notes, by its name or by a folder above it.
 
     relative: path relative to the root; the name of the root itself does not count.
     """
@@ -63,6 +67,12 @@ def holds_cases(relative: str) -> bool:
     """Return whether a file has the cases of an eval, which contain the answers that are expected."""
     name = relative.casefold()
     return name.endswith(_CASE_EXTENSIONS) or f"/{name}".endswith(f"/{_CASES_OF_SKILLS}")
+
+
+def holds_notes(relative: str) -> bool:
+    """Return whether a file or folder has notes of specialists."""
+    parts = relative.casefold().split("/")
+    return any(f"{above}/{name}" in _NOTES for above, name in pairwise(parts))
 
 
 def names_secret(above: str, part: str) -> bool:
@@ -85,4 +95,4 @@ def _is_secret_name(above: str, name: str) -> bool:
     name = name.casefold().removesuffix("::$data").rstrip(". ")
     if name in _SECRET_NAMES or name.endswith(_SECRET_EXTENSIONS) or _SECRET_PATTERN.fullmatch(name):
         return not name.endswith(_TEMPLATE_EXTENSIONS) and name not in _TEMPLATE_NAMES
-    return f"{above.casefold()}/{name}" in _SECRET_PATHS or holds_cases(f"{above}/{name}")
+    return f"{above.casefold()}/{name}" in _CLOSED_PATHS or holds_cases(f"{above}/{name}")

@@ -1,5 +1,6 @@
 """Text reading in a sandbox, and output limits."""
 
+import io
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -40,19 +41,20 @@ def is_text(sandbox: Sandbox, relative: str) -> bool:
 
 
 @contextmanager
-def text_lines(sandbox: Sandbox, relative: str) -> Iterator[Text]:
+def text_lines(sandbox: Sandbox, relative: str, content: bytes | None = None) -> Iterator[Text]:
     """Open a text file and return its lines.
 
+    content: its content if that is known already.
     Raises ToolError if the file cannot be read or is not text.
     """
     try:
-        with sandbox.open(relative) as file:
+        with sandbox.open(relative) if content is None else io.BytesIO(content) as file:
             encoding = encoding_of(file.read(DETECTION_SIZE) or b"")
             if encoding is None:
                 raise ToolError(f"{escape_path(relative)} is a binary file; only text can be read")
             file.seek(0)
             lines = lines_of(file, encoding, time.monotonic() + TIMEOUT)
-            yield Text(_masked(lines), os.fstat(file.fileno()).st_size)
+            yield Text(_masked(lines), os.fstat(file.fileno()).st_size if content is None else len(content))
     except OSError as error:
         raise ToolError(f"{escape_path(relative)} cannot be read: {error.strerror or error}") from error
 

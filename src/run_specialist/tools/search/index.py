@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain
 
@@ -31,11 +31,16 @@ _COST_PER_FILE = 400
 
 
 class Index:
-    """Index that is built once, at the first search; thread-safe."""
+    """Index that is built at the first search, and again once files were changed; thread-safe."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        """Create an index without reading any file."""
+    def __init__(self, sandbox: Sandbox, changes: Callable[[], int] | None = None) -> None:
+        """Create an index without reading any file.
+
+        changes: returns how many changes of files were made so far; None = no file is changed.
+        """
         self._sandbox = sandbox
+        self._changes = changes
+        self._built_after = 0
         self._lock = threading.Lock()
         self._built: PassageIndex | FileIndex | None = None
         self.skipped: list[str] = []
@@ -48,6 +53,10 @@ class Index:
     def search(self, query: str, limit: int) -> Hits:
         """Return the best passages that contain any word of the query, best first, at most a few per file."""
         with self._lock:
+            if self._changes is not None and self._built_after != (changes := self._changes()):
+                self._built, self._built_after = None, changes
+                self.files, self.complete = 0, True
+                self.skipped.clear()
             self._built = self._built or self._build()
             return self._built.search(query, limit)
 

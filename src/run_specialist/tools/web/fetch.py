@@ -4,12 +4,16 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from run_specialist.errors import ToolError
+from run_specialist.installation import adding
+from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
+from run_specialist.tools.offer import Offer
 from run_specialist.tools.sandbox.text import fit
 from run_specialist.tools.threads import in_thread
 from run_specialist.tools.web.downloads import MAX_BYTES, Downloads
@@ -86,3 +90,19 @@ class _Pages:
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
         return page
+
+
+def _offered(settings: Specialist, _root: Path) -> Tool:
+    return fetch_tool(Downloads(settings.allowed_domains), settings.tool_result_limit)
+
+
+def _action(settings: Specialist) -> str:
+    # What a specialist reads, it can send away as part of a URL.
+    return f"fetch pages of {', '.join(settings.allowed_domains) or 'any web site'}"
+
+
+def _lacking(_settings: Specialist, _root: Path) -> str:
+    return "" if is_installed() else f"it needs the extra `{EXTRA}`; {adding(EXTRA)}"
+
+
+FETCH = Offer(NAME, ("allowed_domains",), _action, _offered, _lacking)

@@ -5,6 +5,7 @@ from typing import Any
 
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
+from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import NO_MODEL, OFFLINE
 from run_specialist.store.stored import StoredCall, StoredRun
 from run_specialist.views.page.budget_chart import HOW
@@ -91,6 +92,6 @@ def facts(run: StoredRun, kinds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "skipped": outcome["tool_calls"]["skipped"] if outcome else skipped,
         "turns": len(run.own_turns),
         # `usage` includes child runs, also if they do not share the budget.
-        "tokens": sum(outcome["usage"].values()) if outcome else int(used[Kind.TOKENS]),
+        "tokens": Usage(**outcome["usage"]).total_tokens if outcome else int(used[Kind.TOKENS]),
         "cost_usd": outcome.get("cost_usd", run.cost_usd),
     }

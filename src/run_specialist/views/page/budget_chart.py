@@ -7,6 +7,7 @@ from typing import Any
 from run_specialist.budget import units
 from run_specialist.budget.budget import COUNTDOWN_FROM, Budget, Kind, Phase
 from run_specialist.budget.ladder import Rung
+from run_specialist.record.messages import Usage
 from run_specialist.store.stored import StoredRun
 from run_specialist.views.page.axis import Axis
 from run_specialist.views.page.formats import clock, lasted
@@ -18,6 +19,7 @@ HEADROOM = 1.12
 
 HOW = {
     Rung.FORCE: "the answer was forced",
+    Rung.SCHEMA: "the answer was limited to JSON",
     Rung.ORDER: "the model was ordered to answer",
     Rung.WAIT: "the model got no instruction until it called another tool",
     Rung.FINALIZE: "the model was instructed to answer from the gathered material",
@@ -84,7 +86,7 @@ def _spent(run: StoredRun) -> Iterator[Spent]:
         yield call.at, Kind.CHARACTERS, len(call.text)
     for event in run.events:
         if event.body.get("event") == "summarized":
-            yield event.at, Kind.TOKENS, sum(event.body["usage"].values())
+            yield event.at, Kind.TOKENS, Usage(**event.body["usage"]).total_tokens
             yield event.at, Kind.COST, event.body["cost_usd"] or 0
 
 

@@ -1,4 +1,4 @@
-"""Events between the turns: landings, summaries and resumptions."""
+"""Events between the turns: landings, summaries, resumptions, and changes of the model."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -40,11 +40,20 @@ def _landings_and_summaries(run: StoredRun) -> Iterator[_Mark]:
         match event.body.get("event"):
             case "forked":
                 yield event.at, "forked", f"Forked from {event.body['source']}", str(event.body["note"])
+            case "model_changed":
+                yield event.at, "changed", f"Goes on with {event.body['model']}", _changed(event)
             case "landing":
                 kind, how = Kind(event.body["reason"]), Rung(event.body["how"])
                 yield event.at, "landing", f"Limit of {kind.label} reached: {HOW[how]}", ""
             case "summarized":
                 yield event.at, "summarized", _summarized(event), str(event.body["summary"])
+
+
+def _changed(event: StoredEvent) -> str:
+    body = event.body
+    failure = f"{body['before']} cannot answer: {body['reason']}"
+    left_out = f"\n{body['left_out'].capitalize()} of {body['before']} were left out." if body["left_out"] else ""
+    return failure + left_out
 
 
 def _summarized(event: StoredEvent) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from run_specialist.record.messages import Usage
 from run_specialist.store.stored import StoredRun, StoredTurn
+from run_specialist.views.page import models
 from run_specialist.views.page.axis import Axis
 from run_specialist.views.page.formats import counted, lasted
 
@@ -20,6 +21,7 @@ FORCED = (
     "expected: its tool choice differs from that of the previous request, so the cached messages do not match; "
     "system prompt and tools are still read from the cache"
 )
+OTHER_MODEL = "expected: it went to another model, which has no cache of what was sent before"
 REWRITTEN = "expected: a summary replaced the older messages, so the messages after it are not cached"
 WAITED = "it was sent {} after the previous request, and unused cache entries expire after about 5 minutes"
 UNKNOWN = "no cause within this run: the server evicted the entry, or the text before it changed"
@@ -33,6 +35,8 @@ class _Request:
     before: StoredTurn | None
     summarized: bool
     """True if the transcript was summarized just before the request."""
+    changed: bool
+    """True if the request before went to another model."""
 
     @property
     def cached(self) -> int:
@@ -62,7 +66,8 @@ def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
         since = before.at if before else run.started_at
         preceding = [event for event in summaries if since < event.at <= turn.at]
         rows += [_summary_row(event.body, axis(event.at)) for event in preceding]
-        lost = _cache_miss(_Request(turn, before, bool(preceding))) if uses_cache else None
+        changed = before is not None and run.model_of(turn.number) != run.model_of(before.number)
+        lost = _cache_miss(_Request(turn, before, bool(preceding), changed)) if uses_cache else None
         rows.append(_row(turn, axis, lost))
         before = turn
     later = [event for event in summaries if before is None or event.at > before.at]
@@ -71,7 +76,7 @@ def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
     return {
         "rows": rows,
         "largest": max((row["total"] for row in rows), default=0),
-        "sentences": [*_copied(run), *_sentences(turns, uses_cache=uses_cache)],
+        "sentences": [*_copied(run), *models.sentences(run), *_sentences(turns, uses_cache=uses_cache)],
         "losses": [{"turn": row["turn"], "words": row["lost"]} for row in turns if row["lost"]],
         "total": {key: sum(row[key] for row in rows) for key in ("input", "read", "written", "output", "total")}
         | {"cost": None if any(row["cost"] is None for row in rows) else sum(row["cost"] for row in rows)},
@@ -136,6 +141,8 @@ def _cache_miss(request: _Request) -> str | None:
 
 
 def _cause(request: _Request) -> str:
+    if request.changed:
+        return OTHER_MODEL
     if request.summarized:
         return REWRITTEN
     if request.before is not None and request.turn.choice != request.before.choice:

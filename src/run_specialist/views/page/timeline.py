@@ -1,9 +1,10 @@
 """The timeline: each turn with its request and its tool calls; concurrent calls are in separate lanes."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from run_specialist.record.server_calls import server_calls
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.views.page.axis import Axis
 from run_specialist.views.page.formats import lasted
@@ -32,7 +33,8 @@ def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> 
 def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str, Any]:
     begin = axis(turn.at - turn.seconds)
     shown = list(_in_lanes(calls, axis))
-    summary = ", ".join(f"{call.call.name} {'again' if call.repeated else lasted(call.seconds)}" for call in calls)
+    by_api = {use.call.id for use in server_calls(turn.blocks)}
+    summary = ", ".join(f"{call.call.name} {_duration(call, by_api)}" for call in calls)
     return {
         "turn": turn.number,
         "begin": begin,
@@ -43,6 +45,13 @@ def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str,
         "lanes": 1 + max((one["lane"] for one in shown), default=-1),
         "words": f"request {lasted(turn.seconds)}" + (f"; {summary}" if summary else ""),
     }
+
+
+def _duration(call: StoredCall, by_api: Container[str]) -> str:
+    """Return how long a call took; nobody knows it of a call that the API has run during its request."""
+    if call.call.id in by_api:
+        return "by the API"
+    return "again" if call.repeated else lasted(call.seconds)
 
 
 def _in_lanes(calls: Sequence[StoredCall], axis: Axis) -> Iterator[dict[str, Any]]:

@@ -317,3 +317,19 @@ async def test_r7_a_wait_of_a_second_is_reported_and_ends_with_a_report(time):
     await time.advance(0.5)
     await task
     assert told == []
+
+
+async def test_m_8_a_request_of_another_model_passes_those_that_wait_for_the_first_one(time):
+    """A run that has changed its model does not queue behind the requests of the model that was refused."""
+    gate, release, begun = Gate(), asyncio.Event(), []
+    await refuse(gate, wait=900)
+    waiting = asyncio.ensure_future(hold(gate, begun, "m", release))
+    await settle(gate, 1)
+    async with asyncio.timeout(5), turn(gate, queueing=Queueing(has_changed_model=True), model="n"):
+        assert (begun, gate.waiting) == ([], 1)
+    held = asyncio.ensure_future(hold(gate, begun, "n", release, model="n"))
+    await settle(gate, 2)
+    release.set()
+    await time.advance(1_000)
+    await asyncio.gather(waiting, held)
+    assert begun == ["m", "n"]

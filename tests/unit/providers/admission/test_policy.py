@@ -226,3 +226,36 @@ def test_r3_a_ceiling_is_never_exceeded(ceiling, wanted, now):
         if state.obstacle(now, "m", COST, ceiling) is None:
             state, _ = state.begin(now, "m", COST)
     assert state.under_way == min(ceiling, wanted)
+
+
+def test_m_8_a_gate_that_was_closed_for_one_model_lets_another_one_of_the_same_run_pass():
+    """A run that has changed its model is held only by refusals of its new model; all other runs are held."""
+    state = closed(900.0)
+
+    def held(model, *, changed):
+        obstacle = state.obstacle(101.0, model, COST, has_changed_model=changed)
+        return obstacle and obstacle.cause
+
+    assert (held("m", changed=True), held("n", changed=True), held("n", changed=False)) == (
+        Cause.CLOSED,
+        None,
+        Cause.CLOSED,
+    )
+    state, passing = state.begin(101.0, "n", COST, has_changed_model=True)
+    assert not passing.is_probe
+    # Its reply says nothing about the model that was refused.
+    accepted = state.accepted(102.0, passing)
+    assert (accepted.needs_probe, accepted.closed_until) == (True, state.closed_until)
+    state = state.refused(102.0, passing, Refusal(429, 900.0, "busy")).ended(passing, was_refused=True)
+    assert (held("n", changed=True), held("m", changed=True), held("o", changed=True)) == (
+        Cause.CLOSED,
+        Cause.CLOSED,
+        None,
+    )
+    # After the next closing only the model of that one is held.
+    state, probe = state.begin(2_000.0, "m", COST)
+    assert probe.is_probe
+    state = state.accepted(2_001.0, probe).ended(probe)
+    state, (late,) = begun(state, 2_002.0)
+    state = state.refused(2_003.0, late, Refusal(429, 900.0, "busy"))
+    assert state.closed_for == {"m"}

@@ -1,6 +1,6 @@
 """All examples."""
 
-from . import caching, formats, http, messages, options, thinking, tools
+from . import caching, formats, http, messages, options, server_tools, thinking, tools
 from .base import Example
 
 EXAMPLES: tuple[Example, ...] = (
@@ -8,6 +8,7 @@ EXAMPLES: tuple[Example, ...] = (
     *options.EXAMPLES,
     *formats.EXAMPLES,
     *tools.EXAMPLES,
+    *server_tools.EXAMPLES,
     *messages.EXAMPLES,
     *thinking.EXAMPLES,
     *caching.EXAMPLES,

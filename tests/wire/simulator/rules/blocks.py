@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from tests.wire.simulator.memory import SERVER_RESULT
 from tests.wire.simulator.prompt import as_blocks
 
 from .base import Call, rule
@@ -34,7 +35,6 @@ FIELDS: dict[str, dict[str, bool]] = {
 STRINGS = ("text", "thinking", "signature", "data", "id", "tool_use_id")
 OPAQUE = ("image", "document", "search_result")
 """Blocks that are taken as they are."""
-SERVER_RESULT = re.compile(r"[a-z_]+_tool_result")
 IN_RESULTS = ("text", "image", "document", "search_result", "tool_reference")
 ONLY_ASSISTANT = ("tool_use", "server_tool_use", "thinking", "redacted_thinking")
 ID = re.compile(r"[a-zA-Z0-9_-]+")

@@ -1,0 +1,90 @@
+"""The command `specialists undo`: take back what a run has changed in files."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from run_specialist.cli.console import fail, guarded, print_json, print_line, say
+from run_specialist.cli.diff_lines import print_diff
+from run_specialist.cli.flags import Json, StoreUrl
+from run_specialist.cli.stored_run_flags import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
+
+if TYPE_CHECKING:
+    from run_specialist.store.file_changes import StoredChange
+    from run_specialist.tools.editing.undoing import Undone
+
+LEFT = 4
+"""Exit code if a file was left alone."""
+_VERBS = {
+    "restored": "restored",
+    "deleted": "deleted",
+    "unchanged": "as before already",
+    "partly": "partly restored",
+    "left": "left alone",
+}
+
+
+def undo(
+    run: RunId,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,
+    all_projects: AllProjects = False,
+    root: RunsRoot = None,
+    store: StoreUrl = None,
+    json_: Json = False,
+) -> None:
+    """Take back what a run, with its child runs, has changed in files.
+
+    Only files that are as the run left them are changed. Others are named, and the exit code is 4.
+    """
+    with guarded(), open_store(store) as opened:
+        project = project_filter(root, all_projects=all_projects)
+        listed = opened.find(find_run(opened, run, project))
+        run_id = listed.run_id
+        if listed.status == "running":
+            fail(f"{run_id} is still running; stop it first")
+        changes = opened.changes(run_id)
+        if elsewhere := [one.root for one in changes if project and not Path(one.root).is_relative_to(project)]:
+            fail(f"{run_id} has changed files in {elsewhere[0]}, outside this project; add --all-projects to undo that")
+    with guarded():
+        done = [
+            (where, one) for where, of_root in _by_root(changes).items() for one in _undone(where, of_root, dry_run)
+        ]
+        left = [one for _, one in done if one.result in {"left", "partly"}]
+        if json_:
+            files = [{"root": str(where), **_as_json(one)} for where, one in done]
+            print_json({"run_id": run_id, "dry_run": dry_run, "files": files})
+        else:
+            _print(run_id, done, dry_run=dry_run)
+    raise typer.Exit(LEFT if left else 0)
+
+
+def _by_root(changes: "list[StoredChange]") -> "dict[Path, list[StoredChange]]":
+    found: dict[Path, list[StoredChange]] = {}
+    for change in changes:
+        found.setdefault(Path(change.root), []).append(change)
+    return found
+
+
+def _undone(root: Path, changes: "list[StoredChange]", dry_run: bool) -> "list[Undone]":
+    from run_specialist.tools.editing.undoing import undo  # noqa: PLC0415 - fast `--help`
+
+    if not root.is_dir():
+        fail(f"{root}, where the run worked, is not a folder any more")
+    return undo(root, [one.change for one in changes], dry_run=dry_run)
+
+
+def _as_json(one: "Undone") -> dict[str, object]:
+    return {"path": one.path, "result": one.result, "reason": one.reason, "diff": one.diff.text}
+
+
+def _print(run_id: str, done: "list[tuple[Path, Undone]]", *, dry_run: bool) -> None:
+    if not done:
+        say(f"{run_id} has changed no file")
+    for _, one in done:
+        would = "would be " if dry_run and one.result in {"restored", "deleted", "partly"} else ""
+        counts = f" ({one.diff.counts} lines)" if one.diff.added or one.diff.removed else ""
+        reason = f": {one.reason}" if one.reason else ""
+        print_line(f"{would}{_VERBS[one.result]}  {one.path}{counts}{reason}")
+        if dry_run and one.diff.text:
+            print_diff(one.diff.text)

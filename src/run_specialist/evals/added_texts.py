@@ -1,0 +1,36 @@
+"""Whether a stored run would begin with the same prompt today: skills, instructions of the project, and notes."""
+
+from typing import TYPE_CHECKING
+
+from run_specialist.errors import UsageError
+from run_specialist.evals.stored_runs import StoredRuns
+from run_specialist.spawning.agent_memory import MemoryRequest, agent_memory
+from run_specialist.spawning.prompt_texts import PromptTexts, read_texts
+from run_specialist.tools.threads import in_thread
+
+if TYPE_CHECKING:
+    from run_specialist.api.run_maker import Asked
+    from run_specialist.api.runner import Runner
+
+
+async def has_same_texts(asked: "Asked", known: StoredRuns, run_id: str, runner: "Runner") -> bool:
+    """Return whether a run would get the texts that are in its stored prompt; True if it is not stored."""
+    settings = asked.settings
+    if not (settings.skills or settings.project_instructions or settings.memory):
+        return True
+    run = known.load(run_id)
+    if run is None:
+        return True
+    try:
+        texts = await in_thread(lambda: _texts(asked, runner))
+    except UsageError:
+        # A skill is missing: a new run says so.
+        return False
+    return str(run.frozen.get("system", "")).startswith(texts.added_to(settings.prompt))
+
+
+def _texts(asked: "Asked", runner: "Runner") -> PromptTexts:
+    file, settings, trust = asked.file, asked.settings, runner.environments.trust
+    wanted = MemoryRequest(runner.secrets, by_program=asked.by_program)
+    memory = agent_memory(file, settings, runner.root, trust, wanted)
+    return read_texts(file, settings, runner.root).followed_by(memory.text)

@@ -1,0 +1,123 @@
+"""Go on with the next model of a run when the present one cannot answer: the same run, with what was gathered.
+
+The turn that failed is requested again from the new model, after the transcript that it gets is stored.
+"""
+
+import asyncio
+
+from run_specialist import prompts
+from run_specialist.budget import units
+from run_specialist.budget.budget import Kind
+from run_specialist.errors import ProviderError, UsageError
+from run_specialist.loop.checkpoint import Checkpoint
+from run_specialist.loop.compaction.plan import tokens
+from run_specialist.loop.exchange import Exchange
+from run_specialist.loop.job import Job
+from run_specialist.loop.landing import Landing
+from run_specialist.loop.observing.observers import Observers
+from run_specialist.loop.spending.account import Account, rounded
+from run_specialist.providers.model_chain import ModelChain
+from run_specialist.record.events import ModelChanged, Warned
+from run_specialist.record.messages import encode
+
+CHANGED = "the run goes on with {}{}, because {} cannot answer ({})"
+COLD = ", which reads about {} without a cache, price {}"
+LEFT_OUT = "; {} of {} were left out"
+CANNOT_BE_ASKED = "{} cannot be asked ({})"
+NONE_ANSWERS = "no model of this run answers: {}"
+NO_TIME = "it was not ready within the time limit"
+
+
+class ModelChange:
+    """Changes the model of one run."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run that depend on its model
+        self,
+        job: Job,
+        account: Account,
+        exchange: Exchange,
+        landing: Landing,
+        checkpoint: Checkpoint,
+        observers: Observers,
+    ) -> None:
+        self._job = job
+        self._account = account
+        self._exchange = exchange
+        self._landing = landing
+        self._checkpoint = checkpoint
+        self._observers = observers
+        self._failures: list[str] = []
+        """Each model that is no longer asked, with the reason."""
+
+    async def go_on_after(self, error: ProviderError, *, landing: bool) -> None:
+        """Change to the next model that can be asked.
+
+        error: the failure of the present model.
+        landing: whether the failed request was part of the landing.
+        Raises the error, with the reasons of all models before it, if no other model is left or could help.
+        """
+        chain = self._job.provider
+        if not isinstance(chain, ModelChain) or not (left := chain.left_after(error)):
+            raise self._with_all_reasons(error)
+        chain.following = left
+        before, reason = chain.model, self._job.hide(str(error))
+        self._failures.append(f"{before}: {reason}")
+        while chain.following:
+            named = chain.following[0].model
+            try:
+                async with asyncio.timeout(self._account.seconds_left(landing=landing)):
+                    await chain.advance()
+            except (UsageError, TimeoutError) as failure:
+                why = NO_TIME if isinstance(failure, TimeoutError) else str(failure)
+                self._failures.append(f"{named}: {why}")
+                self._observers.notify(Warned(CANNOT_BE_ASKED.format(named, why)))
+                continue
+            self._change(before, reason, error)
+            return
+        raise self._with_all_reasons(error)
+
+    def _change(self, before: str, reason: str, error: ProviderError) -> None:
+        model, turn = self._job.provider.model, int(self._account.limit(Kind.TURNS).used) + 1
+        lost = self._exchange.change_model()
+        transcript = self._exchange.transcript
+        if lost:
+            transcript.add(prompts.other_model(before))
+        elif transcript.ends_with_model:
+            transcript.add(prompts.GO_ON)
+        cold = self._cold_tokens() if turn > 1 else None
+        price = rounded(self._account.change_model(reason, cold))
+        self._landing.change_model()
+        # In this order: after a crash between the two, the model before can read the new transcript, too.
+        self._observers.record(self._checkpoint.checkpointed())
+        self._observers.record(self._job.opened())
+        price = None if cold is None else price
+        self._observers.notify(ModelChanged(turn, before, model, reason, error.kind, lost, cold, price))
+        self._observers.notify(Warned(_line(before, model, reason, _reading(cold, price), lost)))
+
+    def _cold_tokens(self) -> int:
+        """Return the estimated input of the next request, of which the new model has nothing in its cache [tokens]."""
+        transcript, opening = self._exchange.transcript, self._job.opening
+        if transcript.history_tokens:
+            return transcript.tokens
+        return transcript.tokens + tokens(
+            len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
+        )
+
+    def _with_all_reasons(self, error: ProviderError) -> ProviderError:
+        """Return the failure that ends the run; if several models have failed, each with its reason, in one line."""
+        if not self._failures:
+            return error
+        own = f"{self._job.provider.model}: {error}"
+        reasons = dict.fromkeys([*self._failures, own])
+        return error.as_final(NONE_ANSWERS.format("; ".join(reasons)))
+
+
+def _reading(cold: int | None, price: float | None) -> str:
+    """Return what it costs that the new model has no cache; empty if nothing was sent before."""
+    if cold is None:
+        return ""
+    return COLD.format(units.amount(Kind.TOKENS, cold), "unknown" if price is None else f"about {units.dollars(price)}")
+
+
+def _line(before: str, model: str, reason: str, reading: str, lost: str) -> str:
+    return CHANGED.format(model, reading, before, reason) + (LEFT_OUT.format(lost, before) if lost else "")

@@ -1,0 +1,55 @@
+"""Choose the models of a run: those that are named, without those that cannot be asked here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from run_specialist.errors import UsageError
+from run_specialist.providers.choose import check_credentials, named_models
+from run_specialist.providers.local.local_servers import prefix_of
+from run_specialist.providers.model_names import check_served
+from run_specialist.record.outcome import OFFLINE
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenModels:
+    """The models of a run."""
+
+    names: tuple[str, ...]
+    """In the order in which they are asked; at least one."""
+    left_out: tuple[str, ...] = ()
+    """Why others are not among them, each in one line."""
+
+
+def choose_model(flag: str | None, file: str | None, default: str | None = None, following: Sequence[str] = ()) -> str:
+    """Return the first model of a run; the arguments are those of `named_models`."""
+    return choose_models(flag, file, default, following).names[0]
+
+
+def choose_models(
+    flag: str | None, file: str | None, default: str | None = None, following: Sequence[str] = ()
+) -> ChosenModels:
+    """Return the models of a run; the arguments are those of `named_models`.
+
+    Of several models, those that cannot be asked here are left out, unless that leaves none.
+    """
+    names = named_models(flag, file, default, following)
+    if names[0] == OFFLINE or len(names) == 1:
+        return ChosenModels(names[:1])
+    obstacles = {name: _obstacle(name) for name in names}
+    usable = tuple(name for name in names if not obstacles[name])
+    if not usable:
+        return ChosenModels(names[:1])
+    return ChosenModels(usable, tuple(f"{name} is left out: {why}" for name, why in obstacles.items() if why))
+
+
+def _obstacle(model: str) -> str:
+    """Return why a model of several cannot be asked here, whatever its server says; empty if it can."""
+    if model == OFFLINE:
+        return "it is no language model"
+    try:
+        check_served(model)
+        if prefix_of(model) is None:
+            check_credentials(model)
+    except UsageError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,247 @@
+"""Replace, create and delete files below a folder atomically, without following symlinks.
+
+The folder of the file is held open from the check of its content to the replacement, so that a folder that is swapped
+for a symlink in between has no effect; see `safe_open`.
+"""
+
+import errno
+import hashlib
+import os
+import secrets
+import stat
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from run_specialist.safe_open import Folder, folder, names
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+_PERMISSIONS, _WRITABLE = 0o777, 0o222
+_PREFIX, _ENDING = ".run-specialist-", ".tmp"
+_REPLACING = threading.Lock()
+"""Held from the last check of a file to its replacement, so that runs of this process do not overtake one another."""
+
+
+class NotReplaceable(OSError):
+    """Raised for a file that cannot be replaced by one with other content; `strerror` is the reason."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(errno.EPERM, why)
+
+
+class Changed(OSError):
+    """Raised for a file, or a folder above it, that is not as expected."""
+
+    def __init__(self, why: str = "it was changed in the meantime") -> None:
+        super().__init__(errno.ESTALE, why)
+
+
+def digest_of(data: bytes) -> str:
+    """Return the SHA-256 of a content, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_content(root: Path, relative: str, most: int) -> bytes | None:
+    """Return the content of a file; None if there is no entry with this name.
+
+    most: maximum size [bytes].
+    Raises OSError: NotRegular for a folder, device or FIFO, NotReplaceable for a larger file.
+    """
+    above, _, name = relative.rpartition("/")
+    try:
+        with folder(root, above) as here:
+            return _read(here, name, most)[0]
+    except FileNotFoundError:
+        return None
+
+
+def replace_file(  # noqa: PLR0913 - a file, its content, and what is expected of it
+    root: Path, relative: str, data: bytes, *, expected: str | None, temporary: str, most: int
+) -> None:
+    """Write a file atomically: other programs see the content before, or the whole new one.
+
+    expected: digest that the file must have; None = it must not exist, and missing folders above it are created.
+    temporary: name of the file beside it that is written first, as `temporary_name` returns it.
+    most: maximum size of the content before [bytes].
+    Raises OSError: Changed for another content, NotReplaceable with the reason.
+    """
+    above, _, name = relative.rpartition("/")
+    if expected is None:
+        _make_folders(root, above)
+    with folder(root, above) as here:
+        mode, owner = (None, None) if expected is None else _checked(here, name, expected, most)
+        _write_new(here, temporary, data, mode, owner)
+        try:
+            with _REPLACING:
+                _require_same_place(root, above, here)
+                if expected is None:
+                    _link(here, temporary, name)
+                else:
+                    _checked(here, name, expected, most)
+                    os.replace(_at(here, temporary), _at(here, name), **_both(here))  # noqa: PTH105 - by descriptor
+        except BaseException:
+            with suppress(OSError):
+                _unlink(here, temporary)
+            raise
+        _sync(here)
+
+
+def delete_file(root: Path, relative: str, *, expected: str, folders: int, most: int) -> None:
+    """Delete a file that has the expected digest, and so many of the folders above it if they are empty then.
+
+    Raises OSError as `replace_file` does.
+    """
+    above, _, name = relative.rpartition("/")
+    with folder(root, above) as here:
+        _checked(here, name, expected, most)
+        _require_same_place(root, above, here)
+        _unlink(here, name)
+        _sync(here)
+    for _ in range(folders):
+        above, _, name = above.rpartition("/")
+        with suppress(OSError), folder(root, above) as here:
+            os.rmdir(_at(here, name), dir_fd=here.descriptor)
+
+
+def delete_temporary(root: Path, relative: str, temporary: str) -> None:
+    """Delete what is left of a replacement whose process was killed."""
+    if _is_temporary(temporary):
+        with suppress(OSError), folder(root, relative.rpartition("/")[0]) as here:
+            _unlink(here, temporary)
+
+
+def temporary_name() -> str:
+    """Return a name for a temporary file, which no other file has."""
+    return f"{_PREFIX}{secrets.token_hex(8)}{_ENDING}"
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(_PREFIX) and name.endswith(_ENDING) and "/" not in name
+
+
+def _read(here: Folder, name: str, most: int) -> tuple[bytes, int]:
+    """Return the content of a file, and its permissions; raises OSError."""
+    with here.file(name) as file:
+        info = os.fstat(file.fileno())
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise NotReplaceable(f"it is larger than {most:,} bytes")
+    return data, stat.S_IMODE(info.st_mode) & _PERMISSIONS
+
+
+def _checked(here: Folder, name: str, expected: str, most: int) -> tuple[int, tuple[int, int]]:
+    """Return mode and owner of a file that may be replaced; raises OSError."""
+    try:
+        info = here.info(name)
+    except FileNotFoundError:
+        raise Changed("it was deleted in the meantime") from None
+    data, mode = _read(here, name, most)
+    if digest_of(data) != expected:
+        raise Changed
+    if info.st_nlink > 1:
+        raise NotReplaceable("it has a second name, a hard link, which would keep the old content")
+    if not mode & _WRITABLE:
+        raise NotReplaceable("it is read-only")
+    return mode, (info.st_uid, info.st_gid)
+
+
+def _write_new(here: Folder, name: str, data: bytes, mode: int | None, owner: tuple[int, int] | None) -> None:
+    """Write a new file to the disk.
+
+    mode: its permissions; None = those of a new file.
+    owner: user and group; None = those of this process.
+    """
+    descriptor = os.open(_at(here, name), _NEW | _BINARY, 0o666 if mode is None else 0o600, dir_fd=here.descriptor)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if owner is not None and hasattr(os, "fchown"):
+                _give(file.fileno(), owner)
+            if mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            _unlink(here, name)
+        raise
+
+
+def _give(descriptor: int, owner: tuple[int, int]) -> None:
+    info = os.fstat(descriptor)
+    if (info.st_uid, info.st_gid) != owner:
+        try:
+            os.fchown(descriptor, *owner)
+        except OSError:
+            raise NotReplaceable("it belongs to another user or group") from None
+
+
+def _link(here: Folder, temporary: str, name: str) -> None:
+    """Give a new file its name unless there is such a file; raises Changed."""
+    try:
+        os.link(_at(here, temporary), _at(here, name), **_both(here), follow_symlinks=False)
+    except FileExistsError:
+        raise Changed("it was created in the meantime") from None
+    except (OSError, NotImplementedError):
+        # A file system without hard links.
+        if _exists(here, name):
+            raise Changed("it was created in the meantime") from None
+        os.replace(_at(here, temporary), _at(here, name), **_both(here))  # noqa: PTH105 - relative to a descriptor
+    else:
+        _unlink(here, temporary)
+
+
+def _exists(here: Folder, name: str) -> bool:
+    try:
+        here.info(name)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _make_folders(root: Path, above: str) -> None:
+    """Create the missing folders down to a path."""
+    done = ""
+    for name in names(above):
+        with folder(root, done) as here, suppress(FileExistsError):
+            os.mkdir(_at(here, name), dir_fd=here.descriptor)
+        done = f"{done}/{name}" if done else name
+
+
+def _require_same_place(root: Path, above: str, here: Folder) -> None:
+    """Raise Changed if the path no longer leads to the folder that is held open."""
+    if here.descriptor is None:
+        return
+    held = os.fstat(here.descriptor)
+    try:
+        with folder(root, above) as now:
+            found = os.fstat(now.descriptor or 0)
+    except OSError:
+        found = None
+    if found is None or (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
+        raise Changed("a folder above it was moved or replaced in the meantime")
+
+
+def _sync(here: Folder) -> None:
+    """Write the entries of a folder to the disk, where the platform can."""
+    if here.descriptor is None:
+        return
+    with suppress(OSError):
+        readable = os.open(".", os.O_RDONLY, dir_fd=here.descriptor)
+        try:
+            os.fsync(readable)
+        finally:
+            os.close(readable)
+
+
+def _unlink(here: Folder, name: str) -> None:
+    os.unlink(_at(here, name), dir_fd=here.descriptor)
+
+
+def _at(here: Folder, name: str) -> str:
+    return name if here.descriptor is not None else os.path.join(here.path, name)  # noqa: PTH118 - as in `safe_open`
+
+
+def _both(here: Folder) -> dict[str, int | None]:
+    return {"src_dir_fd": here.descriptor, "dst_dir_fd": here.descriptor}

@@ -1,0 +1,129 @@
+"""What a run gets of its specialist's notes: their beginning in the prompt, and the tool that keeps them."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from run_specialist import prompts
+from run_specialist.redaction import credentials, redactor
+from run_specialist.spawning.prompt_texts import AddedText
+from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.memory_place import MemoryPlace, memory_place
+from run_specialist.specialist.ownership import ownership_problem
+from run_specialist.specialist.project import project_root
+from run_specialist.specialist.tool_names import resolve_tools
+from run_specialist.tools.base import Tool
+from run_specialist.tools.memory.memory_tool import NAME, memory_tool
+from run_specialist.tools.memory.note_names import MAIN
+from run_specialist.tools.memory.notes_folder import NotesFolder
+from run_specialist.tools.memory.prompt_notes import PromptNotes, read_notes
+
+
+@dataclass(frozen=True, slots=True)
+class AgentMemory:
+    """A specialist's notes, as one run gets them."""
+
+    text: AddedText | None = None
+    """What is added to the prompt; None if there is nothing to say."""
+    tool: Tool | None = None
+    withheld: str = ""
+    """Why there is no tool, although the file has the key; empty if there is one."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRequest:
+    """For what kind of run notes are wanted."""
+
+    secrets: Sequence[str] = ()
+    """Credentials to mask in what is written, in addition to those in the environment."""
+    resumed: bool = False
+    """Whether the settings are those stored with the run, which has its prompt already."""
+    by_program: bool = False
+    """Whether the specialist was created in Python and so needs no trust."""
+    is_dry: bool = False
+    """Whether nothing is to be changed."""
+
+
+def agent_memory(
+    file: SpecialistFile, settings: Specialist, root: Path, trust: Trust, wanted: MemoryRequest
+) -> AgentMemory:
+    """Read the notes of a specialist, and return the tool that keeps them; blocks while it reads files.
+
+    A project's file needs trust to write notes. It also needs trust to read those of the user, which come from other
+    projects; those of the project are read like its AGENTS.md.
+    """
+    if settings.memory is None:
+        return AgentMemory()
+    project = project_root(root)
+    place = memory_place(settings.memory, settings.name, file.dialect, project)
+    if reason := _unusable(place):
+        return _without(file, reason)
+    own = wanted.by_program or _is_own(file, settings, project, resumed=wanted.resumed)
+    claim = _claim(file, settings, place, project, own=own)
+    is_allowed = trust.allows(claim)
+    withheld = "" if is_allowed else f"it would {claim.demands[0].action}; allow it once, with --trust"
+    if withheld and not place.is_in_project:
+        return _without(file, withheld)
+    hide = redactor((*credentials(os.environ), *wanted.secrets))
+    folder = NotesFolder(place.base, place.folder, place.ignored)
+    notes = PromptNotes() if wanted.resumed else read_notes(folder)
+    limit = settings.tool_result_limit
+    tool = memory_tool(folder, hide, limit, is_dry=wanted.is_dry) if is_allowed and _keeps_tool(settings) else None
+    warnings = [f"{file.place('memory')}: memory: {notes.problem}"] if notes.problem else []
+    warnings += [_not_offered(file, withheld)] if withheld else trust.check(claim)
+    return AgentMemory(_text(place, hide(notes.text), tool), tool, withheld, tuple(warnings))
+
+
+def memory_claim(file: SpecialistFile, settings: Specialist, root: Path) -> Claim | None:
+    """Return what has to be allowed before a file gets the tool for its notes; None if it does not ask for it."""
+    if settings.memory is None or not _keeps_tool(settings):
+        return None
+    project = project_root(root)
+    place = memory_place(settings.memory, settings.name, file.dialect, project)
+    return _claim(file, settings, place, project, own=_is_own(file, settings, project, resumed=False))
+
+
+def _keeps_tool(settings: Specialist) -> bool:
+    return bool(resolve_tools(None, settings.disallowed_tools, [NAME]).names)
+
+
+def _text(place: MemoryPlace, notes: str, tool: Tool | None) -> AddedText | None:
+    if not notes and tool is None:
+        return None
+    return AddedText(f"notes {place.shown}/{MAIN}", prompts.notes(notes, MAIN, tool.name if tool else ""))
+
+
+def _unusable(place: MemoryPlace) -> str:
+    """Return why notes can be neither read nor written; empty if they can."""
+    if not place.base.is_absolute():
+        return "there is no home folder for the notes of the user"
+    folders = [place.base.joinpath(*place.folder.split("/")[:count]) for count in range(1, place.folder.count("/") + 2)]
+    owner = ownership_problem(place.base, *folders, folders[-1] / MAIN) if place.is_in_project else None
+    return f"its notes are not used: {owner}" if owner else ""
+
+
+def _without(file: SpecialistFile, reason: str) -> AgentMemory:
+    return AgentMemory(withheld=reason, warnings=(_not_offered(file, reason),))
+
+
+def _not_offered(file: SpecialistFile, reason: str) -> str:
+    return f"{file.place('memory')}: memory: `{NAME}` is not offered: {reason}"
+
+
+def _is_own(file: SpecialistFile, settings: Specialist, project: Path, *, resumed: bool) -> bool:
+    # Others may have written to the store, so stored settings are trusted only if they equal those of the file.
+    now = file.specialist
+    as_written = now is not None and (now.memory, now.name) == (settings.memory, settings.name)
+    return (as_written or not resumed) and is_own(file.path, project)
+
+
+def _claim(file: SpecialistFile, settings: Specialist, place: MemoryPlace, project: Path, *, own: bool) -> Claim:
+    does = "write notes in" if place.is_in_project else "read and write your notes in"
+    demand = Demand(
+        f"{file.place('memory')}: memory", f"{does} {place.shown}", f"memory {settings.memory} {place.folder}"
+    )
+    return Claim(file.path, file.digest, project, () if own else (demand,))

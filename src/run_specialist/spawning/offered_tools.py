@@ -1,0 +1,100 @@
+"""Give built-in tools that need trust to a specialist whose file asks for them, if it may have them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from run_specialist.spawning.server_offers import NO_CONSENT, SEARCH_OFFER
+from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.registry import project_root
+from run_specialist.specialist.tool_names import NEEDS_WRITABLE
+from run_specialist.tools.base import Tool
+from run_specialist.tools.editing.edit_tools import editing_offers
+from run_specialist.tools.editing.working_copy import WorkingCopy
+from run_specialist.tools.offer import Offer
+from run_specialist.tools.shell.shell import SHELL
+from run_specialist.tools.web.fetch import FETCH
+
+OFFERS: Sequence[Offer] = (FETCH, SHELL)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTools:
+    """The tools that a file gets because it asks for them, and why it does not get others."""
+
+    tools: tuple[Tool, ...] = ()
+    withheld: Mapping[str, str] = field(default_factory=dict)
+    """Tools that the file asks for but does not get, each with the reason."""
+    warnings: tuple[str, ...] = ()
+
+
+def asks_for_any(settings: Specialist, offers: Sequence[Offer] = OFFERS) -> bool:
+    """Return whether a file asks for any of these tools."""
+    return any(offer.is_wanted(settings) for offer in offers)
+
+
+def offered_tools(  # noqa: PLR0913 - the context of a run
+    file: SpecialistFile,
+    settings: Specialist,
+    root: Path,
+    trust: Trust,
+    *,
+    resumed: bool = False,
+    by_program: bool = False,
+    offers: Sequence[Offer] = OFFERS,
+) -> OfferedTools:
+    """Return the tools that a file asks for.
+
+    A project's file needs trust for each of them, because others may have written its prompt; without it, the run has
+    fewer tools, with a warning.
+    resumed: whether the settings are those stored with the run.
+    by_program: whether the specialist was created in Python and so needs no trust.
+    """
+    tools: list[Tool] = []
+    withheld: dict[str, str] = {}
+    warnings: list[str] = []
+    for offer in offers:
+        if not offer.is_wanted(settings):
+            continue
+        own = by_program or _is_own(offer, file, settings, root, resumed=resumed)
+        claim = _claim(offer, file, settings, root, own=own)
+        if reason := offer.lacking(settings, root):
+            withheld[offer.name] = reason
+        elif not trust.allows(claim):
+            withheld[offer.name] = f"it would {claim.demands[0].action}; allow it once, with --trust"
+        else:
+            tools.append(offer.make(settings, root))
+            warnings += trust.check(claim)
+    reported = " ".join(problem.text for problem in file.problems)
+    is_told = any(problem.key == "server_tools" for problem in file.problems)
+    warnings += [
+        f"{file.place('tools')}: tools: `{name}` is not offered: {why}"
+        for name, why in withheld.items()
+        # The check of the file says so already.
+        if (NEEDS_WRITABLE not in why or NEEDS_WRITABLE not in reported) and not (why is NO_CONSENT and is_told)
+    ]
+    return OfferedTools(tuple(tools), withheld, tuple(warnings))
+
+
+def offer_claims(file: SpecialistFile, settings: Specialist, root: Path) -> Iterator[tuple[str, Claim]]:
+    """Yield each tool that a file asks for, with what has to be allowed for it."""
+    for offer in (*OFFERS, *editing_offers(WorkingCopy(root)), *([SEARCH_OFFER] if settings.server_tools else [])):
+        if offer.is_wanted(settings):
+            own = _is_own(offer, file, settings, root, resumed=False)
+            yield offer.name, _claim(offer, file, settings, root, own=own)
+
+
+def _is_own(offer: Offer, file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> bool:
+    # Others may have written to the store, so stored settings are trusted only if they equal those of the file.
+    now = file.specialist
+    keys = ("tools", "disallowed_tools", *offer.keys)
+    as_written = now is not None and all(getattr(now, key) == getattr(settings, key) for key in keys)
+    return (as_written or not resumed) and is_own(file.path, project_root(root))
+
+
+def _claim(offer: Offer, file: SpecialistFile, settings: Specialist, root: Path, *, own: bool) -> Claim:
+    values = [getattr(settings, key) for key in offer.keys]
+    demand = Demand(f"{file.place('tools')}: tools", offer.action(settings), f"{offer.name} {values}")
+    return Claim(file.path, file.digest, project_root(root), () if own else (demand,))

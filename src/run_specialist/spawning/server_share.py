@@ -1,0 +1,72 @@
+"""How often one request may use the tools that the API runs itself.
+
+The bound of a tool is part of its definition. Definitions never change in a run: a change loses the whole prompt cache,
+and the newest models refuse one in front of thinking. Therefore every request may use the same share, and the landing
+begins as soon as less than that is left, so that no reply can exceed the limit.
+"""
+
+from collections.abc import Mapping
+
+from run_specialist.budget.budget import Budget, Kind
+from run_specialist.providers.prices import SEARCH as SEARCH_PRICE
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.tool_names import SEARCH, names_tool, removes_tool
+from run_specialist.tools.base import Toolset
+from run_specialist.tools.server_tools import uses_at_once
+from run_specialist.tools.web.fetch import NAME as FETCH
+
+MOST_AT_ONCE = 10
+"""Uses after which the API pauses a turn anyway."""
+SHARE = 5
+"""One request may use a fifth of the limit of tool calls, if there are other tools as well."""
+SEARCHES_PER_LIMIT = 8
+"""The searches of one request may cost an eighth of the cost limit, as one reply may."""
+
+
+def shares(settings: Specialist) -> Mapping[str, int]:
+    """Return how often one request may use `web_search` and `fetch`; 0 if the limits leave nothing for one of them.
+
+    Only those that the file names are there.
+    """
+    named = [name for name in (SEARCH, FETCH) if _is_named(settings, name)]
+    affordable = [name for name in named if name != SEARCH or _searches(settings) != 0]
+    limit = settings.tool_calls_limit
+    offered = affordable if limit is None else affordable[:limit]
+    total = _total(settings, len(offered))
+    found = dict.fromkeys(named, 0)
+    for place, name in enumerate(offered):
+        # The first of two gets the odd one.
+        found[name] = total // len(offered) + (place < total % len(offered))
+    if (searches := _searches(settings)) is not None and SEARCH in found:
+        found[SEARCH] = min(found[SEARCH], searches)
+    return found
+
+
+def is_too_dear(settings: Specialist) -> bool:
+    """Return whether one search would cost too much of the cost limit."""
+    return _searches(settings) == 0
+
+
+def reserved(budget: Budget, tools: Toolset) -> Budget:
+    """Return a budget whose landing begins while what one request may use is no longer left."""
+    uses = uses_at_once(tools.on_server)
+    return budget.hold(uses - 1, Kind.TOOL_CALLS) if uses else budget
+
+
+def _total(settings: Specialist, tools: int) -> int:
+    """Return how many uses of all these tools one request may make."""
+    limit = settings.tool_calls_limit
+    if limit is None:
+        return MOST_AT_ONCE
+    is_alone = len(settings.tools or ()) <= tools
+    return max(min(limit if is_alone else limit // SHARE, MOST_AT_ONCE), tools)
+
+
+def _searches(settings: Specialist) -> int | None:
+    """Return how many searches of one request the cost limit allows; None = any number."""
+    limit = settings.cost_limit
+    return None if limit is None else int(limit / SEARCHES_PER_LIMIT / SEARCH_PRICE)
+
+
+def _is_named(settings: Specialist, name: str) -> bool:
+    return names_tool(settings.tools, name) and not removes_tool(settings.disallowed_tools, name)

@@ -1,0 +1,106 @@
+"""Take the changes of a run back, newest first, where nobody has touched the files since."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from run_specialist.errors import ToolError
+from run_specialist.record.journal import FileChanging
+from run_specialist.safe_write import (
+    delete_file,
+    delete_temporary,
+    digest_of,
+    read_content,
+    replace_file,
+    temporary_name,
+)
+from run_specialist.tools.editing.protected import own_folders
+from run_specialist.tools.editing.text_edit import MOST
+from run_specialist.tools.editing.unified_diff import NO_DIFF, Diff, diff_of
+from run_specialist.tools.editing.writable import Writable
+
+Result = Literal["restored", "deleted", "unchanged", "partly", "left"]
+"""The file has its content from before the run, does not exist again, or has it already; others have touched it before
+the newest changes, which alone are taken back; or since, so that it is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """A file that a run has changed, and what became of it."""
+
+    path: str
+    """Relative to the root."""
+    result: Result
+    reason: str = ""
+    """Why it was left alone."""
+    diff: Diff = NO_DIFF
+    """From its content now to the one before the run."""
+
+
+def undo(root: Path, changes: Sequence[FileChanging], *, dry_run: bool) -> list[Undone]:
+    """Take changes back; return each file once, by path.
+
+    changes: oldest first; each may have been made or not.
+    dry_run: only find out what would be done.
+    """
+    by_path: dict[str, list[FileChanging]] = {}
+    for change in changes:
+        by_path.setdefault(change.path, []).append(change)
+    # The store may have been written by others, so its paths are checked like those that a model gives.
+    writable = Writable(root, ["."], own_folders())
+    return [_undo_file(writable, path, of_file, dry_run=dry_run) for path, of_file in sorted(by_path.items())]
+
+
+def _undo_file(writable: Writable, path: str, changes: Sequence[FileChanging], *, dry_run: bool) -> Undone:
+    root = writable.root
+    try:
+        writable.check(path)
+        if not dry_run:
+            for change in changes:
+                delete_temporary(root, path, change.temporary)
+        found = read_content(root, path, MOST)
+        now = None if found is None else digest_of(found)
+        oldest, reason = _oldest_to_undo(changes, now)
+        if oldest is None:
+            return Undone(path, "left" if reason else "unchanged", reason)
+        text = None if found is None else found.decode()
+        if oldest.content is None:
+            diff = Diff("", 0, diff_of(path, None, text or "").added)
+        else:
+            diff = diff_of(path, text, oldest.content)
+        if not dry_run:
+            _restore(root, path, oldest, now)
+        done: Result = "deleted" if oldest.content is None else "restored"
+        return Undone(path, "partly" if reason else done, reason, diff)
+    except ToolError as error:
+        return Undone(path, "left", str(error))
+    except OSError as error:
+        return Undone(path, "left", error.strerror or str(error))
+
+
+def _oldest_to_undo(changes: Sequence[FileChanging], now: str | None) -> tuple[FileChanging | None, str]:
+    """Return the change whose earlier content the file gets back, and why older changes stay, if they do.
+
+    now: the digest of the file; None = it does not exist.
+    The change is None if there is nothing to take back.
+    """
+    if now == changes[0].before:
+        return None, ""
+    state, oldest = now, None
+    for change in reversed(changes):
+        # A change that was recorded but not made leaves the file as it was before.
+        if state == change.after:
+            state, oldest = change.before, change
+        elif state != change.before:
+            since = "deleted since" if now is None else "changed since"
+            return oldest, since if oldest is None else "changed in between, so older changes stay"
+    return oldest, ""
+
+
+def _restore(root: Path, path: str, change: FileChanging, now: str | None) -> None:
+    if change.content is None:
+        delete_file(root, path, expected=str(now), folders=change.folders, most=MOST)
+    else:
+        data = change.content.encode()
+        replace_file(root, path, data, expected=now, temporary=temporary_name(), most=MOST)

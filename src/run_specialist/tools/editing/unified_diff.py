@@ -1,0 +1,159 @@
+"""Unified diffs of texts, which `git apply` and `patch` accept. Pure."""
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_CONTEXT = 3
+"""Unchanged lines before and after each change."""
+_MOST_COMPARED = 4_000_000
+"""Above this product of line counts, lines are compared by their position only, or not at all."""
+_NO_NEWLINE = "\\ No newline at end of file\n"
+_NEEDS_QUOTES = re.compile(r'["\\]')
+_NEW_MODE = "100644"
+
+Opcode = tuple[str, int, int, int, int]
+"""As in `difflib`: what to do, and the ranges of lines before and after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """The difference between two contents of a file."""
+
+    text: str
+    """With the header of git; empty if there is no difference."""
+    added: int
+    """Lines added."""
+    removed: int
+    """Lines removed."""
+
+    @property
+    def counts(self) -> str:
+        """Both numbers, as `+3 -1`."""
+        return f"+{self.added} -{self.removed}"
+
+
+NO_DIFF = Diff("", 0, 0)
+
+
+def diff_of(path: str, before: str | None, after: str) -> Diff:
+    """Return the difference between two contents of a file.
+
+    path: relative to the root, with `/`.
+    before: None if the file did not exist.
+    """
+    if before == after:
+        return NO_DIFF
+    old, new = _lines(before or ""), _lines(after)
+    changes = _opcodes(old, new)
+    body = "".join(_hunks(old, new, changes))
+    removed = sum(end - begin for what, begin, end, _, _ in changes if what != "equal")
+    added = sum(end - begin for what, _, _, begin, end in changes if what != "equal")
+    return Diff(_header(path, is_new=before is None, has_hunks=bool(body)) + body, added, removed)
+
+
+def shortened(diff: str, most: int) -> str:
+    """Return the beginning of a diff, whole lines of it, with a line that says how much is left out.
+
+    most: maximum length without that line [characters].
+    """
+    if len(diff) <= most:
+        return diff
+    kept = diff[: diff.rfind("\n", 0, most) + 1] or diff[:most] + "\n"
+    rest = diff[len(kept) :]
+    return f"{kept}[{rest.count(chr(10)) or 1} more lines of the diff are left out]\n"
+
+
+def _header(path: str, *, is_new: bool, has_hunks: bool) -> str:
+    old, new = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    lines = [f"diff --git {old} {new}"]
+    if is_new:
+        lines.append(f"new file mode {_NEW_MODE}")
+    if has_hunks:
+        # A tab ends a name with blanks.
+        end = "\t" if " " in path else ""
+        lines += [f"--- {'/dev/null' if is_new else old + end}", f"+++ {new}{end}"]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(name: str) -> str:
+    return '"' + _NEEDS_QUOTES.sub(r"\\\g<0>", name) + '"' if _NEEDS_QUOTES.search(name) else name
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines with their ends; only a line feed ends a line, as for git."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
+    """Return the changes, without the common lines at both ends, which take long to compare."""
+    start, most = 0, min(len(old), len(new))
+    while start < most and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < most - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    middle_old, middle_new = old[start : len(old) - end], new[start : len(new) - end]
+    found = _compared(middle_old, middle_new)
+    return [(what, a + start, b + start, c + start, d + start) for what, a, b, c, d in found]
+
+
+def _compared(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
+    if len(old) * len(new) <= _MOST_COMPARED:
+        return [*difflib.SequenceMatcher(None, old, new).get_opcodes()]
+    if len(old) == len(new):
+        return [*_by_position(old, new)]
+    return [("replace", 0, len(old), 0, len(new))]
+
+
+def _by_position(old: Sequence[str], new: Sequence[str]) -> Iterator[Opcode]:
+    begin, count = 0, len(old)
+    for at in range(1, count + 1):
+        if at == count or (old[at] == new[at]) != (old[begin] == new[begin]):
+            yield ("equal" if old[begin] == new[begin] else "replace", begin, at, begin, at)
+            begin = at
+
+
+def _hunks(old: Sequence[str], new: Sequence[str], changes: Sequence[Opcode]) -> Iterator[str]:
+    for group in _grouped(changes):
+        first, last = group[0], group[-1]
+        lead = min(_CONTEXT, first[1])
+        trail = min(_CONTEXT, len(old) - last[2])
+        before, after = _range(first[1] - lead, last[2] + trail), _range(first[3] - lead, last[4] + trail)
+        yield f"@@ -{before} +{after} @@\n"
+        yield from _shown(" ", old[first[1] - lead : first[1]])
+        at = first[1]
+        for _, old_begin, old_end, new_begin, new_end in group:
+            yield from _shown(" ", old[at:old_begin])
+            yield from _shown("-", old[old_begin:old_end])
+            yield from _shown("+", new[new_begin:new_end])
+            at = old_end
+        yield from _shown(" ", old[at : at + trail])
+
+
+def _grouped(changes: Sequence[Opcode]) -> Iterator[list[Opcode]]:
+    """Yield the changes, those together whose context would touch."""
+    group: list[Opcode] = []
+    for change in changes:
+        if change[0] == "equal":
+            continue
+        if group and change[1] - group[-1][2] > 2 * _CONTEXT:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def _range(begin: int, end: int) -> str:
+    length = end - begin
+    # An empty range is given by the line before it.
+    return f"{begin + 1 if length else begin},{length}" if length != 1 else f"{begin + 1}"
+
+
+def _shown(mark: str, lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        yield f"{mark}{line}" if line.endswith("\n") else f"{mark}{line}\n{_NO_NEWLINE}"

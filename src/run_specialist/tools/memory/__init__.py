@@ -1,0 +1,1 @@
+"""The notes that a specialist keeps from run to run."""

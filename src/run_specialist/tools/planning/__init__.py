@@ -1,0 +1,1 @@
+"""Tools that only keep what a model writes: the plan of a run, and thoughts."""

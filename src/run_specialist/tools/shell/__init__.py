@@ -1,0 +1,1 @@
+"""The tool `bash`: commands in a sandbox."""

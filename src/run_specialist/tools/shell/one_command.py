@@ -1,0 +1,152 @@
+"""Run one command line in the sandbox of this system, with what it may see at that moment."""
+
+import asyncio
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from run_specialist.errors import ToolError
+from run_specialist.specialist.problems import shown
+from run_specialist.tools.sandbox.sandbox import Sandbox
+from run_specialist.tools.shell import bubblewrap, seatbelt
+from run_specialist.tools.shell.git_folder import GitFolder, git_folder, plain_config
+from run_specialist.tools.shell.kept_output import KeptOutput
+from run_specialist.tools.shell.protected_places import protected_places, put_back
+from run_specialist.tools.shell.sandboxed_process import MEMORY, Ended, SandboxedProcess
+from run_specialist.tools.shell.shown_files import ShownFiles, shown_files
+from run_specialist.tools.shell.system_calls import filter_for
+from run_specialist.tools.shell.used_by import MOST_TASKS
+from run_specialist.tools.threads import in_thread
+
+LARGEST_FILE = 1024**3
+"""Maximum size of a file that a command writes [bytes]."""
+
+# A shell sets the limits, which no process in the sandbox can raise again. It says that it is ready, waits for a line,
+# which never comes if this program has ended, and then becomes the shell of the command.
+_LIMITED = (
+    f"ulimit -c 0; ulimit -f {LARGEST_FILE // 1024}; ulimit -d {MEMORY // 1024}; ulimit -n 1024; ulimit -t {{seconds}};"
+    """ {processes}printf '\\000'; read -r go || exit 1; exec "$0" -c -- "$1" </dev/null"""
+)
+_PROCESSES = f"ulimit -u {MOST_TASKS} 2>/dev/null || ulimit -p {MOST_TASKS} 2>/dev/null; "
+"""Has no effect for root, and no exact one in some shells, so that processes are counted too."""
+_COUNTS_PER_SANDBOX = (5, 14)
+"""Version of Linux from which on a limit of processes counts those of the sandbox, and not all of the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    files: ShownFiles
+    git: GitFolder | None
+    protected: Mapping[str, str | None]
+
+
+class OneCommand:
+    """Runs the command lines of a run, one at a time if they may change something."""
+
+    def __init__(self, sandbox: Sandbox, writable: Sequence[str], closed: Sequence[Path] = ()) -> None:
+        """Set up the folders.
+
+        sandbox: what the file tools see.
+        writable: as `writable_places` returns them.
+        closed: real paths of files that may not be changed in any case.
+        """
+        self._closed = closed
+        self._sandbox = sandbox
+        self._writable = writable
+        self._turn = asyncio.Lock()
+
+    async def run(self, line: str, output: KeptOutput, seconds: float) -> tuple[Ended, list[str]]:
+        """Run a command line; return how it ended, and which of its changes were undone.
+
+        Raises ToolError if there is no sandbox for it.
+        """
+        if not self._writable:
+            return await self._run(await in_thread(self._look), line, output, seconds), []
+        # What one command moves, another one could find in another place than it was looked for.
+        async with self._turn:
+            view = await in_thread(self._look)
+            try:
+                ended = await self._run(view, line, output, seconds)
+            finally:
+                undone = await in_thread(lambda: put_back(self._sandbox.root, self._writable, view.protected))
+            return ended, undone
+
+    def _look(self) -> _View:
+        root = self._sandbox.root
+        protected = protected_places(root, self._writable, self._closed)
+        mounted = [path for path, target in protected.items() if target is None]
+        files = shown_files(self._sandbox, self._writable, mounted)
+        git = git_folder(root) if "" in files.starts else None
+        own = root / ".git"
+        if "" in files.starts and git is None and not own.is_symlink() and own.exists():
+            # It is none that is known to be safe.
+            if own.is_dir():
+                files = replace(files, hidden_folders=(*files.hidden_folders, ".git"))
+            else:
+                files = replace(files, hidden_files=(*files.hidden_files, ".git"))
+        return _View(files, git, protected)
+
+    async def _run(self, view: _View, line: str, output: KeptOutput, seconds: float) -> Ended:
+        limited = _LIMITED.format(
+            seconds=max(round(seconds), 1), processes=_PROCESSES if _limits_sandbox(platform.release()) else ""
+        )
+        words = [bubblewrap.shell(), "-c", limited, bubblewrap.shell(), line]
+        try:
+            if sys.platform == "linux":
+                ended = await self._in_namespaces(view, words, output, seconds)
+            else:
+                ended = await self._in_seatbelt(view, words, output, seconds)
+        except (OSError, ValueError) as error:
+            raise ToolError(f"the sandbox cannot be started: {error}") from error
+        if ended.exit_code is None and not ended.stopped:
+            said = output.text(2_000).strip().splitlines() or ["no reason was given"]
+            raise ToolError(f"the sandbox cannot be made: {shown(said[-1])}")
+        return ended
+
+    async def _in_namespaces(self, view: _View, words: Sequence[str], output: KeptOutput, seconds: float) -> Ended:
+        root = self._sandbox.root
+        with ExitStack() as opened:
+            configs = view.git.configs if view.git else ()
+            data = {path: opened.enter_context(_holding(os.fsencode(plain_config(path)))) for path in configs}
+            process = SandboxedProcess(output)
+            calls = opened.enter_context(_holding(filter_for() or b""))
+            options = bubblewrap.options(root, view.files, view.git, process.status, calls, data)
+            given = opened.enter_context(_holding(b"\0".join(map(os.fsencode, options))))
+            command = [bubblewrap.program() or bubblewrap.PROGRAM, "--args", str(given), "--", *words]
+            return await process.run(command, seconds, (given, calls, *data.values()))
+
+    async def _in_seatbelt(self, view: _View, words: Sequence[str], output: KeptOutput, seconds: float) -> Ended:
+        root = self._sandbox.root
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own:
+            real = await in_thread(Path(own).resolve)
+            environment = bubblewrap.VARIABLES | {"HOME": str(real), "TMPDIR": str(real)}
+            command = seatbelt.command(root, view.files, view.git, real, words)
+            process = SandboxedProcess(output, has_status=False)
+            return await process.run(command, seconds, (), environment, root)
+
+
+def _limits_sandbox(release: str) -> bool:
+    """Return whether a limit of processes holds for a sandbox alone, by the version of the kernel."""
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    if sys.platform != "linux" or numbers is None:
+        return False
+    return (int(numbers[1]), int(numbers[2])) >= _COUNTS_PER_SANDBOX
+
+
+@contextmanager
+def _holding(content: bytes) -> Iterator[int]:
+    """Give a descriptor from which a content can be read."""
+    descriptor = os.memfd_create("run-specialist")
+    try:
+        with suppress(OSError):
+            os.write(descriptor, content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)

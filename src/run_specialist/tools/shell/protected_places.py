@@ -1,0 +1,75 @@
+"""The protected files and folders below the writable places: found before a command, and put back after it.
+
+Mounts protect those that exist. New ones, and symlinks, cannot be protected so, and are undone once no process of the
+command is left. New ones get another name, because the user may have made them while the command ran.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.shell.protected_names import is_protected
+
+SET_ASIDE = ".undone-"
+"""Follows the name of a place that was undone, before a random number."""
+MOST_ENTRIES = 200_000
+"""Maximum number of entries below the writable places."""
+
+_LONGEST = 200
+"""How much of a name is kept [characters]."""
+
+
+def protected_places(root: Path, writable: Sequence[str], closed: Sequence[Path] = ()) -> dict[str, str | None]:
+    """Return the protected places below the writable ones, each with its target if it is a symlink.
+
+    Symlinks are not followed, and protected folders are not looked into.
+    closed: real paths that are protected too.
+    Raises ToolError if there are too many files.
+    """
+    found: dict[str, str | None] = {}
+    pending, seen, others = list(writable), 0, {str(path) for path in closed}
+    while pending:
+        here = pending.pop()
+        with suppress(OSError), os.scandir(root / here) as entries:
+            for entry in entries:
+                seen += 1
+                if seen > MOST_ENTRIES:
+                    raise ToolError(f"there are more than {MOST_ENTRIES:,} files below the writable folders")
+                path = f"{here}/{entry.name}" if here else entry.name
+                if is_protected(path) or entry.path in others:
+                    found[path] = str(Path(entry.path).readlink()) if entry.is_symlink() else None
+                elif entry.is_dir(follow_symlinks=False):
+                    pending.append(path)
+    return found
+
+
+def put_back(root: Path, writable: Sequence[str], before: Mapping[str, str | None]) -> list[str]:
+    """Set protected places aside that are new, and restore symlinks; return what was undone.
+
+    before: as `protected_places` returned it before the command.
+    Raises ToolError if there are too many files.
+    """
+    after = protected_places(root, writable)
+    undone = []
+    for path, target in after.items():
+        if path not in before or before[path] != target:
+            _set_aside(root / path)
+            undone.append(path)
+    for path, target in before.items():
+        if target is not None and after.get(path) != target:
+            with suppress(OSError):
+                (root / path).symlink_to(target)
+            undone.append(path)
+    return list(dict.fromkeys(undone))
+
+
+def _set_aside(path: Path) -> None:
+    """Rename a place, so that no program obeys it; unlink a symlink."""
+    with suppress(OSError):
+        if path.is_symlink():
+            path.unlink()
+        else:
+            path.rename(path.with_name(f"{path.name[:_LONGEST]}{SET_ASIDE}{secrets.token_hex(3)}"))

@@ -1,0 +1,249 @@
+"""Run one sandboxed command: its output bounded, its processes counted, and all of them ended with the call.
+
+The kernel ends the sandbox with this program, but only once `bwrap` has asked it to. Until then the command waits, so
+that it is never run if the program is killed in between.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from asyncio.subprocess import PIPE, STDOUT
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from run_specialist.tools.shell.kept_output import KeptOutput
+from run_specialist.tools.shell.used_by import MOST_TASKS, used_by
+
+MEMORY = 2 * 1024**3
+"""Maximum memory of all processes of one command, without /tmp [bytes]."""
+MOST_OUTPUT = 64 * 1024**2
+"""Maximum output of one command [bytes]."""
+
+_STATUS = 4_096
+_DRAINED_WITHIN = 1.0
+_POLL = 0.02
+_GONE_WITHIN = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    exit_code: int | None
+    """None if it was stopped, or if there was no sandbox for it."""
+    stopped: str = ""
+    """Why it was stopped, as a clause; empty if it ended by itself."""
+
+
+class SandboxedProcess:
+    """One command in its sandbox."""
+
+    def __init__(self, output: KeptOutput, *, has_status: bool = True) -> None:
+        """Set up a process without starting it.
+
+        output: takes standard output and standard error.
+        has_status: whether the sandbox reports its first process and the exit code, as `bwrap` does.
+        """
+        self._output = output
+        self._reading: int | None = None
+        self.status = -1
+        """Descriptor to which the sandbox writes."""
+        if has_status:
+            self._reading, self.status = os.pipe()
+            os.set_blocking(self._reading, False)
+        self._said = b""
+        self._init: int | None = None
+        self._held: int | None = None
+        """Descriptor of the first process of the sandbox; without that process, no other one exists."""
+
+    async def run(
+        self,
+        command: Sequence[str],
+        seconds: float,
+        descriptors: Sequence[int] = (),
+        environment: Mapping[str, str] | None = None,
+        folder: Path = Path("/"),
+    ) -> Ended:
+        """Run a command; all its processes have ended when this returns or raises.
+
+        seconds: maximum time.
+        descriptors: those that the sandbox reads.
+        environment: all variables; by default none, because the first process of a sandbox shows its own to all others.
+        Raises OSError if it cannot be started.
+        """
+        told, tell = os.pipe()
+        try:
+            loop = asyncio.get_running_loop()
+            transport, watched = await loop.subprocess_exec(
+                lambda: _Watched(self._output, loop),
+                *command,
+                stdin=told,
+                stdout=PIPE,
+                stderr=STDOUT,
+                env=dict(environment or {}),
+                cwd=folder,
+                pass_fds=(*descriptors, *(() if self._reading is None else (self.status,))),
+                # Ctrl-C must not stop the command: the run does so.
+                start_new_session=True,
+            )
+        except BaseException:
+            self._close()
+            os.close(tell)
+            raise
+        finally:
+            os.close(told)
+            if self._reading is not None:
+                os.close(self.status)
+        ended, watching = asyncio.ensure_future(watched.ended()), asyncio.ensure_future(self._watch())
+        beginning = asyncio.ensure_future(self._begin(watched, transport.get_pid(), tell))
+        try:
+            awaited: list[asyncio.Future[Any]] = [ended, watching, watched.flooded]
+            done, _ = await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if ended in done:
+                # The code of `bwrap` itself, or of its first process, says nothing about the command.
+                return Ended(self._exit_code(transport.get_returncode()) if watched.ready.done() else None)
+            if watched.flooded in done:
+                return Ended(None, f"it wrote more than {MOST_OUTPUT // 1024**2} MB")
+            return Ended(None, watching.result() if done else f"it took more than {seconds:.3g} seconds")
+        finally:
+            self._kill(transport.get_pid())
+            for task in (ended, watching, beginning):
+                task.cancel()
+            await self._wait_until_gone(watched)
+            transport.close()
+            self._close()
+            os.close(tell)
+
+    async def _begin(self, watched: "_Watched", pid: int, tell: int) -> None:
+        """Let the command run, once the sandbox is bound to this program."""
+        await asyncio.wait([watched.ready])
+        while True:
+            if self._reading is None or self._is_bound(pid):
+                break
+            await asyncio.sleep(_POLL / 10)
+        with suppress(OSError):
+            os.write(tell, b"\n")
+
+    def _is_bound(self, pid: int) -> bool:
+        """Return whether `bwrap` and the first process of its sandbox wait: they have nothing to wait for before."""
+        self._find_init()
+        return self._init is not None and all(_state(one) == "S" for one in (pid, self._init))
+
+    async def _watch(self) -> str:
+        """Return why the command must be stopped, once it must be."""
+        while True:
+            self._find_init()
+            if self._init is not None:
+                tasks, memory = used_by(self._init)
+                if tasks > MOST_TASKS:
+                    return f"it had more than {MOST_TASKS} processes and threads"
+                if memory > MEMORY:
+                    return f"it used more than {MEMORY / 1024**3:.3g} GB of memory"
+            await asyncio.sleep(_POLL)
+
+    def _find_init(self) -> None:
+        if self._reading is None:
+            return
+        with suppress(BlockingIOError):
+            self._said += os.read(self._reading, _STATUS)
+        if self._init is None and (found := _first(self._said, "child-pid")) is not None:
+            with suppress(OSError):
+                self._held = os.pidfd_open(found)
+                self._init = found
+
+    def _exit_code(self, code: int | None) -> int | None:
+        """Return the exit code of the command; None if `bwrap` did not start it."""
+        self._find_init()
+        return code if self._reading is None else _first(self._said, "exit-code")
+
+    def _close(self) -> None:
+        if self._reading is not None:
+            os.close(self._reading)
+
+    def _kill(self, pid: int) -> None:
+        self._find_init()
+        if self._held is not None:
+            # Only root may do this, whose processes the kernel does not limit; among many it would wait for its turn.
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, self._init or 0, -20)
+            with suppress(OSError):
+                signal.pidfd_send_signal(self._held, signal.SIGKILL)
+        with suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+
+    async def _wait_until_gone(self, watched: "_Watched") -> None:
+        await asyncio.wait([watched.exited], timeout=_GONE_WITHIN)
+        if self._held is None:
+            return
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            # The kernel ends the first process of a namespace after all others.
+            loop.add_reader(self._held, gone.set)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(gone.wait(), _GONE_WITHIN)
+        finally:
+            loop.remove_reader(self._held)
+            os.close(self._held)
+            self._held = None
+
+
+class _Watched(asyncio.SubprocessProtocol):
+    """Collects the output of a process as it comes, and notes its end."""
+
+    def __init__(self, output: KeptOutput, loop: asyncio.AbstractEventLoop) -> None:
+        self._output = output
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        """Done once no process has the pipe."""
+        self.ready: asyncio.Future[None] = loop.create_future()
+        """Done once the shell in the sandbox has said so, by a NUL before all output."""
+        self.flooded: asyncio.Future[None] = loop.create_future()
+        """Done once there is too much output."""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - there is one pipe
+        if not self.ready.done():
+            before, mark, rest = data.partition(b"\0")
+            data = before + rest
+            if mark:
+                _set(self.ready)
+        self._output.add(data)
+        if self._output.total > MOST_OUTPUT:
+            _set(self.flooded)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - as above
+        _set(self.closed)
+
+    def process_exited(self) -> None:
+        _set(self.exited)
+
+    async def ended(self) -> None:
+        """Wait for the end of the process and of its output, which a process that it left behind may keep open."""
+        await asyncio.wait([self.exited])
+        await asyncio.wait([self.closed], timeout=_DRAINED_WITHIN)
+
+
+def _set(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _state(pid: int) -> str:
+    """Return the state of a process as one letter, `S` for one that waits; empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def _first(said: bytes, key: str) -> int | None:
+    """Return a value of the JSON documents that `bwrap` writes, one per line."""
+    for line in said.splitlines():
+        with suppress(ValueError):
+            document = json.loads(line)
+            if key in document:
+                return int(document[key])
+    return None

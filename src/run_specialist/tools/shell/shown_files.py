@@ -1,0 +1,216 @@
+"""What of the root a sandbox shows: the files that the file tools may read, and what of them may be changed."""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.sandbox.ignore_rules import IgnoreRules
+from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
+from run_specialist.tools.sandbox.secret_files import is_secret
+from run_specialist.tools.shell.protected_names import is_protected
+from run_specialist.tools.threads import check_cancelled
+
+MOST_HIDDEN = 500
+"""Maximum number of places that are hidden one by one; each costs a mount."""
+_OF_KERNEL = frozenset(
+    """
+    autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs mqueue nsfs proc
+    pstore rpc_pipefs securityfs selinuxfs sysfs tracefs
+    """.split()  # noqa: SIM905
+)
+"""Kinds of file systems that hold no files."""
+MOST_ENTRIES = 200_000
+"""Maximum number of entries that are looked at before each command."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFiles:
+    """The places of a root that commands see; all paths are relative to the root, with `/`, and no symlinks."""
+
+    starts: Sequence[str]
+    """Folders and files that are shown; empty text for the whole root."""
+    hidden_folders: Sequence[str] = ()
+    """Folders below them that are shown as empty ones."""
+    hidden_files: Sequence[str] = ()
+    """Files below them that cannot be opened."""
+    writable: Sequence[str] = ()
+    """Folders and files that may be changed; none is below another."""
+    protected: Sequence[str] = ()
+    """Places below `writable` that may not be changed."""
+    pinned: Sequence[str] = ()
+    """Folders below `writable` that may be changed but not renamed, because what is hidden in them depends on it."""
+
+
+@dataclass(slots=True)
+class _Walk:
+    sandbox: Sandbox
+    writable: Sequence[str]
+    closed: Collection[str]
+    """Folders that are hidden whatever they hold."""
+    others: int
+    """Number of places that are mounted for another reason."""
+    check: Callable[[], None]
+    hidden_folders: list[str] = field(default_factory=list)
+    hidden_files: list[str] = field(default_factory=list)
+    seen: int = 0
+
+    def go(self, start: str) -> None:
+        """Look at everything below a shown folder; symlinks are not followed, since their targets are elsewhere."""
+        rules = IgnoreRules()
+        for rules in self.sandbox.rules_above(start):  # noqa: B007 - the last one counts
+            pass
+        pending = [(start, rules)]
+        while pending:
+            here, rules = pending.pop()
+            try:
+                pending += self._folder(here, rules)
+            except OSError:
+                # Commands may have other rights than this process, and its rules are unknown.
+                self._hide(here, is_folder=True)
+
+    def _folder(self, here: str, rules: IgnoreRules) -> list[tuple[str, IgnoreRules]]:
+        """Look at a folder; return the folders in it that are shown."""
+        inner = []
+        with self.sandbox.folder(here) as folder:
+            rules = rules.within(folder, here)
+            with folder.listing() as found:
+                for item in found:
+                    self._count()
+                    path = f"{here}/{item.name}" if here else item.name
+                    if path in self.closed:
+                        self._hide(path, is_folder=True)
+                        continue
+                    if item.is_symlink():
+                        continue
+                    is_folder = item.is_dir(follow_symlinks=False)
+                    if not here and item.name == ".git":
+                        continue
+                    if self._is_hidden(path, rules, is_folder=is_folder) or not (
+                        is_folder or item.is_file(follow_symlinks=False)
+                    ):
+                        self._hide(path, is_folder=is_folder)
+                        continue
+                    if is_folder:
+                        inner.append((path, rules))
+        return inner
+
+    def _is_hidden(self, path: str, rules: IgnoreRules, *, is_folder: bool) -> bool:
+        name = path.rpartition("/")[2]
+        if name.casefold() == ".git" or self.sandbox.is_closed(path, is_folder=is_folder):
+            return True
+        if any(one == path or one.startswith(f"{path}/") or path.startswith(f"{one}/") for one in self.writable):
+            # What commands write, they can read: build folders are usually ignored.
+            return False
+        return not self.sandbox.is_selected(path, is_folder=is_folder) or rules.hide(path, is_folder=is_folder)
+
+    def _hide(self, path: str, *, is_folder: bool) -> None:
+        if not self.sandbox.is_short_enough(path):
+            raise ToolError(f"{escape_path(path)[:200]}...: its path is too long to be hidden; remove it")
+        (self.hidden_folders if is_folder else self.hidden_files).append(path)
+        if self.others + len(self.hidden_folders) + len(self.hidden_files) > MOST_HIDDEN:
+            raise ToolError(
+                f"more than {MOST_HIDDEN:,} places below the root would have to be hidden, such as "
+                f"{escape_path(path)}; `paths` in the specialist's file can name the folders that it needs"
+            )
+
+    def pinned(self) -> Sequence[str]:
+        """Return the writable folders by whose names something in them is known as secret."""
+        hidden = (one for one in (*self.hidden_folders, *self.hidden_files) if not is_secret(one.rpartition("/")[2]))
+        above = dict.fromkeys(one.rpartition("/")[0] for one in hidden)
+        return [one for one in above if any(not top or one.startswith(f"{top}/") for top in self.writable) and one]
+
+    def _count(self) -> None:
+        self.check()
+        self.seen += 1
+        if self.seen > MOST_ENTRIES:
+            raise ToolError(
+                f"the root has more than {MOST_ENTRIES:,} files and folders; `paths` in the specialist's file can "
+                "name the folders that it needs"
+            )
+
+
+def shown_files(
+    sandbox: Sandbox,
+    writable: Sequence[str],
+    protected: Sequence[str],
+    check: Callable[[], None] = check_cancelled,
+) -> ShownFiles:
+    """Return what commands see of a root; blocks while it looks at every folder that they see.
+
+    writable: as `writable_places` returns them.
+    protected: places below them.
+    check: as for `files` of the file tools.
+    Raises ToolError if too much would have to be hidden.
+    """
+    sandbox.require_root()
+    starts = _outermost([*sandbox.starts(), *writable])
+    walk = _Walk(sandbox, writable, kernel_folders(sandbox.root), len(protected), check)
+    for start in starts:
+        if (sandbox.root / start).is_dir():
+            walk.go(start)
+    return ShownFiles(starts, walk.hidden_folders, walk.hidden_files, writable, protected, walk.pinned())
+
+
+def kernel_folders(root: Path, mounts: str = "/proc/self/mountinfo") -> frozenset[str]:
+    """Return the folders below a root in which the kernel shows its processes, devices or settings, relative to it."""
+    try:
+        lines = Path(mounts).read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return frozenset()
+    found = set()
+    for line in lines:
+        fields, _, kind = line.partition(" - ")
+        point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split(" ")[4]))
+        if kind.split(" ")[0] in _OF_KERNEL and point != root and point.is_relative_to(root):
+            found.add(point.relative_to(root).as_posix())
+    return frozenset(found)
+
+
+def writable_places(root: Path, paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the places below a root that commands may change, none below another, and a reason for each other path.
+
+    root: a real path.
+    paths: as in the file: existing folders and files without wildcards.
+    """
+    found, refused = [], []
+    for path in paths:
+        parts = [part for part in path.replace(os.sep, "/").split("/") if part not in {"", "."}]
+        relative = "/".join(parts)
+        why = _why_not_writable(root, relative)
+        if why:
+            refused.append(f"{path}: {why}")
+        else:
+            found.append(relative)
+    return _outermost(found), refused
+
+
+def _why_not_writable(root: Path, relative: str) -> str:
+    parts = relative.split("/")
+    if any(character in relative for character in "*?["):
+        return "a pattern is no folder that can be opened for commands"
+    if ".." in parts:
+        return "it leads out of the root"
+    if is_secret(relative) or any(map(is_protected, parts)):
+        return "nothing may be changed there"
+    real = root / relative
+    try:
+        # A link in the path could lead anywhere by the time that a command runs.
+        is_link = os.path.realpath(real) != str(real)
+        mode = real.lstat().st_mode
+    except (OSError, ValueError) as error:
+        return f"it cannot be opened: {getattr(error, 'strerror', None) or error}"
+    if is_link:
+        return "it is a link, or below one"
+    return "" if stat.S_ISDIR(mode) or stat.S_ISREG(mode) else "it is no folder and no file"
+
+
+def _outermost(paths: Sequence[str]) -> list[str]:
+    """Return the paths that are not below another one."""
+    unique = dict.fromkeys(paths)
+    if "" in unique:
+        return [""]
+    return [path for path in unique if not any(path.startswith(f"{other}/") for other in unique)]

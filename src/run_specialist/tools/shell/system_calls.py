@@ -1,0 +1,120 @@
+"""A filter of system calls for sandboxed commands, as a program for the kernel.
+
+Namespaces do not separate everything: sockets of virtual machines (vsock) lead to the host, keyrings are inherited, and
+some calls are seldom needed but were often the way out of a sandbox. Refused calls fail with an error.
+
+Sources: linux/seccomp.h, linux/filter.h, the tables of system calls of the kernel.
+"""
+
+import errno
+import platform
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
+_NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
+"""Offsets in the description of a call; of arguments the lower half, which comes first on these processors."""
+_NEW_NAMESPACES = 0x7E020000
+"""Flags of `clone`."""
+_FAMILIES = (1, 2, 10, 16)
+"""Sockets of files, IPv4, IPv6 and netlink, all of which belong to a namespace."""
+_TERMINAL_INPUT = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX, which type into a terminal."""
+_FOREIGN_RIGHTS = 0o6000
+"""Bits of a mode that let everybody run a file with the rights of its owner or group."""
+_OPENAT2 = 437
+_X32 = 0x40000000
+_SAME = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 467)
+"""io_uring_setup, io_uring_enter, io_uring_register, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick,
+mount_setattr, open_tree_attr: new calls have one number everywhere."""
+_CLONE3 = 435
+
+
+@dataclass(frozen=True, slots=True)
+class _Processor:
+    architecture: int
+    clone: int
+    socket: int
+    ioctl: int
+    modes: tuple[tuple[int, int], ...]
+    """Calls that set the mode of a file, each with the place of the mode among its arguments."""
+    refused: tuple[int, ...]
+
+
+# add_key, request_key, keyctl, mount, umount2, pivot_root, unshare, setns, bpf, perf_event_open, userfaultfd,
+# kexec_load, kexec_file_load, init_module, finit_module, delete_module, reboot, swapon, swapoff, acct, quotactl,
+# syslog, name_to_handle_at, open_by_handle_at, settimeofday, clock_settime; on x86 also iopl and ioperm.
+_X86_64 = (
+    *(248, 249, 250, 165, 166, 155, 272, 308, 321, 298, 323),
+    *(246, 320, 175, 313, 176, 169, 167, 168, 163, 179, 103),
+    *(303, 304, 164, 227, 172, 173),
+)
+_GENERIC = (
+    *(217, 218, 219, 40, 39, 41, 97, 268, 280, 241, 282),
+    *(104, 294, 105, 273, 106, 142, 224, 225, 89, 60, 116),
+    *(264, 265, 170, 112),
+)
+# chmod, fchmod, fchmodat, fchmodat2, open, creat, openat, mknod, mknodat
+_MODES_X86_64 = ((90, 1), (91, 1), (268, 2), (452, 2), (2, 2), (85, 1), (257, 3), (133, 1), (259, 2))
+_MODES_GENERIC = ((52, 1), (53, 2), (452, 2), (56, 3), (33, 2))
+_PROCESSORS: Mapping[str, _Processor] = {
+    "x86_64": _Processor(0xC000003E, 56, 41, 16, _MODES_X86_64, _X86_64),
+    "aarch64": _Processor(0xC00000B7, 220, 198, 29, _MODES_GENERIC, _GENERIC),
+    "riscv64": _Processor(0xC00000F3, 220, 198, 29, _MODES_GENERIC, _GENERIC),
+}
+
+
+def filter_for(machine: str | None = None) -> bytes | None:
+    """Return the filter for a processor, by default that of this machine; None if there is none for it."""
+    processor = _PROCESSORS.get(machine or platform.machine())
+    return None if processor is None else b"".join(_program(processor))
+
+
+def _program(processor: _Processor) -> Iterator[bytes]:
+    # Programs for another processor, such as a 32-bit one, have other numbers.
+    yield _step(_LOAD, _ARCHITECTURE)
+    yield _step(_EQUAL, processor.architecture, 1, 0)
+    yield _refuse(errno.EPERM)
+    yield _step(_LOAD, _NUMBER)
+    yield _step(_AT_LEAST, _X32, 0, 1)
+    yield _refuse(errno.EPERM)
+    for number in (*processor.refused, *_SAME):
+        yield _step(_EQUAL, number, 0, 1)
+        yield _refuse(errno.EPERM)
+    for number in (_CLONE3, _OPENAT2):
+        # Their flags are in memory, which a filter cannot read; programs then use `clone` and `openat`.
+        yield _step(_EQUAL, number, 0, 1)
+        yield _refuse(errno.ENOSYS)
+    for number, place in processor.modes:
+        yield _step(_EQUAL, number, 0, 4)
+        yield _step(_LOAD, _FIRST + 8 * place)
+        yield _step(_ANY_BIT, _FOREIGN_RIGHTS, 0, 1)
+        yield _refuse(errno.EPERM)
+        yield _step(_RETURN, _ALLOW)
+    yield _step(_EQUAL, processor.clone, 0, 4)
+    yield _step(_LOAD, _FIRST)
+    yield _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
+    yield _refuse(errno.EPERM)
+    yield _step(_RETURN, _ALLOW)
+    yield _step(_EQUAL, processor.socket, 0, len(_FAMILIES) + 3)
+    yield _step(_LOAD, _FIRST)
+    for index, family in enumerate(_FAMILIES):
+        yield _step(_EQUAL, family, len(_FAMILIES) - index, 0)
+    yield _refuse(errno.EAFNOSUPPORT)
+    yield _step(_RETURN, _ALLOW)
+    yield _step(_EQUAL, processor.ioctl, 0, 4)
+    yield _step(_LOAD, _SECOND)
+    yield _step(_EQUAL, _TERMINAL_INPUT[0], 1, 0)
+    yield _step(_EQUAL, _TERMINAL_INPUT[1], 0, 1)
+    yield _refuse(errno.EPERM)
+    yield _step(_RETURN, _ALLOW)
+
+
+def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, value)
+
+
+def _refuse(number: int) -> bytes:
+    return _step(_RETURN, _ERROR | number)

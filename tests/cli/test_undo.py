@@ -1,0 +1,144 @@
+"""The flag `--dry-run`, the lines of changes, and the command `specialists undo`."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from rich.text import Text
+from typer.testing import CliRunner
+
+from run_specialist.cli import manage
+from run_specialist.cli.call_lines import CallLines, LineOutput
+from run_specialist.record.events import BudgetSpent, Called, ChildTold, FileChanged
+from tests.wire.simulator.replies import answers, calls
+
+READ = calls("read", {"path": "notes/owls.md"})
+EDIT = calls("edit", {"path": "notes/owls.md", "old": "mice", "new": "voles"})
+NEW = calls("write", {"path": "notes/new/bats.md", "content": "# Bats\n"})
+PATCH = "diff --git a/notes/new/bats.md b/notes/new/bats.md\nnew file mode 100644\n"
+
+
+@pytest.fixture
+def changed(api, write, call, tmp_path):
+    """Return a function that lets a specialist edit one note and write another one; returns the result."""
+    write("editor", "tools: read, edit, write", "writable: notes/")
+
+    def ask(*flags):
+        api([READ, EDIT, NEW, answers("Owls eat voles.")])
+        return call("editor", "Correct it.", "--model", "haiku", "--trust", "--store", f"{tmp_path}/runs.db", *flags)
+
+    return ask
+
+
+@pytest.fixture
+def undo(tmp_path):
+    """Return a function that undoes the newest run; returns the exit code, and the lines of both outputs."""
+
+    def call_command(*flags, run="last"):
+        words = ["undo", run, "--store", f"{tmp_path}/runs.db", *flags]
+        done = CliRunner().invoke(manage.app, words, catch_exceptions=False)
+        return done.exit_code, done.stdout, done.stderr
+
+    return call_command
+
+
+def test_changes_are_taken_back_and_others_are_named(changed, undo, notes):
+    """What others have touched since is left alone, with exit code 4; a dry run only shows it."""
+    assert changed().exit_code == 0
+    owls, bats = notes / "notes/owls.md", notes / "notes/new/bats.md"
+    code, out, _ = undo("--dry-run")
+    assert (code, "voles" in owls.read_text(), bats.exists()) == (0, True, True)
+    assert out.startswith("would be deleted  notes/new/bats.md (+0 -1 lines)\nwould be restored  notes/owls.md (+1 -1")
+    assert "-Owls eat voles at night.\n+Owls eat mice at night.\n" in out
+    bats.write_text("mine\n")
+    left = "left alone  notes/new/bats.md: changed since\n"
+    assert undo()[:2] == (4, f"{left}restored  notes/owls.md (+1 -1 lines)\n")
+    assert undo()[:2] == (4, f"{left}as before already  notes/owls.md\n")
+    assert (owls.read_text(), bats.read_text()) == ("# Owls\n\nOwls eat mice at night.\n", "mine\n")
+    bats.write_text("# Bats\n")
+    code, out, _ = undo("--json")
+    results = [(one["path"], one["result"]) for one in json.loads(out)["files"]]
+    assert (code, results) == (0, [("notes/new/bats.md", "deleted"), ("notes/owls.md", "unchanged")])
+    assert not bats.parent.exists()
+
+
+def test_what_cannot_be_undone_says_why(changed, undo, notes, monkeypatch, tmp_path):
+    """No change, another project, a folder that is gone, an unknown run, and a run that was not stored."""
+    changed()
+    run = json.loads(CliRunner().invoke(manage.app, ["runs", "--json", "--store", f"{tmp_path}/runs.db"]).stdout)
+    run_id = run["runs"][0]["run_id"]
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    monkeypatch.chdir(other)
+    code, _, told = undo(run=run_id)
+    assert (code, "outside this project; add --all-projects" in told) == (2, True)
+    assert undo("--all-projects", run=run_id)[0] == 0
+    shutil.rmtree(notes)
+    assert "is not a folder any more" in undo("--all-projects", run=run_id)[2]
+    assert undo(run="nothing")[0] == 2
+
+
+def test_a_run_without_changes_has_nothing_to_undo(write, call, undo, tmp_path):
+    """One line says so."""
+    write("finder")
+    call("finder", "What?", "--model", "offline", "--store", f"{tmp_path}/runs.db")
+    code, out, told = undo()
+    assert (code, out) == (0, "")
+    assert told.strip().endswith("has changed no file")
+
+
+def test_a_dry_run_prints_a_patch_that_git_applies(changed, notes, undo):
+    """Below the answer; with --output alone in the file; with --json as a field; nothing on the disk is changed."""
+    printed = changed("--dry-run")
+    assert printed.stdout.startswith(f"Owls eat voles.\n\n{PATCH}")
+    assert changed("--dry-run", "--output", "x.patch").stdout == "Owls eat voles.\n"
+    patch = (notes / "x.patch").read_text()
+    assert printed.stdout == f"Owls eat voles.\n\n{patch}"
+    assert json.loads(changed("--dry-run", "--json").stdout)["patch"] == patch
+    events = [json.loads(line) for line in changed("--dry-run", "--events", "--output", "y.patch").stdout.splitlines()]
+    assert ((notes / "y.patch").read_text(), events[-1]["outcome"]["patch"]) == (patch, patch)
+    assert not (notes / "notes/new").exists()
+    assert undo()[:2] == (0, "")
+    subprocess.run([str(shutil.which("git")), "apply", "x.patch"], check=True, capture_output=True)
+    assert "voles" in (notes / "notes/owls.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (FileChanged("c", "a.md", "", 3, 1), "      changed a.md  +3 -1"),
+        (FileChanged("c", "b.md", "", 3, 0, is_new=True, dry_run=True), "      would create b.md  +3 -0"),
+        (FileChanged("c", "a\x1b[2J\n.md", "", 0, 12), "      changed a\ufffd[2J .md  +0 -12"),
+    ],
+)
+def test_the_live_view_has_a_line_for_each_change(event, line):
+    """With its path, without control characters; those of child runs are indented."""
+    lines: list[Text] = []
+    view = CallLines(LineOutput(lines.append, lambda: 80))
+    view.add(event)
+    view.add(ChildTold("run-2", "child", event))
+    assert lines[0].plain == line
+    assert lines[-1].plain == f"    {line}"
+    narrow: list[Text] = []
+    CallLines(LineOutput(narrow.append, lambda: 24)).add(event)
+    assert (len(narrow[0]), narrow[0].plain.endswith(line[-6:])) == (min(len(line), 24), True)
+
+
+def test_the_line_of_a_change_is_below_that_of_its_call():
+    """The event comes before the end of its call, also while other calls run."""
+    lines: list[Text] = []
+    view = CallLines(LineOutput(lines.append, lambda: 80))
+    for call_id in ("a", "b"):
+        view.add(Called("started", call_id, "edit", {}))
+    for call_id in ("b", "a"):
+        view.add(FileChanged(call_id, f"{call_id}.md", "", 1, 1))
+    for call_id in ("a", "b"):
+        view.add(Called("finished", call_id, "edit", {"path": f"{call_id}.md"}))
+        view.add(BudgetSpent("tool_calls", 9, 1, 8, "silent"))
+    assert [line.plain.split() for line in lines] == [
+        ["1", "edit", "a.md"],
+        ["changed", "a.md", "+1", "-1"],
+        ["2", "edit", "b.md"],
+        ["changed", "b.md", "+1", "-1"],
+    ]

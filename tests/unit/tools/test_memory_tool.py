@@ -1,0 +1,152 @@
+"""The tool `memory`: what its commands do, and what they refuse."""
+
+import os
+import threading
+
+import pytest
+
+from run_specialist.errors import ToolError
+from run_specialist.safe_open import Folder
+from run_specialist.tools.memory import folder_lock, notes_folder
+from run_specialist.tools.memory.folder_lock import locked
+from tests.unit.tools.notes import Notes
+
+
+@pytest.fixture
+def notes(tmp_path):
+    """Return the notes of a project, of which there are none yet."""
+    return Notes.of(tmp_path)
+
+
+def test_notes_are_written_listed_read_changed_and_deleted(notes):
+    """Each command does what its name says, and the results are short."""
+    assert notes.call("view") == "There are no notes yet."
+    assert notes.call("append", "MEMORY.md", file_text="- one") == "Appended to MEMORY.md."
+    assert notes.call("append", "MEMORY.md", file_text="- two\r\n") == "Appended to MEMORY.md."
+    assert notes.call("create", "/memories/topics/tests.md", file_text="slow") == "Created topics/tests.md."
+    assert notes.call("view", "/memories") == "MEMORY.md  12 bytes\ntopics/tests.md  5 bytes"
+    assert notes.call("view", "MEMORY.md") == "- one\n- two\n[MEMORY.md: lines 1-2 of 2]"
+    assert notes.call("view", "MEMORY.md", offset=2) == "- two\n[MEMORY.md: lines 2-2 of 2]"
+    assert notes.call("str_replace", "MEMORY.md", old_str="two", new_str="three") == "Changed MEMORY.md."
+    assert notes.text() == "- one\n- three\n"
+    assert notes.call("delete", "topics/tests.md") == "Deleted topics/tests.md."
+    assert notes.call("view") == "MEMORY.md  14 bytes"
+
+
+def test_what_cannot_be_done_is_said_and_changes_nothing(notes):
+    """An error names what to do instead; nothing is made for a call that fails."""
+    assert "there is no note MEMORY.md" in notes.call("view", "MEMORY.md")
+    assert "there is no note MEMORY.md" in notes.call("str_replace", "MEMORY.md", old_str="a", new_str="b")
+    assert "there is no note MEMORY.md" in notes.call("delete", "MEMORY.md")
+    assert "name a note, such as MEMORY.md" in notes.call("append", file_text="a")
+    assert "there is nothing to write" in notes.call("append", "MEMORY.md", file_text=" \n")
+    assert not notes.folder.exists()
+    notes.call("create", "MEMORY.md", file_text="a a")
+    assert "there is a note MEMORY.md already" in notes.call("create", "MEMORY.md", file_text="b")
+    assert "old_str is there 2 times" in notes.call("str_replace", "MEMORY.md", old_str="a", new_str="b")
+    assert "old_str is not there" in notes.call("str_replace", "MEMORY.md", old_str="", new_str="b")
+    assert "ends before line 5; it has 1 lines" in notes.call("view", "MEMORY.md", offset=5)
+    assert notes.text() == "a a\n"
+
+
+def test_a_note_that_this_run_has_not_seen_is_not_deleted(notes):
+    """What another run has written since is not lost: it must be viewed first."""
+    notes.call("create", "MEMORY.md", file_text="ours")
+    other = Notes.of(notes.project)
+    assert "was not viewed in this run" in other.call("delete", "MEMORY.md")
+    other.call("append", "MEMORY.md", file_text="theirs")
+    assert "was not viewed in this run" in other.call("delete", "MEMORY.md")
+    assert "has changed since you viewed it" in notes.call("delete", "MEMORY.md")
+    notes.call("view", "MEMORY.md")
+    assert notes.call("delete", "MEMORY.md") == "Deleted MEMORY.md."
+
+
+@pytest.mark.parametrize("by_threads", [True, False])
+def test_runs_at_the_same_time_lose_no_notes(notes, by_threads, monkeypatch):
+    """Eight runs append to one note; also if only the lock of the folder keeps them apart, as between processes."""
+    if not by_threads:
+        monkeypatch.setattr(folder_lock, "_in_process", threading.Semaphore(100))
+    errors = []
+
+    def write(run):
+        mine = Notes.of(notes.project)
+        errors.extend(
+            said
+            for number in range(10)
+            if "Appended" not in (said := mine.call("append", "MEMORY.md", file_text=f"{run}.{number}"))
+        )
+
+    runs = [threading.Thread(target=write, args=(run,)) for run in range(8)]
+    for one in runs:
+        one.start()
+    for one in runs:
+        one.join()
+    assert errors == []
+    assert sorted(notes.text().split()) == sorted(f"{run}.{number}" for run in range(8) for number in range(10))
+
+
+def test_a_run_does_not_wait_for_ever(notes):
+    """A lock that another run keeps is an error after a while, and the note can be changed once it is free."""
+    notes.call("append", "MEMORY.md", file_text="a")
+    held, waiting = os.open(notes.folder, os.O_RDONLY), Folder.at(notes.folder)
+    folder_lock._try_lock(held)
+    with pytest.raises(ToolError, match="another run is changing these notes"), locked(waiting, 0.02):
+        pass
+    os.close(held)
+    with locked(waiting, 0.02):
+        pass
+    waiting.close()
+
+
+def test_secrets_and_control_characters_are_not_written(notes):
+    """Tokens by their shape and values of the run are masked, with a remark; a note is plain text."""
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    mine = Notes.of(notes.project, "our-own-secret-value")
+    said = mine.call("append", "MEMORY.md", file_text=f"{token}\x00\x1b[31m\tour-own-secret-value\ud800")
+    assert said == "Appended to MEMORY.md. Secrets in it were masked."
+    assert notes.text() == "[redacted][31m\t[redacted]?\n"
+    said = mine.call("str_replace", "MEMORY.md", old_str="?", new_str="our-own-secret-value")
+    assert said.endswith("masked.")
+    assert "our-own" not in notes.text()
+
+
+def test_notes_are_bounded(notes, monkeypatch):
+    """A note has at most 64 KiB, there are at most 100, and a long result is cut with the offset of the rest."""
+    assert "would be larger than 64 KiB" in notes.call("append", "a.md", file_text="ä" * 33_000)
+    notes.call("append", "a.md", file_text="x\n" * 32_000)
+    assert "would be larger than 64 KiB" in notes.call("append", "a.md", file_text="y" * 2_000)
+    (notes.folder / "b.md").write_text("z" * 70_000)
+    assert "larger than 65,536 bytes" in notes.call("append", "b.md", file_text="y")
+    assert "the rest beyond 64 KiB cannot be viewed" in notes.call("view", "b.md")
+    short = Notes.of(notes.project, result_limit=500).call("view", "a.md")
+    assert len(short) <= 500
+    assert "of 32000; view on with offset=" in short
+    monkeypatch.setattr(notes_folder, "MOST", 2)
+    assert "there are 2 notes already" in notes.call("create", "c.md", file_text="c")
+    assert notes.call("append", "a.md", file_text="more") == "Appended to a.md."
+
+
+def test_the_model_learns_when_its_notes_do_not_fit_into_the_prompt(notes):
+    """Lines beyond those that the prompt gets are announced when they are written."""
+    assert "first 200 lines" not in notes.call("append", "MEMORY.md", file_text="x\n" * 200)
+    assert "Only its first 200 lines, or 25 KiB, are in your prompt" in notes.call("append", "MEMORY.md", file_text="y")
+    assert "Only its first" not in notes.call("append", "other.md", file_text="x\n" * 300)
+
+
+def test_a_note_that_is_no_text_is_kept_as_it_is(notes):
+    """What cannot be decoded is shown as far as possible, and is not rewritten."""
+    notes.call("append", "MEMORY.md", file_text="a")
+    (notes.folder / "MEMORY.md").write_bytes(b"\xff\xfe\x00")
+    assert notes.call("append", "MEMORY.md", file_text="b") == "error: MEMORY.md is not UTF-8, so it cannot be changed"
+    assert (notes.folder / "MEMORY.md").read_bytes() == b"\xff\xfe\x00"
+
+
+def test_a_dry_run_changes_no_notes(notes):
+    """Notes can be viewed, and each command that changes one says why it does not."""
+    notes.call("append", "MEMORY.md", file_text="a")
+    dry = Notes.of(notes.project, is_dry=True)
+    assert dry.call("view", "MEMORY.md").startswith("a\n")
+    for command in ("create", "append", "str_replace", "delete"):
+        said = dry.call(command, "MEMORY.md", file_text="b", old_str="a", new_str="b")
+        assert said == "error: this is a dry run, which changes no notes; go on without"
+    assert notes.text() == "a\n"

@@ -1,0 +1,245 @@
+"""What commands of `bash` see and may change: the files of the file tools, the history of git, `writable`."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from run_specialist.errors import ToolError
+from run_specialist.tools.shell import one_command, protected_places, shown_files
+from run_specialist.tools.shell.git_folder import git_folder, plain_config
+from run_specialist.tools.shell.shown_files import kernel_folders, writable_places
+from tests.unit.tools.sandboxed_commands import Commands, needs_bubblewrap
+
+pytestmark = [pytest.mark.anyio, needs_bubblewrap]
+FIND = "find . -path ./.git -prune -o -type f -print | sort | while read f; do cat $f >/dev/null 2>&1 && echo $f; done"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Return a function that runs a command in the root of an empty project."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "project").mkdir()
+    return Commands(tmp_path / "project")
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({}, "./.gitignore ./docs/a.md ./docs/b.txt ./src/main.py"),
+        ({"paths": ("docs",)}, "./docs/a.md ./docs/b.txt"),
+        ({"paths": ("docs/*.md", "src/main.py")}, "./docs/a.md ./src/main.py"),
+        ({"paths": (".env", "src")}, "./.env ./src/main.py"),
+        ({"paths": ("nowhere",)}, ""),
+        ({"writable": ("build",)}, "./.gitignore ./build/made ./docs/a.md ./docs/b.txt ./src/main.py"),
+    ],
+)
+async def test_commands_see_the_files_that_read_may_see(run, settings, shown):
+    """Secrets and ignored files are hidden, `paths` selects, and what is writable is shown even if it is ignored."""
+    for file in ("docs/a.md", "docs/b.txt", "src/main.py", "build/made", "build/.env", "src/deep/.env", ".env"):
+        run.write(file)
+    run.write(".gitignore", "build/\n")
+    output = await run(FIND, **settings)
+    assert output.text.split() == shown.split()
+
+
+async def test_too_many_hidden_places_are_an_error(run, monkeypatch):
+    """What cannot be hidden is not shown: the command is not run."""
+    monkeypatch.setattr(shown_files, "MOST_HIDDEN", 3)
+    for number in range(4):
+        run.write(f"{number}.key")
+    with pytest.raises(ToolError, match=r"more than 3 places .* `paths`"):
+        await run("echo ok")
+    monkeypatch.setattr(shown_files, "MOST_ENTRIES", 3)
+    with pytest.raises(ToolError, match="more than 3 files and folders"):
+        await run("echo ok", paths=("src", "."))
+
+
+async def test_history_is_shown_without_addresses(run):
+    """Git works, also where the files belong to somebody else; its remotes and credentials are not there."""
+    run.git("init", "-q")
+    run.write("a.md")
+    run.git("add", "a.md")
+    run.git("commit", "-qm", "first change")
+    run.git("remote", "add", "origin", "https://token@example.com/x")
+    (run.root / ".git" / ".git-credentials").write_text("token")
+    output = await run("git log --format=%s; git status --short; git remote -v; cat .git/config .git/.git-credentials")
+    assert "first change" in output.text
+    assert "token" not in output.text
+    assert (await run("git log", paths=("a.md",))).note == "[exit code 128]"
+
+
+async def test_a_worktree_has_its_history(run, tmp_path):
+    """The repository of a worktree is shown; a folder that only claims to be one is not."""
+    run.git("init", "-q")
+    run.git("commit", "-qm", "first change", "--allow-empty")
+    run.git("worktree", "add", "-q", str(tmp_path / "tree"))
+    assert (await Commands(tmp_path / "tree")("git log --format=%s; git status")).text.startswith("first change")
+    liar = Commands(tmp_path / "liar")
+    liar.write(".git", f"gitdir: {run.root}/.git/worktrees/tree\n")
+    assert "first change" not in (await liar(f"git log; ls {run.root}")).text
+    assert git_folder(liar.root) is None
+
+
+def test_settings_of_git_are_kept_only_where_they_are_needed(tmp_path):
+    """Programs, addresses and included files are left out."""
+    file = tmp_path / "config"
+    file.write_text(
+        "[core]\n\tbare = false\n\tfsmonitor = evil\n\trepositoryformatversion = 0\n[include]\n\tpath = /etc/x\n"
+        '[remote "o"]\n\turl = https://token@x\n[extensions]\n\tobjectFormat = sha256\n[core "x"]\n\tbare = true\n'
+    )
+    kept = "[core]\n\tbare = false\n\trepositoryformatversion = 0\n[extensions]\n\tobjectFormat = sha256\n"
+    assert plain_config(file) == kept
+    assert plain_config(tmp_path / "missing") == ""
+
+
+async def test_writable_folders_can_be_changed_and_nothing_else(run):
+    """A change stays on the disk; secrets in the folder stay hidden."""
+    for file in ("out/old.txt", "out/.env", "src/main.py"):
+        run.write(file)
+    output = await run("echo new > out/new.txt; rm out/old.txt; echo x > src/main.py; cat out/.env", writable=("out",))
+    assert "Read-only file system" in output.text
+    assert "Permission denied" in output.text
+    assert sorted(one.name for one in (run.root / "out").iterdir()) == [".env", "new.txt"]
+    assert (run.root / "src" / "main.py").read_text() == "plain\n"
+
+
+async def test_links_made_in_writable_folders_lead_nowhere(run, tmp_path):
+    """Neither the same command, nor a later one, nor one for which the link is writable leaves the root by it."""
+    (tmp_path / "outside").mkdir()
+    run.write("out/deep/x")
+    attack = "rm -r out/deep; ln -s {0} out/deep; echo x > out/deep/a; ln -s {0} out/link; echo x > out/link/b"
+    await run(attack.format(tmp_path / "outside"), writable=("out", "out/deep"))
+    await run("echo x > out/deep/c; echo x > out/link/d", writable=("out",))
+    assert list((tmp_path / "outside").iterdir()) == []
+    assert writable_places(run.root, ["out/deep", "out/link"]) == (
+        [],
+        ["out/deep: it is a link, or below one", "out/link: it is a link, or below one"],
+    )
+
+
+ATTACK = """
+echo evil >> .git/hooks/pre-commit; echo '[core] fsmonitor = evil' >> .git/config; mv .git old; rm -rf .git
+mkdir -p sub/new/.git/hooks .vscode .claude/agents; echo evil > sub/new/.git/hooks/x; echo evil > .mcp.json
+echo evil > specialists/evil.md; echo evil > CLAUDE.md; rm -f AGENTS.md; ln -s /etc AGENTS.md; git init -q inner
+mv specialists other; echo done
+"""
+
+
+def entries(root):
+    """Return the paths of all files and folders below a root."""
+    return {path.relative_to(root).as_posix() for path in root.rglob("*")}
+
+
+async def test_what_others_run_or_obey_later_cannot_be_changed(run):
+    """Hooks and settings of git, agents, servers and instructions stay as they are, and new ones are renamed."""
+    run.git("init", "-q")
+    for file in ("specialists/finder.md", "real.md", ".git/hooks/pre-commit"):
+        run.write(file)
+    (run.root / "AGENTS.md").symlink_to("real.md")
+    before = entries(run.root)
+    output = await run(ATTACK, writable=(".",))
+    assert "done" in output.text
+    assert "undone, because nothing may be changed there" in output.note
+    # The folders in which they were made are left.
+    new = entries(run.root) - before
+    assert {path for path in new if ".undone-" not in path} == {"sub", "sub/new", "inner"}
+    # Nothing is lost that somebody else may have made in the meantime.
+    assert [(run.root / path).read_text() for path in new if path.startswith(".mcp.json.undone-")] == ["evil\n"]
+    assert before <= entries(run.root)
+    assert (run.root / "AGENTS.md").readlink() == Path("real.md")
+    for file in ("specialists/finder.md", ".git/hooks/pre-commit"):
+        assert (run.root / file).read_text() == "plain\n"
+    assert "evil" not in (run.root / ".git" / "config").read_text()
+
+
+async def test_no_file_with_the_rights_of_others_is_made(run):
+    """A program that runs with the rights of this user, for everybody, cannot be made in a writable folder."""
+    run.write("out/x")
+    script = "import os; os.open('out/z', os.O_CREAT | os.O_WRONLY, 0o4755)"
+    command = (
+        f'cp /bin/sh out/y; chmod u+s out/y; chmod 2755 out/x; install -m 4755 /bin/sh out/w; python3 -c "{script}"'
+    )
+    output = await run(command, writable=("out",))
+    assert output.text.count("Operation not permitted") >= 3
+    assert not any(file.stat().st_mode & 0o6000 for file in (run.root / "out").iterdir())
+
+
+async def test_what_is_hidden_by_the_name_of_its_folder_stays_hidden(run):
+    """The folder cannot be renamed, so that a later command would see what is in it."""
+    run.write(".docker/config.json", "canary")
+    await run("mv .docker plain; mv .docker/config.json x; echo ok > .docker/new", writable=(".",))
+    output = await run("cat plain/* .docker/* x", writable=(".",))
+    assert "canary" not in output.text
+    assert sorted(one.name for one in (run.root / ".docker").iterdir()) == ["config.json", "new"]
+
+
+async def test_processes_and_devices_below_the_root_are_hidden(run, tmp_path):
+    """As in the root of another system, in which the kernel shows the processes of this one."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        f"22 1 0:21 / {run.root}/system/a\\040b rw,nosuid shared:5 - proc proc rw\n"
+        f"23 1 0:22 / {run.root}/disk rw - ext4 /dev/x rw\n24 1 0:23 / /proc rw - proc proc rw\n"
+        f"25 1 0:24 / {run.root} rw - proc proc rw\n"
+    )
+    assert kernel_folders(run.root, str(mounts)) == {"system/a b"}
+    assert kernel_folders(run.root, str(tmp_path / "missing")) == frozenset()
+
+
+async def test_a_folder_of_git_that_is_not_understood_is_hidden(run, monkeypatch):
+    """Its settings may contain credentials; so may those of submodules."""
+    run.git("init", "-q")
+    run.write(".git/modules/inner/config", "canary")
+    assert "canary" not in (await run("cat .git/modules/inner/config; ls .git/modules")).text
+    monkeypatch.setattr(one_command, "git_folder", lambda root: None)
+    assert (await run("ls -A .git")).text == ""
+
+
+async def test_the_file_of_the_specialist_cannot_be_changed(run):
+    """Wherever it lies: a run must not extend its own rights."""
+    file = run.write("agents/finder.md")
+    await run("echo evil > agents/finder.md; rm agents/finder.md; echo x > agents/new", writable=("agents",), path=file)
+    assert sorted(one.name for one in file.parent.iterdir()) == ["finder.md", "new"]
+    assert file.read_text() == "plain\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("src/*.py", "a pattern is no folder"),
+        ("missing", "cannot be opened: No such file"),
+        (".git", "nothing may be changed"),
+        (".git/hooks", "nothing may be changed"),
+        ("specialists", "nothing may be changed"),
+        (".env", "nothing may be changed"),
+        ("fifo", "no folder and no file"),
+    ],
+)
+async def test_what_cannot_be_opened_for_writing(run, path, why):
+    """Patterns, missing and special files, secrets, and what other programs obey."""
+    run.git("init", "-q")
+    for file in ("src/main.py", "specialists/x.md", ".env"):
+        run.write(file)
+    os.mkfifo(run.root / "fifo")
+    places, (reason,) = writable_places(run.root, [path])
+    assert places == []
+    assert why in reason
+
+
+async def test_commands_that_may_change_something_wait_for_each_other(run):
+    """Otherwise one could move what another one was just told to protect."""
+    run.write("out/x")
+    command = "mkdir out/busy && sleep 0.05 && rmdir out/busy && echo alone"
+    tool = run.tool(writable=("out",))
+    outputs = await asyncio.gather(*(run(command, tool=tool) for _ in range(2)))
+    assert [output.text for output in outputs] == ["alone\n"] * 2
+
+
+async def test_too_many_writable_files_are_an_error(run, monkeypatch):
+    """What cannot be checked after a command is not opened for it."""
+    monkeypatch.setattr(protected_places, "MOST_ENTRIES", 2)
+    for number in range(3):
+        run.write(f"out/{number}")
+    with pytest.raises(ToolError, match="more than 2 files"):
+        await run("echo ok", writable=("out",))

@@ -1,0 +1,82 @@
+"""The profile for macOS, as text: it cannot be run on other systems."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from run_specialist.tools.shell import seatbelt
+from run_specialist.tools.shell.git_folder import GitFolder
+from run_specialist.tools.shell.shown_files import ShownFiles
+
+ROOT, OWN = Path("/Users/me/project"), Path("/private/var/folders/x/T/own")
+FILES = ShownFiles([""], ["build"], [".env"], ["out"], ["out/.claude"])
+GIT = GitFolder((), (ROOT / ".git/config",), (ROOT / ".git/.git-credentials",))
+
+
+def decided(profile, action, path):
+    """Return what the last rule that matches says about an action on a path."""
+    answer = "deny"
+    for line in profile.splitlines():
+        verdict, _, rest = line.strip("()").partition(" ")
+        actions = rest.split(" (")[0].split()
+        if verdict not in {"allow", "deny"} or not any(action.startswith(one.rstrip("*")) for one in actions):
+            continue
+        places = re.findall(r'\((subpath|literal|regex) #?"((?:[^"\\]|\\.)*)"\)', line)
+        holds = [_holds(kind, text, path) for kind, text in places]
+        if not places or (all(holds) if "require-all" in line else any(holds)):
+            answer = verdict
+    return answer
+
+
+def _holds(kind, text, path):
+    if kind == "regex":
+        return re.search(text, path) is not None
+    plain = re.sub(r"\\(.)", r"\1", text)
+    return path == plain or (kind == "subpath" and path.startswith(f"{plain}/"))
+
+
+@pytest.mark.parametrize(
+    ("path", "reads", "writes"),
+    [
+        ("/usr/bin/git", "allow", "deny"),
+        ("/Users/me/.ssh/id_rsa", "deny", "deny"),
+        ("/Users/me/project/a.md", "allow", "deny"),
+        ("/Users/me/project/.env", "deny", "deny"),
+        ("/Users/me/project/build/x", "deny", "deny"),
+        ("/Users/me/project/.git/HEAD", "allow", "deny"),
+        ("/Users/me/project/.git/config", "deny", "deny"),
+        ("/Users/me/project/.git/.git-credentials", "deny", "deny"),
+        ("/Users/me/project/out/x", "allow", "allow"),
+        ("/Users/me/project/out/.claude/x", "allow", "deny"),
+        ("/Users/me/project/out/new/.git/hooks/x", "allow", "deny"),
+        ("/Users/me/project/out/CLAUDE.md", "allow", "deny"),
+        ("/private/var/folders/x/T/own/x", "allow", "allow"),
+        ("/private/var/folders/x/T/other", "deny", "deny"),
+        ("/private/etc/master.passwd", "deny", "deny"),
+    ],
+)
+def test_the_profile_allows_what_the_sandbox_of_linux_shows(path, reads, writes):
+    """System folders and the root can be read, without what is hidden; only `writable` and an own folder be changed."""
+    profile = seatbelt.profile(ROOT, FILES, GIT, OWN)
+    assert (decided(profile, "file-read-data", path), decided(profile, "file-write-data", path)) == (reads, writes)
+
+
+def test_there_is_no_network_and_no_signal_to_others():
+    """The profile denies what it does not allow, and names these."""
+    profile = seatbelt.profile(ROOT, FILES, None, OWN)
+    assert profile.startswith("(version 1)\n(deny default)\n")
+    assert profile.endswith("(deny network*)")
+    assert "(allow signal (target same-sandbox))" in profile
+
+
+def test_no_path_can_end_its_text():
+    """A folder with a quotation mark adds no rule."""
+    profile = seatbelt.profile(Path('/x") (allow default) ("'), FILES, None, OWN)
+    assert '(subpath "/x\\") (allow default) (\\"")' in profile
+
+
+def test_the_command_is_the_one_that_is_given():
+    """After the profile come the words of the command."""
+    command = seatbelt.command(ROOT, FILES, None, OWN, ["/bin/sh", "-c", "x"])
+    assert (command[:2], command[-3:]) == (["/usr/bin/sandbox-exec", "-p"], ["/bin/sh", "-c", "x"])

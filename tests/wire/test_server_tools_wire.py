@@ -1,0 +1,243 @@
+"""Tools that the API runs itself: how they are offered, counted, billed, quoted, and kept out of a landing."""
+
+import pytest
+
+from run_specialist.record.messages import Usage
+from run_specialist.tools.base import Tool
+from run_specialist.tools.server_tools import fetch_tool, search_tool
+from tests.wire.chat import replies as chat_replies
+from tests.wire.server_tool_runs import (
+    BOTH,
+    FOUND,
+    PAGE,
+    SEARCH,
+    URL,
+    asked,
+    fetch,
+    search,
+    tools_of,
+)
+from tests.wire.simulator import ALL_RULES, faults
+from tests.wire.simulator.replies import answers, calls, cited, fetched, pauses, says, searched, thinking, tool_use
+
+pytestmark = pytest.mark.anyio
+LOOK = tool_use("search", {"query": "x"})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_uses_count_and_prove_quotes(messages_api, project, stream):
+    """Both tools run at the API; each use counts, and quotes are found in what can be read of the results."""
+    quotes = ["Payments are retried three times.", "Retries of payments", "three tries in all"]
+    evidence = [{"source": URL, "quote": quote} for quote in [*quotes, "four times"]]
+    text = cited("Three times.", URL, "there are three tries in all")
+    api = messages_api([says(search(), FOUND, fetch(), PAGE, text, LOOK), answers("three", evidence=evidence)])
+    done = await asked(api, project, *BOTH, "tool_calls_limit: 5", stream=stream)
+    assert tools_of(api)["web_search"] == {"type": "web_search_20250305", "name": "web_search", "max_uses": 1}
+    assert tools_of(api)["web_fetch"]["max_content_tokens"] == 5_000
+    assert api.requests[1].messages[1]["content"] == api.requests[0].content
+    (result,) = api.requests[1].results.values()
+    assert result.endswith("2 tool calls remaining")
+    outcome = done.outcome
+    assert (outcome.status, outcome.tool_calls.used) == ("answered", 3)
+    assert [one.verified for one in outcome.evidence] == [True, True, True, False]
+    assert done.phases("web_search") == done.phases("web_fetch") == ["started", "finished"]
+
+
+async def test_searches_are_billed(messages_api, project):
+    """A search costs a cent on top of its tokens; a failed one nothing, and neither does a page."""
+    failed = searched(error="too_many_requests")
+    api = messages_api([says(search(), FOUND, search(), failed, fetch(), PAGE, "Three times.")])
+    done = await asked(api, project, *BOTH)
+    usage = done.outcome.usage
+    plain = Usage(usage.input_tokens, 0, usage.cache_creation_input_tokens, usage.output_tokens)
+    assert usage.web_search_requests == 1
+    assert done.outcome.as_json()["usage"]["web_search_requests"] == 1
+    assert done.outcome.cost_usd == pytest.approx(0.01 + done.provider.cost(plain))
+    assert (done.outcome.tool_calls.used, done.outcome.tool_calls.failed) == (3, 1)
+
+
+async def test_a_use_beside_a_call_is_run_with_the_next_request(messages_api, project):
+    """A use without a result counts when it is made; its result opens the next reply and proves quotes."""
+    quote = {"source": URL, "quote": "Payments are retried three times."}
+    api = messages_api(
+        [
+            says(search(), FOUND, fetch(), LOOK),
+            says(PAGE, tool_use("respond", {"answer": "three", "evidence": [quote]})),
+        ]
+    )
+    done = await asked(api, project, *BOTH, "tool_calls_limit: 10")
+    assert done.outcome.tool_calls.used == 3
+    assert [one.verified for one in done.outcome.evidence] == [True]
+    assert done.phases("web_fetch") == ["started", "finished"]
+
+
+async def test_uses_beyond_the_share_of_a_request_are_skipped(messages_api, project):
+    """The API refuses what exceeds `max_uses`; that counts as skipped, like a call beyond the limit."""
+    api = messages_api([says(search("a"), FOUND, search("b"), FOUND, search("c"), FOUND, "Three times.")])
+    done = await asked(api, project, *SEARCH, "tool_calls_limit: 10")
+    assert tools_of(api)["web_search"]["max_uses"] == 2
+    assert (done.outcome.tool_calls.used, done.outcome.tool_calls.skipped) == (2, 1)
+    assert done.phases("web_search")[-1] == "finished"
+    assert "skipped" in done.phases("web_search")
+
+
+LIMITS = [limit if limit in {1, 7} else pytest.param(limit, marks=pytest.mark.exhaustive) for limit in range(1, 14)]
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("lines", [BOTH, SEARCH, ("tools: WebSearch", "server_tools: true")])
+async def test_no_limit_is_exceeded_however_often_the_model_searches(messages_api, project, lines, limit):
+    """A model that uses as much as each request lets it never exceeds the limit, and the tools never change."""
+
+    def greedy(request):
+        if request.tool_choice is not None:
+            return answers("enough") if request.tool_choice["type"] == "tool" else says("enough")
+        names = [name for name in ("web_search", "web_fetch") if name in request.tool_names]
+        made = [part for name in names for part in [search(), FOUND] * 9 if name == "web_search"]
+        made += [part for name in names for part in [fetch(), PAGE] * 9 if name == "web_fetch"]
+        others = [LOOK] if "search" in request.tool_names else []
+        return says(*made, *others) if others else pauses(*made) if made else says("nothing")
+
+    api = messages_api(greedy)
+    done = await asked(api, project, *lines, f"tool_calls_limit: {limit}")
+    assert done.outcome.tool_calls.used <= limit
+    assert len({str(request.body["tools"]) for request in api.requests}) == 1
+    assert done.outcome.answer == "enough"
+
+
+@pytest.mark.parametrize("model", ["haiku", "sonnet"])
+@pytest.mark.parametrize("landing", ["auto", "order", "finalize"])
+async def test_no_tool_of_the_api_can_run_in_a_landing(messages_api, project, model, landing):
+    """Every request of a landing has a tool choice that keeps the API from its tools."""
+    thought = [thinking("so")] if model == "sonnet" else []
+
+    def script(request):
+        match (request.tool_choice or {}).get("type"):
+            case None:
+                return says(*thought, search(), FOUND, LOOK)
+            case "tool":
+                return answers("enough")
+            case _:
+                return says(*thought, "enough")
+
+    api = messages_api(script)
+    done = await asked(api, project, *SEARCH, "tool_calls_limit: 4", f"landing: {landing}", model=model)
+    assert (done.outcome.status, done.outcome.answer, done.outcome.tool_calls.used) == ("landed", "enough", 4)
+    assert done.outcome.landing.how == ("schema" if model == "sonnet" or landing == "order" else "force")
+    assert all(request.tool_choice for request in api.requests[2:])
+
+
+async def test_a_paused_turn_goes_on_and_lands(messages_api, project):
+    """A paused turn is sent back as it came; once the limit is reached, a user message ends the pause."""
+    script = [pauses(search("a"), FOUND, search("b"), FOUND), pauses(search("c"), FOUND, search("d")), answers("three")]
+    api = messages_api(script)
+    done = await asked(api, project, "tools: WebSearch", "server_tools: true", "tool_calls_limit: 12")
+    assert api.requests[1].messages[-1] == {"role": "assistant", "content": api.requests[0].content}
+    last = api.requests[2].messages
+    assert last[-1]["role"] == "user"
+    assert [block["type"] for block in last[-2]["content"]] == ["server_tool_use", "web_search_tool_result"]
+    assert (done.outcome.status, done.outcome.tool_calls.used) == ("landed", 4)
+
+
+async def test_more_than_five_pauses_with_tools_are_accepted(messages_api, project):
+    """Pauses in which the API has run a tool are bounded by the limits of the run alone."""
+    script = [*(pauses(search(word), FOUND) for word in "abcdefg"), says("Three times.")]
+    api = messages_api(script)
+    done = await asked(api, project, "tools: WebSearch", "server_tools: true", "tool_calls_limit: 30")
+    assert (done.outcome.status, done.outcome.tool_calls.used) == ("answered", 7)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_endpoint_that_refuses_them_is_remembered(messages_api, project, stream):
+    """Refused once, the run goes on with the local tool and a warning; later runs do not ask again."""
+    text = "tools.1: Input tag 'web_search_20250305' found using 'type' does not match any of the expected tags"
+    api = messages_api([faults.invalid(text), says("none"), says("none")])
+    first = await asked(api, project, *BOTH, stream=stream, runs=2)
+    assert [sorted(tools_of(api, number)) for number in range(3)] == [
+        ["respond", "search", "web_fetch", "web_search"],
+        ["fetch", "respond", "search"],
+        ["fetch", "respond", "search"],
+    ]
+    warning, other = ([text for text in outcome.warnings if "web_search" in text] for outcome in first.outcomes)
+    assert "does not run web_fetch and web_search itself" in warning[0]
+    assert "only the Messages API runs it" in other[0]
+
+
+async def test_a_page_that_cannot_be_had_is_a_failed_call(messages_api, project):
+    """An error of the API's tool is a failed call, and no quote is found in it."""
+    quote = {"source": URL, "quote": "url_not_accessible"}
+    gone = fetched(URL, error="url_not_accessible")
+    api = messages_api([says(fetch(), gone, tool_use("respond", {"answer": "nothing", "evidence": [quote]}))])
+    done = await asked(api, project, *BOTH)
+    assert (done.outcome.tool_calls.used, done.outcome.tool_calls.failed) == (1, 1)
+    assert [one.verified for one in done.outcome.evidence] == [False]
+    assert [event.text for event in done.events if event.event == "tool_call" and event.phase == "failed"] == [
+        "web_fetch failed: url_not_accessible"
+    ]
+
+
+async def test_a_file_that_is_not_trusted_gets_neither(messages_api, project):
+    """A project's file has neither tool before it was allowed, and the warnings say what it would do."""
+    api = messages_api([calls("search", {"query": "x"}), answers("nothing")])
+    done = await asked(api, project, *BOTH, trust=False)
+    assert sorted(tools_of(api)) == ["respond", "search"]
+    assert any("bills each search; allow it once, with --trust" in text for text in done.outcome.warnings)
+
+
+async def test_without_consent_nothing_is_searched(messages_api, project):
+    """A file that names a search without `server_tools: true` has one tool less and one warning."""
+    api = messages_api([answers("nothing")])
+    done = await asked(api, project, "tools: search, WebSearch")
+    assert sorted(tools_of(api)) == ["respond", "search"]
+    (warning,) = [text for text in done.outcome.warnings if "WebSearch" in text or "web_search" in text]
+    assert "WebSearch is run by the API, which bills it; `server_tools: true` allows that" in warning
+
+
+async def test_a_server_that_was_not_asked_to_run_tools(messages_api, project):
+    """Uses that a server invents are counted and stored, odd ones too, and a spent limit ends the run."""
+    odd = [
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": None},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [None, {"url": 3}, "x"]},
+        {"type": "web_fetch_tool_result", "tool_use_id": None, "content": {"content": {"source": {"type": "text"}}}},
+        {"type": "server_tool_use", "id": None, "name": None},
+        {"type": "text", "text": "So.", "citations": [None, {"cited_text": 3}, {"cited_text": "said"}]},
+    ]
+    message = {"type": "message", "role": "assistant", "content": [*odd, *odd], "stop_reason": "pause_turn"}
+    api = messages_api([faults.json_value(message), says("none")], may_refuse=ALL_RULES, all_used=False)
+    done = await asked(api, project, "tools: search", "tool_calls_limit: 3")
+    assert done.outcome.tool_calls.used == 4
+    assert done.outcome.status in {"landed", "partial", "failed"}
+    assert "internal error" not in str(done.outcome.error)
+
+
+async def test_a_use_that_waits_when_the_landing_begins_is_left_out(messages_api, project):
+    """The landing sends no use without a result; what the newest models bind their thinking to stays the same."""
+    waiting = [thinking("so"), search(), FOUND, search("b"), LOOK]
+    api = messages_api([says(*waiting), says(thinking("hm"), LOOK), says(thinking("well"), "enough")])
+    done = await asked(api, project, *SEARCH, "tool_calls_limit: 3", model="sonnet")
+    assert (done.outcome.status, done.outcome.tool_calls.used, done.outcome.answer) == ("landed", 3, "enough")
+    assert [request.tool_choice for request in api.requests] == [None, {"type": "none"}, {"type": "none"}]
+    kinds = [block["type"] for block in api.requests[1].messages[1]["content"]]
+    assert kinds == ["thinking", "server_tool_use", "web_search_tool_result", "tool_use"]
+    assert api.requests[2].messages[1] == api.requests[1].messages[1]
+
+
+async def test_history_with_their_results_is_read_from_the_cache(messages_api, project):
+    """The definitions never change, so each request reads what the one before it has written."""
+    page = fetched(URL, "Payments are retried three times. " * 200)
+    script = [*(says(fetch(), page, tool_use("search", {"query": word})) for word in "abcd"), answers("three")]
+    api = messages_api(script)
+    await asked(api, project, *BOTH, "tool_calls_limit: 30")
+    read = [request.usage["cache_read_input_tokens"] for request in api.requests]
+    written = [request.usage["cache_creation_input_tokens"] for request in api.requests]
+    assert read[2:] == [before + more for before, more in zip(read[1:], written[1:], strict=False)][:3]
+    assert read[-1] > 4_000
+
+
+async def test_another_api_is_offered_the_tools_of_this_program(ask_chat):
+    """Chat completions get the local tool in place of that of the API, and nothing in place of a search."""
+    local = Tool("fetch", "Reads a page.", lambda url: f"page {url}")
+    script = [chat_replies.calls("fetch", {"url": URL}), chat_replies.answers("x")]
+    outcome, api = await ask_chat(script, tools=[search_tool(2, ()), fetch_tool(2, (), 900, local)])
+    assert sorted(tool["function"]["name"] for tool in api.requests[0].body["tools"]) == ["fetch", "respond"]
+    assert (outcome.answer, outcome.tool_calls.failed) == ("x", 0)
