@@ -1,6 +1,8 @@
 """Writing batches and their items."""
 
+import json
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 
@@ -173,3 +175,18 @@ def test_the_stored_runs_of_the_newest_call_are_known_with_their_costs(store_url
     book.put(Batch("b2", "looker", "?", 6.0), [Item("b2-a", 1, "a", "?")])
     assert book.begun("b1") == {run_id: costs[run_id] for run_id in ("b1-a", "b1-b")}
     assert book.begun("b3") == {}
+
+
+def test_what_is_stored_with_a_batch_can_be_replaced(store_url, book):
+    """Only of that batch; its items and its state stay as they are."""
+    book.put(BATCH, [item("a", 1)])
+    book.put(replace(BATCH, batch_id="b2"), [])
+    book.set_state("b1", "ended")
+    book.set_frozen("b1", {"eval": {"result": "\0\udcff"}})
+    found = dict(ask(store_url, "select batch_id, frozen from batches"))
+    assert {name: json.loads(unpacked(frozen)) for name, frozen in found.items()} == {
+        "b1": {"eval": {"result": "\0\udcff"}},
+        "b2": {"file": "content"},
+    }
+    assert ask(store_url, "select state from batches where batch_id = 'b1'") == [("ended",)]
+    assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0)]
