@@ -30,6 +30,7 @@ def test_each_tool_that_needs_trust_is_named_with_what_it_would_do(noted):
         (4, "tools", f"`fetch` {offered} fetch pages of example.com"),
         (6, "memory", f"`memory` {offered} write notes in .run-specialist/memory/finder"),
     ]
+    assert noted("tools: read, Edit", "writable: docs") == [(4, "tools", f"`edit` {offered} change files: docs")]
     assert noted("tools: read, todo, think") == []
     assert noted("memory: project", "disallowed_tools: memory") == []
 

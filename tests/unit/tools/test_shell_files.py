@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from run_specialist.errors import ToolError
+from run_specialist.specialist.fields import Specialist
+from run_specialist.tools.editing.working_copy import Patch, WorkingCopy
+from run_specialist.tools.files.files import file_tools
 from run_specialist.tools.shell import one_command, protected_places, shown_files
 from run_specialist.tools.shell.git_folder import git_folder, plain_config
+from run_specialist.tools.shell.shell import shell_offer
 from run_specialist.tools.shell.shown_files import kernel_folders, writable_places
 from tests.unit.tools.sandboxed_commands import Commands, needs_bubblewrap
 
@@ -243,3 +247,18 @@ async def test_too_many_writable_files_are_an_error(run, monkeypatch):
         run.write(f"out/{number}")
     with pytest.raises(ToolError, match="more than 2 files"):
         await run("echo ok", writable=("out",))
+
+
+@pytest.mark.parametrize(
+    ("writable", "patch", "changes"), [(("docs",), None, 1), ((), None, 0), (("docs",), Patch(), 0)]
+)
+async def test_a_search_sees_what_a_command_has_made(run, writable, patch, changes):
+    """The index is built again after a command that may have changed files; in a dry run none may."""
+    run.write("docs/a.md", "about owls\n")
+    copy = WorkingCopy(run.root, patch)
+    search = next(tool for tool in file_tools(run.root, (), 1_000, copy) if tool.name == "search")
+    assert "b.md" not in (await search.call({"query": "zebras"})).text
+    settings = Specialist(name="finder", description="", prompt="", tools=("bash",), writable=writable)
+    await run("echo about zebras > docs/b.md", tool=shell_offer(copy).make(settings, run.root))
+    assert copy.changes == changes
+    assert ("b.md" in (await search.call({"query": "zebras"})).text) is bool(changes)
