@@ -233,7 +233,8 @@ class KillLoop:
 
 
 def _usage(request: Recorded) -> Usage:
-    return Usage(**{name: request.usage[name] for name in Usage.__dataclass_fields__})
+    # The API names only what a request has used.
+    return Usage(**{name: request.usage.get(name, 0) for name in Usage.__dataclass_fields__})
 
 
 def _front(request: Recorded) -> str:

@@ -56,7 +56,7 @@ KEYS = {
 """All keys, by name."""
 
 ONLY_OPTIONS = frozenset(
-    {"root", "trust", "server_tools", "json", "events", "output", "raw", "force", "yes", "http", "no_token"}
+    {"root", "trust", "server_tools", "dry_run", "json", "events", "output", "raw", "force", "yes", "http", "no_token"}
 )
 """Options that are decided for each call and cannot be set in a file."""
 
