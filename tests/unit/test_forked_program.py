@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked_program import ForkedProgram, run_forked
-from tests.wire.mcp_servers.running_servers import running, script
+from tests.wire.mcp_servers.running_servers import running, script, until
 
 STATE = """
 import os, signal, sys
@@ -114,11 +114,14 @@ async def test_event_loops_fork_the_well_behaved_server(forks, tmp_path):
     """An MCP server that an event loop starts is forked, is found by its command line, and ends with its input."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = await asyncio.create_subprocess_exec(*script("good", str(tmp_path)), **pipes, env={})
-    assert running(tmp_path) == [process.pid]
-    # The environment with which a process begins, here that of the parent of all forks.
-    assert environment_at_start(process.pid)
-    await process.communicate(b"")
-    process._transport.close()
+    try:
+        # It takes its command line only after the fork.
+        await until(lambda: running(tmp_path) == [process.pid])
+        # The environment with which a process begins, here that of the parent of all forks.
+        assert environment_at_start(process.pid)
+        await process.communicate(b"")
+    finally:
+        process._transport.close()
     assert process.returncode == 0
 
 

@@ -162,7 +162,7 @@ async def test_impossible_commands_are_errors(run, command, reason):
 async def test_a_sandbox_that_cannot_be_made_is_an_error(run, monkeypatch):
     """Nothing is run, and the error says why; a program that is missing too."""
     monkeypatch.setattr(one_command, "filter_for", lambda: b"\xff" * 8)
-    with pytest.raises(ToolError, match=r"the sandbox cannot be made: bwrap: .*system call filtering"):
+    with pytest.raises(ToolError, match=r"the sandbox cannot be made: .*system call filtering"):
         await run("echo ok")
     monkeypatch.setattr(bubblewrap, "program", lambda: "/missing/bwrap")
     with pytest.raises(ToolError, match=r"the sandbox cannot be started: .*No such file"):
