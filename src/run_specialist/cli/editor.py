@@ -42,14 +42,14 @@ def edit_file(path: Path, command: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
+    before = signal.getsignal(signal.SIGINT)
+    if before != signal.SIG_IGN:
+        # The editor would inherit that a signal is ignored, but not a handler.
+        signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        process = subprocess.Popen(words)  # noqa: S603 - the user's own command
+        code = subprocess.call(words)  # noqa: S603 - the user's own command
     except (OSError, ValueError) as error:
         raise UsageError(f"the editor {shown(command)} cannot be started: {error}") from None
-    # Set after the start, because a program inherits signals that are ignored.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        code = process.wait()
     finally:
         signal.signal(signal.SIGINT, before)
     if code:
