@@ -20,8 +20,8 @@ from pathlib import Path
 from run_specialist import Runner
 from run_specialist.batch.batch import Bounds
 from run_specialist.evals.case import EvalCase, EvalSet
-from run_specialist.evals.evaluators.registry import make
-from run_specialist.evals.plan import planned
+from run_specialist.evals.eval_plan import planned
+from run_specialist.evals.evaluators.known_evaluators import make
 from run_specialist.evals.running import evaluate
 from run_specialist.evals.variants import subjects, varied
 from run_specialist.providers.base import Capabilities, Opening, Request, Watch

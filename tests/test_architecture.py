@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
@@ -12,6 +14,13 @@ HEAVY = ("anthropic", "httpx2", "pydantic", "yaml", "rich", "sqlite3", "jiter")
 def test_imports_follow_the_layers_without_cycles(capsys):
     """The import contracts of pyproject.toml hold: layers, and no cycles at any depth."""
     assert lint_imports(no_logo=True, no_cache=True) == EXIT_STATUS_SUCCESS, capsys.readouterr().out
+
+
+def test_a_module_is_known_by_its_name_alone():
+    """No two modules of the package have the same file name, apart from `__init__` and the interface `base`."""
+    package = Path(__file__).parents[1] / "src" / "run_specialist"
+    names = Counter(path.name for path in package.rglob("*.py"))
+    assert {name for name, count in names.items() if count > 1} == {"__init__.py", "base.py"}
 
 
 def modules_after(code: str) -> set[str]:

@@ -49,7 +49,7 @@ def test_every_flag_on_the_page_exists():
 
 def test_every_evaluator_has_its_row():
     """The table has each evaluator of this package once."""
-    from run_specialist.evals.evaluators.registry import OWN
+    from run_specialist.evals.evaluators.known_evaluators import OWN
 
     told = [re.match(r"`(\w+)", row[0])[1] for row in table(PAGE, "## Evaluators")]
     assert sorted(told) == sorted(one.__name__ for one in OWN)

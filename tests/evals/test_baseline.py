@@ -7,8 +7,8 @@ import pytest
 from run_specialist.errors import UsageError
 from run_specialist.evals.baseline import find_baseline
 from run_specialist.evals.earlier import EarlierEval
+from run_specialist.evals.eval_results import Variant
 from run_specialist.evals.result_json import as_json
-from run_specialist.evals.results import Variant
 from run_specialist.specialist.registry import Registry
 from tests.evals.compared_runs import result_of
 from tests.evals.git_project import NEEDS_GIT, commit, git

@@ -13,7 +13,7 @@ from run_specialist.evals.agent_skills_cases import load_skill_cases
 from run_specialist.evals.case_file import load_cases
 from run_specialist.evals.case_schema import case_schema
 from run_specialist.evals.evaluators.judging import Judge
-from run_specialist.evals.evaluators.quotes import QuotesVerified
+from run_specialist.evals.evaluators.quote_evaluators import QuotesVerified
 from run_specialist.evals.new_cases import new_cases
 from run_specialist.evals.positions import NotReadable, parse
 

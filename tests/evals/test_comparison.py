@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.evals.comparison import comparisons, reference
-from run_specialist.evals.results import EvalResult
+from run_specialist.evals.eval_results import EvalResult
 from run_specialist.evals.verdict_text import notes, verdict_text
 from tests.evals.compared_runs import BASE, NEW, case_run, result_of
 from tests.plugins.tiers import examples

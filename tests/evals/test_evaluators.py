@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_specialist.evals.evaluators.answers import Contains
-from run_specialist.evals.evaluators.quotes import path_of
-from run_specialist.evals.evaluators.registry import OWN, by_name, make
+from run_specialist.evals.evaluators.known_evaluators import OWN, by_name, make
+from run_specialist.evals.evaluators.quote_evaluators import path_of
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import LandingReport, ToolCalls
 from tests.evals.checked import held, quotes, said

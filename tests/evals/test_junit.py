@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.evals.comparison import comparisons
+from run_specialist.evals.eval_results import CaseRun, Check
 from run_specialist.evals.junit import junit
-from run_specialist.evals.results import CaseRun, Check
 from tests.evals.compared_runs import case_run, result_of
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from run_specialist.fleet import job_work, verdict
+from run_specialist.fleet import job_verdict, job_work
 from run_specialist.fleet import queue as queue_module
 from run_specialist.fleet.control import Control
 from run_specialist.record.outcome import Exit
@@ -115,7 +115,7 @@ async def test_a_worker_does_not_take_its_own_items_over(put, working, model, ur
 async def test_an_item_at_work_elsewhere_is_left_alone(put, working, model, url, monkeypatch):
     """A worker that gets the job of a live one hands it back; no takeover is counted, and nothing is paid twice."""
     monkeypatch.setattr(queue_module, "SILENCE", 0.0)
-    monkeypatch.setattr(verdict, "AT_WORK_DELAY", 0.2)
+    monkeypatch.setattr(job_verdict, "AT_WORK_DELAY", 0.2)
     model.delay = 1.0
     await put(2)
     async with working():

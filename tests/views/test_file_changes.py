@@ -5,7 +5,7 @@ from dataclasses import replace
 from run_specialist.record.events import FileChanged
 from run_specialist.store.stored import StoredEvent
 from run_specialist.tools.editing.unified_diff import diff_of
-from run_specialist.views.page.file_changes import MOST_LINES
+from run_specialist.views.page.changed_files import MOST_LINES
 from run_specialist.views.report import data, report
 from tests.views.full import full_run
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch, Bounds
     from run_specialist.batch.item import Given, Input, Item
     from run_specialist.batch.item_run import Lend
-    from run_specialist.batch.items.template import Template
+    from run_specialist.batch.items.question_template import Template
     from run_specialist.store import batches
 
 ANY = "?"
@@ -84,7 +84,7 @@ class BatchMaker:
         """
         from run_specialist.batch.batch import Batch, Bounds  # noqa: PLC0415 - only batches need it
         from run_specialist.batch.batch_id import batch_id, checked_id  # noqa: PLC0415 - as above
-        from run_specialist.batch.items.template import Template  # noqa: PLC0415 - as above
+        from run_specialist.batch.items.question_template import Template  # noqa: PLC0415 - as above
         from run_specialist.batch.stored_record import StoredRecord  # noqa: PLC0415 - as above
 
         given = dict(options)
@@ -201,6 +201,6 @@ def _total(items: "Iterable[Input | Given]") -> int | None:
 
 def _items(items: "Iterable[Input | Given]", template: "Template | None") -> "Iterator[Item]":
     from run_specialist.batch.item import keyed  # noqa: PLC0415 - as above
-    from run_specialist.batch.items.template import asked  # noqa: PLC0415 - as above
+    from run_specialist.batch.items.question_template import asked  # noqa: PLC0415 - as above
 
     return keyed(asked(items, template))

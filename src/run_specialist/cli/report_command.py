@@ -63,7 +63,7 @@ def report(
             fail("--with-reports needs --index or a batch")
         from run_specialist.views import report as view  # noqa: PLC0415 - fast `--help`
         from run_specialist.views.page.child_runs import descendants  # noqa: PLC0415 - fast `--help`
-        from run_specialist.views.page.comparison import kin  # noqa: PLC0415 - fast `--help`
+        from run_specialist.views.page.side_by_side import kin  # noqa: PLC0415 - fast `--help`
 
         stored = opened.load(find_run(opened, run, project))
         related = (descendants(stored, opened.load), kin(stored, opened.load, opened.forks(stored)))

@@ -112,7 +112,7 @@ def write_missing(opened: "Store", run_ids: Iterable[str], folder: Path, *, over
     overwrite: Write all reports, also those that exist.
     """
     from run_specialist.views.page.child_runs import descendants  # noqa: PLC0415 - fast `--help`
-    from run_specialist.views.page.comparison import kin  # noqa: PLC0415 - fast `--help`
+    from run_specialist.views.page.side_by_side import kin  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.report import report  # noqa: PLC0415 - fast `--help`
 
     paths = {run_id: folder / report_name(run_id) for run_id in run_ids if SAFE_ID.fullmatch(run_id)}

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from run_specialist.errors import UsageError
-from run_specialist.evals.stored_runs import StoredRuns
+from run_specialist.evals.past_evals import StoredRuns
 from run_specialist.spawning.agent_memory import MemoryRequest, agent_memory
 from run_specialist.spawning.prompt_texts import PromptTexts, read_texts
 from run_specialist.tools.threads import in_thread

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from run_specialist.errors import UsageError
 from run_specialist.evals.earlier import EarlierEval
+from run_specialist.evals.eval_results import AS_IT_IS, CaseRun, Variant
 from run_specialist.evals.git_files import Commit, NoCommit, NoFile
 from run_specialist.evals.past_file import past_file
 from run_specialist.evals.result_file import read_result
-from run_specialist.evals.results import AS_IT_IS, CaseRun, Variant
 from run_specialist.specialist.problems import shown
 
 KINDS = ("git", "eval", "file")

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from pydantic_evals import Dataset
 
-from run_specialist.evals.evaluators.registry import OWN
+from run_specialist.evals.evaluators.known_evaluators import OWN
 
 
 class Inputs(BaseModel):

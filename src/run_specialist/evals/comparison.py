@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
 
+from run_specialist.evals.eval_results import CaseRun, EvalResult, Variant
 from run_specialist.evals.intervals import cases_needed, exact, mean_interval, median_interval
 from run_specialist.evals.pairing import Paired, amounts, paired
-from run_specialist.evals.results import CaseRun, EvalResult, Variant
 
 ALPHA = 0.05
 """Share of comparisons without any effect that may be taken for a difference, over all variants together."""

@@ -9,8 +9,8 @@ from run_specialist.batch.done import Done
 from run_specialist.batch.item import Item
 from run_specialist.errors import RunNotFound, StoreMissing, UsageError
 from run_specialist.evals.case import EvalSet
-from run_specialist.evals.plan import PlannedRun
-from run_specialist.evals.results import Variant
+from run_specialist.evals.eval_plan import PlannedRun
+from run_specialist.evals.eval_results import Variant
 from run_specialist.evals.variants import Subject
 from run_specialist.store.from_rows import outcome_of
 from run_specialist.store.stored_batch import ItemResult

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from run_specialist.batch.forecast import Forecast, alike, forecast
 from run_specialist.errors import RunSpecialistError
+from run_specialist.evals.eval_plan import EvalPlan, PlannedRun
 from run_specialist.evals.judge_files import find_judge
-from run_specialist.evals.plan import EvalPlan, PlannedRun
-from run_specialist.evals.stored_runs import StoredRuns
+from run_specialist.evals.past_evals import StoredRuns
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner

@@ -39,7 +39,7 @@ class EvaluatorList:
 
     def _made_of(self, given: Placed) -> "Evaluator[Any, Any, Any] | None":
         from run_specialist.evals.evaluators.judging import Judge  # noqa: PLC0415 - heavy
-        from run_specialist.evals.evaluators.registry import by_name, make  # noqa: PLC0415 - as above
+        from run_specialist.evals.evaluators.known_evaluators import by_name, make  # noqa: PLC0415 - as above
 
         name = _name(given)
         if name is None:

@@ -9,11 +9,11 @@ from run_specialist.batch.batch import Batch, Bounds
 from run_specialist.batch.done import Done
 from run_specialist.batch.item import Item
 from run_specialist.errors import UsageError
+from run_specialist.evals.eval_plan import EvalPlan
 from run_specialist.evals.evaluators.checked_run import Judgement
 from run_specialist.evals.evaluators.judging import Judge
 from run_specialist.evals.judge_files import find_judge
 from run_specialist.evals.judge_question import judge_question
-from run_specialist.evals.plan import EvalPlan
 from run_specialist.evals.run_keys import run_id, run_key
 from run_specialist.evals.verdict import KEYS, judgement
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree as ET
 
 from run_specialist.evals.comparison import Comparison
-from run_specialist.evals.results import CaseRun, EvalResult, Variant
+from run_specialist.evals.eval_results import CaseRun, EvalResult, Variant
 from run_specialist.evals.verdict_text import verdict_text
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from run_specialist.evals.plan import EvalPlan
+    from run_specialist.evals.eval_plan import EvalPlan
 
 _EVAL, _RESULT = "eval", "result"
 

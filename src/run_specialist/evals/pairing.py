@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from run_specialist.evals.eval_results import CaseRun
 from run_specialist.evals.intervals import exact
-from run_specialist.evals.results import CaseRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from run_specialist import safe_open
 from run_specialist.errors import UsageError
-from run_specialist.evals.results import EvalResult
+from run_specialist.evals.eval_results import EvalResult
 
 LARGEST = 256 * 1024 * 1024
 """[bytes]"""

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from run_specialist.evals.comparison import Comparison
-from run_specialist.evals.results import CaseRun, EvalResult
+from run_specialist.evals.eval_results import CaseRun, EvalResult
 from run_specialist.evals.verdict_text import notes, verdict_text
 
 

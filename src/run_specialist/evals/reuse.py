@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from run_specialist.evals.added_texts import has_same_texts
-from run_specialist.evals.plan import EvalPlan, PlannedRun
-from run_specialist.evals.stored_runs import StoredRuns
+from run_specialist.evals.eval_plan import EvalPlan, PlannedRun
+from run_specialist.evals.past_evals import StoredRuns
 from run_specialist.evals.unchanged import Unchanged
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from run_specialist.batch.batch import Batch, Bounds
 from run_specialist.batch.done import Done
 from run_specialist.errors import UsageError
+from run_specialist.evals.eval_plan import EvalPlan
+from run_specialist.evals.eval_results import EvalResult
 from run_specialist.evals.judge_plan import Judgements, JudgePlan, has_judges
-from run_specialist.evals.plan import EvalPlan
-from run_specialist.evals.results import EvalResult
+from run_specialist.evals.past_evals import StoredRuns, stored_runs
 from run_specialist.evals.reuse import reused
 from run_specialist.evals.scoring import scored
-from run_specialist.evals.stored_runs import StoredRuns, stored_runs
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner

@@ -8,11 +8,11 @@ from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorCont
 from pydantic_evals.otel import SpanTree, SpanTreeRecordingError
 
 from run_specialist.batch.done import Done
+from run_specialist.evals.eval_plan import PlannedRun
+from run_specialist.evals.eval_results import CaseRun, Check
 from run_specialist.evals.evaluators.checked_run import RUN, CheckedRun, Judgement
 from run_specialist.evals.evaluators.given import short
-from run_specialist.evals.plan import PlannedRun
-from run_specialist.evals.results import CaseRun, Check
-from run_specialist.evals.spans import span_tree
+from run_specialist.evals.run_spans import span_tree
 from run_specialist.record.outcome import Outcome
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import UsageError
-from run_specialist.evals.results import AS_IT_IS, Variant
+from run_specialist.evals.eval_results import AS_IT_IS, Variant
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.resolve import checked
 

@@ -7,8 +7,8 @@ from typing import Self
 
 from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.fleet import queue_sql
-from run_specialist.fleet.connection import QueueAway
 from run_specialist.fleet.queue import Queue
+from run_specialist.fleet.queue_connection import QueueAway
 from run_specialist.store.batches import BatchWriter
 from run_specialist.store.location import shown
 from run_specialist.store.packing import unpack

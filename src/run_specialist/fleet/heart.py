@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 from psycopg import RawCursor
 
-from run_specialist.fleet.connection import parameters
+from run_specialist.fleet.queue_connection import parameters
 from run_specialist.fleet.queue_sql import BEAT
 
 INTERVAL = 2.0

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from run_specialist.errors import AtWork, RunSpecialistError
 from run_specialist.fleet.batch_here import BatchHere
+from run_specialist.fleet.job_verdict import Finished, HandedBack, Verdict, judge, unbegun
 from run_specialist.fleet.queue import Begun, Job, Queue
 from run_specialist.fleet.shares import share
-from run_specialist.fleet.verdict import Finished, HandedBack, Verdict, judge, unbegun
 from run_specialist.store import owners
 from run_specialist.store.server_owner import challenge
 

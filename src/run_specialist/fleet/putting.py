@@ -9,7 +9,7 @@ from typing import Any
 from run_specialist.api.runner import Runner
 from run_specialist.batch import item as batch_item
 from run_specialist.batch.item import Given, Input, keyed
-from run_specialist.batch.items.template import Template, asked
+from run_specialist.batch.items.question_template import Template, asked
 from run_specialist.errors import UsageError
 from run_specialist.fleet.control import Control
 from run_specialist.fleet.frozen_batch import freeze

@@ -11,7 +11,7 @@ from pgqueuer.domain.types import QueueEntrypoint, QueueManagerId
 from pgqueuer.ports.repository import EntrypointExecutionParameter
 
 from run_specialist.fleet import queue_sql
-from run_specialist.fleet.connection import QueueConnection, queries
+from run_specialist.fleet.queue_connection import QueueConnection, queries
 from run_specialist.store.packing import pack, unpack
 
 SILENCE = 7.0

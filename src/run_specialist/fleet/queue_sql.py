@@ -5,7 +5,7 @@ has it now, whose item would be lost if that worker died. Job and item change in
 change alone.
 """
 
-from run_specialist.fleet.connection import QUEUE_SCHEMA
+from run_specialist.fleet.queue_connection import QUEUE_SCHEMA
 from run_specialist.store.identity import NAMESPACE
 
 JOBS, LOG = f"{QUEUE_SCHEMA}.pgqueuer", f"{QUEUE_SCHEMA}.pgqueuer_log"

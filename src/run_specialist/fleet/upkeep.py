@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from run_specialist.errors import StoreUnusable
-from run_specialist.fleet.connection import QueueAway
 from run_specialist.fleet.control import statuses
 from run_specialist.fleet.metrics import FleetMetrics, find_meter
 from run_specialist.fleet.queue import Queue
+from run_specialist.fleet.queue_connection import QueueAway
 
 COUNT = 10.0
 """How often batches are counted for metrics [s]."""

@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from run_specialist.errors import StoreUnusable
-from run_specialist.fleet.connection import QueueAway
 from run_specialist.fleet.control import set_state
 from run_specialist.fleet.heart import INTERVAL, Heart
+from run_specialist.fleet.job_verdict import STORE_DELAY, Finished, HandedBack, Verdict
 from run_specialist.fleet.job_work import JobWork
 from run_specialist.fleet.known_batches import KnownBatches
 from run_specialist.fleet.queue import PROBE_TIME, SILENCE, Job, Queue
+from run_specialist.fleet.queue_connection import QueueAway
 from run_specialist.fleet.upkeep import Upkeep
-from run_specialist.fleet.verdict import STORE_DELAY, Finished, HandedBack, Verdict
 from run_specialist.record.outcome import Exit
 
 AT_ONCE = 8

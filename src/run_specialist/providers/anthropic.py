@@ -25,7 +25,7 @@ from run_specialist.providers.knowledge import Informed, Lessons
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import failure, final
-from run_specialist.providers.server_tools import OfferedTools, Unanswered
+from run_specialist.providers.served_tools import OfferedTools, Unanswered
 from run_specialist.providers.transport import connection, send, stream
 from run_specialist.record.messages import Block, Message, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND

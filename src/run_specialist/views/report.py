@@ -9,17 +9,17 @@ from run_specialist.store.stored import StoredRun
 from run_specialist.views.html_page import HtmlPage
 from run_specialist.views.page import chart_geometry, formats
 from run_specialist.views.page.answer_section import answer, facts, status
+from run_specialist.views.page.asked_models import models
 from run_specialist.views.page.axis import axis
 from run_specialist.views.page.budget_chart import budget
 from run_specialist.views.page.calls import turns
+from run_specialist.views.page.changed_files import file_changes
 from run_specialist.views.page.child_runs import Descendants, child_runs, children, spent
-from run_specialist.views.page.comparison import NO_KIN, Kin, comparison, copied
-from run_specialist.views.page.file_changes import file_changes
 from run_specialist.views.page.marks import marks
-from run_specialist.views.page.models import models
 from run_specialist.views.page.quotes import holders
 from run_specialist.views.page.requests import requests
 from run_specialist.views.page.setup import setup
+from run_specialist.views.page.side_by_side import NO_KIN, Kin, comparison, copied
 from run_specialist.views.page.timeline import timeline
 
 NO_DESCENDANTS: Descendants = MappingProxyType({})

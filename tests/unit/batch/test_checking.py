@@ -7,8 +7,8 @@ import pytest
 
 from run_specialist.batch.items.checking import CheckedItems, check
 from run_specialist.batch.items.file_items import files_source
+from run_specialist.batch.items.question_template import Template
 from run_specialist.batch.items.reading import source_of
-from run_specialist.batch.items.template import Template
 from run_specialist.errors import UsageError
 
 TEMPLATE = Template("Why {a}?")

@@ -7,7 +7,7 @@ import pytest
 from run_specialist.api.price_check import PriceUnknown
 from run_specialist.batch.item_run import LimitReached, NotAffordable
 from run_specialist.errors import AtWork, StoreUnusable, UsageError
-from run_specialist.fleet.verdict import (
+from run_specialist.fleet.job_verdict import (
     AT_WORK_DELAY,
     MAX_SERVER_ERRORS,
     SHARE_DELAY,

@@ -5,8 +5,8 @@ from itertools import chain
 
 from run_specialist.batch.item import Given
 from run_specialist.batch.items.input_values import fields_of
+from run_specialist.batch.items.question_template import Template, ask
 from run_specialist.batch.items.source import Source
-from run_specialist.batch.items.template import Template, ask
 from run_specialist.errors import UsageError
 from run_specialist.specialist.problems import shown
 

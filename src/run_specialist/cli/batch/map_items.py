@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from run_specialist.batch.item import Given, Item, keyed
 from run_specialist.batch.items.checking import check
 from run_specialist.batch.items.file_items import files_source
+from run_specialist.batch.items.question_template import Template, asked
 from run_specialist.batch.items.reading import STDIN, source_of
-from run_specialist.batch.items.template import Template, asked
 from run_specialist.cli.batch.map_options import ItemOptions
 from run_specialist.cli.console import fail, is_terminal, say
 

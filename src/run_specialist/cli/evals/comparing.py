@@ -12,9 +12,9 @@ from run_specialist.cli.private_file import write_private
 from run_specialist.evals.baseline import Baseline, find_baseline
 from run_specialist.evals.comparison import Comparison, comparisons
 from run_specialist.evals.earlier import earlier_eval
+from run_specialist.evals.eval_results import EvalResult, Variant
 from run_specialist.evals.junit import junit
 from run_specialist.evals.result_json import as_json
-from run_specialist.evals.results import EvalResult, Variant
 from run_specialist.evals.variants import Subject
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from run_specialist.api.runner import Runner
     from run_specialist.batch.done import Done
-    from run_specialist.evals.plan import EvalPlan
+    from run_specialist.evals.eval_plan import EvalPlan
     from run_specialist.specialist.loader import SpecialistFile
 
 

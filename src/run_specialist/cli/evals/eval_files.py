@@ -8,7 +8,7 @@ from run_specialist.cli.evals.extra import check_extra
 from run_specialist.cli.printed_files import relative
 from run_specialist.evals.finding import place_of_cases
 from run_specialist.evals.new_cases import new_cases, write_new
-from run_specialist.evals.stored_runs import stored_runs
+from run_specialist.evals.past_evals import stored_runs
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner

@@ -11,9 +11,9 @@ from run_specialist.cli.evals.eval_options import CaseOptions, VariantOptions
 from run_specialist.cli.evals.extra import check_extra
 from run_specialist.errors import UsageError
 from run_specialist.evals.case import EvalSet
+from run_specialist.evals.eval_plan import EvalPlan, planned
 from run_specialist.evals.finding import cases_of
 from run_specialist.evals.judge_plan import check_judge
-from run_specialist.evals.plan import EvalPlan, planned
 from run_specialist.evals.variants import Subject, subjects, varied
 from run_specialist.specialist.problems import shown
 

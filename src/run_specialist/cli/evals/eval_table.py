@@ -8,7 +8,7 @@ from run_specialist.cli.batch.map_units import counted, duration
 from run_specialist.cli.evals.comparison_lines import print_comparisons, print_wrapped
 from run_specialist.cli.table import print_table
 from run_specialist.evals.comparison import Comparison
-from run_specialist.evals.results import CaseRun, EvalResult
+from run_specialist.evals.eval_results import CaseRun, EvalResult
 from run_specialist.evals.verdict_text import signed
 
 

@@ -19,14 +19,14 @@ from run_specialist.cli.evals.eval_view import Announced
 from run_specialist.cli.evals.seen_outputs import warn_of_seen
 from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.evals.eval_forecast import eval_forecast
+from run_specialist.evals.eval_plan import EvalPlan
+from run_specialist.evals.eval_results import EvalResult
 from run_specialist.evals.judge_plan import Judgements, JudgePlan, has_judges
 from run_specialist.evals.kept_result import keep_result
-from run_specialist.evals.plan import EvalPlan
+from run_specialist.evals.past_evals import stored_runs
 from run_specialist.evals.result_json import as_json
-from run_specialist.evals.results import EvalResult
 from run_specialist.evals.reuse import reused
 from run_specialist.evals.running import result_of, runs_batch
-from run_specialist.evals.stored_runs import stored_runs
 from run_specialist.record.outcome import Exit
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any
 
 from run_specialist.cli.private_file import write_private
 from run_specialist.cli.report_index import reports_in, write_missing
-from run_specialist.evals.stored_runs import stored_runs
+from run_specialist.evals.past_evals import stored_runs
 
 
 def write_page(path: Path, result: Mapping[str, Any], store: str | None, *, with_reports: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from run_specialist.record.messages import Usage
 from run_specialist.store.stored import StoredRun, StoredTurn
-from run_specialist.views.page import models
+from run_specialist.views.page import asked_models
 from run_specialist.views.page.axis import Axis
 from run_specialist.views.page.formats import counted, lasted
 
@@ -76,7 +76,7 @@ def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
     return {
         "rows": rows,
         "largest": max((row["total"] for row in rows), default=0),
-        "sentences": [*_copied(run), *models.sentences(run), *_sentences(turns, uses_cache=uses_cache)],
+        "sentences": [*_copied(run), *asked_models.sentences(run), *_sentences(turns, uses_cache=uses_cache)],
         "losses": [{"turn": row["turn"], "words": row["lost"]} for row in turns if row["lost"]],
         "total": {key: sum(row[key] for row in rows) for key in ("input", "read", "written", "output", "total")}
         | {"cost": None if any(row["cost"] is None for row in rows) else sum(row["cost"] for row in rows)},

@@ -11,7 +11,7 @@ from run_specialist.evals.evaluators.answers import Contains, Gap, OutputMatches
 from run_specialist.evals.evaluators.costs import CallsUnder, CostUnder, SecondsUnder, TokensUnder
 from run_specialist.evals.evaluators.endings import Landed, Status
 from run_specialist.evals.evaluators.judging import Judge
-from run_specialist.evals.evaluators.quotes import CitesPath, QuotesVerified
+from run_specialist.evals.evaluators.quote_evaluators import CitesPath, QuotesVerified
 
 _MISSING = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)")
 _UNKNOWN = re.compile(r"got an unexpected keyword argument '(.+?)'")
