@@ -80,7 +80,7 @@ class ModelChoice:
         """Return the provider of a run that is resumed or forked.
 
         current: the file as it is now, which may require a model that the stored settings do not.
-        models: the model of the run so far, and those that it would have gone on with.
+        models: the model of the run so far, and its fallbacks that were left.
         asked: the model that was asked for; None = that of the runner, else that of the run.
         Raises UsageError as `provider` does.
         """

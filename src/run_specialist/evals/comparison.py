@@ -46,7 +46,7 @@ class Comparison:
     alpha: float
     """Error probability of each interval; `ALPHA` divided by the number of variants that are compared."""
     cases_needed: int | None
-    """About how many cases would tell the observed difference; None if it is told, or is 0."""
+    """About how many cases would tell the observed difference; None if it can be told already, or is 0."""
     paired: Paired
     score: Difference | None
     """Means; None without any pair."""

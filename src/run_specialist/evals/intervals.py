@@ -37,7 +37,7 @@ def mean_interval(differences: Sequence[float], alpha: float) -> Interval | None
     if not differences or len(differences) < fewest_cases(alpha):
         return None
     means = sorted(exact(mean) for mean in _subset_means(differences))
-    # The empty subset stands for the data as they are, and counts on both sides.
+    # The empty subset is the data as they are, and counts on both sides.
     rank = floor(alpha / 2 * (len(means) + 1) + 1e-9)
     return means[rank - 1], means[-rank]
 

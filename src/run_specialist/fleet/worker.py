@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Takes jobs from the queue until it is told to stop."""
+    """Takes jobs from the queue until it is asked to stop."""
 
     def __init__(
         self,

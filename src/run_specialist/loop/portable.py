@@ -16,7 +16,7 @@ _PORTABLE_KEYS = {"text": ("type", "text"), "tool_use": ("type", "id", "name", "
 _PORTABLE_ID = re.compile(r"moved_[0-9a-f]{12}")
 """Ids that every API accepts, and that no server has made."""
 _MENTIONED = re.compile(r"(execution_id=|executionId:')([^\s']+)")
-"""Where a text of ours mentions the id of a call; see `prompts.read_on` and `archived_placeholder`."""
+"""Where a note to the model mentions the id of a call; see `prompts.read_on` and `archived_placeholder`."""
 
 NameOf = Callable[[str], str]
 """Returns the new id of a call."""
@@ -78,7 +78,7 @@ def named_arguments(arguments: Any, name: NameOf) -> Any:  # noqa: ANN401 - what
 
 
 def naming(text: str, name: NameOf) -> str:
-    """Return a text of ours with the new ids: how to read on in a result, or the placeholder of a summarized one."""
+    """Return a text with the new ids: how to read on in a result, or the placeholder of a summarized one."""
     return _MENTIONED.sub(lambda found: found[1] + name(found[2]), text)
 
 

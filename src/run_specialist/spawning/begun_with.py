@@ -9,7 +9,7 @@ from run_specialist.store.stored import StoredRun
 
 
 def models_left(run: StoredRun) -> tuple[str, ...]:
-    """Return the model of a stored run, and those that it would have gone on with."""
+    """Return the model of a stored run, and its fallbacks that were left."""
     known = [str(one) for one in run.frozen.get("models", ())]
     following = known[known.index(run.model) + 1 :] if run.model in known else []
     return (run.model, *following)

@@ -63,7 +63,7 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
     _check_question(run, begin, request)
     changed = _changed(run, begin, before, settings)
     remarks = [*changed_file(run, resuming), *missing_tools(run, environment, resuming)]
-    # Replies of another model may be in it even if the run has gone on with this one.
+    # Replies of another model may be in it even if the run has continued with this one.
     author = run.model if begin.last is None else run.model_of(begin.last.number)
     is_other = provider.model != author
     copied = with_own_ids(begin.run) if is_other else begin.run

@@ -56,14 +56,14 @@ def _restrict_shell(rules: Sequence[tuple[str, Node]], given: dict[str, Any]) ->
 
 
 def _rules(node: Node) -> Iterator[tuple[str, Node]]:
-    """Yield each key with its value, the last one of a key only; one value stands for everything."""
+    """Yield each key with its value, the last one of a key only; a single value is for everything."""
     if isinstance(node, Scalar):
         yield _EVERYTHING, node
     elif isinstance(node, Pairs):
         found: dict[str, Node] = {}
         for key, value in node.pairs:
             if isinstance(key, Scalar):
-                # A repeated key counts where it stands last.
+                # A repeated key counts in its last place.
                 found.pop(key.text.strip(), None)
                 found[key.text.strip()] = value
         yield from found.items()

@@ -16,7 +16,7 @@ _NOT_PLAIN = re.compile(r"[^ -~]")
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A row in a file, and where it stands."""
+    """A row in a file, and its place."""
 
     row: Row
     start: int

@@ -31,7 +31,7 @@ class NotesFolder:
     folder: str
     """Path of the notes below it, with `/`, in which they are not."""
     ignored: str = ""
-    """Folder below `base` that git is told to ignore once it is made; empty if there is none."""
+    """Folder below `base` that gets a `.gitignore` once it is made; empty if there is none."""
 
     def read(self, note: str) -> tuple[str, bool]:
         """Return the text of a note, and whether it is longer than `LARGEST` and was cut.

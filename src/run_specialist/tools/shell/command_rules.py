@@ -101,7 +101,7 @@ def _may_match(pattern: str, command: str) -> bool:
 
 
 def _is_like(pattern: str, text: str) -> bool:
-    """Return whether a text matches a pattern in which a star stands for any text; takes linear time."""
+    """Return whether a text matches a pattern in which a star matches any text; takes linear time."""
     first, *middle = pattern.split("*")
     if not middle:
         return text == first

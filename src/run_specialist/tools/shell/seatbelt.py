@@ -34,7 +34,7 @@ def why_unusable() -> str:
 def command(root: Path, files: ShownFiles, git: GitFolder | None, own: Path, words: Sequence[str]) -> list[str]:
     """Return the command that runs another one in the sandbox.
 
-    own: folder of the command itself, which stands for its home and its folder of temporary files.
+    own: folder of the command itself, used as its home and its folder of temporary files.
     """
     return [PROGRAM, "-p", profile(root, files, git, own), *words]
 
