@@ -8,7 +8,7 @@ from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.specialist.editor_tools import is_editor_tool
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.tool_names import names_tool, resolve_tools
+from run_specialist.specialist.tool_names import FETCH, names_tool, resolve_tools
 from run_specialist.tools.base import Tool
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
 from run_specialist.tools.files.files import file_tools
@@ -16,7 +16,6 @@ from run_specialist.tools.memory.memory_tool import NAME as MEMORY
 from run_specialist.tools.planning.think import think_tool
 from run_specialist.tools.planning.todo import todo_tool
 from run_specialist.tools.server_tools import FETCH as SERVER_FETCH
-from run_specialist.tools.web.fetch import NAME as FETCH
 
 _MAX_LISTED = 10
 """Maximum number of server tools listed in a warning."""

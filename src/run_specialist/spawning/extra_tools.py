@@ -23,9 +23,9 @@ from run_specialist.tools.command_files import started_files
 from run_specialist.tools.editing.edit_tools import editing_offers
 from run_specialist.tools.editing.working_copy import WorkingCopy
 from run_specialist.tools.mcp.clients import McpClients
-from run_specialist.tools.shell.shell import shell_offer
+from run_specialist.tools.shell.shell_offer import shell_offer
 from run_specialist.tools.threads import in_thread
-from run_specialist.tools.web.fetch import FETCH
+from run_specialist.tools.web.fetch_offer import FETCH
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from run_specialist.tools.base import Tool
 from run_specialist.tools.editing.edit_tools import editing_offers
 from run_specialist.tools.editing.working_copy import WorkingCopy
 from run_specialist.tools.offer import Offer
-from run_specialist.tools.shell.shell import SHELL
-from run_specialist.tools.web.fetch import FETCH
+from run_specialist.tools.shell.shell_offer import SHELL
+from run_specialist.tools.web.fetch_offer import FETCH
 
 OFFERS: Sequence[Offer] = (FETCH, SHELL)
 

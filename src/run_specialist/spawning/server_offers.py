@@ -10,7 +10,7 @@ from run_specialist.specialist.tool_names import SEARCH
 from run_specialist.tools.base import Tool
 from run_specialist.tools.offer import Offer
 from run_specialist.tools.server_tools import fetch_tool, search_tool
-from run_specialist.tools.web.fetch import FETCH
+from run_specialist.tools.web.fetch_offer import FETCH
 
 NO_CONSENT = "the API would run and bill it; allow that with `server_tools: true`"
 _NO_SERVER = "only the Messages API runs it, and this endpoint does not"

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.providers.prices import SEARCH as SEARCH_PRICE
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.tool_names import SEARCH, names_tool, removes_tool
+from run_specialist.specialist.tool_names import FETCH, SEARCH, names_tool, removes_tool
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.server_tools import uses_at_once
-from run_specialist.tools.web.fetch import NAME as FETCH
 
 MOST_AT_ONCE = 10
 """Uses after which the API pauses a turn anyway."""

@@ -14,7 +14,9 @@ BUILT_IN = (*RESERVED, "fetch", "bash", "edit", "write", "memory", "todo", "thin
 SHELL = "bash"
 """The tool whose arguments in a list, such as `Bash(git log:*)`, are rules and not only a name."""
 
-OFFERED = frozenset({"fetch", "bash", "edit", "write", SEARCH})
+FETCH = "fetch"
+"""The tool that reads web pages."""
+OFFERED = frozenset({FETCH, "bash", "edit", "write", SEARCH})
 """Tools that a file gets only if it names them itself, and not by a pattern such as `*`."""
 EDIT, WRITE = "edit", "write"
 """The tools that change files."""

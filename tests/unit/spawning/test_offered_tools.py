@@ -8,7 +8,7 @@ from run_specialist.spawning.offered_tools import offered_tools
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.loader import load
 from run_specialist.tools.shell import bubblewrap, seatbelt
-from run_specialist.tools.web import fetch as subject
+from run_specialist.tools.web import fetch_offer as subject
 from tests.projects import project
 
 

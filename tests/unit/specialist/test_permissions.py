@@ -4,7 +4,7 @@ import pytest
 
 from run_specialist.specialist.loader import load
 from run_specialist.tools.shell.command_rules import CommandRules
-from run_specialist.tools.shell.shell import SHELL
+from run_specialist.tools.shell.shell_offer import SHELL
 
 
 @pytest.fixture

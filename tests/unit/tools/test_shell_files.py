@@ -12,7 +12,7 @@ from run_specialist.tools.editing.working_copy import Patch, WorkingCopy
 from run_specialist.tools.files.files import file_tools
 from run_specialist.tools.shell import one_command, protected_places, shown_files
 from run_specialist.tools.shell.git_folder import git_folder, plain_config
-from run_specialist.tools.shell.shell import shell_offer
+from run_specialist.tools.shell.shell_offer import shell_offer
 from run_specialist.tools.shell.shown_files import kernel_folders, writable_places
 from tests.unit.tools.sandboxed_commands import Commands, needs_bubblewrap
 

@@ -1,11 +1,7 @@
 """The tool `bash`: a command line in a sandbox, and nowhere else."""
 
 import os
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,15 +9,12 @@ from pydantic import Field
 
 from run_specialist.errors import ToolError
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.home import home_path
 from run_specialist.specialist.tool_names import SHELL as NAME
 from run_specialist.specialist.tool_names import names_tool
 from run_specialist.tools.base import Output, Tool
 from run_specialist.tools.context import Context
 from run_specialist.tools.editing.working_copy import WorkingCopy
-from run_specialist.tools.offer import Offer
 from run_specialist.tools.sandbox.sandbox import Sandbox
-from run_specialist.tools.shell import bubblewrap, seatbelt
 from run_specialist.tools.shell.command_rules import CommandRules
 from run_specialist.tools.shell.kept_output import KeptOutput
 from run_specialist.tools.shell.one_command import OneCommand
@@ -103,43 +96,3 @@ def _note(ended: Ended) -> str:
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(name or "the whole root" for name in names[:10])
     return f"{shown} and {len(names) - 10} more" if len(names) > 10 else shown  # noqa: PLR2004 - as above
-
-
-def _action(settings: Specialist) -> str:
-    rules = str(CommandRules.of(settings.tools, settings.disallowed_tools))
-    where = f", which may change {', '.join(settings.writable)}" if settings.writable else ", which changes nothing"
-    return f"run commands in a sandbox{where}" + (f" ({rules.rstrip('.')})" if rules else "")
-
-
-def _lacking(settings: Specialist, root: Path) -> str:
-    if sys.platform == "linux":
-        reason = bubblewrap.why_unusable()
-    elif sys.platform == "darwin":
-        reason = seatbelt.why_unusable()
-    else:
-        reason = "it runs commands only in a sandbox, and there is none for this system"
-    if reason:
-        return reason
-    real, home = os.path.realpath(root), os.path.realpath(home_path("~"))
-    if Path(home).is_relative_to(real):
-        return f"commands would see your home folder, because it is in the root {real}; choose a project with --root"
-    with suppress(OSError):
-        _, refused = writable_places(Path(real), settings.writable)
-        if refused:
-            return f"writable: {'; '.join(refused)}"
-    if CommandRules.of(settings.tools, settings.disallowed_tools).allowed == ():
-        return "its rule allows no command"
-    return ""
-
-
-def _without_changes(settings: Specialist, root: Path) -> Tool:
-    return shell_tool(settings.model_copy(update={"writable": ()}), root)
-
-
-SHELL = Offer(NAME, ("tools", "disallowed_tools", "paths", "writable"), _action, shell_tool, _lacking)
-"""The tool as a file asks for it."""
-
-
-def shell_offer(copy: WorkingCopy) -> Offer:
-    """Return the tool as one run is offered it; a dry run must change nothing."""
-    return replace(SHELL, make=_without_changes if copy.patch is not None else partial(shell_tool, copy=copy))
