@@ -21,7 +21,7 @@ READ = ("read", {"path": "docs/a.md"})
 PROGRAM = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from run_specialist import safe_write
+from run_specialist.safe_files import safe_write
 from tests.crash.test_killed_edits import run_until_killed
 
 def replacing(*names, **where):

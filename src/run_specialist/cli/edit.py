@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from run_specialist import safe_open
 from run_specialist.cli.console import fail, say
 from run_specialist.cli.editor import chosen_editor, edit_file
 from run_specialist.errors import UsageError
+from run_specialist.safe_files import safe_open
 from run_specialist.specialist.problems import shown
 
 if TYPE_CHECKING:

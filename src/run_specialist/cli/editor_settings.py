@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from run_specialist import safe_open
 from run_specialist.cli.console import print_line, say
 from run_specialist.cli.json_with_comments import add_value
 from run_specialist.errors import UsageError
+from run_specialist.safe_files import safe_open
 from run_specialist.specialist.problems import shown
 
 SCHEMA = ".vscode/specialist.schema.json"

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from run_specialist import safe_open
 from run_specialist.config.config_keys import KEYS, TABLE, canonical, unknown
 from run_specialist.config.config_places import near
 from run_specialist.config.config_values import value_of
+from run_specialist.safe_files import safe_open
 from run_specialist.specialist.defaults import Default, Scope
 from run_specialist.specialist.ownership import ownership_problem
 from run_specialist.specialist.problems import shown

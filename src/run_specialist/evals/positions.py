@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from run_specialist import safe_open
 from run_specialist.errors import UsageError
+from run_specialist.safe_files import safe_open
 from run_specialist.specialist.problems import START, Position, shown
 from run_specialist.specialist.reading.nodes import DEEPEST
 

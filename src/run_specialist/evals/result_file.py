@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from run_specialist import safe_open
 from run_specialist.errors import UsageError
 from run_specialist.evals.eval_results import EvalResult
+from run_specialist.safe_files import safe_open
 
 LARGEST = 256 * 1024 * 1024
 """[bytes]"""

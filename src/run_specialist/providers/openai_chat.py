@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from run_specialist import gc_tuning
 from run_specialist.errors import ContextExceeded, ProviderError
-from run_specialist.providers import openai_refusals, prices
+from run_specialist.providers import gc_tuning, openai_refusals, prices
 from run_specialist.providers.admission.entrance import Entrance, tokens_in
 from run_specialist.providers.admission.turn import Turn
 from run_specialist.providers.admission.windows import Cost

@@ -8,7 +8,7 @@ from typing import Any
 
 from run_specialist.budget.budget import Kind
 from run_specialist.providers.model_chain import models_of
-from run_specialist.safe_open import open_file
+from run_specialist.safe_files.safe_open import open_file
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema

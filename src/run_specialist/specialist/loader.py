@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from run_specialist import safe_open
+from run_specialist.safe_files import safe_open
 from run_specialist.specialist.checks import check_output_schema, check_tools, validate
 from run_specialist.specialist.defaults import Default
 from run_specialist.specialist.dialects import ENDINGS, dialect_of, is_file_name, is_toml

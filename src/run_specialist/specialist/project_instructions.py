@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from run_specialist import safe_open
+from run_specialist.safe_files import safe_open
 from run_specialist.specialist.ownership import ownership_problem
 from run_specialist.specialist.problems import shown
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from run_specialist import safe_open
 from run_specialist.errors import SpecialistNotFound
+from run_specialist.safe_files import safe_open
 from run_specialist.specialist import agent_graph
 from run_specialist.specialist.defaults import Default
 from run_specialist.specialist.dialects import dialect_of, is_file_name, is_toml

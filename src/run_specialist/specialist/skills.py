@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from run_specialist import safe_open
 from run_specialist.errors import UsageError
+from run_specialist.safe_files import safe_open
 from run_specialist.specialist.home import config_folder, home_path
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.ownership import ownership_problem

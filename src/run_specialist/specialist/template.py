@@ -7,8 +7,8 @@ from pathlib import Path
 
 import frontmatter
 
-from run_specialist import safe_open
 from run_specialist.errors import UsageError
+from run_specialist.safe_files import safe_open
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.placeholders import DESCRIPTION, PROBLEM, PURPOSE
 from run_specialist.specialist.problems import Problem, shown

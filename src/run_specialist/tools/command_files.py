@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from run_specialist.safe_open import open_file
+from run_specialist.safe_files.safe_open import open_file
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.tools.imports import imported
 from run_specialist.tools.modules import Module, find_in_project

@@ -9,7 +9,7 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls
-from run_specialist.safe_open import Folder
+from run_specialist.safe_files.safe_open import Folder
 from run_specialist.spawning.paths_check import check_paths
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load_text

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist import safe_write
 from run_specialist.errors import ToolError, UsageError
+from run_specialist.safe_files import safe_write
 from run_specialist.tools.editing.text_edit import MOST
 from tests.link_swapper import can_swap, swapped
 from tests.unit.tools.edited_files import EditingRun, names_in

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.safe_open import Folder
+from run_specialist.safe_files.safe_open import Folder
 from run_specialist.tools.sandbox import ignore_rules
 from run_specialist.tools.sandbox.ignore import ignore_file
 from run_specialist.tools.sandbox.ignore_rules import IgnoreRules

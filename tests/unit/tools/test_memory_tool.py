@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.safe_open import Folder
+from run_specialist.safe_files.safe_open import Folder
 from run_specialist.tools.memory import folder_lock, notes_folder
 from run_specialist.tools.memory.folder_lock import locked
 from tests.unit.tools.notes import Notes

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_specialist.record.journal import FileChanging
-from run_specialist.safe_write import digest_of, temporary_name
+from run_specialist.safe_files.safe_write import digest_of, temporary_name
 from run_specialist.tools.editing.undoing import undo
 from tests.unit.tools.edited_files import EditingRun
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from run_specialist import safe_open
+from run_specialist.safe_files import safe_open
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.reading.decoding import decode
 from run_specialist.specialist.reading.nodes import LONGEST, Chunk, UnreadableError, parse, value_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.redaction import MASK, redact
-from run_specialist.safe_open import open_file
+from run_specialist.safe_files.safe_open import open_file
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.mcp_servers.server_config import START_TIMEOUT, ServerConfig
 from run_specialist.specialist.ownership import ownership_problem

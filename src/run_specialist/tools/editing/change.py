@@ -11,7 +11,7 @@ from typing import TypeVar
 from run_specialist.errors import ToolError
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import FileChanging
-from run_specialist.safe_write import Changed, digest_of, replace_file, temporary_name
+from run_specialist.safe_files.safe_write import Changed, digest_of, replace_file, temporary_name
 from run_specialist.tools.base import Output
 from run_specialist.tools.context import Context
 from run_specialist.tools.editing.text_edit import MOST, decoded, encoded

@@ -7,7 +7,7 @@ from typing import Literal
 
 from run_specialist.errors import ToolError
 from run_specialist.record.journal import FileChanging
-from run_specialist.safe_write import (
+from run_specialist.safe_files.safe_write import (
     delete_file,
     delete_temporary,
     digest_of,

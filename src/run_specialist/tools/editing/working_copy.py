@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from run_specialist.safe_write import digest_of, read_content
+from run_specialist.safe_files.safe_write import digest_of, read_content
 from run_specialist.tools.editing.text_edit import MOST
 from run_specialist.tools.editing.unified_diff import diff_of
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from run_specialist.errors import ToolError
-from run_specialist.safe_open import Folder
+from run_specialist.safe_files.safe_open import Folder
 
 LONGEST = 10.0
 """How long another run is waited for [s]."""

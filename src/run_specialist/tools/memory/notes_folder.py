@@ -8,8 +8,15 @@ from itertools import islice
 from pathlib import Path
 
 from run_specialist.errors import ToolError
-from run_specialist.safe_open import Folder, folder
-from run_specialist.safe_write import Changed, delete_file, digest_of, read_content, replace_file, temporary_name
+from run_specialist.safe_files.safe_open import Folder, folder
+from run_specialist.safe_files.safe_write import (
+    Changed,
+    delete_file,
+    digest_of,
+    read_content,
+    replace_file,
+    temporary_name,
+)
 from run_specialist.tools.memory.folder_lock import locked
 from run_specialist.tools.memory.note_names import MAIN, note_name
 

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Self
 
-from run_specialist.safe_open import Folder
+from run_specialist.safe_files.safe_open import Folder
 from run_specialist.tools.sandbox.ignore import IgnoreFile, ignore_file
 
 LARGEST = 4_000_000

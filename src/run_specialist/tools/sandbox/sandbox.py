@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from run_specialist.errors import ToolError, UsageError
-from run_specialist.safe_open import Folder, folder, way
+from run_specialist.safe_files.safe_open import Folder, folder, way
 from run_specialist.tools.sandbox.ignore_rules import IgnoreRules
 from run_specialist.tools.sandbox.named_paths import NamedPath, NamedPaths
 from run_specialist.tools.sandbox.secret_files import holds_cases, holds_notes, is_secret

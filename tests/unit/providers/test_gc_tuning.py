@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from run_specialist.gc_tuning import paused
+from run_specialist.providers.gc_tuning import paused
 
 NEW = "not_imported_yet"
 

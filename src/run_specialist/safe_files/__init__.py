@@ -1,0 +1,1 @@
+"""Open, replace, create and delete files below a folder without following symlinks."""
