@@ -136,16 +136,19 @@ class Budget:
         amount: >= 0; failed tool calls count, too [the kind's unit].
         Raises ValueError if amount < 0.
         """
-        if amount < 0:
-            raise ValueError(f"cannot spend a negative amount: {amount}")
-        return self._with(self[kind].spend(amount))
+        return self.spend_all({kind: amount})
 
     def spend_all(self, amounts: Mapping[Kind, float]) -> "Budget":
         """Return the budget after spending amounts of several kinds; raises ValueError as `spend` does."""
-        budget = self
+        if not amounts:
+            return self
+        limits = [*self.limits]
         for kind, amount in amounts.items():
-            budget = budget.spend(amount, kind)
-        return budget
+            if amount < 0:
+                raise ValueError(f"cannot spend a negative amount: {amount}")
+            place = _INDEXES[kind]
+            limits[place] = limits[place].spend(amount)
+        return Budget(tuple(limits))
 
     def lend(self, amount: float, kind: Kind) -> "Budget":
         """Return the budget with `amount` more of one kind reserved for a child; a negative amount releases it."""
@@ -167,8 +170,10 @@ class Budget:
     @property
     def tightest(self) -> Limit:
         """The limit closest to exhaustion; tool calls if nothing is limited."""
-        limited = [limit for limit in self.limits if limit.limit is not None]
-        return max(limited or self.limits[:1], key=lambda limit: (_PHASES.index(limit.phase), limit.share))
+        limited = [limit for limit in self.limits if limit.limit is not None] or [self.limits[0]]
+        if len(limited) == 1:
+            return limited[0]
+        return max(limited, key=lambda limit: (_PHASES.index(limit.phase), limit.share))
 
     @property
     def phase(self) -> Phase:
@@ -181,9 +186,11 @@ _INDEXES = {kind: index for index, kind in enumerate(Kind)}
 
 
 @cache
-def _exact_product(share: float, limit: float) -> Fraction:
+def _exact_product(share: float, limit: float) -> Fraction | int:
     # Exact decimal arithmetic: 0.55 of 20 is 11, not 11.000000000000002.
-    return Fraction(str(share)) * Fraction(str(limit))
+    product = Fraction(str(share)) * Fraction(str(limit))
+    # Comparing integers is much faster, and each tool call compares several times.
+    return product.numerator if product.denominator == 1 else product
 
 
 def _is_amount_remaining(start: object) -> bool:

@@ -86,7 +86,8 @@ def spend_call(budget: Budget, record: CallRecord) -> Budget:
     """Return the budget after one more call; no more characters are spent than are left."""
     left = budget[Kind.CHARACTERS].remaining
     characters = len(record.text) if left is None else min(len(record.text), left)
-    return budget.spend().spend(characters, Kind.CHARACTERS).spend_all(record.drawn)
+    spent = budget.spend_all({Kind.TOOL_CALLS: 1, Kind.CHARACTERS: characters})
+    return spent.spend_all(record.drawn)
 
 
 def in_call_order(budget: Budget, records: Sequence[CallRecord]) -> list[Executed]:

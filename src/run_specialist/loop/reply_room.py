@@ -30,13 +30,14 @@ def has_thought(messages: Iterable[Message]) -> bool:
 def is_thought(blocks: Iterable[Block]) -> bool:
     """Return whether the blocks of a turn contain thinking."""
     blocks = tuple(blocks)
+    if any(_is_thinking(block) for block in blocks):
+        return True
     text = text_of(blocks)
-    return spoken(text) != text or any(_is_thinking(block) for block in blocks)
+    return spoken(text) != text
 
 
 def _is_thinking(block: Block) -> bool:
     extra = block.get("chat")
     # Chat completions have no standard name for it: `reasoning`, `reasoning_content`, `thinking`.
-    names = [str(block.get("type")), *(extra if isinstance(extra, Mapping) else ())]
-    kind = extra.get("type") if isinstance(extra, Mapping) else None
-    return any(word in str(name) for name in (*names, kind) for word in ("thinking", "reasoning"))
+    names = (block.get("type"), *extra, extra.get("type")) if isinstance(extra, Mapping) else (block.get("type"),)
+    return any(word in str(name) for name in names for word in ("thinking", "reasoning"))

@@ -25,7 +25,7 @@ from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import failure, final
 from run_specialist.providers.served_tools import OfferedTools, Unanswered
-from run_specialist.providers.transport import connection, send, stream
+from run_specialist.providers.transport import connection, send, stream, url_of
 from run_specialist.record.messages import Block, Message, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -85,6 +85,7 @@ class AnthropicConversation:
         self._watch = watch
         self._sent = EncodedMessages()
         self._entrance = Entrance(provider, MESSAGES)
+        self._url = url_of(provider.client, PATH)
         self._cached_tokens = self._answered = 0
         self._opening = opening
         self._tools = OfferedTools(opening, provider.knowledge)
@@ -107,7 +108,8 @@ class AnthropicConversation:
         # Before the body is built, so that waiting requests use no memory.
         await pace().begin()
         messages = self._unanswered.removed(request.messages, may_run=request.choice is Choice.AUTO)
-        request = replace(request, messages=messages)
+        if messages is not request.messages:
+            request = replace(request, messages=messages)
         size = self._size(request)
         # What is read from the cache counts against no rate limit.
         turn = self._entrance.turn(request, _cost(max(size - self._cached_tokens, 0) if self._reads(request) else size))
@@ -203,9 +205,9 @@ class AnthropicConversation:
     async def _send(self, request: Request, turn: Turn) -> Block:
         client, body = self._provider.client, self._body(request)
         if self._watch is None:
-            return await send(client, PATH, body, MESSAGES, turn.accepted, request.retries)
+            return await send(client, self._url, body, MESSAGES, turn.accepted, request.retries)
         begin = partial(StreamedMessage, self._watch)
-        return await stream(client, PATH, body, MESSAGES, turn.accepted, begin, request.retries)
+        return await stream(client, self._url, body, MESSAGES, turn.accepted, begin, request.retries)
 
 
 def _cost(input_tokens: float, output_tokens: float = 0) -> Cost:

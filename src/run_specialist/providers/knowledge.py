@@ -47,6 +47,8 @@ class Knowledge:
 
     def learn_from(self, request: Request, reply: Reply) -> bool:
         """Remember if a reply shows that the endpoint does not constrain replies; return whether it ignored a force."""
+        if request.choice is not Choice.RESPOND and request.schema is None:
+            return False
         if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.text or reply.calls):
             return False
         # Calls in JSON do not depend on this knowledge: a reply that is no call has a warning of its own.

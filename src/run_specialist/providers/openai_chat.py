@@ -23,7 +23,7 @@ from run_specialist.providers.openai_reply import read_reply
 from run_specialist.providers.openai_stream import StreamedCompletion
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import failure, final
-from run_specialist.providers.transport import connection, send, stream
+from run_specialist.providers.transport import connection, send, stream, url_of
 from run_specialist.record.messages import Block, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -134,6 +134,7 @@ class ChatConversation:
         self._streamed: StreamedCompletion | None = None
         self._sent = EncodedMessages()
         self._entrance = Entrance(provider, provider.endpoint)
+        self._url = url_of(provider.client, PATH)
         self._has_tools = bool(opening.tools.local)
         front: dict[str, Any] = {"model": provider.id}
         if self._has_tools:
@@ -206,9 +207,9 @@ class ChatConversation:
     async def _exchange(self, request: Request, max_tokens: int, turn: Turn) -> Block:
         client, body = self._provider.client, self._body(request, max_tokens)
         if self._watch is None:
-            return await send(client, PATH, body, self._provider.endpoint, turn.accepted, request.retries)
+            return await send(client, self._url, body, self._provider.endpoint, turn.accepted, request.retries)
         begin = partial(self._begin, self._watch)
-        return await stream(client, PATH, body, self._provider.endpoint, turn.accepted, begin, request.retries)
+        return await stream(client, self._url, body, self._provider.endpoint, turn.accepted, begin, request.retries)
 
     def _begin(self, watch: Watch) -> StreamedCompletion:
         self._streamed = StreamedCompletion(watch)

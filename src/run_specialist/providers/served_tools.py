@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Any
 
 from run_specialist import prompts
@@ -60,14 +61,20 @@ class Unanswered:
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Message, Message]] = {}
+        self._without_uses: Sequence[Message] = ()
+        """The beginning of the transcript that contains no use."""
 
     def removed(self, messages: Sequence[Message], *, may_run: bool) -> Sequence[Message]:
         """Return a transcript without such uses; the same one if there are none.
 
         may_run: whether the next request may run tools at all.
         """
-        uses = [place for place, message in enumerate(messages) if _ids(message)]
+        known = len(self._without_uses)
+        if known > len(messages) or not all(map(is_, self._without_uses, messages)):
+            known = 0
+        uses = [place for place, message in enumerate(messages[known:], known) if _ids(message)]
         if not uses:
+            self._without_uses = messages
             return messages
         answered = {str(block.get("tool_use_id")) for one in messages for block in one.blocks if is_result(block)}
         open_place = _open_place(messages) if may_run else None

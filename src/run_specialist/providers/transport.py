@@ -50,7 +50,7 @@ class StreamedReply(Protocol):
 
 async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
     client: Any,  # noqa: ANN401 - of either SDK
-    path: str,
+    url: str,
     body: bytes,
     endpoint: Endpoint,
     accepted: Accepted,
@@ -58,6 +58,7 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
 ) -> Block:
     """Send a request once and return the JSON object of the response.
 
+    url: as returned by `url_of`.
     accepted: called with the headers of a response that is no error.
     retries: how often it was sent before.
     Raises ProviderError if the response is not a JSON object, and any error of the SDK.
@@ -65,13 +66,13 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
     import httpx2  # noqa: PLC0415 - comes with the SDK, which is heavy
 
     options = _options(client, retries)
-    response = await client.post(_url(client, path), cast_to=httpx2.Response, content=body, options=options)
+    response = await client.post(url, cast_to=httpx2.Response, content=body, options=options)
     accepted(response.headers)
     return read_object(response.headers.get("content-type", ""), response.content, endpoint)
 
 
-def _url(client: Any, path: str) -> str:  # noqa: ANN401 - as above
-    # An absolute URL is parsed only once.
+def url_of(client: Any, path: str) -> str:  # noqa: ANN401 - as above
+    """Return the URL of a path below the client's base URL; an SDK parses an absolute URL only once."""
     return str(client.base_url).rstrip("/") + path
 
 
@@ -83,7 +84,7 @@ def _options(client: Any, retries: int) -> dict[str, Any]:  # noqa: ANN401 - as 
 
 async def stream(  # noqa: PLR0913, PLR0917 - as `send`, and who reads the stream
     client: Any,  # noqa: ANN401 - as above
-    path: str,
+    url: str,
     body: bytes,
     endpoint: Endpoint,
     accepted: Accepted,
@@ -93,13 +94,13 @@ async def stream(  # noqa: PLR0913, PLR0917 - as `send`, and who reads the strea
     """Send a request once and return the reply assembled from the stream; a plain JSON response is accepted too.
 
     begin: creates the assembler at the start of the stream.
-    accepted, retries: as in `send`.
+    url, accepted, retries: as in `send`.
     Raises the same errors as `send`.
     """
     stream_class = import_module(endpoint.sdk).AsyncStream[object]
     options = _options(client, retries)
     stream = await client.post(
-        _url(client, path), cast_to=object, content=body, options=options, stream=True, stream_cls=stream_class
+        url, cast_to=object, content=body, options=options, stream=True, stream_cls=stream_class
     )
     async with stream:
         accepted(stream.response.headers)

@@ -18,7 +18,7 @@ class UnreadAnswers:
 
     def noted(self, reply: Reply, request: Request, opening: Opening) -> Reply:
         """Count a reply if it is such an answer; return it, with a warning if it is one too many."""
-        if not (_may_read(request, opening) and _is_answer(reply, opening)):
+        if not (_is_answer(reply, opening) and _may_read(request, opening)):
             return reply
         self._answers += 1
         if self._answers != MOST_UNREAD:
@@ -34,6 +34,7 @@ def _may_read(request: Request, opening: Opening) -> bool:
 
 
 def _is_answer(reply: Reply, opening: Opening) -> bool:
-    has_ended = reply.stop in {Stop.ANSWERED, Stop.WANTS_TOOLS} and bool(reply.text or reply.calls)
+    if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.calls or reply.text):
+        return False
     calls = reply.calls or leaked_calls(reply, opening.tools.names)
-    return has_ended and all(call.name == RESPOND for call in calls)
+    return all(call.name == RESPOND for call in calls)

@@ -246,7 +246,7 @@ class Reply:
 
     def with_warning(self, text: str) -> Self:
         """Return the reply with a further warning; unchanged for an empty text."""
-        return replace(self, detail="; ".join(part for part in (self.detail, text) if part))
+        return replace(self, detail=f"{self.detail}; {text}" if self.detail else text) if text else self
 
     @cached_property
     def calls(self) -> tuple[ToolCall, ...]:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from urllib.parse import quote, quote_plus, unquote
 
 SHORTEST = 8
@@ -23,9 +24,15 @@ def credentials(environment: Mapping[str, str]) -> tuple[str, ...]:
 
     Values that are URLs or paths of existing files are not secrets.
     """
-    named = (value.strip() for name, value in environment.items() if _NAMED.search(name))
+    named = (value.strip() for name, value in environment.items() if _is_named(name))
     secrets = [value for value in named if not _is_place(value)]
     return (*secrets, *(password for value in environment.values() for password in passwords(value)))
+
+
+@lru_cache(maxsize=1_000)
+def _is_named(name: str) -> bool:
+    # Cached for programs with many runs, each of which looks at all variables.
+    return bool(_NAMED.search(name))
 
 
 def passwords(url: str) -> tuple[str, ...]:

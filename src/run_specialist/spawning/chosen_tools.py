@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from run_specialist.errors import UsageError
 from run_specialist.spawning.run_environment import RunEnvironment
@@ -13,7 +14,9 @@ from run_specialist.tools.base import Tool
 from run_specialist.tools.delegate_tool import NAME as DELEGATE
 from run_specialist.tools.files.files import file_tools
 from run_specialist.tools.memory.memory_tool import NAME as MEMORY
+from run_specialist.tools.planning.think import NAME as THINK
 from run_specialist.tools.planning.think import think_tool
+from run_specialist.tools.planning.todo import NAME as TODO
 from run_specialist.tools.planning.todo import todo_tool
 from run_specialist.tools.server_tools import FETCH as SERVER_FETCH
 
@@ -87,8 +90,8 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
 
 def _planning(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
     """Return the tools that only keep what the model writes, if the file names them."""
-    made = (todo_tool(environment.plan), think_tool())
-    return [tool for tool in made if names_tool(settings.tools, tool.name)]
+    made = {TODO: partial(todo_tool, environment.plan), THINK: think_tool}
+    return [make() for name, make in made.items() if names_tool(settings.tools, name)]
 
 
 def _without_memory(settings: Specialist, environment: RunEnvironment) -> list[DroppedTool]:

@@ -123,6 +123,8 @@ class Toolset:
         """Create a toolset; of several tools with one name, the last wins."""
         by_name = {tool.name: tool for tool in tools}
         self._tools = dict(sorted(by_name.items()))
+        self.names = tuple(self._tools)
+        """All names, sorted."""
         self._instead = {tool.instead.name: tool.instead for tool in self if tool.instead}
 
     def __iter__(self) -> Iterator[Tool]:
@@ -149,8 +151,3 @@ class Toolset:
     def runs_child(self, name: str) -> bool:
         """Return whether the tool with this name starts a child run."""
         return name in self._tools and self._tools[name].runs_child
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names, sorted."""
-        return tuple(self._tools)

@@ -1,7 +1,7 @@
 """The spending of a run so far, and the reserve for its landing."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -48,9 +48,7 @@ class Account:
         budget: the limits, unspent.
         before: spending before the run was resumed.
         """
-        self._spent = budget
-        for kind in Kind:
-            self._spent = self._spent.spend(before.used.get(kind, 0), kind)
+        self._spent = budget.spend_all({kind: before.used[kind] for kind in Kind if kind in before.used})
         self._provider = provider
         self._clock = clock
         self._started_at: float | None = None
@@ -63,6 +61,8 @@ class Account:
         self._models = [*before.models]
         if not self._models or self._models[-1].model != provider.model:
             self._models.append(AskedModel(provider.model, int(before.used.get(Kind.TURNS, 0)) + 1))
+        self._of_model = Spending(self._models[-1].usage, self._models[-1].cost_usd)
+        """Spending of the model that is asked now."""
         self.landing = Spending()
         """Spending of the landing alone; without a landing from before the run was resumed."""
         self._growth = 1
@@ -110,13 +110,11 @@ class Account:
         self.total = self.total.plus(usage, cost)
         if landing:
             self.landing = self.landing.plus(usage, cost)
-        now = self._models[-1]
-        spent = Spending(now.usage, now.cost_usd).plus(usage, cost)
-        self._models[-1] = replace(now, usage=spent.usage, cost_usd=spent.cost_usd)
+        self._of_model = self._of_model.plus(usage, cost)
         self._largest_input = max(self._largest_input, usage.total_tokens - usage.output_tokens)
         self._largest_request = max(self._largest_request, usage.total_tokens)
         self._dearest_request = max(self._dearest_request, cost or 0)
-        self._spent = self._spent.spend(usage.total_tokens, Kind.TOKENS).spend(cost or 0, Kind.COST)
+        self._spent = self._spent.spend_all({Kind.TOKENS: usage.total_tokens, Kind.COST: cost or 0})
         self._reserve_landing()
         return cost
 
@@ -127,7 +125,8 @@ class Account:
         cold: estimated input that the new model reads without a cache; None if nothing was sent yet [tokens].
         Returns the price of this input [USD]; None if it is unknown.
         """
-        self._models[-1] = replace(self._models[-1], failure=failure)
+        self._models = [*self._asked(failure)]
+        self._of_model = Spending()
         self._models.append(AskedModel(self._provider.model, int(self._spent[Kind.TURNS].used) + 1))
         most = self._provider.capabilities.max_output_tokens
         self.max_tokens = min(self._affordable_reply() * self._growth, most)
@@ -143,8 +142,17 @@ class Account:
         ends = [*(one.since_turn for one in self._models[1:]), int(self._spent[Kind.TURNS].used) + 1]
         return tuple(
             replace(one, turns=end - one.since_turn, cost_usd=rounded(one.cost_usd))
-            for one, end in zip(self._models, ends, strict=True)
+            for one, end in zip(self._asked(), ends, strict=True)
         )
+
+    def _asked(self, failure: str | None = None) -> Iterator[AskedModel]:
+        """Yield the models that were asked, each with its spending but for the newest turns.
+
+        failure: why the last one is no longer asked; None if it still is.
+        """
+        *earlier, now = self._models
+        yield from earlier
+        yield replace(now, usage=self._of_model.usage, cost_usd=self._of_model.cost_usd, failure=failure or now.failure)
 
     def snapshot(self, **others: Any) -> RunSnapshot:  # noqa: ANN401 - of several types
         """Return a snapshot with the spending.

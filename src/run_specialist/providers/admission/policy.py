@@ -175,6 +175,8 @@ class GateState(NamedTuple):
 
         quotas: the rate limits that the headers report.
         """
+        if not (quotas or begun.is_probe or self._use(begun.model).windows):
+            return self
         state = self._replace(needs_probe=False, probed_at=None) if begun.is_probe and self.needs_probe else self
         use = self._use(begun.model).without(begun.number)
         if quotas:
@@ -223,7 +225,10 @@ class GateState(NamedTuple):
         return self._replace(uses=self._with(use.settled(now, begun.number, begun.cost, used)))
 
     def _use(self, model: str) -> ModelUse:
-        return next((use for use in self.uses if use.model == model), ModelUse(model))
+        for use in self.uses:
+            if use.model == model:
+                return use
+        return ModelUse(model)
 
     def _with(self, use: ModelUse) -> tuple[ModelUse, ...]:
-        return (*(other for other in self.uses if other.model != use.model), use)
+        return (*[other for other in self.uses if other.model != use.model], use)
