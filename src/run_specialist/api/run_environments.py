@@ -19,9 +19,9 @@ from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import Registry, SearchFolder, is_same
 from run_specialist.tools.base import Tool
-from run_specialist.tools.editing.protected import own_folders
 from run_specialist.tools.editing.working_copy import Patch, WorkingCopy
 from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.sandbox.protected_files import own_folders
 from run_specialist.tools.threads import in_thread
 
 
