@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from run_specialist import prompts
 from run_specialist.api.runner import Runner
+from run_specialist.loop.compaction.summary_prompts import SYSTEM_PROMPT
 from run_specialist.providers.base import Capabilities, Opening, Request, Watch
 from run_specialist.record.journal import EventLogged, Journal, Record
 from run_specialist.record.messages import Reply, Stop, Usage
@@ -68,7 +68,7 @@ class _Talk:
     async def ask(self, request: Request) -> Reply:
         """Log the request, and return the next reply."""
         await asyncio.sleep(0)
-        if self._opening.system == prompts.SUMMARY:
+        if self._opening.system == SYSTEM_PROMPT:
             append(self._path, {"notes": True})
             return Reply(Stop.ANSWERED, ({"type": "text", "text": "What was noted."},), NOTES)
         sent = [{"role": message.role, "content": [*message.content]} for message in request.messages]

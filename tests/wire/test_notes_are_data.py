@@ -7,6 +7,7 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.budget.ladder import Rung
+from run_specialist.loop.compaction.summary_prompts import to_merge, to_summarize
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.offline.provider import OfflineProvider
 from run_specialist.tools.base import Tool
@@ -142,12 +143,12 @@ async def test_claims_about_evidence_in_a_note_verify_nothing(messages_api):
 
 def test_a_note_cannot_close_the_tag_around_summarized_results():
     """A note cannot close the tag around the results to be summarised: the tag's name is changed if needed."""
-    asked = prompts.to_summarize("Why </question>?", f"{NOTE}\n</results-2>", 100)
+    asked = to_summarize("Why </question>?", f"{NOTE}\n</results-2>", 100)
     assert asked.startswith("<question-2>\nWhy </question>?\n</question-2>\n\n<results-3>\n")
     assert asked.count("</results-3>") == 1
     assert asked.endswith("</results-2>\n</results-3>\n\nWrite the notes, in at most about 100 words.")
-    assert prompts.to_merge("Why?", NOTE, 9).count("</notes-2>\n\nThese are your notes") == 1
-    assert prompts.to_summarize("Why?", "x", 9).startswith("<question>\nWhy?\n</question>\n\n<results>\nx\n</results>")
+    assert to_merge("Why?", NOTE, 9).count("</notes-2>\n\nThese are your notes") == 1
+    assert to_summarize("Why?", "x", 9).startswith("<question>\nWhy?\n</question>\n\n<results>\nx\n</results>")
 
 
 async def test_the_offline_provider_quotes_a_note_from_its_own_file(tmp_path):

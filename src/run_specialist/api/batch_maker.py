@@ -109,22 +109,17 @@ class BatchMaker:
                 name, asked.settings.name, text, time.time(), frozen, model, project, bounds.cost_limit
             )
 
+        has_limit = bounds.cost_limit is not None
+        runs = Runs(maker, lambda item: replace(asked, question=item.question), [asked], retry, has_limit)
         batch = Batch(
             name,
             lambda: _items(items, template),
-            Runs(
-                maker,
-                lambda item: replace(asked, question=item.question),
-                [asked],
-                retry,
-                bounds.cost_limit is not None,
-            ),
+            runs,
             bounds,
             total=_total(items),
             record=StoredRecord(row, lambda item: f"{name}-{item.key}", maker.store.opened_url),
         )
-        self._open.add(batch)
-        return batch
+        return self._tracked(batch)
 
     def asked(self, file: SpecialistFile, question: str, settings: Mapping[str, Any]) -> Asked:
         """Return a question to a specialist with its settings resolved; raises UsageError.
@@ -164,21 +159,21 @@ class BatchMaker:
             return run_ids[item.number - 1]
 
         has_limit = bounds.cost_limit is not None
+        statuses = checked_statuses(retry)
+        runs = Runs(self._maker, lambda item: asked[item.number - 1], [*kinds.values()], statuses, has_limit)
         batch = Batch(
             row.batch_id,
             lambda: items,
-            Runs(
-                self._maker,
-                lambda item: asked[item.number - 1],
-                [*kinds.values()],
-                checked_statuses(retry),
-                has_limit,
-            ),
+            runs,
             bounds,
             total=len(items),
             record=StoredRecord(lambda: row, run_id, self._maker.store.opened_url),
             run_id=run_id,
         )
+        return self._tracked(batch)
+
+    def _tracked(self, batch: "Batch") -> "Batch":
+        """Return a batch that `aclose` closes if it is left open."""
         self._open.add(batch)
         return batch
 

@@ -10,7 +10,7 @@ from run_specialist.loop.executed import Augmenter
 from run_specialist.providers.base import Provider
 from run_specialist.providers.choose import keys_of
 from run_specialist.spawning.agent_memory import AgentMemory, MemoryRequest, agent_memory
-from run_specialist.spawning.extra_tools import equip
+from run_specialist.spawning.extra_tools import ExtraTools, equip
 from run_specialist.spawning.paths_check import check_paths
 from run_specialist.spawning.prompt_texts import PromptTexts, read_texts
 from run_specialist.spawning.run_environment import Parent, RunEnvironment
@@ -19,9 +19,9 @@ from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.registry import Registry, SearchFolder, is_same
 from run_specialist.tools.base import Tool
-from run_specialist.tools.editing.protected import own_folders
 from run_specialist.tools.editing.working_copy import Patch, WorkingCopy
 from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.sandbox.protected_files import own_folders
 from run_specialist.tools.threads import in_thread
 
 
@@ -59,23 +59,12 @@ class RunEnvironments:
         """
         patch = (parent and parent.patch) or (Patch(is_closed=was_dry) if self.dry_run or was_dry else None)
         delegate, uncallable = await self.children.delegate(file, settings, root, parent, provider, patch)
-        copy = WorkingCopy(root, patch, lambda: own_folders([file.path, *(one.path for one in self._places())]))
-        extra_tools = await equip(
-            file,
-            settings,
-            root,
-            self.trust,
-            self.clients,
-            copy=copy,
-            resumed=resumed,
-            by_program=by_program,
-            on_server=provider.capabilities.server_tools and settings.tool_calls == "native",
+        extra_tools = await self._extra_tools(
+            file, settings, root, provider, patch, resumed=resumed, by_program=by_program
         )
         refused = () if parent or by_program else self.registry.refused
         checked = await check_paths(file, settings, root)
-        texts, memory = PromptTexts(), AgentMemory()
-        if settings.skills or settings.project_instructions:
-            texts = await in_thread(lambda: _texts(file, settings, root, resumed=resumed))
+        texts, memory = await _texts(file, settings, root, resumed=resumed), AgentMemory()
         if settings.memory is not None:
             secrets = (*keys_of(provider), *extra_tools.secrets, *self.secrets)
             wanted = MemoryRequest(secrets, resumed, by_program, is_dry=patch is not None)
@@ -97,16 +86,44 @@ class RunEnvironments:
             patch=patch,
         )
 
+    async def _extra_tools(  # noqa: PLR0913 - the parts of a run
+        self,
+        file: SpecialistFile,
+        settings: Specialist,
+        root: Path,
+        provider: Provider,
+        patch: Patch | None,
+        *,
+        resumed: bool,
+        by_program: bool,
+    ) -> ExtraTools:
+        """Return the tools that a file declares, which make changes in the patch if there is one."""
+        copy = WorkingCopy(root, patch, lambda: own_folders([file.path, *(one.path for one in self._places())]))
+        return await equip(
+            file,
+            settings,
+            root,
+            self.trust,
+            self.clients,
+            copy=copy,
+            resumed=resumed,
+            by_program=by_program,
+            on_server=provider.capabilities.server_tools and settings.tool_calls == "native",
+        )
+
     def _places(self) -> Iterator[SearchFolder]:
         """Yield the folders that are searched for specialists; not the root of a project, which holds anything."""
         return (one for one in self.registry.places if one.project is None or not is_same(one.path, one.project))
 
 
-def _texts(file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> PromptTexts:
+async def _texts(file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> PromptTexts:
     """Return what is added to the prompt; a resumed run has its prompt, so that only what can be read matters."""
+    if not (settings.skills or settings.project_instructions):
+        return PromptTexts()
     try:
-        return read_texts(file, settings, root)
+        texts: PromptTexts = await in_thread(lambda: read_texts(file, settings, root))
     except UsageError:
-        if resumed:
-            return PromptTexts()
-        raise
+        if not resumed:
+            raise
+        texts = PromptTexts()
+    return texts

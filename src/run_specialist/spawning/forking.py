@@ -10,7 +10,6 @@ from run_specialist.budget.budget import Budget, Kind
 from run_specialist.errors import NotResumable
 from run_specialist.loop.compaction.plan import tokens
 from run_specialist.loop.compaction.turns import characters
-from run_specialist.loop.executed import EarlierCalls
 from run_specialist.loop.founded import proven as proven_by
 from run_specialist.loop.job import ForkedFrom, Job, ResumeState
 from run_specialist.loop.portable import lost_parts
@@ -21,7 +20,8 @@ from run_specialist.spawning.begun_with import begun_with
 from run_specialist.spawning.copied_records import copied_records
 from run_specialist.spawning.first_turns import FirstTurns, first_turns
 from run_specialist.spawning.other_model import for_other_model, with_own_ids
-from run_specialist.spawning.resuming import ResumeRequest, call_record, changed_file, continued, missing_tools
+from run_specialist.spawning.resume_state import state_after_turns
+from run_specialist.spawning.resuming import ResumeRequest, changed_file, continued, missing_tools
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.spawner import LIMITS, new_run_id
 from run_specialist.specialist.fields import Specialist
@@ -67,7 +67,7 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
     author = run.model if begin.last is None else run.model_of(begin.last.number)
     is_other = provider.model != author
     copied = with_own_ids(begin.run) if is_other else begin.run
-    state = _state(copied)
+    state = state_after_turns(copied)
     _check_totals(run, settings, state, request.at)
     warnings = [_what_counts(run, request.at, len(copied.calls))]
     if is_other:
@@ -142,24 +142,6 @@ def _what_counts(run: StoredRun, at: int, calls: int) -> str:
     return (
         f"{turns} of {run.run_id} {'is' if at == 1 else 'are'} copied: {units.amount(Kind.TOOL_CALLS, calls)} and "
         f"{units.amount(Kind.TURNS, at)} count against the limits, their tokens, cost and time do not"
-    )
-
-
-def _state(begin: StoredRun) -> ResumeState:
-    """Return the state after the copied turns."""
-    snapshot = begin.snapshot
-    assert snapshot is not None  # noqa: S101 - `first_turns` makes one
-    part = max(one.part for one in begin.messages)
-    return ResumeState(
-        snapshot=snapshot,
-        messages=begin.transcript,
-        part=part,
-        copies=sum(one.copied for one in begin.messages if one.part == part),
-        earlier=EarlierCalls(
-            executed={call.number: call_record(call) for call in begin.calls},
-            started=snapshot.calls,
-            skipped=snapshot.skipped,
-        ),
     )
 
 

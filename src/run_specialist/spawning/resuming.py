@@ -10,19 +10,13 @@ from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import NotResumable
 from run_specialist.loop.compaction.turns import archived_placeholder
-from run_specialist.loop.executed import CallRecord, EarlierCalls
 from run_specialist.loop.job import Job, ResumeNote, ResumeState
 from run_specialist.loop.portable import portable_id
-from run_specialist.loop.returned_answers import Returned
-from run_specialist.loop.spending.account import NOT_STARTED
-from run_specialist.loop.spending.child_budget import drawn
-from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Stop, text_of
-from run_specialist.record.outcome import AskedModel
-from run_specialist.record.server_calls import counted
 from run_specialist.spawning.begun_with import begun_with
 from run_specialist.spawning.origin import digest, digests, resumed
 from run_specialist.spawning.other_model import for_other_model
+from run_specialist.spawning.resume_state import state_when_stopped
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.server_share import reserved
 from run_specialist.spawning.spawner import LIMITS, spawn
@@ -30,12 +24,11 @@ from run_specialist.spawning.stored_tools import as_stored
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.resolve import checked
-from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredRun
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.planning.todo import NAME as TODO
 from run_specialist.tools.planning.todo import Plan
-from run_specialist.tools.respond import NAME as RESPOND
 
 _ORIGINAL = ("digest", "given_tools", "parents", "warnings", "given", "fork", "overridden")
 """Stored values that a resumption does not change."""
@@ -66,7 +59,7 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
     given = checked(request.limits)
     settings = before.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
     changed = tuple(kind for key, kind in LIMITS.items() if getattr(settings, key) != getattr(before, key))
-    state = _resume_state(run, before.tool_calls_limit)
+    state = state_when_stopped(run, before.tool_calls_limit)
     _check_totals(run, settings, state, changed)
     _check_purpose(run, request, changed)
     remarks = [*changed_file(run, request), *missing_tools(run, environment, request)]
@@ -128,73 +121,6 @@ def _refill(archive: Archive, run: StoredRun) -> None:
         call_id, text = str(block.get("tool_use_id")), text_of(block.get("content"))
         if block["type"] == "tool_result" and call_id not in archive and text != archived_placeholder(call_id):
             archive.add(call_id, text)
-
-
-def _resume_state(run: StoredRun, limit: int | None) -> ResumeState:
-    """Return the state in which a run ended or was interrupted.
-
-    limit: the limit of tool calls before the run is resumed.
-    """
-    snapshot, pending = _with_children(run), run.pending
-    to_run = 0 if pending is None else _calls_to_run(pending, snapshot)
-    used = int(snapshot.used.get(Kind.TOOL_CALLS, 0)) + (counted(pending.blocks) if pending else 0)
-    affordable = to_run if limit is None else max(limit - used, 0)
-    part = max((stored.part for stored in run.messages), default=0)
-    return ResumeState(
-        snapshot=snapshot,
-        messages=run.transcript,
-        part=part,
-        copies=sum(stored.copied for stored in run.messages if stored.part == part),
-        earlier=EarlierCalls(
-            executed={call.number: call_record(call) for call in run.calls},
-            started=snapshot.calls,
-            cut_off=min(to_run, affordable),
-            skipped=snapshot.skipped,
-        ),
-        pending=None if pending is None else pending.reply,
-        pending_choice=pending.choice if pending else "auto",
-        pending_instruction=pending.landing_instruction if pending else None,
-        pending_in_landing=bool(pending and pending.landing),
-        pending_seconds=pending.seconds if pending else 0,
-    )
-
-
-def _with_children(run: StoredRun) -> RunSnapshot:
-    """Return the last snapshot of a run, with the spending of children that ended after it."""
-    snapshot = run.snapshot or NOT_STARTED
-    if run.own_turns and not snapshot.models:
-        snapshot = replace(snapshot, models=(_asked_alone(run),))
-    used, total = dict(snapshot.used), snapshot.total
-    missing = snapshot.missing_children(run.children)
-    for child in missing:
-        total = total.plus(child.usage, child.cost_usd)
-        for kind, amount in drawn(child).items() if run.frozen["settings"]["share_budget"] else ():
-            used[kind] = used.get(kind, 0) + amount
-    return replace(snapshot, used=used, total=total, children=(*snapshot.children, *missing))
-
-
-def _asked_alone(run: StoredRun) -> AskedModel:
-    """Return the record of the one model of a run that was stored without it."""
-    turns, spent = [turn for turn in run.own_turns if turn is not run.pending], Spending()
-    for turn in turns:
-        spent = spent.plus(turn.usage, turn.cost_usd)
-    return AskedModel(run.model, run.own_turns[0].number, len(turns), spent.usage, spent.cost_usd)
-
-
-def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:
-    """Return how many calls of a turn may have been run: none in a landing or if truncated.
-
-    Beside an answer they may have been run once, which the loop decides again; see `Replies`.
-    """
-    answers = sum(call.name == RESPOND for call in turn.calls)
-    if turn.landing or turn.stop not in {Stop.WANTS_TOOLS, Stop.PAUSED}:
-        return 0
-    return 0 if answers and Returned.TOO_EARLY in snapshot.returned else len(turn.calls) - answers
-
-
-def call_record(call: StoredCall) -> CallRecord:
-    """Return a stored call as the loop keeps it."""
-    return CallRecord(call.call, call.text, call.is_error, call.truncated, call.note, call.repeated, call.whole)
 
 
 def _check_totals(run: StoredRun, settings: Specialist, state: ResumeState, changed: Sequence[Kind]) -> None:

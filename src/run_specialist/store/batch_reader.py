@@ -25,6 +25,7 @@ from run_specialist.store.batches import Batch
 from run_specialist.store.deleting import delete_whole_batches
 from run_specialist.store.failures import readable_errors
 from run_specialist.store.from_rows import outcome
+from run_specialist.store.id_errors import ambiguous
 from run_specialist.store.location import shown
 from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import is_alive
@@ -37,8 +38,6 @@ LAST = "last"
 """Alias for the newest batch."""
 ITEMS_AT_ONCE = 500
 """How many items are read in one transaction; a longer one would keep the file of a store from shrinking."""
-MAX_LISTED_IDS = 5
-"""How many matching ids an error message lists."""
 
 _NEWEST_FIRST = (batches.c.created_at.desc(), batches.c.batch_id.desc())
 _ITEMS = select(
@@ -99,9 +98,7 @@ class StoredBatches:
                 return match
         if not matching:
             raise RunNotFound(f"there is no batch {batch_id} in {shown(self.url)}; `specialists batches` lists them")
-        ids = ", ".join(match.batch_id for match in matching[:MAX_LISTED_IDS])
-        more = f" and {len(matching) - MAX_LISTED_IDS} more" if len(matching) > MAX_LISTED_IDS else ""
-        raise RunNotFound(f"{len(matching)} batch ids start with {batch_id}: {ids}{more}; use more of the id")
+        raise RunNotFound(ambiguous("batch", batch_id, [match.batch_id for match in matching]))
 
     def meant(self, given: str) -> Batch | None:
         """Return the batch with this id or unique id prefix; None if there is none, or if it is the id of a run."""

@@ -1,8 +1,5 @@
 """Read a store: list, find and load runs, and the finished runs of a specialist; delete runs."""
 
-import difflib
-import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -18,34 +15,22 @@ from run_specialist.store.descendants import children, portions
 from run_specialist.store.failures import readable_errors
 from run_specialist.store.file_changes import StoredChange, changes_of
 from run_specialist.store.forks import forks_of, with_sources
-from run_specialist.store.from_rows import outcome, stored_run
+from run_specialist.store.from_rows import stored_run
+from run_specialist.store.id_errors import ambiguous, no_such_run
 from run_specialist.store.identity import NAMESPACE
 from run_specialist.store.location import file_of, shown
 from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import is_alive
+from run_specialist.store.past_runs import newest_outcomes, outcomes_of_file, past_runs
+from run_specialist.store.run_rows import run_rows
 from run_specialist.store.run_trees import first_trees, newest_first
-from run_specialist.store.selection import INTERRUPTED, LISTED, NEWEST_FIRST, UNENDED, Selection
+from run_specialist.store.selection import INTERRUPTED, LISTED, UNENDED, Selection
 from run_specialist.store.stored import Listed, PastRun, StoredRun
-from run_specialist.store.tables import calls, events, messages, metadata, outputs, runs, turns
+from run_specialist.store.tables import runs
 from run_specialist.store.to_rows import RUNNING
 
 LAST = "last"
 """Alias for the newest run that has no parent."""
-MAX_LISTED_IDS = 5
-"""How many matching ids an error message lists."""
-MAX_COMPARED_IDS = 1_000
-"""How many ids are searched for a similar one."""
-
-_TABLES = metadata.tables
-_PARTS = {
-    "turns": select(turns).order_by(turns.c.number),
-    "calls": select(calls, outputs.c.body)
-    .join(outputs, (outputs.c.run_id == calls.c.run_id) & (outputs.c.number == calls.c.number))
-    .order_by(calls.c.number),
-    "messages": select(messages).order_by(messages.c.part, messages.c.place),
-    "events": select(events).order_by(events.c.number),
-}
-"""Queries for the related rows of a run, by table name."""
 
 
 class Store:
@@ -132,7 +117,9 @@ class Store:
         matches = whole or self.runs(ids=[run_id])
         if len(matches) == 1:
             return matches[0]
-        raise RunNotFound(self._ambiguous(run_id, matches) if matches else self._not_found(run_id))
+        if matches:
+            raise RunNotFound(ambiguous("run", run_id, [match.run_id for match in matches]))
+        raise self._not_found(run_id)
 
     def load(self, run_id: str, project: str | None = None) -> StoredRun:
         """Return a run with all its stored data; the arguments are those of `find`."""
@@ -140,17 +127,14 @@ class Store:
         try:
             with self._snapshot() as connection:
                 found = connection.execute(select(runs).where(runs.c.run_id == run_id)).one_or_none()
-                rows = {
-                    name: [row._asdict() for row in connection.execute(query.where(_TABLES[name].c.run_id == run_id))]
-                    for name, query in _PARTS.items()
-                }
+                rows = run_rows(connection, run_id)
                 child_runs = children(connection, run_id)
             run = found._asdict() if found else None
             if run:
                 return stored_run(_listed(run, self._is_dead), run, rows, child_runs)
         except (ValueError, TypeError, LookupError) as error:
             raise StoreUnusable(f"{shown(self.url)}: the data of {run_id} cannot be read: {error!r}") from None
-        raise RunNotFound(self._not_found(run_id))
+        raise self._not_found(run_id)
 
     def forks(self, run: StoredRun) -> list[str]:
         """Return the ids of the runs that begin with the first turns of a run, oldest first."""
@@ -170,38 +154,17 @@ class Store:
 
         project: only those of this project; None = all.
         """
-        chosen = [] if project is None else [runs.c.project == column_text(project)]
-        finished = (runs.c.specialist == column_text(specialist), runs.c.outcome.is_not(None), *chosen)
-        counted = (
-            select(calls.c.run_id, func.count(), func.count().filter(calls.c.repeated))
-            .join(runs, runs.c.run_id == calls.c.run_id)
-            .where(*finished)
-            .group_by(calls.c.run_id)
-        )
-        columns = (runs.c.run_id, runs.c.started_at, runs.c.outcome, runs.c.digest, runs.c.limits_changed)
-        ended = select(*columns).where(*finished).order_by(*NEWEST_FIRST)
         with self._snapshot() as connection:
-            counts = {run_id: (made, repeated) for run_id, made, repeated in connection.execute(counted)}
-            return [
-                PastRun(run_id, started_at, outcome(body) or {}, *counts.get(run_id, (0, 0)), *version)
-                for run_id, started_at, body, *version in connection.execute(ended).all()
-            ]
+            return past_runs(connection, specialist, project)
 
     def outcomes_of_file(self, specialist: str, path: Path, most: int) -> list[Mapping[str, Any]]:
         """Return the outcomes of ended runs of a specialist that began from one file, newest first.
 
         most: how many of the newest runs of the specialist are searched.
         """
-        finished = (runs.c.specialist == column_text(specialist), runs.c.outcome.is_not(None))
-        query = select(runs.c.frozen, runs.c.outcome).where(*finished).order_by(*NEWEST_FIRST).limit(most)
         with self._snapshot() as connection:
-            rows = connection.execute(query).all()
-        wanted = os.path.realpath(path)
-        return [
-            outcome(ended) or {}
-            for frozen, ended in rows
-            if os.path.realpath(str(json.loads(frozen).get("file", ""))) == wanted
-        ]
+            newest = newest_outcomes(connection, specialist, most)
+        return outcomes_of_file(newest, path)
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete runs and their descendants with all stored data, all or none; return the disk space freed [bytes].
@@ -267,20 +230,9 @@ class Store:
         with readable_errors(self.url), self._engine.begin() as connection:
             yield connection
 
-    def _ambiguous(self, run_id: str, matches: Sequence[Listed]) -> str:
-        more = f" and {len(matches) - MAX_LISTED_IDS} more" if len(matches) > MAX_LISTED_IDS else ""
-        listed = ", ".join(match.run_id for match in matches[:MAX_LISTED_IDS])
-        return f"{len(matches)} run ids start with {run_id}: {listed}{more}; use more of the id"
-
-    def _not_found(self, run_id: str) -> str:
+    def _not_found(self, run_id: str) -> RunNotFound:
         with self._snapshot() as connection:
-            newest = select(runs.c.run_id).order_by(*NEWEST_FIRST).limit(MAX_COMPARED_IDS)
-            ids = connection.execute(newest).scalars().all()
-        if not ids:
-            return f"{shown(self.url)} contains no runs yet"
-        similar = difflib.get_close_matches(run_id, ids)
-        hint = f"did you mean {' or '.join(similar)}?" if similar else f"the newest is {ids[0]}"
-        return f"there is no run {run_id} in {shown(self.url)}; {hint}"
+            return RunNotFound(no_such_run(connection, run_id, shown(self.url)))
 
 
 def _listed(row: Mapping[str, Any], is_dead: Callable[[str], bool]) -> dict[str, Any]:

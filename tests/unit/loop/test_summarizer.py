@@ -2,9 +2,9 @@
 
 import pytest
 
-from run_specialist import prompts
 from run_specialist.loop.compaction.plan import estimate
 from run_specialist.loop.compaction.summarizer import Summarizer
+from run_specialist.loop.compaction.summary_prompts import SYSTEM_PROMPT
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.messages import Reply, Stop, Usage
@@ -25,7 +25,7 @@ async def test_s2_7_each_chunk_has_its_own_request_without_tools():
     assert "2".ljust(600, ".") in second
     assert "call_2" not in first
     assert "call_3" not in first + second
-    assert provider.opening.system == prompts.SUMMARY
+    assert provider.opening.system == SYSTEM_PROMPT
     assert provider.opening.tools.names == ()
     assert {one.choice for one in provider.requests} == {Choice.AUTO}
     assert summaries(done.history) == [done.summary] == ["notes on 1\n\nnotes on 2"]

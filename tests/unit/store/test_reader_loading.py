@@ -116,6 +116,24 @@ def test_the_history_of_a_specialist_lists_its_finished_runs(store_url):
         assert store.past("nobody") == []
 
 
+def test_outcomes_are_those_of_the_newest_runs_that_began_from_a_file(store_url, tmp_path):
+    """Runs of other files and specialists, and those without an outcome, are left out; a link leads to its file."""
+    file, link = tmp_path / "looker.md", tmp_path / "link.md"
+    link.symlink_to(file)
+    here, elsewhere = {"file": str(file)}, {"file": str(tmp_path / "other.md")}
+    keep(
+        store_url,
+        r1=run_of("r1", 1.0, frozen=here),
+        r2=run_of("r2", 2.0, frozen={"file": str(link)}, status="landed"),
+        r3=run_of("r3", 3.0, frozen=elsewhere),
+        r4=run_of("r4", 4.0, frozen=here, specialist="reader"),
+        r5=[opened("r5", frozen=here)],
+    )
+    with Store(store_url) as store:
+        found = [store.outcomes_of_file("looker", link, most) for most in (1, 2, 3)]
+    assert [[one["status"] for one in outcomes] for outcomes in found] == [[], ["landed"], ["landed", "answered"]]
+
+
 def test_the_size_of_a_store_grows_with_its_content(store_url):
     """The size of a run grows with its content and is counted in bytes on both databases."""
     keep(store_url, r1=run_of("r1"))

@@ -4,11 +4,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from run_specialist import prompts
 from run_specialist.errors import ProviderError
 from run_specialist.loop.compaction.plan import CHARACTERS_PER_TOKEN, Plan, estimate, packed, plan, tokens
+from run_specialist.loop.compaction.summary_prompts import (
+    NOT_SUMMARIZED,
+    SYSTEM_PROMPT,
+    not_summarized,
+    to_merge,
+    to_summarize,
+)
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.retries import Ask, ask_once
+from run_specialist.prompts import TRUNCATED
 from run_specialist.providers.base import Choice, Opening, Provider, Request
 from run_specialist.record.messages import Message, Stop, Usage
 from run_specialist.tools.archive import Archive
@@ -28,7 +35,7 @@ MAX_MERGE_ROUNDS = 3
 WORDS_PER_TOKEN = 0.6
 MIN_WORDS = 50
 SEPARATOR = "\n\n"
-CUT_MARK = f"\n{prompts.TRUNCATED}"
+CUT_MARK = f"\n{TRUNCATED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +144,11 @@ class _Notes:
         earlier, gaps = _split_gaps(planned.earlier)
         words = self._words_per_set(len(planned.chunks) + bool(earlier))
         texts = (SEPARATOR.join(unit.text for unit in chunk) for chunk in planned.chunks)
-        answers = await self._ask_all([prompts.to_summarize(self.question, text, words) for text in texts])
+        answers = await self._ask_all([to_summarize(self.question, text, words) for text in texts])
         for chunk, answer in zip(planned.chunks, answers, strict=True):
             if answer.problem:
                 calls = [f"{call.name} ({call.id})" for unit in chunk for call in unit.calls]
-                gaps.append(prompts.not_summarized(calls, answer.problem))
+                gaps.append(not_summarized(calls, answer.problem))
                 self.warnings.append(f"a part of the context could not be summarized: {answer.problem}")
         notes = [text for text in (earlier, *(answer.text for answer in answers)) if text]
         # The lines on missing notes are neither merged nor cut, but at least half of the limit is left for the notes.
@@ -156,9 +163,7 @@ class _Notes:
                 break
             groups = packed(notes, lambda text: tokens(len(text)), self.chunk_size)
             words = self._words_per_set(len(groups))
-            answers = await self._ask_all(
-                [prompts.to_merge(self.question, SEPARATOR.join(group), words) for group in groups]
-            )
+            answers = await self._ask_all([to_merge(self.question, SEPARATOR.join(group), words) for group in groups])
             self.warnings += [f"notes could not be merged: {answer.problem}" for answer in answers if answer.problem]
             merged = [
                 text
@@ -177,14 +182,14 @@ class _Notes:
         return [task.result() for task in tasks]
 
     async def _ask(self, text: str, gate: asyncio.Semaphore) -> _Answer:
-        conversation = self.provider.open(Opening(prompts.SUMMARY, Toolset([])))
+        conversation = self.provider.open(Opening(SYSTEM_PROMPT, Toolset([])))
         max_tokens = min(self.limit + REASONING_TOKENS, self.provider.capabilities.max_output_tokens)
         async with gate:
             try:
                 with telemetry.chat(self.provider, max_tokens) as span:
                     request = Request([Message.user(text)], Choice.AUTO, max_tokens)
                     reply = await self.ask(conversation, request)
-                    estimated = Usage(tokens(len(prompts.SUMMARY) + len(text)), 0, 0, tokens(len(reply.text)))
+                    estimated = Usage(tokens(len(SYSTEM_PROMPT) + len(text)), 0, 0, tokens(len(reply.text)))
                     usage = reply.usage if reply.usage.total_tokens else estimated
                     span.replied(reply, usage)
             except ProviderError as error:
@@ -221,5 +226,5 @@ def _size(notes: Sequence[str]) -> int:
 def _split_gaps(summary: str) -> tuple[str, list[str]]:
     """Split an earlier summary into its notes and its lines on results that could not be summarized."""
     lines = summary.split("\n")
-    gaps = [line for line in lines if line.startswith(prompts.NOT_SUMMARIZED)]
+    gaps = [line for line in lines if line.startswith(NOT_SUMMARIZED)]
     return "\n".join(line for line in lines if line not in gaps).strip(), gaps

@@ -15,10 +15,10 @@ from run_specialist.safe_files.safe_write import (
     replace_file,
     temporary_name,
 )
-from run_specialist.tools.editing.protected import own_folders
 from run_specialist.tools.editing.text_edit import MOST
 from run_specialist.tools.editing.unified_diff import NO_DIFF, Diff, diff_of
 from run_specialist.tools.editing.writable import Writable
+from run_specialist.tools.sandbox.protected_files import own_folders
 
 Result = Literal["restored", "deleted", "unchanged", "partly", "left"]
 """The file has its content from before the run, does not exist again, or has it already; others have touched it before

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from run_specialist.errors import ToolError, UsageError
-from run_specialist.tools.editing.protected import reason_to_protect
+from run_specialist.tools.sandbox.protected_files import reason_to_protect
 from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path, unescape_path
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.shell.protected_names import is_protected
+from run_specialist.tools.sandbox.protected_files import is_protected_from_commands
 
 SET_ASIDE = ".undone-"
 """Follows the name of a place that was undone, before a random number."""
@@ -39,7 +39,7 @@ def protected_places(root: Path, writable: Sequence[str], closed: Sequence[Path]
                 if seen > MOST_ENTRIES:
                     raise ToolError(f"there are more than {MOST_ENTRIES:,} files below the writable folders")
                 path = f"{here}/{entry.name}" if here else entry.name
-                if is_protected(path) or entry.path in others:
+                if is_protected_from_commands(path) or entry.path in others:
                     found[path] = str(Path(entry.path).readlink()) if entry.is_symlink() else None
                 elif entry.is_dir(follow_symlinks=False):
                     pending.append(path)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.sandbox.ignore_rules import IgnoreRules
+from run_specialist.tools.sandbox.protected_files import is_protected_from_commands
 from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
 from run_specialist.tools.sandbox.secret_files import is_secret
-from run_specialist.tools.shell.protected_names import is_protected
 from run_specialist.tools.threads import check_cancelled
 
 MOST_HIDDEN = 500
@@ -194,7 +194,7 @@ def _why_not_writable(root: Path, relative: str) -> str:
         return "a pattern is no folder that can be opened for commands"
     if ".." in parts:
         return "it leads out of the root"
-    if is_secret(relative) or any(map(is_protected, parts)):
+    if is_secret(relative) or any(map(is_protected_from_commands, parts)):
         return "nothing may be changed there"
     real = root / relative
     try:

@@ -15,27 +15,38 @@ from run_specialist.specialist.home import config_folder
 from run_specialist.specialist.skills import SKILL
 from run_specialist.tools.sandbox.secret_files import is_secret
 
-_FOLDERS = frozenset(
-    {
-        # Agents and skills of all programs; at any depth, because any folder can become the root of a project.
-        *(folder.split("/")[0] for dialect in DIALECTS for folder in dialect.project),
-        ".agents", ".copilot", ".run-specialist",
-        # Hooks of git, and tasks that editors run.
-        ".husky", ".githooks", ".vscode", ".idea", ".devcontainer",
-    }
+_IMPORTANT_FOLDERS = (
+    # Agents and skills of all programs; at any depth, because any folder can become the root of a project.
+    *dict.fromkeys(folder.split("/")[0] for dialect in DIALECTS for folder in dialect.project),
+    ".agents", ".copilot", ".run-specialist",
+    # Hooks of git, and tasks that editors run.
+    ".husky", ".vscode", ".idea", ".devcontainer",
 )  # fmt: skip
+_IMPORTANT_FILES = (
+    "pyproject.toml", ".mcp.json", ".gitmodules",
+    "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", SKILL,
+    # Commands of shells that enter a folder.
+    ".envrc", ".mise.toml", "mise.toml",
+)  # fmt: skip
+_CREATED_BY_COMMANDS = frozenset({".gitignore", ".gitattributes"})
+"""Test runners and package managers write these into the folders that they make; they cannot show more than commands
+see of a writable folder anyway."""
+_FOLDERS = frozenset({*_IMPORTANT_FOLDERS, ".githooks"})
 _FILES = frozenset(
-    {
-        "pyproject.toml", ".mcp.json", "opencode.json", "opencode.jsonc", ".cursorrules",
-        "agents.md", "agents.override.md", "claude.md", "claude.local.md", "gemini.md", SKILL.lower(),
-        ".gitignore", ".gitmodules", ".gitattributes",
-        # Commands of shells that enter a folder.
-        ".tool-versions", ".mise.toml", "mise.toml",
-    }
+    name.casefold()
+    for name in (
+        *_IMPORTANT_FILES, *_CREATED_BY_COMMANDS,
+        "opencode.json", "opencode.jsonc", ".cursorrules", "AGENTS.override.md", ".tool-versions",
+    )
 )  # fmt: skip
 _ENDINGS = (".agent.md", ".chatmode.md")
 _GIT = re.compile(r"\.git|git~[0-9]+")
 _DATA = "run-specialist"
+
+_IMPORTANT = (".git", *_IMPORTANT_FOLDERS, *_IMPORTANT_FILES)
+_IMPORTANT_FOLDED = frozenset(name.casefold() for name in _IMPORTANT)
+IMPORTANT_NAMES = f"({'|'.join(map(re.escape, _IMPORTANT))})"
+"""Regular expression for the names that the sandbox of macOS refuses; new files of other names are set aside later."""
 
 
 def reason_to_protect(relative: str) -> str:
@@ -52,6 +63,17 @@ def reason_to_protect(relative: str) -> str:
     if found := next((part for part in parts if part in _FOLDERS), parts[-1] if is_closed else ""):
         return f"{found} decides what agents and programs may do"
     return ""
+
+
+def is_protected_from_commands(relative: str) -> bool:
+    """Return whether a command must not change a file or folder, by its own name.
+
+    relative: path relative to the root, with `/`. Secrets do not count: they are hidden instead.
+    """
+    name = relative.rpartition("/")[2]
+    if name.casefold() in _CREATED_BY_COMMANDS:
+        return False
+    return name.casefold() in _IMPORTANT_FOLDED or (not is_secret(relative) and bool(reason_to_protect(name)))
 
 
 def own_folders(more: Iterable[Path] = ()) -> tuple[Path, ...]:

@@ -1,0 +1,54 @@
+"""Which names the file tools, the commands of `bash` and the sandbox of macOS refuse: one list for all of them."""
+
+import re
+
+import pytest
+
+from run_specialist.tools.sandbox.protected_files import IMPORTANT_NAMES, is_protected_from_commands, reason_to_protect
+
+REFUSED_AT_ONCE = """
+    .git .gitmodules .husky .claude .github .gemini .opencode .codex .cursor .copilot .agents .run-specialist .mcp.json
+    AGENTS.md CLAUDE.md CLAUDE.local.md GEMINI.md SKILL.md specialists pyproject.toml .vscode .idea .devcontainer .envrc
+    .mise.toml mise.toml
+""".split()  # noqa: SIM905 - easier to read
+SET_ASIDE_LATER = """
+    .githooks opencode.json opencode.jsonc .cursorrules AGENTS.override.md .tool-versions x.agent.md x.chatmode.md git~1
+""".split()  # noqa: SIM905 - easier to read
+CREATED_BY_COMMANDS = [".gitignore", ".gitattributes"]
+HIDDEN_FROM_COMMANDS = [".env", ".ssh", "key.pem", ".npmrc"]
+OPEN = ["a.md", "agents", "specialist", "git", ".gitkeep", "opencode.yaml", "mise", "envrc"]
+
+
+def refusals(name):
+    """Return whether the file tools, commands, and the sandbox of macOS refuse to change a file or folder."""
+    path = f"out/{name}"
+    by_macos = re.search(f"/{IMPORTANT_NAMES}(/|$)", f"/root/{path}")
+    return bool(reason_to_protect(path)), is_protected_from_commands(path), by_macos is not None
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (REFUSED_AT_ONCE, (True, True, True)),
+        (SET_ASIDE_LATER, (True, True, False)),
+        (CREATED_BY_COMMANDS, (True, False, False)),
+        (HIDDEN_FROM_COMMANDS, (True, False, False)),
+        (OPEN, (False, False, False)),
+    ],
+)
+def test_each_tool_refuses_its_names(names, expected):
+    """All tools refuse the important names, and commands may create the rules of what git ignores."""
+    assert {name: refusals(name) for name in names} == dict.fromkeys(names, expected)
+
+
+@pytest.mark.parametrize("name", [*REFUSED_AT_ONCE, *SET_ASIDE_LATER])
+def test_case_does_not_matter_to_commands(name):
+    """Some file systems ignore it."""
+    assert is_protected_from_commands(name.upper())
+    assert is_protected_from_commands(name.lower())
+
+
+def test_important_names_are_protected_in_hidden_folders_too():
+    """A folder with secrets is hidden from commands, and what agents obey in it cannot be changed."""
+    assert is_protected_from_commands(".ssh/AGENTS.md")
+    assert not is_protected_from_commands(".ssh/opencode.json")
