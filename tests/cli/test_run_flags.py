@@ -71,7 +71,7 @@ def test_every_setting_flag_reaches_the_run(job_of):
     assert job_of("--patience 10m", "patience: 0").patience == 600
     assert job_of("--patience none").patience is None
     assert (job_of("--dry-run").patch is None, job_of("").patch is None) == (False, True)
-    assert job_of("--server-tools").origin["settings"]["server_tools"]
+    assert job_of("--server-tools").origin()["settings"]["server_tools"]
     settings = {name for name, one in inspect.signature(run).parameters.items() if one.annotation in _ours()}
     tested = {flag.removeprefix("--").replace("-", "_") for flag, *_ in LIMITS} | {
         *("landing", "evidence", "tool_calls", "preset", "patience", "requests_at_once"),

@@ -9,7 +9,7 @@ from tests.loop_jobs import job
 async def recorded_run(script, limit=9, **settings):
     """Run a script, and return the run, its outcome and its journal."""
     notebook, provider = Notebook(), ScriptedProvider(script)
-    run = Run(job(provider, limit, origin=ORIGIN, **settings), journal=notebook)
+    run = Run(job(provider, limit, origin=lambda: ORIGIN, **settings), journal=notebook)
     return run, await run.outcome(), notebook
 
 

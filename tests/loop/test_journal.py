@@ -136,7 +136,7 @@ async def test_s3_6_an_aborted_run_is_stored_with_its_results(at):
 
     notebook = Notebook()
     provider = Silent([looks(1, 1 if at == "request" else 2)])
-    run = Run(job(provider, tools=[Tool("look", "Look.", slow)], origin=ORIGIN), journal=notebook)
+    run = Run(job(provider, tools=[Tool("look", "Look.", slow)], origin=lambda: ORIGIN), journal=notebook)
     task = asyncio.create_task(run.outcome())
     await reached.wait()
     run.abort()

@@ -46,7 +46,7 @@ async def test_each_request_waits_until_earlier_records_are_stored():
         return line
 
     provider = ScriptedProvider([reply(looks(1)), reply(looks(2)), reply(ANSWER)])
-    outcome = await Run(job(provider, origin=ORIGIN), journal=slow).outcome()
+    outcome = await Run(job(provider, origin=lambda: ORIGIN), journal=slow).outcome()
     assert outcome.status == "answered"
     assert [len(waits) for waits in asked_at] == [0, 1, 2]
     kinds = [type(record) for record in slow.records]
@@ -86,7 +86,7 @@ async def test_a_journal_that_fails_at_any_record_is_one_warning():
     same = {"warnings": (), "duration_s": 0, "limits": {}}
     for after in range(end + 1):
         events.clear()
-        run = Run(job(ScriptedProvider(script), 9, origin=ORIGIN), events.append, journal=Failing(after))
+        run = Run(job(ScriptedProvider(script), 9, origin=lambda: ORIGIN), events.append, journal=Failing(after))
         outcome = await run.outcome()
         assert replace(outcome, **same) == replace(whole, **same)
         assert not run.is_kept
@@ -113,7 +113,7 @@ async def test_a_hanging_disk_causes_a_warning_and_keeps_the_answer(monkeypatch)
             await asyncio.Event().wait()
 
     monkeypatch.setattr(checkpoint, "COMMIT_TIMEOUT", 0.01)
-    run = Run(job(ScriptedProvider([looks(1), looks(2), ANSWER]), origin=ORIGIN), journal=Hanging())
+    run = Run(job(ScriptedProvider([looks(1), looks(2), ANSWER]), origin=lambda: ORIGIN), journal=Hanging())
     outcome = await run.outcome()
     assert outcome.answer == "It is known."
     assert outcome.warnings == (checkpoint.STORE_SLOW,)
@@ -130,7 +130,9 @@ async def test_a_cancellation_propagates_after_the_outcome_is_recorded():
         return ""
 
     notebook = Slow()
-    run = Run(job(ScriptedProvider([looks(1)]), tools=[Tool("look", "Look.", slow)], origin=ORIGIN), journal=notebook)
+    run = Run(
+        job(ScriptedProvider([looks(1)]), tools=[Tool("look", "Look.", slow)], origin=lambda: ORIGIN), journal=notebook
+    )
     task = asyncio.create_task(run.outcome())
     await reached.wait()
     task.cancel()

@@ -130,6 +130,8 @@ class Checkpoint:
 
     async def wait_until_stored_uncancelled(self, *, briefly: bool = False) -> None:
         """Wait as `kept` does, and ignore cancellations: the work is done and only has to be stored."""
+        if self._observers.journal is None:
+            return
         storing = asyncio.ensure_future(self.kept(briefly=briefly))
         while not storing.done():
             with suppress(asyncio.CancelledError):

@@ -3,18 +3,17 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
-from run_specialist.loop.compaction.plan import estimate, tokens
 from run_specialist.loop.job import Job
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.loop.portable import lost_parts, portable_id, portable_messages, with_portable_ids
+from run_specialist.loop.reply_normalizer import ReplyNormalizer
 from run_specialist.loop.reply_room import has_thought, is_thought, longest_reply
 from run_specialist.loop.retries import Retries
 from run_specialist.loop.returned_answers import ReturnedAnswers
@@ -25,17 +24,12 @@ from run_specialist.loop.transcript import Transcript
 from run_specialist.providers import json_prompts
 from run_specialist.providers.base import Choice, Delta, Request
 from run_specialist.providers.json_calls import open_conversation
-from run_specialist.providers.json_reader import unique_id
-from run_specialist.providers.leaked_calls import CALLS_AS_TEXT, leaked_calls, with_calls
 from run_specialist.providers.model_chain import is_replaceable
 from run_specialist.record.events import Replied, Requested, Retrying, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
-from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode
+from run_specialist.record.messages import Message, Reply, Stop, ToolResult, Usage
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
-
-MOST_CALLS = 200
-"""Tool calls kept of one reply. Each costs tokens in every later request, even when it is skipped."""
 
 _T = TypeVar("_T")
 
@@ -55,6 +49,7 @@ class Exchange:
         replaceable = partial(is_replaceable, job.provider)
         self._retries = Retries(job.patience, self._retrying, observers.notify, stop, replaceable)
         self._partial_reply = PartialReply()
+        self._normalizer = ReplyNormalizer(job, observers)
         self._schema_replies = SchemaReplies(job.opening.tools.get(RESPOND), job.answer_schema)
         self._schema_stream: SchemaStream | None = None
         state = job.resume_state
@@ -65,7 +60,6 @@ class Exchange:
         self._open(messages)
         self.returned = ReturnedAnswers(job)
         """The answers that went back to the model."""
-        self._usage_is_estimated = False
         self.open_reply: Reply | None = None
         """The newest reply, until it enters the transcript or the model is asked again."""
         self.response: Response | None = None
@@ -136,7 +130,7 @@ class Exchange:
             # Without the text of attempts that broke off.
             self._last_text = last_text
             seconds = time.monotonic() - begun
-            reply = _bounded(self._with_leaked_calls(self._with_usage(reply), turn, choice))
+            reply = self._normalizer.normalized(reply, self.transcript, turn, choice)
             span.replied(reply, reply.usage)
         cost = self.book(reply, choice, last_line, landing=landing)
         received = Received(turn, choice, landing, reply, rounded(cost), seconds, last_line)
@@ -218,33 +212,6 @@ class Exchange:
             self._partial_reply.add(shown)
             self._observers.show(shown)
 
-    def _with_usage(self, reply: Reply) -> Reply:
-        """Return a reply with its token usage, estimated if the server reports none: limits need a number."""
-        if reply.usage.total_tokens or not self._job.provider.capabilities.is_language_model:
-            return reply
-        if not self._usage_is_estimated:
-            self._usage_is_estimated = True
-            self._observers.notify(Warned("the server reports no token usage; it is estimated"))
-        opening, answer = self._job.opening, Message("assistant", reply.content)
-        front = len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
-        return replace(reply, usage=Usage(self.transcript.tokens + tokens(front), 0, 0, estimate(None, [answer])))
-
-    def _with_leaked_calls(self, reply: Reply, turn: int, choice: Choice) -> Reply:
-        """Return a reply that makes the calls that it wrote as text, with ids that are unique in the run."""
-        opening = self._job.opening
-        # The bare input of `respond` may match the schema of the answer, or be the JSON that was requested.
-        bare_answer = self._job.answer_schema is None and choice is not Choice.SCHEMA
-        calls = leaked_calls(reply, opening.tools.names, bare_answer=bare_answer)
-        if not calls:
-            return reply
-        if any(call.is_named for call in calls) and CALLS_AS_TEXT not in self._observers.warnings:
-            self._observers.notify(Warned(CALLS_AS_TEXT))
-        blocks = (block for message in self.transcript.messages() for block in message.blocks)
-        taken = {block["id"] for block in blocks if block["type"] == "tool_use"}
-        # With the number of the turn an id is new even if a summary has replaced the earlier calls.
-        ids = [f"written_{turn}_{number}" for number in range(1, len(calls) + 1)]
-        return with_calls(reply, calls, [unique_id(each, taken, f"{each}_") for each in ids])
-
     async def _in_time(self, work: Awaitable[_T], *, landing: bool) -> _T | None:
         """Await within the time limit; None when the time is up, or if the run is to stop before a retry."""
         try:
@@ -259,14 +226,3 @@ class Exchange:
             if timeout.expired():
                 return None
             raise
-
-
-def _bounded(reply: Reply) -> Reply:
-    """Return a reply with at most MOST_CALLS tool calls; a later `respond` stays."""
-    tool_uses: list[Block] = [block for block in reply.content if block.get("type") == "tool_use"]
-    dropped = {id(call) for call in tool_uses[MOST_CALLS:] if call.get("name") != RESPOND}
-    if not dropped:
-        return reply
-    warning = f"the model made {len(reply.calls):,} tool calls in one reply; those after call {MOST_CALLS} were dropped"
-    kept = tuple(block for block in reply.content if id(block) not in dropped)
-    return replace(reply, content=kept).with_warning(warning)

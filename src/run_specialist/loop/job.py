@@ -123,8 +123,8 @@ class Job:
     """Warnings from before the run began; the outcome repeats them."""
     context_warnings: tuple[str, ...] = ()
     """Those of them that are about the context of the model."""
-    origin: Mapping[str, Any] = field(default_factory=dict)
-    """What it takes to make the job again, in JSON values."""
+    origin: Callable[[], Mapping[str, Any]] = dict
+    """Returns what it takes to make the job again, in JSON values; called only for a run that is stored."""
     parent_id: str | None = None
     """The run that asked; None for a run of its own."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -175,6 +175,6 @@ class Job:
             "system": self.opening.system,
             "tools": [tool.definition for tool in self.opening.tools],
             "effort": self.opening.effort,
-            **self.origin,
+            **self.origin(),
         }
         return Opened(self.run_id, self.specialist, self.provider.model, self.question, frozen, self.parent_id)

@@ -1,7 +1,7 @@
 """The part of a streaming reply that has arrived."""
 
 from run_specialist.providers.base import Delta
-from run_specialist.record.messages import spoken
+from run_specialist.record.blocks import spoken
 from run_specialist.tools.respond import NAME as RESPOND
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from run_specialist import prompts
 from run_specialist.loop.reply_room import has_thought
 from run_specialist.providers.openai_messages import FIELDS
-from run_specialist.record.messages import Block, Message, sendable, spoken
+from run_specialist.record.blocks import Block, sendable, spoken
+from run_specialist.record.messages import Message
 
 _PORTABLE_KEYS = {"text": ("type", "text"), "tool_use": ("type", "id", "name", "input")}
 """The block types of a reply that every model accepts, with the keys that make them up."""

@@ -13,7 +13,8 @@ from run_specialist.loop.quote_rule import QuoteRule
 from run_specialist.loop.returned_answers import Returned
 from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
-from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, sendable
+from run_specialist.record.blocks import sendable
+from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult
 from run_specialist.record.outcome import Exit
 from run_specialist.record.server_calls import has_server_calls
 from run_specialist.tools import answer_prompts

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from run_specialist.record.messages import Block, Message, spoken, text_of
+from run_specialist.record.blocks import Block, spoken, text_of
+from run_specialist.record.messages import Message
 
 LANDING_TOKENS = 4_096
 """Maximum `max_tokens` of a landing request, doubled once a reply was truncated [tokens]."""

@@ -178,7 +178,8 @@ class Run:
 
     def _begin(self) -> None:
         self._account.start(self._job.seconds)
-        self._observers.record(self._job.opened())
+        if self._observers.journal is not None:
+            self._observers.record(self._job.opened())
         if self._job.resume_note is not None:
             # Another model continues with another transcript, which is recorded before anything else happens.
             self._observers.record(self._checkpoint.checkpointed())

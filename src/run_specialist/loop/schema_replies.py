@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from run_specialist.providers.base import Choice, Delta
-from run_specialist.record.messages import Reply, Stop, spoken
+from run_specialist.record.blocks import spoken
+from run_specialist.record.messages import Reply, Stop
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.specialist.json_schema.strict import restored, strict
 from run_specialist.tools.base import Tool

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from run_specialist.loop.compaction.plan import estimate
+from run_specialist.record.blocks import Block, sendable
 from run_specialist.record.journal import Checkpointed, RunSnapshot
-from run_specialist.record.messages import Block, Message, Reply, ToolResult, sendable
+from run_specialist.record.messages import Message, Reply, ToolResult
 from run_specialist.record.server_calls import has_server_calls
 
 FEW_CHARACTERS = 2_000

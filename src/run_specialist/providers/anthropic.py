@@ -26,7 +26,8 @@ from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import failure, final
 from run_specialist.providers.served_tools import OfferedTools, Unanswered
 from run_specialist.providers.transport import connection, send, stream, url_of
-from run_specialist.record.messages import Block, Message, Reply, Usage, encode
+from run_specialist.record.blocks import Block
+from run_specialist.record.messages import Message, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.error_bodies import kind_of
 from run_specialist.providers.json_reader import count, read_arguments, unique_id
 from run_specialist.providers.white_space import WhiteSpace
-from run_specialist.record.messages import Block, Reply, Stop, Usage
+from run_specialist.record.blocks import Block
+from run_specialist.record.messages import Reply, Stop, Usage
 
 STOPS = {
     "end_turn": Stop.ANSWERED,

@@ -18,7 +18,8 @@ from run_specialist.providers.call_shape import FORMAT, WrittenCall, call_schema
 from run_specialist.providers.call_stream import CallStream
 from run_specialist.providers.plain_messages import PlainMessages
 from run_specialist.providers.tool_list import tool_list
-from run_specialist.record.messages import Block, Reply, Stop, has_calls
+from run_specialist.record.blocks import Block
+from run_specialist.record.messages import Reply, Stop, has_calls
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import NAME as RESPOND
 

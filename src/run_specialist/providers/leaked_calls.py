@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from run_specialist.record.messages import Block, Reply, Stop, spoken, text_of
+from run_specialist.record.blocks import Block, spoken, text_of
+from run_specialist.record.messages import Reply, Stop
 from run_specialist.tools.respond import NAME as RESPOND
 
 CALLS_AS_TEXT = (

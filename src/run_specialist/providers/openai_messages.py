@@ -10,7 +10,8 @@ The key `chat` of a block contains data specific to this API, so that it is sent
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from run_specialist.record.messages import Block, Message, encode, text_of
+from run_specialist.record.blocks import Block, text_of
+from run_specialist.record.messages import Message, encode
 
 PART = "chat_part"
 FIELDS = "chat_fields"

@@ -10,7 +10,8 @@ from run_specialist.providers.error_bodies import kind_of, message_in
 from run_specialist.providers.json_reader import count, read_arguments, unique_id
 from run_specialist.providers.openai_messages import FIELDS, PART
 from run_specialist.providers.sdk_errors import tidy
-from run_specialist.record.messages import Block, Reply, Stop, Usage, encode
+from run_specialist.record.blocks import Block
+from run_specialist.record.messages import Reply, Stop, Usage, encode
 
 STOPS = {
     "stop": Stop.ANSWERED,

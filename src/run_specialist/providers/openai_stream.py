@@ -7,7 +7,8 @@ from run_specialist.errors import Unavailable
 from run_specialist.providers import white_space
 from run_specialist.providers.base import Delta, Watch
 from run_specialist.providers.white_space import WhiteSpace
-from run_specialist.record.messages import Block, encode
+from run_specialist.record.blocks import Block
+from run_specialist.record.messages import encode
 
 APART = {"role", "content", "tool_calls", "function_call"}
 """Keys of a delta that need more than appending to the previous value."""

@@ -5,7 +5,8 @@ from operator import is_not
 
 from run_specialist.providers import json_prompts
 from run_specialist.providers.call_shape import written
-from run_specialist.record.messages import Block, Message, text_of
+from run_specialist.record.blocks import Block, text_of
+from run_specialist.record.messages import Message
 
 
 class PlainMessages:

@@ -9,7 +9,8 @@ from typing import Any
 from run_specialist import prompts
 from run_specialist.providers.base import Opening
 from run_specialist.providers.knowledge import Knowledge
-from run_specialist.record.messages import Block, Message
+from run_specialist.record.blocks import Block
+from run_specialist.record.messages import Message
 from run_specialist.record.server_calls import USE, is_result
 
 NOT_RUN = "the endpoint does not run {} itself: {}; the run goes on without {}"

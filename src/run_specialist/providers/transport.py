@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from run_specialist.providers.endpoint import Endpoint
 from run_specialist.providers.json_reader import read_object
 from run_specialist.providers.reply_limits import LONGEST_CONNECT, LONGEST_PAUSE, LONGEST_REPLY, bound_body
-from run_specialist.record.messages import Block
+from run_specialist.record.blocks import Block
 
 _HEADERS = {"Content-Type": "application/json"}
 _RETRIES = "x-stainless-retry-count"
@@ -99,9 +99,7 @@ async def stream(  # noqa: PLR0913, PLR0917 - as `send`, and who reads the strea
     """
     stream_class = import_module(endpoint.sdk).AsyncStream[object]
     options = _options(client, retries)
-    stream = await client.post(
-        url, cast_to=object, content=body, options=options, stream=True, stream_cls=stream_class
-    )
+    stream = await client.post(url, cast_to=object, content=body, options=options, stream=True, stream_cls=stream_class)
     async with stream:
         accepted(stream.response.headers)
         kind = stream.response.headers.get("content-type", "")

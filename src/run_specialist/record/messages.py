@@ -4,16 +4,13 @@ Content has the block format of the Messages API; providers of other APIs conver
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal, Self
 
-Block = Mapping[str, Any]
-"""One content block in the format of the Messages API, e.g. `{"type": "text", "text": "..."}`."""
-
+from run_specialist.record.blocks import Block, spoken, text_of
 
 CallFormat = Literal["native", "json"]
 """How a model calls tools: as its API defines it, or as JSON in the text of its reply."""
@@ -24,60 +21,6 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 def encode(value: object) -> bytes:
     """Serialize a value as compact UTF-8 JSON; the same value always gives the same bytes."""
     return _COMPACT.encode(value).encode("utf-8", "replace")
-
-
-def text_of(content: object) -> str:
-    """Return the text in the content of a message: its text blocks, wherever they are.
-
-    content: a string, or blocks as mappings or SDK objects; thinking of any kind is omitted.
-    """
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, Iterable):
-        return ""
-    text, was_cited = "", False
-    for block in content:
-        part = _text_of_block(block)
-        is_cited = isinstance(block, Mapping) and bool(block.get("citations"))
-        # Citations split a text into blocks in the middle of its lines.
-        text += ("\n" if text and part and not (was_cited or is_cited) else "") + part
-        was_cited = is_cited
-    return text
-
-
-def _text_of_block(block: object) -> str:
-    if isinstance(block, str):
-        return block
-    values = block if isinstance(block, Mapping) else vars(block) if hasattr(block, "__dict__") else {}
-    text = values.get("text") if values.get("type") == "text" else None
-    return text if isinstance(text, str) else ""
-
-
-_THOUGHT = re.compile(
-    r"\s*<think>.*?(?:</think>\s*|\Z)"  # an opening tag at the beginning, closed or not
-    r"|(?:(?!<think>).)*?^\s*</think>[ \t]*\n\s*",  # only a closing tag on a separate line: the server's template opens
-    re.DOTALL | re.MULTILINE,
-)
-
-
-def spoken(text: str) -> str:
-    """Return a text without the reasoning that some servers include at its beginning."""
-    thought = _THOUGHT.match(text)
-    return text[thought.end() :] if thought else text
-
-
-def sendable(content: Iterable[Block]) -> tuple[Block, ...]:
-    """Return the blocks of a reply in a form that the API accepts in the next request.
-
-    Empty texts are removed, and arguments that are not an object become `{}`; thinking stays byte for byte.
-    """
-    nonempty = (block for block in content if block.get("type") != "text" or str(block.get("text", "")).strip())
-    return tuple(
-        {**block, "input": {}}
-        if block.get("type") == "tool_use" and not isinstance(block.get("input"), Mapping)
-        else block
-        for block in nonempty
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from run_specialist.record.messages import Block, ToolCall, text_of
+from run_specialist.record.blocks import Block, text_of
+from run_specialist.record.messages import ToolCall
 
 USE = "server_tool_use"
 _RESULT = "_tool_result"

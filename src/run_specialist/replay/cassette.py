@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from run_specialist.errors import ProviderErrorKind
-from run_specialist.record.messages import Block, Message, Reply, sendable
+from run_specialist.record.blocks import Block, sendable
+from run_specialist.record.messages import Message, Reply
 from run_specialist.record.outcome import Child
 
 Parameters = Mapping[str, Any]

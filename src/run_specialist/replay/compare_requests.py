@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from run_specialist.providers.base import Opening, Request
-from run_specialist.record.messages import Block, Message, encode
+from run_specialist.record.blocks import Block
+from run_specialist.record.messages import Message, encode
 from run_specialist.replay.cassette import Answered, Setup
 from run_specialist.replay.difference import Difference
 from run_specialist.replay.shown_parts import blocks_text, definition_text, json_text

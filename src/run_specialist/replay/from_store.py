@@ -7,7 +7,8 @@ from typing import Any
 from run_specialist.budget.budget import Kind, Phase
 from run_specialist.errors import UsageError
 from run_specialist.providers.local.local_servers import prefix_of
-from run_specialist.record.messages import Message, sendable
+from run_specialist.record.blocks import sendable
+from run_specialist.record.messages import Message
 from run_specialist.replay.cassette import (
     Answered,
     Cassette,

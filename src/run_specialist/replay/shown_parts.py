@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from run_specialist.record.messages import Block, text_of
+from run_specialist.record.blocks import Block, text_of
 
 
 def definition_text(definition: Mapping[str, Any] | None) -> str:

@@ -12,7 +12,8 @@ from run_specialist.providers.base import Capabilities, Conversation, Opening, R
 from run_specialist.providers.described import described
 from run_specialist.providers.knowledge import Informed
 from run_specialist.providers.openai_messages import encoded
-from run_specialist.record.messages import Block, Message, Reply, Stop, Usage
+from run_specialist.record.blocks import Block
+from run_specialist.record.messages import Message, Reply, Stop, Usage
 from run_specialist.replay.cassette import Answered, Body, Setup
 from run_specialist.replay.compare_requests import Comparison, Normalize
 from run_specialist.replay.difference import Difference

@@ -1,6 +1,6 @@
 """Choose the tools of a run, with the reason for each that the file names or could have, but does not get."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -90,7 +90,7 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
 
 def _planning(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
     """Return the tools that only keep what the model writes, if the file names them."""
-    made = {TODO: partial(todo_tool, environment.plan), THINK: think_tool}
+    made: dict[str, Callable[[], Tool]] = {TODO: partial(todo_tool, environment.plan), THINK: think_tool}
     return [make() for name, make in made.items() if names_tool(settings.tools, name)]
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import NotResumable
+from run_specialist.record.blocks import sendable, text_of
 from run_specialist.record.journal import RunSnapshot
-from run_specialist.record.messages import Stop, ToolCall, sendable, text_of
+from run_specialist.record.messages import Stop, ToolCall
 from run_specialist.record.server_calls import server_calls
 from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
 from run_specialist.tools.respond import NAME as RESPOND

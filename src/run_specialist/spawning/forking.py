@@ -93,7 +93,7 @@ def fork(run: StoredRun, request: ForkRequest, environment: RunEnvironment) -> F
         run_id=new_run_id(MARK),
         parent_id=None,
         warnings=tuple(warnings),
-        origin={**origin, "warnings": warnings, "fork": stored},
+        origin=lambda: {**origin, "warnings": warnings, "fork": stored},
         resume_state=state,
         proven=proven,
         forked_from=source,
@@ -189,11 +189,12 @@ def _origin(job: Job, run: StoredRun, begin: FirstTurns, question: str | None) -
     """Return the stored values of the new run, without those that are about the later turns of the other one."""
     frozen = run.frozen
     kept = {key: frozen[key] for key in ("digest", "given_tools", "parents") if key in frozen}
-    settings, at_first = job.origin["settings"], {**frozen["settings"], **frozen.get("begun_limits", {})}
+    origin = job.origin()
+    settings, at_first = origin["settings"], {**frozen["settings"], **frozen.get("begun_limits", {})}
     begun = {key: at_first[key] for key in LIMITS if key in at_first and at_first[key] != settings[key]}
     asked = [one for one in frozen.get("questions", ()) if any(prompts.ASKS + one in note.text for note in begin.notes)]
     kept |= {"begun_limits": begun} if begun else {}
-    return {**job.origin, **kept, "questions": [*asked, *([question] if question else [])]}
+    return {**origin, **kept, "questions": [*asked, *([question] if question else [])]}
 
 
 def _proven(run: StoredRun, begin: StoredRun, job: Job) -> tuple[str, ...]:

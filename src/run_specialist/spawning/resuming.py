@@ -12,7 +12,8 @@ from run_specialist.errors import NotResumable
 from run_specialist.loop.compaction.turns import archived_placeholder
 from run_specialist.loop.job import Job, ResumeNote, ResumeState
 from run_specialist.loop.portable import portable_id
-from run_specialist.record.messages import Stop, text_of
+from run_specialist.record.blocks import text_of
+from run_specialist.record.messages import Stop
 from run_specialist.spawning.begun_with import begun_with
 from run_specialist.spawning.origin import digest, digests, resumed
 from run_specialist.spawning.other_model import for_other_model
@@ -74,7 +75,7 @@ def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) 
         job,
         run_id=run.run_id,
         warnings=tuple(dict.fromkeys([*frozen["warnings"], *job.warnings])),
-        origin={**job.origin, **original, **resumed(frozen, changed, request.question)},
+        origin=lambda: {**job.origin(), **original, **resumed(frozen, changed, request.question)},
         proven=tuple((frozen.get("fork") or {}).get("proven", ())),
         resume_state=state,
         resume_note=ResumeNote(changed, request.question, tuple(remarks)),

@@ -4,6 +4,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind
@@ -94,7 +95,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         context_warnings=fitted.warnings,
         secrets=(*credentials(os.environ), *keys_of(provider), *extra_tools.secrets, *environment.secrets),
         patch=environment.patch.text if environment.patch and not environment.parent else None,
-        origin=origin(file, given, schema, environment, [*warnings, *fitted.warnings]),
+        origin=partial(origin, file, given, schema, environment, [*warnings, *fitted.warnings]),
     )
 
 

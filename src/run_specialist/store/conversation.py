@@ -11,7 +11,8 @@ from typing import Any
 from run_specialist.loop.compaction.flattened import Flattened
 from run_specialist.loop.compaction.turns import turns
 from run_specialist.loop.portable import with_portable_ids
-from run_specialist.record.messages import Block, Message, spoken, text_of
+from run_specialist.record.blocks import Block, spoken, text_of
+from run_specialist.record.messages import Message
 from run_specialist.record.server_calls import is_result, server_calls
 from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from run_specialist.record.blocks import Block
 from run_specialist.record.journal import RunSnapshot
-from run_specialist.record.messages import Block, Message, Reply, Stop, ToolCall, Usage
+from run_specialist.record.messages import Message, Reply, Stop, ToolCall, Usage
 from run_specialist.record.outcome import Child
 
 

@@ -42,9 +42,12 @@ async def test_m_9_the_models_of_a_file_are_asked_in_order(looker):
     """The aliases become ids; only the first model has a connection, and the stored values name all."""
     job = await looker("model: [opus, sonnet, haiku]")
     assert ids(job) == ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5")
-    assert job.origin["models"] == [*ids(job)]
+    assert job.origin()["models"] == [*ids(job)]
     assert isinstance(job.provider.capabilities, Capabilities)
-    assert (job.origin["settings"]["model"], job.origin["settings"]["fallback_models"]) == ("opus", ["sonnet", "haiku"])
+    assert (job.origin()["settings"]["model"], job.origin()["settings"]["fallback_models"]) == (
+        "opus",
+        ["sonnet", "haiku"],
+    )
 
 
 @pytest.mark.parametrize("options", [{"model": "haiku"}, {"runner_model": "haiku"}])
@@ -52,7 +55,7 @@ async def test_m_9_one_model_of_the_call_replaces_them(looker, options):
     """With `--model` nothing else is asked."""
     job = await looker("model: [opus, sonnet]", **options)
     assert ids(job) == ("claude-haiku-5-5",)
-    assert "models" not in job.origin
+    assert "models" not in job.origin()
 
 
 async def test_m_9_a_list_of_the_call_and_fallbacks_of_the_call(looker):

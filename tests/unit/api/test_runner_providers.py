@@ -8,7 +8,7 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.providers.base import Capabilities, Choice
 from run_specialist.providers.scripted import calls
-from run_specialist.record.messages import text_of
+from run_specialist.record.blocks import text_of
 from tests.loop_jobs import LOOK
 from tests.unit.api.scripts import FINDER
 

@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.record.messages import Reply, Stop, text_of
+from run_specialist.record.blocks import text_of
+from run_specialist.record.messages import Reply, Stop
 from run_specialist.record.server_calls import counted, has_server_calls, is_result, searches, server_calls
 
 URL = "https://example.com"

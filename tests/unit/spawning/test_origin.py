@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.budget.budget import Kind
 from run_specialist.providers.scripted import ScriptedProvider
-from run_specialist.spawning.origin import resumed
+from run_specialist.spawning.origin() import resumed
 from run_specialist.spawning.run_environment import Parent, RunEnvironment
 from run_specialist.spawning.spawner import spawn
 from run_specialist.specialist.loader import load_text
@@ -21,7 +21,7 @@ FILE = load_text(
 def origin(root, parent=None, **settings):
     """Return the origin of a run."""
     around = RunEnvironment(root, ScriptedProvider([]), parent=parent)
-    return spawn(FILE, resolve(FILE, settings).settings, "Why?", around).origin
+    return spawn(FILE, resolve(FILE, settings).settings, "Why?", around).origin()
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ async def test_a_restart_between_two_turns_loses_nothing(server, database, write
     """After a restart between two turns, the entire run is stored, each row once, and there is no warning."""
     script = [looks(1), looks(2, lambda: server.restart(mode)), looks(3), ANSWER]
     journal = writers.make().journal("run-1")
-    run = Run(job(ScriptedProvider(script), origin=ORIGIN), journal=journal)
+    run = Run(job(ScriptedProvider(script), origin=lambda: ORIGIN), journal=journal)
     outcome = await run.outcome()
     assert (outcome.status, outcome.warnings, run.is_kept) == ("answered", (), True)
     found = counts(database)
@@ -125,7 +125,7 @@ async def test_a_checkpoint_retries_while_the_server_is_away(server, database, w
     writer = writers.make(Backoff(sleep=after(5, server.start)))
     writer.check()
     script = [looks(1, note), looks(2, server.stop), looks(3, note), ANSWER]
-    run = Run(job(ScriptedProvider(script), origin=ORIGIN), journal=writer.journal("run-1"))
+    run = Run(job(ScriptedProvider(script), origin=lambda: ORIGIN), journal=writer.journal("run-1"))
     assert (await run.outcome()).warnings == ()
     assert kept_at == [0, 2]
     assert counts(database)["turns"] == 4

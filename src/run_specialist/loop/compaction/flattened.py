@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from run_specialist.loop.compaction.turns import Pair, Part, TextPart, Turn, archived_placeholder
-from run_specialist.record.messages import Block, Message, ToolCall, encode
+from run_specialist.record.blocks import Block
+from run_specialist.record.messages import Message, ToolCall, encode
 
 SUMMARY = "Your work on this until now, as a summary; the outputs themselves are archived:\n"
 ARCHIVED = "Your calls whose outputs are archived; get_tool_response reads one again by its executionId:\n"

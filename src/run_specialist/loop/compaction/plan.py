@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from run_specialist.loop.compaction.flattened import Flattened, archived_line, labeled
 from run_specialist.loop.compaction.turns import Pair, Part, Turn, characters, is_bound, summary_pair, turns
-from run_specialist.record.messages import Message, ToolCall, Usage, text_of
+from run_specialist.record.blocks import text_of
+from run_specialist.record.messages import Message, ToolCall, Usage
 
 CHARACTERS_PER_TOKEN = 4
 """Length of a token in estimates [characters]."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from run_specialist.record.messages import Block, Message, ToolCall, text_of
+from run_specialist.record.blocks import Block, text_of
+from run_specialist.record.messages import Message, ToolCall
 from run_specialist.record.server_calls import USE, is_result, server_calls
 from run_specialist.tools.archive import SUMMARIZE
 

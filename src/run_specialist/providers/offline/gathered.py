@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from run_specialist.prompts import ASKS
 from run_specialist.providers.offline.question import Term
 from run_specialist.providers.offline.similarity import literal, roots
-from run_specialist.record.messages import Block, Message, ToolCall, text_of
+from run_specialist.record.blocks import Block, text_of
+from run_specialist.record.messages import Message, ToolCall
 
 _FOUND = re.compile(r"(.+?):(\d+): (.*)")
 _READ = re.compile(r" *(\d+)\t(.*)")

@@ -9,7 +9,8 @@ from run_specialist.providers.offline.answer import answer
 from run_specialist.providers.offline.gathered import Gathered
 from run_specialist.providers.offline.next_calls import next_calls
 from run_specialist.providers.offline.question import Question
-from run_specialist.record.messages import Block, Message, Reply, Stop, Usage, text_of
+from run_specialist.record.blocks import Block, text_of
+from run_specialist.record.messages import Message, Reply, Stop, Usage
 from run_specialist.tools.answer_prompts import NOT_DELIVERED
 from run_specialist.tools.respond import NAME as RESPOND
 

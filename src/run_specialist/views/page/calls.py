@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from run_specialist import prompts
-from run_specialist.record.messages import Block
+from run_specialist.record.blocks import Block
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views.page.axis import Axis

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from run_specialist import prompts
-from run_specialist.record.messages import Block, Message, sendable, text_of
+from run_specialist.record.blocks import Block, sendable, text_of
+from run_specialist.record.messages import Message
 from run_specialist.store.stored import StoredMessage, StoredRun
 
 
