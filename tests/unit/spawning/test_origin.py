@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.budget.budget import Kind
 from run_specialist.providers.scripted import ScriptedProvider
-from run_specialist.spawning.origin() import resumed
+from run_specialist.spawning.origin import resumed
 from run_specialist.spawning.run_environment import Parent, RunEnvironment
 from run_specialist.spawning.spawner import spawn
 from run_specialist.specialist.loader import load_text
