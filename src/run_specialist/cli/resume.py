@@ -1,6 +1,7 @@
 """The command `specialists resume RUN`."""
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -54,11 +55,8 @@ def resume(
     with guarded():
         question = more_from(query)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
-        from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
 
-        if run == LAST:
-            with open_store(store) as opened:
-                run = find_run(opened, run, project_filter(root, all_projects=all_projects))
+        run = _without_last(run, store, root, all_projects=all_projects)
         runner = Runner(
             model=model,
             store=store,
@@ -73,3 +71,13 @@ def resume(
             prepare = forked(partial(runner.fork, run, question, at=at, force=force, **given, **forking), shown)
         outcome = answer(runner, prepare, shown)
     raise typer.Exit(outcome.exit_code)
+
+
+def _without_last(run: str, store: str | None, root: Path | None, *, all_projects: bool) -> str:
+    """Return the id of the newest run of the project for `last`, and any other text as it is."""
+    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
+
+    if run != LAST:
+        return run
+    with open_store(store) as opened:
+        return find_run(opened, run, project_filter(root, all_projects=all_projects))
