@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -18,6 +18,7 @@ from tests.wire.chat import ChatSimulator
 from tests.wire.local_api import ROUTES, VARIABLES, LocalApi
 from tests.wire.simulator import MessagesSimulator
 
+Simulator = TypeVar("Simulator", MessagesSimulator, ChatSimulator)
 MAIN = "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()"
 
 
@@ -60,24 +61,23 @@ def call(notes: Path) -> Callable[..., Result]:
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., MessagesSimulator]]:
     """Return a function that starts a simulator and sets ANTHROPIC_BASE_URL; the simulator is checked at the end."""
-    with ExitStack() as running:
-
-        def start(*arguments: Any, **options: Any) -> MessagesSimulator:
-            simulator = running.enter_context(MessagesSimulator(*arguments, **options))
-            monkeypatch.setenv("ANTHROPIC_BASE_URL", simulator.base_url)
-            return simulator
-
-        yield start
+    yield from _starting(MessagesSimulator, "ANTHROPIC_BASE_URL", monkeypatch)
 
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ChatSimulator]]:
     """Return a function that starts a simulator and sets OPENAI_BASE_URL to it; the simulator is checked at the end."""
+    yield from _starting(ChatSimulator, "OPENAI_BASE_URL", monkeypatch)
+
+
+def _starting(
+    kind: type[Simulator], variable: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Simulator]]:
     with ExitStack() as running:
 
-        def start(*arguments: Any, **options: Any) -> ChatSimulator:
-            simulator = running.enter_context(ChatSimulator(*arguments, **options))
-            monkeypatch.setenv("OPENAI_BASE_URL", simulator.base_url)
+        def start(*arguments: Any, **options: Any) -> Simulator:
+            simulator = running.enter_context(kind(*arguments, **options))
+            monkeypatch.setenv(variable, simulator.base_url)
             return simulator
 
         yield start

@@ -16,7 +16,8 @@ from run_specialist.cli.summary import summary
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.events import BudgetSpent, Called, ChildTold, Finished, Landed, Started, Warned
 from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import Child, Outcome, ToolCalls
+from run_specialist.record.outcome import Child, ToolCalls
+from tests.unit.record.outcomes import outcome as make_outcome
 from tests.wire.simulator.replies import answers, calls, says, tool_use
 
 TIMES = re.compile(r"[0-9]+\.[0-9] s")
@@ -103,25 +104,9 @@ async def test_lines_are_truncated_on_a_narrow_terminal(api, files, notes):
 
 
 def outcome_of(name, **fields):
-    """Return the outcome of a child."""
-    values = {
-        "run_id": name,
-        "specialist": name,
-        "model": "haiku",
-        "status": "answered",
-        "answer": "So.",
-        "evidence": (),
-        "gaps": (),
-        "output": None,
-        "tool_calls": ToolCalls(1, None, 0, 0),
-        "limits": {},
-        "landing": None,
-        "usage": Usage(),
-        "cost_usd": None,
-        "duration_s": 1.0,
-        "warnings": (),
-    }
-    return Outcome(**(values | fields))
+    """Return the outcome of a child that answered after one call."""
+    usual = {"run_id": name, "specialist": name, "status": "answered", "tool_calls": ToolCalls(1, None, 0, 0)}
+    return make_outcome(**(usual | fields))
 
 
 def call(phase, number, name="delegate", text="", **given):

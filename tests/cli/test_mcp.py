@@ -99,11 +99,11 @@ def test_a_port_in_use_is_one_line(refused):
 
 
 def test_root_selects_the_project_to_serve(notes, write, tmp_path, monkeypatch):
-    """With --root, its specialists are served; other relative paths start at the client's working directory."""
+    """With --root, its specialists are served, also with warnings; other paths start at the working directory."""
     write("finder")
     (tmp_path / "more").mkdir()
     (notes / "specialists" / "finder.md").rename(tmp_path / "more" / "extra.md")
-    write("looker")
+    write("looker", "tools: search, grep, read, telepathy")
     monkeypatch.chdir(tmp_path)
     flags = ["--root", "project", "--dir", "more", "--store", "runs.db", "--model", "offline"]
     calls = [

@@ -53,6 +53,13 @@ def test_resuming_the_last_run_of_the_project(other):
     assert (everywhere["runs"], everywhere["changed_limits"]) == (1, {status: 1})
 
 
+def test_the_last_run_of_a_project_is_resumed_from_another_one(other, tmp_path):
+    """`resume last --root` means the project of that folder, which need not be the current one."""
+    asked = manage("resume", "last", "And bats?", "--root", str(other), "--tool-calls-limit", "4", "--json")
+    assert asked.exit_code == 0
+    assert questions("--search", "bats", "--root", str(other)) == ["Where do toads sleep?"]
+
+
 def test_an_edited_file_is_another_version(other, write):
     """After an edit earlier runs do not count, unless `--all-versions` is given; both are shown."""
     write("finder", "tool_calls_limit: 2", "tools: grep")

@@ -81,6 +81,8 @@ def test_c4_a_run_is_saved_and_replayed_without_its_store(recorded, notes, store
     assert done.exit_code == 1
     assert "nothing was saved to two.json" in done.stderr
     assert (notes / "two.json").read_text() == text
+    assert call("replay", "one.json", "--save", "three.json").exit_code == 1
+    assert not (notes / "three.json").exists()
 
 
 @pytest.mark.anyio

@@ -3,11 +3,12 @@
 import asyncio
 import json
 import re
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from tests.loopback_server import in_thread, read_request
 
 QUESTION = re.compile(rb"child (\d+): ([a-zA-Z0-9 ]+)")
 WAIT = 0.01
@@ -35,9 +36,7 @@ class Crowded:
         """Answer requests on one connection until it ends."""
         try:
             while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                size = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
-                body = await reader.readexactly(int(size[1]) if size else 0)
+                _, body = await read_request(reader)
                 if not await self._answer(body, writer):
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -124,24 +123,6 @@ def _message(child: int, turn: int, content: list[dict[str, Any]], reason: str) 
 @contextmanager
 def serving() -> Iterator[Crowded]:
     """Run the server in a thread."""
-    crowded, ready = Crowded(), threading.Event()
-    stop: list[Callable[[], object]] = []
-
-    async def serve() -> None:
-        over = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        stop.append(lambda: loop.call_soon_threadsafe(over.set))
-        server = await asyncio.start_server(crowded.serve, "127.0.0.1", 0, limit=2**22, backlog=4096)
-        crowded.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        ready.set()
-        await over.wait()
-        server.close()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    ready.wait()
-    try:
+    crowded = Crowded()
+    with in_thread(crowded.serve) as crowded.url:
         yield crowded
-    finally:
-        stop[0]()
-        thread.join()

@@ -10,7 +10,7 @@ import pytest
 from run_specialist.batch.counts import Counts
 from run_specialist.batch.done import Done
 from run_specialist.batch.items.reading import FORMATS
-from run_specialist.cli.batch import map_lines, map_options
+from run_specialist.cli.batch import map_lines, shared_options
 from run_specialist.cli.batch.map_progress import TELLING
 from run_specialist.record.outcome import Exit
 from tests.contracts import tables
@@ -54,7 +54,7 @@ def test_the_exit_codes_are_those_of_the_code():
 def test_the_numbers_are_those_of_the_code():
     """Amounts and times in the text are the constants of the code."""
     text = " ".join(PAGE.split())
-    assert f"({map_options.CONFIRM_ABOVE:.2f} unless given)" in text
+    assert f"({shared_options.CONFIRM_ABOVE:.2f} unless given)" in text
     assert f"more than {map_lines.EACH_UP_TO} items get a line every {map_lines.SECONDS:.0f} seconds" in text
     assert f"each of the first {map_lines.MOST_FAILURES} items without an answer" in text
     assert TELLING == 5

@@ -4,29 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from tests.browser import browser
 from tests.views.batch_items import BATCH, STATUSES, item, page_of
 from tests.views.test_page import CONTRASTS
 
 HOSTILE = "<script>window.harmed = 1</script><img src=x onerror='window.harmed=1'> {{ 7 * 7 }} \u202e"
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """Provide a browser tab that all tests of this module share."""
-    with browser(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
-
-
 @pytest.fixture
-def show(page, tmp_path):
+def show(tab, tmp_path):
     """Return a function that opens a page in the browser."""
 
     def open_page(text, fragment="", **options):
         path = tmp_path / "report-b1f00d.html"
         path.write_text(text, encoding="utf-8")
-        page.open(path, fragment, **options)
-        return page
+        tab.open(path, fragment, **options)
+        return tab
 
     return open_page
 

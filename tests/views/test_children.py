@@ -11,7 +11,6 @@ from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
 from run_specialist.views.page.child_runs import descendants
 from run_specialist.views.report import data, report
-from tests.browser import browser
 from tests.views.full import full_run
 from tests.views.odd import ODD, odd_run
 from tests.views.recording import BEGIN, Did
@@ -164,13 +163,6 @@ def test_markup_in_texts_of_a_child_is_escaped():
     assert page.count("<script>") == page.count("</script>") == 1
     assert "<img" not in page
     assert html.escape("{{ 7*7 }}") in page
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory):
-    """Provide a browser tab."""
-    with browser(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
 
 
 @pytest.mark.exhaustive

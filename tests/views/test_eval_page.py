@@ -8,7 +8,6 @@ import pytest
 from run_specialist.evals.comparison import comparisons
 from run_specialist.evals.result_json import as_json
 from run_specialist.views import eval_page
-from tests.browser import browser
 from tests.evals.compared_runs import case_run, result_of
 from tests.views.test_page import CONTRASTS
 
@@ -83,13 +82,6 @@ def test_e12_hostile_texts_are_escaped():
     assert "<img" not in body
     assert body.count("<script>") == 1
     assert "\u202e" not in body
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory):
-    """Provide a browser tab that the tests of this module share."""
-    with browser(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
 
 
 @pytest.mark.exhaustive

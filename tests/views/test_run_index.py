@@ -5,7 +5,6 @@ import pytest
 from run_specialist.store.stored import Listed
 from run_specialist.views import run_index
 from run_specialist.views.run_index import index_data
-from tests.browser import browser
 from tests.views.test_page import CONTRASTS
 
 MOST_BYTES = 600_000
@@ -35,22 +34,15 @@ def page_of(*runs, outcomes=None, reports=None):
     return run_index.run_index(index_data(runs, outcomes or {}, reports or {}, "/home/ada/runs.db"))
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """Provide a browser tab that all tests of this module share."""
-    with browser(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
-
-
 @pytest.fixture
-def show(page, tmp_path):
+def show(tab, tmp_path):
     """Return a function that opens an index in the browser."""
 
     def open_page(text, **options):
         path = tmp_path / "report-index.html"
         path.write_text(text, encoding="utf-8")
-        page.open(path, **options)
-        return page
+        tab.open(path, **options)
+        return tab
 
     return open_page
 

@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from tests.loopback_server import in_thread, read_request
 
 TURNS = 4
 """Requests of each run: it looks something up in all but the last one."""
@@ -42,9 +42,7 @@ class LimitedApi:
         """Answer requests on one connection until it ends."""
         try:
             while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                size = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
-                body = await reader.readexactly(int(size[1]) if size else 0)
+                head, body = await read_request(reader)
                 request = json.loads(body)
                 # Chat completions count the longest possible reply in advance.
                 tokens = len(body) // 5 + request.get("max_completion_tokens", 0)
@@ -140,24 +138,7 @@ def _chat(turn: int, number: int) -> dict[str, Any]:
 
 @contextmanager
 def limited(rule: Rule, **options: Any) -> Iterator[LimitedApi]:
-    """Run a server in a thread."""
-    api, ready = LimitedApi(rule, **options), threading.Event()
-    stop: list[Callable[[], object]] = []
-
-    async def serve() -> None:
-        over, loop = asyncio.Event(), asyncio.get_running_loop()
-        stop.append(lambda: loop.call_soon_threadsafe(over.set))
-        server = await asyncio.start_server(api.serve, "127.0.0.1", 0, limit=2**22, backlog=4096)
-        api.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        ready.set()
-        await over.wait()
-        server.close()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    ready.wait()
-    try:
+    """Run the server in a thread."""
+    api = LimitedApi(rule, **options)
+    with in_thread(api.serve) as api.url:
         yield api
-    finally:
-        stop[0]()
-        thread.join()

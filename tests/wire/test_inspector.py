@@ -39,17 +39,12 @@ def inspector() -> list[str]:
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch) -> Path:
-    """A project with notes and a specialist for them, as the current folder."""
-    root = tmp_path / "project"
-    for folder in (".git", "specialists", "notes"):
-        (root / folder).mkdir(parents=True)
-    (root / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
-    write_specialist(root, "finder", "tool_calls_limit: 4", "paths: [notes]", 'output_schema: {"type": "string"}')
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.chdir(root)
-    return root
+def project(project) -> Path:
+    """The project with notes and a specialist for them."""
+    (project / "notes").mkdir()
+    (project / "notes" / "owls.md").write_text("# Owls\n\nOwls eat mice at night.\n")
+    write_specialist(project, "finder", "tool_calls_limit: 4", "paths: [notes]", 'output_schema: {"type": "string"}')
+    return project
 
 
 Inspect = Callable[..., tuple[int, dict[str, Any], str]]

@@ -14,15 +14,10 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path, monkeypatch):
-    """Create a project with one specialist, the only one that is found, and change into it."""
-    root = tmp_path / "project"
-    for folder in (".git", "specialists"):
-        (root / folder).mkdir(parents=True)
-    write_specialist(root, "looker", "tools: []")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("run_specialist.specialist.project.packaged", lambda: tmp_path / "none")
-    monkeypatch.chdir(root)
+def project(project):
+    """The project with one specialist, the only one that is found."""
+    write_specialist(project, "looker", "tools: []")
+    return project
 
 
 async def test_at_the_limit_a_new_connection_replaces_the_longest_idle():

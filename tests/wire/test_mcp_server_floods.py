@@ -25,15 +25,10 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="limits and memory
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path, monkeypatch) -> Path:
-    """Create a project with one specialist and change into it."""
-    root = tmp_path / "project"
-    for folder in (".git", "specialists"):
-        (root / folder).mkdir(parents=True)
-    write_specialist(root, "finder", "tools: []")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(root)
-    return root
+def project(project):
+    """The project with one specialist."""
+    write_specialist(project, "finder", "tools: []")
+    return project
 
 
 def listed(url: str) -> str:

@@ -21,14 +21,10 @@ LONGER = TimeLimits(head=0.5, body=0.5, unread=0.5, close=0.05)
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path, monkeypatch):
-    """Create a project with one specialist and change into it."""
-    root = tmp_path / "project"
-    for folder in (".git", "specialists"):
-        (root / folder).mkdir(parents=True)
-    write_specialist(root, "looker", "tools: []")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(root)
+def project(project):
+    """The project with one specialist."""
+    write_specialist(project, "looker", "tools: []")
+    return project
 
 
 @pytest.mark.parametrize(

@@ -6,23 +6,16 @@ import pytest
 
 from run_specialist.mcp_server.store_location import StoreLocation
 from run_specialist.providers.scripted import says
-from run_specialist.specialist import registry
 from tests.wire.serving import PATIENCE, serving, write_specialist
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path, monkeypatch) -> Path:
-    """Create a project with one specialist and change into it."""
-    root = tmp_path / "project"
-    for folder in (".git", "specialists"):
-        (root / folder).mkdir(parents=True)
-    write_specialist(root, "looker", "tools: []")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(registry, "packaged", lambda: tmp_path / "none")
-    monkeypatch.chdir(root)
-    return root
+def project(project):
+    """The project with one specialist."""
+    write_specialist(project, "looker", "tools: []")
+    return project
 
 
 @pytest.fixture

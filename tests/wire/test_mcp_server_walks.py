@@ -1,7 +1,6 @@
 """A server whose project is slow to walk: one client's call does not block another client's."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -14,17 +13,11 @@ ANSWER = calls(("respond", {"answer": "mice"}), first_id=999)
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path, monkeypatch) -> Path:
-    """Create a project with two specialists, one of which reads only files that match a glob, and change into it."""
-    root = tmp_path / "project"
-    for folder in (".git", "specialists"):
-        (root / folder).mkdir(parents=True)
-    write_specialist(root, "walker", "paths: '*.txt'")
-    write_specialist(root, "thinker", "tools: []")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.chdir(root)
-    return root
+def project(project):
+    """The project with two specialists, one of which reads only files that match a glob."""
+    write_specialist(project, "walker", "paths: '*.txt'")
+    write_specialist(project, "thinker", "tools: []")
+    return project
 
 
 async def test_a_call_is_answered_while_another_walks_the_project(monkeypatch):

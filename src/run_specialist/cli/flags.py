@@ -53,12 +53,18 @@ def takes(key: str) -> Callable[[str | None], str | None]:
     return check
 
 
+def quiet_option(help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
+    """Return the option `--quiet`, which the user's config file can set."""
+    return typer.Option("--quiet/--no-quiet", "-q", show_default=False, callback=personal("quiet"), help=help_)
+
+
+def one_of(key: str, metavar: str, choices: tuple[str, ...], help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
+    """Return an option that takes a word of `choices`, the values of `key`."""
+    return typer.Option(metavar=metavar, callback=takes(key), autocompletion=lambda: choices, help=help_)
+
+
 def _limit(key: str, metavar: str, help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
     return typer.Option(metavar=metavar, callback=takes(key), help=help_)
-
-
-def _one_of(key: str, metavar: str, choices: tuple[str, ...], help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
-    return typer.Option(metavar=metavar, callback=takes(key), autocompletion=lambda: choices, help=help_)
 
 
 def _on_lost(text: str) -> OnLost:
@@ -118,13 +124,13 @@ ToolCharsLimit = Annotated[
 ]
 LandingStyle = Annotated[
     str | None,
-    _one_of(
+    one_of(
         "landing", "HOW", get_args(Style), "Landing at the limit: auto, force, order, schema, finalize, none or stop."
     ),
 ]
 ToolCallFormat = Annotated[
     str | None,
-    _one_of(
+    one_of(
         "tool_calls",
         "HOW",
         get_args(CallFormat),
@@ -133,7 +139,7 @@ ToolCallFormat = Annotated[
 ]
 EvidenceFlag = Annotated[
     str | None,
-    _one_of("evidence", "HOW", get_args(EvidencePolicy), "Quotes of the answer: off, check or require."),
+    one_of("evidence", "HOW", get_args(EvidencePolicy), "Quotes of the answer: off, check or require."),
 ]
 ServerTools = Annotated[
     bool,
@@ -173,7 +179,7 @@ RequestsAtOnce = Annotated[
 ]
 PresetName = Annotated[
     str | None,
-    _one_of(
+    one_of(
         "preset",
         "NAME",
         get_args(Preset),

@@ -7,9 +7,10 @@ import typer
 from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
 from run_specialist.budget.ladder import Style
-from run_specialist.cli.flags import takes
-from run_specialist.cli.live_run import Output, Prepare
+from run_specialist.cli.flags import one_of
+from run_specialist.cli.live_run import Prepare
 from run_specialist.cli.notes import note
+from run_specialist.cli.output_options import Output
 from run_specialist.specialist.presets import Preset
 
 if TYPE_CHECKING:
@@ -25,23 +26,11 @@ ForkAt = Annotated[
 ]
 ForkLanding = Annotated[
     str | None,
-    typer.Option(
-        "--landing",
-        metavar="HOW",
-        callback=takes("landing"),
-        autocompletion=lambda: get_args(Style),
-        help=f"With --at: another landing: {', '.join(get_args(Style))}.",
-    ),
+    one_of("landing", "HOW", get_args(Style), f"With --at: another landing: {', '.join(get_args(Style))}."),
 ]
 ForkPreset = Annotated[
     str | None,
-    typer.Option(
-        "--preset",
-        metavar="NAME",
-        callback=takes("preset"),
-        autocompletion=lambda: get_args(Preset),
-        help=f"With --at: another preset: {', '.join(get_args(Preset))}.",
-    ),
+    one_of("preset", "NAME", get_args(Preset), f"With --at: another preset: {', '.join(get_args(Preset))}."),
 ]
 
 

@@ -1,18 +1,33 @@
 """Values of config files for options that were not given."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import typer
 
 from run_specialist.cli.console import guarded, say
 
 if TYPE_CHECKING:
+    from run_specialist.api.runner import Runner
     from run_specialist.config.config import Config
+    from run_specialist.record.journal import OnLost
     from run_specialist.specialist.defaults import Defaults
     from run_specialist.specialist.registry import Registry
+
+
+class RunnerOptions(TypedDict, total=False):
+    """Arguments of `Runner` that are the same with and without config files."""
+
+    root: Path | None
+    model: str | None
+    store: str | None
+    on_lost: "OnLost"
+    trust: bool
+    requests_at_once: int | None
+    secrets: Sequence[str]
+    dry_run: bool
 
 
 def personal(key: str) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
@@ -61,6 +76,30 @@ def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: 
     for warning in () if quiet else warnings:
         say(f"warning: {warning}")
     return config
+
+
+def configured_runner(
+    config: "Config",
+    *,
+    dir_: Path | None,
+    strict: bool | None,
+    require_model: bool,
+    **options: Unpack[RunnerOptions],
+) -> "Runner":
+    """Return a runner that uses the values of config files where no option was given.
+
+    dir_, strict, require_model: the options `--dir`, `--strict` and `--require-model`.
+    options: the other arguments of `Runner`.
+    """
+    from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
+
+    return Runner(
+        dir=dir_ or config.get("dir"),
+        strict=bool(config.get("strict") if strict is None else strict),
+        require_model=require_model or None,
+        defaults=config.defaults,
+        **options,
+    )
 
 
 @dataclass(frozen=True)

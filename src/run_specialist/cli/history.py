@@ -1,6 +1,5 @@
 """The commands that show stored runs: `specialists runs` and `transcript`."""
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from run_specialist.cli.console import fail, guarded, is_terminal, print_json, say
+from run_specialist.cli.delete_runs import delete_runs
 from run_specialist.cli.flags import Json, StoreUrl
 from run_specialist.cli.runs_table import print_runs
 from run_specialist.cli.show_runs import (
@@ -19,8 +19,8 @@ from run_specialist.cli.show_runs import (
     local,
     print_labelled,
     print_rows,
-    size,
 )
+from run_specialist.cli.store_size import missing_store, size_line, store_size
 from run_specialist.cli.stored_run_flags import (
     ALL,
     DEFAULT_LIMIT,
@@ -49,6 +49,11 @@ if TYPE_CHECKING:
 
 _UNENDED = ("running", "interrupted")
 
+Follow = Annotated[bool, typer.Option("--follow", help="Print new runs and changes of their status until Ctrl-C.")]
+Delete = Annotated[bool, typer.Option("--delete", help="Delete the selected runs and all their data.")]
+SelectAll = Annotated[bool, typer.Option("--all", help="Select all runs of the project.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Delete without confirmation.")]
+
 
 def runs(
     ids: RunIds = None,
@@ -60,25 +65,21 @@ def runs(
     batch: BatchFilter = None,
     all_projects: AllProjects = False,
     root: RunsRoot = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Print new runs and changes of their status until Ctrl-C.")
-    ] = False,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete the selected runs and all their data.")] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Select all runs of the project.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without confirmation.")] = False,
+    follow: Follow = False,
+    delete: Delete = False,
+    all_: SelectAll = False,
+    yes: Yes = False,
     store: StoreUrl = None,
     json_: Json = False,
 ) -> None:
     """List the stored runs of this project, or delete them."""
-    filters = (ids, specialist, status, search, batch, older_than is not None)
-    if delete and not (all_ or any(filters)):
-        fail("--delete needs a selection: RUN..., --specialist, --status, --older-than, --search, --batch or --all")
-    if follow and (delete or batch):
-        fail(f"--follow and {'--delete' if delete else '--batch'} exclude each other")
+    is_filtered = bool(ids or specialist or status or search or batch or older_than is not None)
+    _check_flags(selected=all_ or is_filtered, delete=delete, follow=follow, batch=batch)
+    shows_all = delete or (json_ and not follow)
     # A batch may have more runs than anybody wants to read; whoever names a run or an unusual status means all.
-    hides = not (ids or batch or search or delete or (json_ and not follow) or status in _UNENDED)
+    hides = not (ids or batch or search or shows_all or status in _UNENDED)
     if limit is None:
-        limit = ALL if all_ or delete or (json_ and not follow) else DEFAULT_LIMIT
+        limit = ALL if all_ or shows_all else DEFAULT_LIMIT
     with guarded():
         project = project_filter(root, all_projects=all_projects)
         before = None if older_than is None else time.time() - older_than
@@ -89,25 +90,18 @@ def runs(
         try:
             opened = open_store(store)
         except StoreMissing as missing:
-            if json_:
-                print_json({"runs": [], **({"deleted": []} if delete else {}), **_location(store), "project": project})
-            say(str(missing))
+            _print_missing(missing, store, project, delete=delete, json_=json_)
             return
         with opened:
             of_batch = {"batch": find_batch(opened.url, batch, project)} if batch else {}
             selection = filled(_full_ids(opened, ids or [], project, exact=delete), project, **of_batch)
             found, has_more = _select(opened, selection, limit)
             if delete:
-                _delete(opened, found, project, named=bool(ids), yes=yes, json_=json_)
+                delete_runs(opened, found, project, named=bool(ids), yes=yes, json_=json_)
             elif json_:
-                print_json({"runs": [as_json(one) for one in found], **_location(opened), "project": project})
-            elif not found:
-                say(nothing_found(opened, selection.project, filtered=any(filters)))
-                _say_left_out(opened, selection)
+                print_json({"runs": [as_json(one) for one in found], **store_size(opened), "project": project})
             else:
-                print_runs(found, projects=all_projects, words=selection.words)
-                say(f"{'the newest ' if has_more else ''}{counted(len(found))} · {_store_size(opened)}", dim=True)
-                _say_left_out(opened, selection)
+                _print_found(opened, selection, found, filtered=is_filtered, has_more=has_more, projects=all_projects)
 
 
 def transcript(
@@ -142,11 +136,49 @@ def transcript(
         print_rows(rows, {copied: END_OF_COPY} if stored.forked_from else {})
 
 
+def _check_flags(*, selected: bool, delete: bool, follow: bool, batch: str | None) -> None:
+    """Exit if options exclude each other, or if nothing is selected to be deleted."""
+    if delete and not selected:
+        fail("--delete needs a selection: RUN..., --specialist, --status, --older-than, --search, --batch or --all")
+    if follow and (delete or batch):
+        fail(f"--follow and {'--delete' if delete else '--batch'} exclude each other")
+
+
 def _selection(ids: Sequence[str], project: str | None, **filters: Any) -> "Selection":  # noqa: ANN401 - its fields
     """Return the selected runs; named ones, and those of a batch, may be of any project."""
     from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
 
     return Selection(ids=ids, project=None if ids or filters.get("batch") else project, **filters)
+
+
+def _print_missing(missing: StoreMissing, store: str | None, project: str | None, *, delete: bool, json_: bool) -> None:
+    """Print that there are no runs, because there is no store."""
+    if json_:
+        print_json({"runs": [], **({"deleted": []} if delete else {}), **missing_store(store), "project": project})
+    say(str(missing))
+
+
+def _print_found(
+    opened: "Store",
+    selection: "Selection",
+    found: list["Listed"],
+    *,
+    filtered: bool,
+    has_more: bool,
+    projects: bool,
+) -> None:
+    """Print the selected runs as a table.
+
+    filtered: whether there are filters other than the project.
+    has_more: whether the store has more selected runs.
+    projects: whether the runs may be of several projects.
+    """
+    if found:
+        print_runs(found, projects=projects, words=selection.words)
+        say(f"{'the newest ' if has_more else ''}{counted(len(found))} · {size_line(opened)}", dim=True)
+    else:
+        say(nothing_found(opened, selection.project, filtered=filtered))
+    _say_left_out(opened, selection)
 
 
 def _say_left_out(opened: "Store", selection: "Selection") -> None:
@@ -201,41 +233,3 @@ def _follow(
         follow(store, filled(ids or [], project), limit, json_=json_, projects=project is None)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-
-
-def _delete(
-    opened: "Store", found: list["Listed"], project: str | None, *, named: bool, yes: bool, json_: bool
-) -> None:
-    """Delete runs with their children; skip those that are running, or fail if they were named by id."""
-    chosen = [one for one in found if named or one.status != "running"]
-    doomed = opened.with_descendants(chosen)
-    if doomed and not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        fail("--yes is required without a terminal; nothing was deleted")
-    if len(chosen) < len(found):
-        say(f"{counted(len(found) - len(chosen))} still running: not deleted")
-    if not json_:
-        print_runs(doomed, projects=project is None)
-    if doomed and not yes and not typer.confirm(f"Delete {counted(len(doomed))} permanently?", err=True):
-        fail("nothing was deleted", 0)
-    freed = opened.delete([one.run_id for one in doomed])
-    if json_:
-        deleted = {"runs": [as_json(one) for one in doomed], "deleted": [one.run_id for one in doomed]}
-        print_json({**deleted, **_location(opened), "project": project})
-    else:
-        freed_size = f", {size(freed)} freed" if freed else ""
-        say(f"{counted(len(doomed))} deleted{freed_size} · {_store_size(opened)}", dim=True)
-        if not found and project is not None and not named:
-            say(nothing_found(opened, project, filtered=True))
-
-
-def _location(store: "Store | str | None") -> dict[str, Any]:
-    from run_specialist.store.location import place, shown  # noqa: PLC0415 - fast `--help`
-
-    if store is None or isinstance(store, str):
-        return {"store": shown(place(store).url), "size_bytes": 0}
-    return {"store": shown(store.url), "size_bytes": store.size}
-
-
-def _store_size(opened: "Store") -> str:
-    location = _location(opened)
-    return f"{size(location['size_bytes'])} in {location['store']}"

@@ -4,18 +4,13 @@ import asyncio
 import signal
 import sys
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TextIO
-
-import typer
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from run_specialist.api.flag_names import with_flags
 from run_specialist.api.shutdown import with_bounded_cleanup
-from run_specialist.cli.console import fail, is_terminal, print_json, print_line, say
-from run_specialist.cli.from_config import personal
+from run_specialist.cli.console import is_terminal, print_json, print_line, say
 from run_specialist.cli.notes import note, without_shown
-from run_specialist.cli.output_file import OutputFile
+from run_specialist.cli.output_options import Output
 from run_specialist.cli.query_words import unread_input
 from run_specialist.cli.startup import resume_gc
 from run_specialist.store.location import shown
@@ -28,40 +23,6 @@ if TYPE_CHECKING:
     from run_specialist.providers.base import Watch
     from run_specialist.record.events import Event, Listener
     from run_specialist.record.outcome import Outcome
-
-OutcomeJson = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")]
-Events = Annotated[bool, typer.Option("--events", help="Print each event as one line of JSON.")]
-Raw = Annotated[bool, typer.Option("--raw", help="Print the answer as it is, on a terminal too.")]
-Quiet = Annotated[
-    bool,
-    typer.Option(
-        "--quiet/--no-quiet",
-        "-q",
-        show_default=False,
-        callback=personal("quiet"),
-        help="Print only the answer and errors.",
-    ),
-]
-
-
-@dataclass(frozen=True)
-class Output:
-    """The output options."""
-
-    json: bool
-    events: bool
-    quiet: bool
-    raw: bool
-    file: OutputFile
-
-    @classmethod
-    def chosen(cls, *, json: bool, events: bool, quiet: bool, raw: bool = False, file: Path | None = None) -> "Output":
-        """Return the output options; exit if they exclude each other, or if the file cannot be written."""
-        if json and events:
-            fail("--json and --events cannot be combined; the last event of --events contains the outcome")
-        if raw and (json or events):
-            fail("--raw is about the answer as text; it cannot be combined with --json or --events")
-        return cls(json, events, quiet, raw, OutputFile(file))
 
 
 class Prepare(Protocol):

@@ -14,7 +14,7 @@ import typer
 
 from run_specialist.cli.console import fail, guarded, say
 from run_specialist.cli.flags import Dir, Model, OnLostFlag, RequestsAtOnce, RequireModel, StoreUrl
-from run_specialist.cli.from_config import config_for_run
+from run_specialist.cli.from_config import config_for_run, configured_runner
 from run_specialist.store.location import place
 
 if TYPE_CHECKING:
@@ -91,8 +91,6 @@ def mcp(
     if http is None and (token is not None or no_token):
         say(f"warning: {'--no-token' if no_token else 'the token'} has no effect without --http")
     with guarded():
-        from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
-
         location = place(store)
         dir_ = dir_ and dir_.absolute()
         if root is not None:
@@ -102,16 +100,17 @@ def mcp(
         config = config_for_run(root, model, trust=trust)
         settings = None if http is None else _http_settings(http, token, no_token=no_token)
         sent = settings.token if settings else token
-        runner = Runner(
+        runner = configured_runner(
+            config,
+            dir_=dir_,
+            strict=False,  # the command has no --strict, and serves files with warnings
+            require_model=require_model,
             root=root,
-            dir=dir_ or config.get("dir"),
             model=model,
-            require_model=require_model or None,
             store=location.url if location.named else None,
             on_lost=on_lost,
             trust=trust,
             secrets=[sent] if sent else [],
-            defaults=config.defaults,
             requests_at_once=requests_at_once,
         )
         code = _serve(runner, settings)

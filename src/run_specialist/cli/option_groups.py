@@ -22,13 +22,22 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     command: its parameters are dataclasses, whose fields are annotated as options, or options themselves. The first
         line of a dataclass's docstring, without its period, is the heading of its options.
     """
+    return _with_options(command, headings=True)
+
+
+def flattened(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command like `grouped`, for a help text that lists all options in one section."""
+    return _with_options(command, headings=False)
+
+
+def _with_options(command: Callable[..., None], *, headings: bool) -> Callable[..., None]:
     groups: dict[str, type[DataclassInstance]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
         group = parameter.annotation
         if isinstance(group, type) and dataclasses.is_dataclass(group):
             groups[parameter.name] = group
-            parameters += _options(group)
+            parameters += _options(group, headings=headings)
         else:
             parameters.append(parameter)
 
@@ -45,7 +54,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     return flat
 
 
-def _options(group: "type[DataclassInstance]") -> list[inspect.Parameter]:
+def _options(group: "type[DataclassInstance]", *, headings: bool) -> list[inspect.Parameter]:
     """Return the fields of a dataclass as parameters of a command, all by keyword."""
     heading = (group.__doc__ or "").splitlines()[0].rstrip(".")
     hints = get_type_hints(group, include_extras=True)
@@ -54,7 +63,7 @@ def _options(group: "type[DataclassInstance]") -> list[inspect.Parameter]:
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
-            annotation=_below(heading, hints[field.name]),
+            annotation=_below(heading, hints[field.name]) if headings else hints[field.name],
         )
         for field in dataclasses.fields(group)
     ]

@@ -15,7 +15,8 @@ from run_specialist.cli.trust_flag import TrustFlag
 
 if TYPE_CHECKING:
     from run_specialist.replay.cassette import Cassette
-    from run_specialist.replay.rebuilt_job import Place
+    from run_specialist.replay.rebuilt_job import Place, Tools
+    from run_specialist.replay.replay import Replayed
 
 DIFFERS = 1
 """The exit code of a replay that differs."""
@@ -24,34 +25,39 @@ _MODE = 0o644
 """Permissions of a cassette, which is part of a repository."""
 
 
+ReplayedRun = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Id of the run, an unambiguous prefix, `last`: the newest of this project, or a cassette file.",
+        autocompletion=complete_runs,
+    ),
+]
+ResultsOfTools = Annotated[
+    Literal["stored", "live"],
+    typer.Option("--tools", help="Results of the tools: those of the run, or those of running the tools again."),
+]
+RootOfRun = Annotated[
+    Path | None, typer.Option("--root", help="Folder that the file tools can read.  [default: that of the run]")
+]
+SavedCassette = Annotated[
+    Path | None,
+    typer.Option(
+        "--save",
+        metavar="FILE",
+        help="Write the run to a cassette file without credentials, if it replays the same.",
+    ),
+]
+
+
 def replay(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="Id of the run, an unambiguous prefix, `last`: the newest of this project, or a cassette file.",
-            autocompletion=complete_runs,
-        ),
-    ],
-    tools: Annotated[
-        Literal["stored", "live"],
-        typer.Option("--tools", help="Results of the tools: those of the run, or those of running the tools again."),
-    ] = "stored",
+    run: ReplayedRun,
+    tools: ResultsOfTools = "stored",
     trust: TrustFlag = False,
     all_projects: AllProjects = False,
     dir_: Dir = None,
-    root: Annotated[
-        Path | None,
-        typer.Option("--root", help="Folder that the file tools can read.  [default: that of the run]"),
-    ] = None,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            "--save",
-            metavar="FILE",
-            help="Write the run to a cassette file without credentials, if it replays the same.",
-        ),
-    ] = None,
+    root: RootOfRun = None,
+    save: SavedCassette = None,
     force: Overwrite = False,
     store: StoreUrl = None,
     json_: Json = False,
@@ -62,22 +68,11 @@ def replay(
     are those of the run, and each request is compared with the one that the run sent. Exit code 1 if one differs.
     """
     with guarded():
-        from run_specialist.api.shutdown import with_bounded_cleanup  # noqa: PLC0415 - fast `--help`
-        from run_specialist.replay.cassette_lines import cassette_text, fit_for_file  # noqa: PLC0415 - fast `--help`
         from run_specialist.replay.rebuilt_job import Place  # noqa: PLC0415 - fast `--help`
-        from run_specialist.replay.replay import replay as replayed  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
 
-        if root is not None and not root.is_dir():
-            fail(f"--root: {root} is not a folder")
-        if save is not None and save.exists() and not force:
-            fail(f"--save: {save} already exists; use --force to overwrite it")
+        _check(root, save, overwrite=force)
         cassette, place = _recorded(run, Place(root, dir_, None, trust), store, all_projects=all_projects)
-        if save is not None:
-            cassette = fit_for_file(cassette, place.root or project_root(Path.cwd()))
-        done = asyncio.run(with_bounded_cleanup(replayed(cassette, place, tools)))
-        if save is not None and done.difference is None:
-            _write(save, cassette_text(cassette, done.bodies))
+        done = _replayed(cassette, place, tools, save)
     if json_:
         print_json(done.as_json())
     else:
@@ -85,6 +80,14 @@ def replay(
 
         print_replay(done, save)
     raise typer.Exit(DIFFERS if done.difference else 0)
+
+
+def _check(root: Path | None, save: Path | None, *, overwrite: bool) -> None:
+    """Exit if the folder of the file tools does not exist, or the cassette file does."""
+    if root is not None and not root.is_dir():
+        fail(f"--root: {root} is not a folder")
+    if save is not None and save.exists() and not overwrite:
+        fail(f"--save: {save} already exists; use --force to overwrite it")
 
 
 def _recorded(run: str, place: "Place", store: str | None, *, all_projects: bool) -> tuple["Cassette", "Place"]:
@@ -102,6 +105,21 @@ def _recorded(run: str, place: "Place", store: str | None, *, all_projects: bool
         if place.dir is None and file.is_file():
             place = replace(place, file=file)
     return cassette_of(stored), place
+
+
+def _replayed(cassette: "Cassette", place: "Place", tools: "Tools", save: Path | None) -> "Replayed":
+    """Replay a run, and write it to a cassette file if it replays the same."""
+    from run_specialist.api.shutdown import with_bounded_cleanup  # noqa: PLC0415 - fast `--help`
+    from run_specialist.replay.cassette_lines import cassette_text, fit_for_file  # noqa: PLC0415 - fast `--help`
+    from run_specialist.replay.replay import replay as replayed  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
+
+    if save is not None:
+        cassette = fit_for_file(cassette, place.root or project_root(Path.cwd()))
+    done = asyncio.run(with_bounded_cleanup(replayed(cassette, place, tools)))
+    if save is not None and done.difference is None:
+        _write(save, cassette_text(cassette, done.bodies))
+    return done
 
 
 def _write(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from run_specialist.cli.console import fail, print_json, say
 from run_specialist.cli.private_file import write_private
+from run_specialist.cli.related_runs import with_related
 from run_specialist.cli.report_file import report_name, report_path
 from run_specialist.errors import RunSpecialistError
 
@@ -111,8 +112,6 @@ def write_missing(opened: "Store", run_ids: Iterable[str], folder: Path, *, over
 
     overwrite: Write all reports, also those that exist.
     """
-    from run_specialist.views.page.child_runs import descendants  # noqa: PLC0415 - fast `--help`
-    from run_specialist.views.page.side_by_side import kin  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.report import report  # noqa: PLC0415 - fast `--help`
 
     paths = {run_id: folder / report_name(run_id) for run_id in run_ids if SAFE_ID.fullmatch(run_id)}
@@ -120,9 +119,7 @@ def write_missing(opened: "Store", run_ids: Iterable[str], folder: Path, *, over
     say(f"writing {len(missing):,} report{'' if len(missing) == 1 else 's'}", dim=True)
     for run_id, path in missing.items():
         try:
-            stored = opened.load(run_id)
-            related = (descendants(stored, opened.load), kin(stored, opened.load, opened.forks(stored)))
-            page = report(stored, *related).encode("utf-8", "replace")
+            page = report(*with_related(opened, run_id)).encode("utf-8", "replace")
             write_private(path, page, overwrite=overwrite)
         except RunSpecialistError as error:
             say(f"no report of {run_id}: {error}")

@@ -1,63 +1,46 @@
 """The command `specialists resume RUN`."""
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from run_specialist.cli.console import fail, guarded
-from run_specialist.cli.flags import (
-    CostLimit,
-    OnLostFlag,
-    PatienceTime,
-    RequestsAtOnce,
-    RequireModel,
-    StoreUrl,
-    TimeLimit,
-    ToolCallsLimit,
-    ToolCharsLimit,
-    TotalTokensLimit,
-    TurnsLimit,
-    settings,
-)
+from run_specialist.cli.flags import OnLostFlag, RequestsAtOnce, RequireModel, StoreUrl, settings
 from run_specialist.cli.forked import ForkAt, ForkLanding, ForkPreset, forked
-from run_specialist.cli.live_run import Events, OutcomeJson, Output, Prepare, Quiet, Raw, answer
-from run_specialist.cli.output_file import OutputOption
+from run_specialist.cli.live_run import Prepare, answer
+from run_specialist.cli.option_groups import flattened
+from run_specialist.cli.output_options import OutputOptions
 from run_specialist.cli.query_words import MoreWords, more_from
+from run_specialist.cli.setting_options import LimitOptions
 from run_specialist.cli.stored_run_flags import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
 from run_specialist.cli.trust_flag import TrustFlag
 
+DespiteChanges = Annotated[
+    bool, typer.Option("--force", help="Resume even if the file has changed, tools are missing, or the model differs.")
+]
 
+
+@flattened
 def resume(
     run: RunId,
     query: MoreWords = None,
-    tool_calls_limit: ToolCallsLimit = None,
-    turns_limit: TurnsLimit = None,
-    total_tokens_limit: TotalTokensLimit = None,
-    cost_limit: CostLimit = None,
-    time_limit: TimeLimit = None,
-    patience: PatienceTime = None,
-    tool_chars_limit: ToolCharsLimit = None,
+    *,
+    limits: LimitOptions,
     requests_at_once: RequestsAtOnce = None,
     model: Annotated[str | None, typer.Option(help="Another model.  [default: the model of the run]")] = None,
     at: ForkAt = None,
     landing: ForkLanding = None,
     preset: ForkPreset = None,
     require_model: RequireModel = False,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Resume even if the file has changed, tools are missing, or the model differs."),
-    ] = False,
+    force: DespiteChanges = False,
     trust: TrustFlag = False,
     all_projects: AllProjects = False,
     root: RunsRoot = None,
     store: StoreUrl = None,
     on_lost: OnLostFlag = "go_on",
-    json_: OutcomeJson = False,
-    events: Events = False,
-    output: OutputOption = None,
-    quiet: Quiet = False,
-    raw: Raw = False,
+    output: OutputOptions,
 ) -> None:
     """Resume a run after a limit, a crash or a failure, or fork it.
 
@@ -68,24 +51,12 @@ def resume(
     forking = settings(landing=landing, preset=preset)
     if at is None and forking:
         fail(f"--{next(iter(forking))} needs --at N: a run that is resumed keeps it")
-    given = settings(
-        tool_calls_limit=tool_calls_limit,
-        turns_limit=turns_limit,
-        total_tokens_limit=total_tokens_limit,
-        cost_limit=cost_limit,
-        time_limit=time_limit,
-        patience=patience,
-        tool_chars_limit=tool_chars_limit,
-    )
-    shown = Output.chosen(json=json_, events=events, quiet=quiet, raw=raw, file=output)
+    given, shown = limits.settings, output.chosen()
     with guarded():
         question = more_from(query)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
-        from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
 
-        if run == LAST:
-            with open_store(store) as opened:
-                run = find_run(opened, run, project_filter(root, all_projects=all_projects))
+        run = _without_last(run, store, root, all_projects=all_projects)
         runner = Runner(
             model=model,
             store=store,
@@ -100,3 +71,13 @@ def resume(
             prepare = forked(partial(runner.fork, run, question, at=at, force=force, **given, **forking), shown)
         outcome = answer(runner, prepare, shown)
     raise typer.Exit(outcome.exit_code)
+
+
+def _without_last(run: str, store: str | None, root: Path | None, *, all_projects: bool) -> str:
+    """Return the id of the newest run of the project for `last`, and any other text as it is."""
+    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
+
+    if run != LAST:
+        return run
+    with open_store(store) as opened:
+        return find_run(opened, run, project_filter(root, all_projects=all_projects))

@@ -3,7 +3,7 @@
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -128,6 +128,20 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _newest(what: str, otherwise: str) -> Any:  # noqa: ANN401 - as `typer.Option`
+    """Return the option `--limit` of a list.
+
+    what: what is listed.
+    otherwise: other defaults than the usual one, with their conditions.
+    """
+    return typer.Option(
+        "--limit",
+        metavar="N|none",
+        parser=_count,
+        help=f"Only the newest N {what}.  [default: {DEFAULT_LIMIT}; {otherwise}]",
+    )
+
+
 def _words(text: str) -> str:
     if not text.strip():
         raise typer.BadParameter("there are no words to search for")
@@ -175,15 +189,7 @@ OlderThan = Annotated[
     float | None,
     typer.Option("--older-than", metavar="AGE", parser=_age, help="Runs that ended longer ago, e.g. 12h, 30d or 8w."),
 ]
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        "--limit",
-        metavar="N|none",
-        parser=_count,
-        help=f"Only the newest N runs.  [default: {DEFAULT_LIMIT}; with --json or --delete, none]",
-    ),
-]
+Limit = Annotated[int | None, _newest("runs", "with --json or --delete, none")]
 AllProjects = Annotated[
     bool, typer.Option("--all-projects", help="Include the runs of other projects, not only of this one.")
 ]
@@ -196,15 +202,7 @@ Search = Annotated[
         "--search", metavar="WORDS", parser=_words, help="Runs with all these words in the questions or the answer."
     ),
 ]
-BatchLimit = Annotated[
-    int | None,
-    typer.Option(
-        "--limit",
-        metavar="N|none",
-        parser=_count,
-        help=f"Only the newest N batches.  [default: {DEFAULT_LIMIT}; with --json, none]",
-    ),
-]
+BatchLimit = Annotated[int | None, _newest("batches", "with --json, none")]
 BatchFilter = Annotated[
     str | None,
     typer.Option("--batch", metavar="ID", autocompletion=complete_batches, help="Runs of this batch."),

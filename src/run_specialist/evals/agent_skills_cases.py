@@ -6,11 +6,10 @@ Source: https://agentskills.io/skill-creation/evaluating-skills
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from run_specialist.errors import UsageError
 from run_specialist.evals.case import EvalCase, EvalSet
-from run_specialist.evals.evaluator_list import EvaluatorList
+from run_specialist.evals.case_reader import CaseReader
 from run_specialist.evals.positions import Placed, read
-from run_specialist.specialist.problems import Problems, shown
+from run_specialist.specialist.problems import shown
 
 ASSERTIONS = ("assertions", "expectations")
 """Both names are in use for statements about the answer."""
@@ -21,15 +20,10 @@ def load_skill_cases(path: Path, check_judge: Callable[[str], None]) -> EvalSet:
 
     check_judge: raises UsageError for the name of a judge that cannot be asked.
     """
-    return _Reader(path, check_judge).cases(read(path))
+    return _SkillReader(path, check_judge).cases(read(path))
 
 
-class _Reader:
-    def __init__(self, path: Path, check_judge: Callable[[str], None]) -> None:
-        self._path = path
-        self._problems = Problems(path)
-        self._evaluators = EvaluatorList(self._problems, check_judge)
-
+class _SkillReader(CaseReader):
     def cases(self, file: Placed) -> EvalSet:
         listed = file.get("evals")
         if listed is None or not listed.items:
@@ -38,9 +32,7 @@ class _Reader:
         names = [case.name for case in found]
         for name in sorted({name for name in names if names.count(name) > 1}):
             self._problems.error(file.place, f"two evals have the id {shown(name)}", "id")
-        if problems := self._problems.sorted():
-            raise UsageError("\n".join(map(str, problems)))
-        return EvalSet(self._path, tuple(found))
+        return self._without_problems(found)
 
     def _case(self, given: Placed) -> Iterator[EvalCase]:
         prompt, known = given.get("prompt"), given.get("id")
@@ -54,7 +46,7 @@ class _Reader:
         yield EvalCase(
             str(given.place.line if known is None else known.value),
             question,
-            f"{self._path}:{given.place.line}:{given.place.column}",
+            self._place(given),
             {},
             self._evaluators.read(self._judges(given, expected)),
             None if expected is None else expected.value,

@@ -8,9 +8,9 @@ from typing import Any
 
 from run_specialist.errors import UsageError
 from run_specialist.evals.case import EvalCase, EvalSet
-from run_specialist.evals.evaluator_list import EvaluatorList
+from run_specialist.evals.case_reader import CaseReader
 from run_specialist.evals.positions import Placed, read
-from run_specialist.specialist.problems import Position, Problem, Problems, shown
+from run_specialist.specialist.problems import Position, shown
 from run_specialist.specialist.resolve import checked
 
 _OF_FILE = ("cases", "evaluators", "name", "report_evaluators", "$schema")
@@ -23,17 +23,10 @@ def load_cases(path: Path, check_judge: Callable[[str], None]) -> EvalSet:
 
     check_judge: raises UsageError for the name of a judge that cannot be asked.
     """
-    return CaseReader(path, check_judge).cases(read(path))
+    return _FileReader(path, check_judge).cases(read(path))
 
 
-class CaseReader:
-    """Makes cases, and collects the problems of their file."""
-
-    def __init__(self, path: Path, check_judge: Callable[[str], None]) -> None:
-        self._path = path
-        self._problems = Problems(path)
-        self._evaluators = EvaluatorList(self._problems, check_judge)
-
+class _FileReader(CaseReader):
     def cases(self, file: Placed) -> EvalSet:
         """Return the cases; raises UsageError, a line per error."""
         if not file.fields:
@@ -50,10 +43,9 @@ class CaseReader:
         found = [
             case for number, one in enumerate(listed.items if listed else (), 1) for case in self._case(one, number)
         ]
-        cases = tuple(replace(case, evaluators=(*case.evaluators, *shared)) for case in found)
+        cases = [replace(case, evaluators=(*case.evaluators, *shared)) for case in found]
         self._check_names(listed)
-        self._raise()
-        return EvalSet(self._path, cases)
+        return self._without_problems(cases)
 
     def _case(self, given: Placed, number: int) -> Iterator[EvalCase]:
         if not given.fields:
@@ -73,7 +65,7 @@ class CaseReader:
             yield EvalCase(
                 name,
                 question,
-                f"{self._path}:{given.place.line}:{given.place.column}",
+                self._place(given),
                 settings,
                 evaluators,
                 None if expected is None else expected.value,
@@ -121,8 +113,3 @@ class CaseReader:
             if named is not None and name in seen:
                 self._problems.error(named.place, f"two cases are named {shown(str(name))}", "name")
             seen.add(str(name))
-
-    def _raise(self) -> None:
-        found: tuple[Problem, ...] = self._problems.sorted()
-        if found:
-            raise UsageError("\n".join(map(str, found)))

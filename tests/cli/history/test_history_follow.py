@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.cli.follow import follow
+from run_specialist.cli.stored_run_flags import ALL, DEFAULT_LIMIT
 from run_specialist.store.location import place
 from run_specialist.store.selection import Selection
 from run_specialist.store.writer import Writer
@@ -146,3 +147,18 @@ def test_it_excludes_a_deletion_and_last(store):
     ):
         refused = call("runs", "--follow", *flags)
         assert (refused.exit_code, told in refused.stderr, refused.stderr.count("\n")) == (2, True, 1)
+
+
+@pytest.mark.parametrize(("given", "limit"), [((), DEFAULT_LIMIT), (("--all",), ALL), (("--limit", "3"), 3)])
+def test_it_begins_with_the_newest_runs_as_json_too(store, monkeypatch, given, limit):
+    """A reader that follows gets the newest runs first, as JSON no more of them than as a table."""
+    begun = []
+
+    def follow_runs(_store, _selection, limit, **_options):
+        begun.append(limit)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("run_specialist.cli.follow.follow", follow_runs)
+    for shape in ((), ("--json",)):
+        assert call("runs", "--follow", *shape, *given).exit_code == 130
+    assert begun == [limit, limit]

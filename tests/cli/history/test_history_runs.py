@@ -109,6 +109,8 @@ def test_a_missing_store_lists_no_runs(store):
         {"runs": [], "store": store, "size_bytes": 0, "project": os.path.realpath(".")},
     )
     assert f"there is no store at {store} yet" in result.stderr
+    elsewhere = f"{store}.other"
+    assert json.loads(call("runs", "--json", "--store", elsewhere).stdout)["store"] == elsewhere
     result = call("runs", "--all", "--delete", "--json")
     assert (result.exit_code, json.loads(result.stdout)["deleted"]) == (0, [])
     result = call("runs")

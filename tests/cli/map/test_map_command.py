@@ -199,3 +199,13 @@ def test_mistakes_are_said_before_anything_is_sent(api, items, finder, arguments
     assert (result.exit_code, simulator.requests) == (2, [])
     assert says in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
+
+
+def test_strict_refuses_a_file_with_warnings(api, items, finder, write):
+    """A tool that does not exist is an error with `--strict`: the exit code is 2 and no request was sent."""
+    write("finder", "model: haiku", "tools: search, telepathy")
+    simulator, path = api(about()), str(items(["owls"]))
+    result = call("map", "finder", path, "--strict")
+    assert (result.exit_code, simulator.requests) == (2, [])
+    assert "telepathy" in result.stderr
+    assert call("map", "finder", path).exit_code == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from run_specialist.store.reader import Store
 from tests.cli.map.map_model import about, answer
 from tests.cli.specialists_command import call, program
 from tests.contracts import tables
@@ -63,7 +64,7 @@ def test_the_tables_have_every_event_of_a_batch():
     assert {one.event for one in BatchEvent.__subclasses__()} == set(tables.BATCH_EVENTS)
 
 
-def test_another_specialist_brings_the_answers_together(api, items, map_, write):
+def test_another_specialist_brings_the_answers_together(api, items, map_, write, store):
     """It reads the answers as files; its answer follows the rows, as JSON; the same ones are not paid for twice."""
     write("reducer", "model: haiku", "paths: [notes/]")
     seen = []
@@ -82,6 +83,8 @@ def test_another_specialist_brings_the_answers_together(api, items, map_, write)
     assert (result.exit_code, reduced["specialist"], reduced["answer"]) == (0, "reducer", "all of them")
     assert "The folder contains 2 answers of the specialist `finder`" in seen[0]
     assert "What about {item}?" in seen[0]
+    with Store(f"sqlite:///{store}") as opened:
+        assert Path(opened.load(reduced["run_id"]).frozen["root"], "index.md").exists()
     sent = len(simulator.requests)
     again = map_(path, "--reduce", "reducer", "--out", "answers.jsonl")
     assert (again.exit_code, again.stdout, len(simulator.requests)) == (0, "all of them\n", sent)

@@ -23,15 +23,6 @@ ANSWER = calls(("respond", {"answer": "nothing was read"}), first_id=999)
 
 
 @pytest.fixture
-def root(tmp_path):
-    """Create a folder with notes, plans and a top-level file."""
-    for name in ("notes/owls.md", "notes/deep/bats.md", "plans/next.md", "top.md"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"all about {name}\n")
-    return tmp_path
-
-
-@pytest.fixture
 def endless(monkeypatch):
     """Make every folder listing endless."""
     walk = EndlessWalk(monkeypatch)

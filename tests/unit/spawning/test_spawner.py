@@ -20,15 +20,6 @@ from run_specialist.tools.base import Tool
 PATH = Path("specialists/finder.md")
 
 
-@pytest.fixture
-def root(tmp_path):
-    """Create a folder with notes, plans and a top-level file."""
-    for name in ("notes/owls.md", "notes/deep/bats.md", "plans/next.md", "top.md"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"all about {name}\n")
-    return tmp_path
-
-
 def file_of(*lines, body="You find notes."):
     """Load a file with these lines of front matter."""
     return load_text("\n".join(["---", "name: finder", "description: Finds", *lines, "---", body, ""]), PATH)

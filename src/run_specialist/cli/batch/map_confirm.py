@@ -5,7 +5,7 @@ import sys
 import typer
 
 from run_specialist.budget.units import dollars
-from run_specialist.cli.batch.map_options import CONFIRM_ABOVE, MoneyOptions
+from run_specialist.cli.batch.shared_options import CONFIRM_ABOVE, MoneyOptions
 from run_specialist.cli.console import fail, is_terminal
 
 

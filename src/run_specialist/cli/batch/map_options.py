@@ -7,35 +7,17 @@ from typing import Annotated, Any
 import typer
 
 from run_specialist.batch.breaker import FAILURES
-from run_specialist.cli.batch.option_values import amount, choice, duration
-from run_specialist.cli.console import fail
-from run_specialist.cli.flags import (
-    Dir,
-    EvidenceFlag,
-    FilesRoot,
-    LandingStyle,
-    Model,
-    OnLostFlag,
-    PatienceTime,
-    PresetName,
-    RequestsAtOnce,
-    RequireModel,
-    StoreUrl,
-    Strict,
-    TimeLimit,
-    ToolCallFormat,
-    ToolCallsLimit,
-    ToolCharsLimit,
-    TotalTokensLimit,
-    TurnsLimit,
-    settings,
+from run_specialist.cli.batch.option_values import choice, duration
+from run_specialist.cli.batch.shared_options import (
+    AT_ONCE,
+    MoneyOptions,
+    at_once_option,
+    confirm_above_option,
+    cost_limit_option,
 )
-from run_specialist.cli.from_config import personal
+from run_specialist.cli.console import fail
+from run_specialist.cli.flags import quiet_option
 from run_specialist.cli.output_file import STDOUT
-from run_specialist.cli.trust_flag import TrustFlag
-
-CONFIRM_ABOVE = 1.0
-"""A forecast above this asks first [USD]."""
 
 FORMATS = ("jsonl", "csv", "lines")
 RETRIED: dict[str | None, tuple[str, ...]] = {
@@ -84,10 +66,8 @@ class BatchOptions:
 
     at_once: Annotated[
         int,
-        typer.Option(
-            metavar="N", min=1, help="Maximum number of items under way; given with --queue, that of the whole fleet."
-        ),
-    ] = 8
+        at_once_option("Maximum number of items under way; given with --queue, that of the whole fleet."),
+    ] = AT_ONCE
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the first questions and the forecast; send nothing.")
     ] = False
@@ -135,27 +115,11 @@ class BatchOptions:
 
 
 @dataclass(frozen=True)
-class MoneyOptions:
+class BatchMoneyOptions(MoneyOptions):
     """Cost."""
 
-    cost_limit: Annotated[
-        float | None,
-        typer.Option(metavar="USD|none", parser=amount, help="Maximum cost of all items together.  [default: none]"),
-    ] = None
-    confirm_above: Annotated[
-        float | None,
-        typer.Option(
-            metavar="USD",
-            parser=amount,
-            help="Ask before a batch that may cost more; without a terminal, refuse it.  [default: 1.00 on a terminal]",
-        ),
-    ] = None
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
-
-    @property
-    def limit(self) -> float | None:
-        """The cost limit of all items together; None = no limit [USD]."""
-        return None if self.cost_limit == float("inf") else self.cost_limit
+    cost_limit: Annotated[float | None, cost_limit_option("all items together")] = None
+    confirm_above: Annotated[float | None, confirm_above_option("a batch")] = None
 
 
 @dataclass(frozen=True)
@@ -181,16 +145,7 @@ class AnswerOptions:
         bool,
         typer.Option("--events", help="Print each event as one line of JSON, those of the runs with their `item`."),
     ] = False
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet/--no-quiet",
-            "-q",
-            show_default=False,
-            callback=personal("quiet"),
-            help="Print only rows, JSON and errors.",
-        ),
-    ] = False
+    quiet: Annotated[bool, quiet_option("Print only rows, JSON and errors.")] = False
 
     def check(self) -> None:
         """Exit if options exclude each other."""
@@ -198,42 +153,3 @@ class AnswerOptions:
             fail("--json and --events cannot be combined; the last event of --events contains the counts")
         if self.out == STDOUT and (self.json_ or self.events):
             fail("--out - writes rows to standard output; it cannot be combined with --json or --events")
-
-
-@dataclass(frozen=True)
-class EachRunOptions:
-    """Each run."""
-
-    model: Model = None
-    require_model: RequireModel = False
-    requests_at_once: RequestsAtOnce = None
-    tool_calls_limit: ToolCallsLimit = None
-    turns_limit: TurnsLimit = None
-    total_tokens_limit: TotalTokensLimit = None
-    time_limit: TimeLimit = None
-    patience: PatienceTime = None
-    tool_chars_limit: ToolCharsLimit = None
-    landing: LandingStyle = None
-    evidence: EvidenceFlag = None
-    tool_calls: ToolCallFormat = None
-    preset: PresetName = None
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Keys of the specialist's file to override."""
-        return settings(**{name: getattr(self, name) for name in _SETTINGS})
-
-
-_SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[3:]
-
-
-@dataclass(frozen=True)
-class ProjectOptions:
-    """Project and store."""
-
-    dir_: Dir = None
-    root: FilesRoot = None
-    store: StoreUrl = None
-    on_lost: OnLostFlag = "go_on"
-    strict: Strict = None
-    trust: TrustFlag = False

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from run_specialist.batch.forecast import forecast
 from run_specialist.cli.batch.map_items import Asked
-from run_specialist.cli.batch.map_options import RETRIED, EachRunOptions
+from run_specialist.cli.batch.map_options import RETRIED
 from run_specialist.cli.batch.map_past import known_runs
 from run_specialist.cli.batch.map_plan import Plan
+from run_specialist.cli.batch.shared_options import EachRunOptions
 from run_specialist.cli.console import fail
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from run_specialist.budget.units import dollars
-from run_specialist.cli.batch.map_options import RETRIED, AnswerOptions, BatchOptions, EachRunOptions
+from run_specialist.cli.batch.map_options import RETRIED, AnswerOptions, BatchOptions
 from run_specialist.cli.batch.map_units import counted
+from run_specialist.cli.batch.shared_options import EachRunOptions
 from run_specialist.cli.console import fail, print_json, say
 from run_specialist.cli.worker_command import queue_url
 

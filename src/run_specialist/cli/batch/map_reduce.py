@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from run_specialist.api.shutdown import with_bounded_cleanup
 from run_specialist.batch.answers.answer_folder import AnswerFolder, folder_for
-from run_specialist.cli.live_run import Output, answer
+from run_specialist.cli.live_run import answer
 from run_specialist.cli.output_file import OutputFile
+from run_specialist.cli.output_options import Output
 
 if TYPE_CHECKING:
     from run_specialist.api.ended_run import EndedRun

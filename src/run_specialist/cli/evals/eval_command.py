@@ -1,21 +1,25 @@
 """The command `specialists eval NAME`."""
 
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli.batch.map_options import EachRunOptions, MoneyOptions, ProjectOptions
+from run_specialist.cli.batch.shared_options import EachRunOptions, ProjectOptions, batch_runner
 from run_specialist.cli.console import complete_names, fail, guarded
 from run_specialist.cli.evals.comparison_options import ComparisonOptions
-from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, VariantOptions, WorkOptions
+from run_specialist.cli.evals.eval_options import (
+    CaseOptions,
+    EvalMoneyOptions,
+    ResultOptions,
+    VariantOptions,
+    WorkOptions,
+)
 from run_specialist.cli.from_config import config_for_run
 from run_specialist.cli.option_groups import grouped
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
-    from run_specialist.config.config import Config
-
 
 Evaluated = Annotated[
     str | None,
@@ -36,7 +40,7 @@ def eval_(
     variants: VariantOptions,
     comparison: ComparisonOptions,
     results: ResultOptions,
-    money: MoneyOptions,
+    money: EvalMoneyOptions,
     work: WorkOptions,
     each_run: EachRunOptions,
     project: ProjectOptions,
@@ -64,7 +68,9 @@ def eval_(
         from run_specialist.cli.evals.eval_planning import Asking  # noqa: PLC0415 - fast `--help`
         from run_specialist.cli.evals.eval_work import EvalWork  # noqa: PLC0415 - as above
 
-        make_runner = partial(_runner, each_run, project, config)
+        def make_runner(model: str | None) -> "Runner":
+            return batch_runner(config, project, replace(each_run, model=model))
+
         runner = make_runner(each_run.model)
         if cases.new:
             write_cases(name, cases.cases, runner)
@@ -73,20 +79,3 @@ def eval_(
         plan = Asking(name, cases, variants, each_run, comparing).plan(runner)
         code = EvalWork(plan, make_runner, cases, results, money, work, comparing).work(runner)
     raise typer.Exit(code)
-
-
-def _runner(each_run: EachRunOptions, project: ProjectOptions, config: "Config", model: str | None) -> "Runner":
-    from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
-
-    return Runner(
-        root=project.root,
-        dir=project.dir_ or config.get("dir"),
-        model=model,
-        strict=bool(config.get("strict") if project.strict is None else project.strict),
-        store=project.store,
-        on_lost=project.on_lost,
-        trust=project.trust,
-        require_model=each_run.require_model or None,
-        requests_at_once=each_run.requests_at_once,
-        defaults=config.defaults,
-    )

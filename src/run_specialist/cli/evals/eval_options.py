@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from run_specialist.cli.from_config import personal
+from run_specialist.cli.batch.shared_options import (
+    AT_ONCE,
+    MoneyOptions,
+    at_once_option,
+    confirm_above_option,
+    cost_limit_option,
+)
+from run_specialist.cli.flags import quiet_option
 
 
 @dataclass(frozen=True)
@@ -59,23 +66,22 @@ class ResultOptions:
         typer.Option(metavar="SHARE", min=0, max=1, help="Exit with code 1 if a variant scores less, from 0 to 1."),
     ] = None
     json_: Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")] = False
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet/--no-quiet",
-            "-q",
-            show_default=False,
-            callback=personal("quiet"),
-            help="Print only the results and errors.",
-        ),
-    ] = False
+    quiet: Annotated[bool, quiet_option("Print only the results and errors.")] = False
+
+
+@dataclass(frozen=True)
+class EvalMoneyOptions(MoneyOptions):
+    """Cost."""
+
+    cost_limit: Annotated[float | None, cost_limit_option("the eval, including judges and reused runs")] = None
+    confirm_above: Annotated[float | None, confirm_above_option("an eval")] = None
 
 
 @dataclass(frozen=True)
 class WorkOptions:
     """Work."""
 
-    at_once: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of runs under way.")] = 8
+    at_once: Annotated[int, at_once_option("Maximum number of runs under way.")] = AT_ONCE
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be run and the forecast; send nothing.")
     ] = False

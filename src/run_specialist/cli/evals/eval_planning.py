@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING
 
-from run_specialist.cli.batch.map_options import EachRunOptions
+from run_specialist.cli.batch.shared_options import EachRunOptions
 from run_specialist.cli.evals.comparing import Comparing
 from run_specialist.cli.evals.eval_options import CaseOptions, VariantOptions
 from run_specialist.cli.evals.extra import check_extra

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from run_specialist.batch.batch import Bounds
 from run_specialist.cli.batch.map_confirm import confirm
-from run_specialist.cli.batch.map_options import MoneyOptions
 from run_specialist.cli.batch.map_run import Shown, Worker
 from run_specialist.cli.batch.map_summary import reason_of
 from run_specialist.cli.batch.map_units import counted
+from run_specialist.cli.batch.shared_options import MoneyOptions
 from run_specialist.cli.console import is_terminal, print_json, print_line, say
 from run_specialist.cli.evals.comparing import Comparing
 from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, WorkOptions

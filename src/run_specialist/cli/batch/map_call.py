@@ -1,0 +1,87 @@
+"""One call of `specialists map`: read the items, show the plan, and work on the items, or give them to a fleet."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from run_specialist.cli.batch.map_confirm import confirm
+from run_specialist.cli.batch.map_items import Asked
+from run_specialist.cli.batch.map_options import RETRIED, AnswerOptions, BatchOptions, ItemOptions
+from run_specialist.cli.batch.map_planning import planned
+from run_specialist.cli.batch.map_queue import check_queue, put_into_queue
+from run_specialist.cli.batch.map_reduce import Reducer
+from run_specialist.cli.batch.map_summary import SameCall
+from run_specialist.cli.batch.map_work import Work
+from run_specialist.cli.batch.shared_options import EachRunOptions, MoneyOptions, ProjectOptions, batch_runner
+from run_specialist.cli.console import say
+
+if TYPE_CHECKING:
+    from run_specialist.api.runner import Runner
+    from run_specialist.cli.batch.map_plan import Plan
+    from run_specialist.config.config import Config
+
+
+@dataclass(frozen=True)
+class MapCall:
+    """What the command line asks for."""
+
+    name: str
+    items: str | None
+    each_item: ItemOptions
+    answers: AnswerOptions
+    money: MoneyOptions
+    batch: BatchOptions
+    each_run: EachRunOptions
+    project: ProjectOptions
+    config: "Config"
+    words: tuple[str, ...]
+    """The arguments of the command, to show the call that continues it."""
+    fleet_at_once: int
+    """How many items a fleet may work on at the same time; 0 = any number."""
+
+    def work(self) -> int:
+        """Do what is asked for; return the exit code."""
+        runner = self._runner_in(self.project.root)
+        check_queue(self.batch, self.items)
+        asked = Asked.of(self.items, self.each_item, runner, self.name)
+        reducer = self._reducer(runner)
+        plan = self._plan(asked, runner)
+        if self.batch.dry_run:
+            plan.show(json=self.answers.json_)
+            return 0
+        if not self.answers.quiet:
+            say(str(plan))
+        confirm(plan.most if plan.forecast.runs else None, self.money)
+        worked_on = self._by_fleet(plan, runner) if self.batch.queue else plan
+        if worked_on is None:
+            return 0
+        return Work(worked_on, runner, self.answers, SameCall(self.words), reducer).work()
+
+    def _runner_in(self, root: Path | None) -> "Runner":
+        """Return a runner whose file tools can read a folder."""
+        return batch_runner(self.config, replace(self.project, root=root), self.each_run)
+
+    def _reducer(self, runner: "Runner") -> Reducer | None:
+        wanted = self.answers.reduce
+        return None if wanted is None else Reducer(runner.registry.find(wanted), self._runner_in)
+
+    def _plan(self, asked: Asked, runner: "Runner") -> "Plan":
+        return planned(asked, runner, self.each_run, self._bounds, RETRIED[self.batch.retry])
+
+    @property
+    def _bounds(self) -> dict[str, Any]:
+        """What bounds the batch, as arguments of `Runner.map`."""
+        limit = {} if self.money.limit is None else {"cost_limit": self.money.limit}
+        return {"at_once": self.batch.at_once, **limit, **self.batch.bounds}
+
+    def _by_fleet(self, plan: "Plan", runner: "Runner") -> "Plan | None":
+        """Put the items into the queue, and return how to read the answers of the fleet; None if it is not awaited."""
+        followed = put_into_queue(plan, runner, self.each_run, self.batch, self.answers, self.fleet_at_once)
+        if followed is None:
+            return None
+        # The fleet has worked on the items: what is left is to read their answers.
+        done = planned(plan.asked, runner, self.each_run, self._bounds, RETRIED[None], is_over=True)
+        if followed.lost:
+            again = f"`specialists fleet retry {done.batch.id}`, then the same command"
+            done.batch.only_read(f"the fleet has left items without an outcome, {followed.lost}; {again}")
+        return done
