@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from run_specialist.store import batches
 
 ANY = "?"
-"""Stands for the question of an item while the settings of all items are checked."""
+"""A placeholder for the question of an item while the settings of all items are checked."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class BatchMaker:
 
 
 def _is_unfinished(outcome: Outcome) -> bool:
-    """Return whether an outcome is none of the item: its run was aborted, or failed because of the endpoint."""
+    """Return whether an outcome does not count for its item: its run was aborted, or failed because of the endpoint."""
     from run_specialist.batch.item_work import ENDPOINT  # noqa: PLC0415 - as above
 
     return outcome.status == "aborted" or (outcome.status == "failed" and outcome.error_kind in ENDPOINT)

@@ -1,4 +1,4 @@
-"""What the config files of a project and of its user say together."""
+"""The combined settings of the config files of a project and of its user."""
 
 import os
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class Config:
 
 
 def read_config(project: Path, *, meant: bool = False) -> Config:
-    """Read the config files that hold in a project.
+    """Read the config files that apply to a project.
 
     meant: whether the user named the project, which may then belong to another user.
     Raises UsageError with one line for each problem.

@@ -38,7 +38,7 @@ def is_named() -> bool:
 
 
 def near(path: Path) -> str:
-    """Return a path for messages: relative to the current folder, or with `~`, if it is inside, else as it is."""
+    """Return a path for messages: relative to the current folder, or with `~`, if it is inside, else unchanged."""
     try:
         if path.is_relative_to(Path.cwd()):
             return str(path.relative_to(Path.cwd()))

@@ -1,4 +1,4 @@
-"""Trust in a model that a project chooses for all specialists: it decides who reads the question and the files."""
+"""Trust in a model that a project chooses for all specialists: it decides which server reads question and files."""
 
 import hashlib
 from pathlib import Path

@@ -17,7 +17,7 @@ LONGEST = 200
 
 
 class EvaluatorList:
-    """Makes evaluators from what a file contains."""
+    """Makes evaluators from the entries of a file."""
 
     def __init__(self, problems: Problems, check_judge: Callable[[str], None]) -> None:
         """Prepare to read.

@@ -15,7 +15,7 @@ LARGEST = 32 * 1024 * 1024
 _REDIRECTIONS = frozenset(
     {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_INDEX_FILE", "GIT_PREFIX"}
 )
-"""Set in hooks of git; they would lead to another repository than that of the file."""
+"""Set in hooks of git; they would select another repository than that of the file."""
 _ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
 
 

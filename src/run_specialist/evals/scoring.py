@@ -1,4 +1,4 @@
-"""Check a run that has ended: call the evaluators of its case, and keep what they say."""
+"""Check a run that has ended: call the evaluators of its case, and keep their results."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from run_specialist.store.run_steps import RunSteps
 
 Steps = Callable[[str], "RunSteps | None"]
-"""Return what a stored run did; None if it is not stored."""
+"""Return the requests and calls of a stored run; None if it is not stored."""
 
 LONGEST_REASON = 300
 """[characters]"""
@@ -117,7 +117,7 @@ def _checks(evaluator: Evaluator[Any, Any, Any], found: Any) -> Iterator[Check]:
 
 
 def _distinct(checks: list[Check]) -> Iterator[Check]:
-    """Name each check by its evaluator, with what it looks for if there are several of the same name."""
+    """Name each check by its evaluator, with its argument if there are several of the same name."""
     names = [one.name.partition("\n")[0] for one in checks]
     for one in checks:
         name, _, looks_for = one.name.partition("\n")

@@ -28,8 +28,8 @@ class AnswerFile:
         answers.finish()
 
     Rows are appended to `FILE.part` as JSON Lines. `finish` replaces the file by them. Without it, at an early end or
-    after a crash, the file keeps the rows that this call did not replace; after a crash, the next call sees to it. So
-    the file is always complete and readable, and no row that was written is lost.
+    after a crash, the file keeps the rows that this call did not replace; after a crash, the next call replaces the
+    file. So the file is always complete and readable, and no row that was written is lost.
     """
 
     def __init__(self, path: Path, *, ordered: bool = False, items: Path | None = None) -> None:
@@ -37,7 +37,7 @@ class AnswerFile:
 
         ordered: sort the rows by number instead of by the end of their items.
         items: the file with the items, which must not be overwritten.
-        Raises UsageError also if the file exists and is no file of answers, or another process writes it.
+        Raises UsageError also if the file exists and does not contain answers, or another process writes it.
         """
         self.path = path
         self._target = Path(os.path.realpath(path))

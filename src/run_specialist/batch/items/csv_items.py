@@ -12,7 +12,7 @@ from run_specialist.errors import UsageError
 from run_specialist.specialist.problems import shown
 
 _DELIMITERS = (",", ";", "\t", "|")
-"""Tried in this order; the first of those that give the most columns is taken."""
+"""Tried in this order; the first delimiter that gives the most columns is used."""
 _SAMPLE_LINES = 50
 _SAMPLE_CHARACTERS = 65_536
 # The line with which spreadsheets name the delimiter.

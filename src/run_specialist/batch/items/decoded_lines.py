@@ -29,7 +29,7 @@ def decoded_lines(file: BinaryIO, name: str) -> Lines:
     """Yield the lines of a UTF-8 file, without a byte order mark.
 
     name: of the file, for errors.
-    Raises UsageError for a line that is too long, or is no text.
+    Raises UsageError for a line that is too long, or is not text.
     """
     number = 0
     while data := file.readline(LONGEST_LINE + 1):

@@ -1,4 +1,4 @@
-"""Evaluators of what a run answered."""
+"""Evaluators of the answer of a run."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -75,7 +75,7 @@ class OutputMatches(Evaluator[object, object, object]):
 
 
 def _differences(expected: Any, found: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - JSON values
-    """Yield where a value lacks what is expected; objects may have more fields, lists must have the same length."""
+    """Yield where a value differs from the expected one; objects may have more fields, lists need the same length."""
     place = path or "the answer"
     if isinstance(expected, Mapping) and isinstance(found, Mapping):
         for key, value in expected.items():
