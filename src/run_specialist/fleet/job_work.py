@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from run_specialist.loop.run import Run
 
 MAX_TAKEOVERS = 3
-"""Takeovers of an item without a new turn in between after which it is given up: it may kill its workers."""
+"""An item is abandoned after this many takeovers without a new turn in between: it may kill its workers."""
 DEAD = (
     "given up: {} workers ended while they worked on it, without a new turn; `specialists fleet retry` tries it again"
 )
@@ -66,7 +66,7 @@ class JobWork:
         if refused is not None or self._run is None:
             return refused or HandedBack()
         if begun.taken_over and self._run.ended is not None:
-            # It ended in between, so nobody had left it.
+            # It ended in between, so no worker has abandoned it.
             await self._queue.uncount(self.job)
         if self._abort is not None:
             self._abort(self._run)
@@ -106,7 +106,7 @@ class JobWork:
         )
 
     async def _is_dead(self, begun: Begun) -> bool:
-        """Return whether an item is given up; end the session of a frozen worker, so that its run can be taken up."""
+        """Return whether an item is abandoned; end the session of a frozen worker, so that its run can be taken up."""
         url, owner = self._queue.connection.url, begun.owner
         was_held = owner is not None and await asyncio.to_thread(challenge, url, owner)
         if begun.takeovers < MAX_TAKEOVERS:

@@ -83,7 +83,7 @@ def salvage(why: str, text: str, executed: Sequence[CallRecord]) -> str:
 
 
 def is_salvaged(answer: str) -> bool:
-    """Return whether an answer was built by `salvage`; it contains results as they are, which are no Markdown."""
+    """Return whether an answer was built by `salvage`; it contains unchanged results, which are not Markdown."""
     return answer.startswith(_SALVAGED)
 
 

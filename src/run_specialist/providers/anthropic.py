@@ -109,7 +109,7 @@ class AnthropicConversation:
         messages = self._unanswered.removed(request.messages, may_run=request.choice is Choice.AUTO)
         request = replace(request, messages=messages)
         size = self._size(request)
-        # What is read from the cache counts against no rate limit.
+        # Tokens read from the cache do not count against rate limits.
         turn = self._entrance.turn(request, _cost(max(size - self._cached_tokens, 0) if self._reads(request) else size))
         try:
             async with turn:

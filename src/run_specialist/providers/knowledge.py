@@ -1,4 +1,4 @@
-"""What is known about one endpoint: its capabilities, corrected by what it refuses and by what its replies show."""
+"""The knowledge about one endpoint: its capabilities, corrected by its refusals and its replies."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -71,7 +71,7 @@ def _obeys(request: Request, reply: Reply) -> bool:
 
 
 class Informed:
-    """A provider whose capabilities are those that are known of its endpoint."""
+    """A provider with the known capabilities of its endpoint."""
 
     model: str
     client: "AsyncAnthropic | AsyncOpenAI"
@@ -84,7 +84,7 @@ class Informed:
 
     @property
     def address(self) -> tuple[str, str]:
-        """The base URL and the model, of which the knowledge is true."""
+        """The base URL and the model that the knowledge applies to."""
         return str(self.client.base_url), self.model
 
     @property

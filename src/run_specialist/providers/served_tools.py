@@ -1,4 +1,4 @@
-"""What a conversation with the Messages API has to know of tools that the API runs itself."""
+"""The state of tools that the Messages API runs itself, in one conversation."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ class OfferedTools:
         self._knowledge = knowledge
         self._on_server = opening.tools.on_server if knowledge.capabilities.server_tools else ()
         self.warning = ""
-        """What the user is to know since the endpoint refused them; empty if it did not."""
+        """The warning for the user if the endpoint refused them; empty if it did not."""
 
     @property
     def definitions(self) -> list[Mapping[str, Any]]:

@@ -21,7 +21,7 @@ from run_specialist.replay.cassette import (
 from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
 
 _OTHER_FAILURES = ("store_lost", "internal", "context_exceeded")
-"""Kinds of failure that no stored reply can bring about."""
+"""Kinds of failure that no stored reply can reproduce."""
 
 
 class NotReplayable(UsageError):
@@ -141,7 +141,7 @@ class _Attempt:
     turn: StoredTurn | None = None
     """Its reply; None if it brought none."""
     next: NextModel | None = None
-    """The model with which the run went on after it."""
+    """The model with which the run continued after it."""
     is_adapted: bool = False
     """Whether the transcript was adapted for that model."""
 

@@ -1,4 +1,4 @@
-"""What the endpoint of a recorded run was known to support, which is not stored: inferred from its landing."""
+"""Infer from the landing of a recorded run what its endpoint supported, because this is not stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

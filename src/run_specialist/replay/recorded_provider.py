@@ -121,7 +121,7 @@ class RecordedProvider:
         priced = self._model.cost(usage)
         if priced is not None:
             return priced
-        # The price was known then: about as much as the dearest token of the run.
+        # The price was known then: about as much as the most expensive token of the run.
         known = [cost / max(one.total_tokens, 1) for one, cost in self._costs.items() if cost is not None]
         return usage.total_tokens * max(known) if known else None
 

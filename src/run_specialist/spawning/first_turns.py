@@ -41,7 +41,7 @@ class FirstTurns:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the last turn was paused, so that it is sent back as it is."""
+        """Whether the last turn was paused, so that it is sent back unchanged."""
         return self.last is not None and self.last.stop == Stop.PAUSED
 
     @property

@@ -1,4 +1,4 @@
-"""Frozen dataclasses of what a store knows about a batch and its items."""
+"""Frozen dataclasses of a stored batch and its items."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -11,7 +11,7 @@ from pathlib import Path
 from run_specialist.tools.modules import Module, find_in_project
 
 MAX_MODULES = 1_000
-"""Maximum number of modules to follow; nobody can have reviewed more."""
+"""Maximum number of modules to follow; a user cannot have reviewed more."""
 MAX_SOURCE = 32 * 1024 * 1024
 """Maximum total size of the source to follow [bytes]."""
 

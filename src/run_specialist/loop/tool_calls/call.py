@@ -1,4 +1,4 @@
-"""Call one tool: what it learns of the run, how long it may take, and how its failure is reported to the model."""
+"""Call one tool: its view of the run, its time limit, and the report of its failure to the model."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class CallResult:
     """For the model; describes the exception if one was raised."""
     raised: BaseException | None
     drawn: Mapping[Kind, float]
-    """What a child run spent of the budget, in addition to the call itself."""
+    """The amounts that a child run spent of the budget, in addition to the call itself."""
 
     @property
     def is_error(self) -> bool:

@@ -83,7 +83,7 @@ class Entrance:
         fault = fault_of(error, self._endpoint, self._provider.client)
         if fault.status not in OVERLOADED:
             return None
-        # A quota that only a payment restores is no matter of waiting, unless the API says for how long.
+        # Waiting does not restore an exhausted quota, unless the API says how long to wait.
         if not fault.may_pass and (fault.wait or 0) <= MINUTE:
             return None
         response = getattr(error, "response", None)

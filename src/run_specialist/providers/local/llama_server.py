@@ -1,4 +1,4 @@
-"""One llama.cpp server in a process of its own: started, watched and ended by this program."""
+"""One llama.cpp server in a separate process: started, watched and ended by this program."""
 
 import json
 import os

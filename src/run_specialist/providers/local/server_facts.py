@@ -1,4 +1,4 @@
-"""What the answers of local servers say about their models and the length of their context."""
+"""Read the models and the context length from the answers of local servers."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ def length(value: object) -> int | None:
 
 
 def model_names(listed: object) -> list[str]:
-    """Return the ids in the answer to `GET /v1/models`, without those that are no names."""
+    """Return the ids in the answer to `GET /v1/models`, without invalid names."""
     return [entry["id"] for entry in _entries(listed) if _is_name(entry.get("id"))]
 
 

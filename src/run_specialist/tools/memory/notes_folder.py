@@ -94,7 +94,7 @@ class NotesFolder:
 
     def _make(self) -> None:
         """Make the folder of the notes."""
-        # That of the user is for nobody else; a project exists already.
+        # Only the user may read the folder of the user; a project exists already.
         self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.ignored:
             with suppress(Changed):

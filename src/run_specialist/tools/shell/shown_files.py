@@ -1,4 +1,4 @@
-"""What of the root a sandbox shows: the files that the file tools may read, and what of them may be changed."""
+"""The files of the root that a sandbox shows: those that the file tools may read, and the writable ones."""
 
 import os
 import re
@@ -42,7 +42,7 @@ class ShownFiles:
     protected: Sequence[str] = ()
     """Places below `writable` that may not be changed."""
     pinned: Sequence[str] = ()
-    """Folders below `writable` that may be changed but not renamed, because what is hidden in them depends on it."""
+    """Folders below `writable` that may be changed but not renamed, because their names hide files."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What the processes of a sandbox use, as the kernel shows it."""
+"""The resource usage of the processes in a sandbox, as the kernel reports it."""
 
 import os
 from contextlib import suppress
