@@ -146,7 +146,7 @@ def test_a_batch_is_paused_resumed_and_cancelled(server, write):
     name = batch["batch_id"]
     assert specialists("fleet", "pause", name).stderr.endswith(f"batch {name} is paused\n")
     assert f"{name}: paused by `specialists fleet pause`" in specialists("fleet", "status").stdout
-    assert specialists("fleet", "resume", name).stderr.endswith(f"batch {name} goes on\n")
+    assert specialists("fleet", "resume", name).stderr.endswith(f"batch {name} is resumed\n")
     assert specialists("fleet", "cancel", name).stderr.endswith("2 items removed from the queue\n")
     (ended,) = json.loads(specialists("fleet", "status", name, "--json").stdout)["batches"]
     assert (ended["state"], ended["items"]) == ("cancelled", {"cancelled": 2})

@@ -29,7 +29,7 @@ from run_specialist.cli.ask import main
 main()
 """
 """The program that gets SIGTERM while it prepares its run."""
-STOPPING = "stopping after this turn; a second signal stops at once"
+STOPPING = "stopping after this turn; a second signal stops immediately"
 
 
 def held(gate, *queries):

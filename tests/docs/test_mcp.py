@@ -52,7 +52,7 @@ def test_documented_numbers_equal_those_of_the_code():
     assert f"does not read its data for {times.unread:.0f} seconds" in words
     assert f"At most {server_limits.MOST_CONNECTIONS} connections" in words
     assert ServerLimits(connections=512).requests == 512 * 7 / 8, "seven eighths"
-    assert f"forgotten after {server_limits.IDLE // 60} minutes" in words
+    assert f"expires after {server_limits.IDLE // 60} minutes" in words
     assert f"Beyond {server_limits.MOST_SESSIONS:,} sessions" in words
     assert f"the file `{access_token.FILE}`" in words
     assert stdio.LONGEST_LINE == http.LONGEST_BODY

@@ -65,7 +65,7 @@ def test_a_file_can_have_had_another_path(find, project):
     ):
         find("HEAD")
     assert find("HEAD:specialists/renamed.md").path.read_text() == "changed"
-    with pytest.raises(UsageError, match=r"specialists/link.md is no regular file in commit \w{10}$"):
+    with pytest.raises(UsageError, match=r"specialists/link.md is not a regular file in commit \w{10}$"):
         find("git:HEAD:specialists/link.md")
 
 
@@ -132,7 +132,7 @@ def test_outside_of_a_repository_there_is_no_commit(tmp_path, monkeypatch):
     file = tmp_path / "finder.md"
     file.write_text(OLD)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(UsageError, match="is in no git work tree that can be read"):
+    with pytest.raises(UsageError, match="is not in a readable git work tree"):
         find_baseline("main", file, lambda _: None)
 
 
@@ -167,8 +167,8 @@ def test_a_result_in_json_is_read_again(tmp_path):
     ("text", "part"),
     [
         ('{"a":\n x}', r"r.json:2:2: is not valid JSON"),
-        ("[]", "r.json:1:1: is no result of an eval: expected what `specialists eval NAME --json` prints"),
-        ("{}", "r.json:1:1: is no result of an eval: eval: input should be a valid string"),
+        ("[]", "r.json:1:1: is not a result of an eval: expected what `specialists eval NAME --json` prints"),
+        ("{}", "r.json:1:1: is not a result of an eval: eval: input should be a valid string"),
         ('{"eval": "e", "specialist": "s", "cases": [], "variants": [], "runs": []}', "must have one variant"),
         ("[" * 100_000, "nested too deeply"),
     ],

@@ -67,7 +67,7 @@ async def test_m_1_a_model_that_is_gone_is_replaced_before_the_first_turn(chains
     assert (changed.turn, changed.before, changed.model, changed.kind) == (1, OPUS, HAIKU, "model_missing")
     assert (changed.cold_tokens, changed.cold_cost_usd, changed.left_out) == (None, None, "")
     (warning,) = [text for text in outcome.warnings if "goes on with" in text]
-    assert warning.startswith(f"the run goes on with {HAIKU}, because {OPUS} cannot answer (the API answered 404")
+    assert warning.startswith(f"the run continues with {HAIKU}, because {OPUS} cannot answer (the API answered 404")
     assert chains.load().model == HAIKU
 
 

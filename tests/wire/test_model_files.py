@@ -154,7 +154,7 @@ async def test_a_model_that_exceeds_the_memory_is_refused_before_it_is_loaded(fo
         assert (await told(runner))["n_ctx"] == 2048
     monkeypatch.setattr(model_files, "free_memory", lambda: 500 * 10**6)
     async with Runner(model="local:m.gguf") as runner:
-        with pytest.raises(UsageError, match=r"needs 584 MB of memory .* but only 500 MB are free; take a smaller"):
+        with pytest.raises(UsageError, match=r"needs 584 MB of memory .* but only 500 MB are free; use a smaller"):
             await runner.prepare("finder", "What?")
 
 

@@ -177,8 +177,8 @@ async def test_c3_runs_that_cannot_be_replayed_are_refused_by_name(messages_runs
     assert reason(events=event({"event": "resumed"})) == "it was resumed"
     assert reason(frozen={**run.frozen, "fork": {"run_id": "r1", "at": 1}}) == "it is a fork of r1"
     assert reason(events=event({"event": "summarized"})) == "its transcript was summarized"
-    assert reason(outcome={**run.outcome, "landing": landed}) == "its time limit shaped its messages"
+    assert reason(outcome={**run.outcome, "landing": landed}) == "its messages depend on its time limit"
     late = {"event": "budget", "kind": "time", "phase": "countdown"}
-    assert reason(events=event(late)) == "its time limit shaped its messages"
+    assert reason(events=event(late)) == "its messages depend on its time limit"
     assert reason(outcome={**run.outcome, "error_kind": "store_lost"}).startswith("it ended by a failure")
     assert reason(events=()) == "it sent no request"

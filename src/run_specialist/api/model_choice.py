@@ -18,7 +18,7 @@ from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 
-NO_LANGUAGE_MODEL = "its provider is no language model; choose one with `model`"
+NO_LANGUAGE_MODEL = "its provider is not a language model; choose one with `model`"
 
 
 class ModelChoice:

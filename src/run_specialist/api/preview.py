@@ -26,7 +26,7 @@ _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "requir
 """Settings under which the environment of a run connects, imports and searches nothing."""
 
 
-_NOT_ALLOWED = "what the file would import, start, load or ask must be allowed first, once, with --trust"
+_NOT_ALLOWED = "the imports, commands and servers of the file must be allowed once with --trust"
 
 
 async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str, Any]) -> Effective:

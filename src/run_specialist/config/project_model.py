@@ -70,5 +70,5 @@ def _demand(chosen: Default, model: str, server: str, project: Path) -> Demand |
         return to_ask(place, server, own=False)
     title = "a server of chat completions" if server == OPENAI else "a server of the Messages API"
     variable = f" ({CHAT.url}, or the vendor)" if server == OPENAI else ""
-    action = f"send the questions and what the tools read to {title}{variable}, as the model {model}"
+    action = f"send the questions and the tool results to {title}{variable}, as the model {model}"
     return Demand(place, action, server or "messages")

@@ -132,4 +132,4 @@ def check_judge(runner: "Runner", name: str) -> None:
     schema = answer_schema(file, file.specialist)
     fields = {} if schema is None else schema.schema.get("properties", dict.fromkeys(KEYS))
     if not set(KEYS) & {*fields}:
-        raise UsageError(f"{name} is no judge: its file has no `output_schema` with `verdict` and `reason`")
+        raise UsageError(f"{name} is not a judge: its file has no `output_schema` with `verdict` and `reason`")

@@ -111,7 +111,7 @@ def _checks(evaluator: Evaluator[Any, Any, Any], found: Any) -> Iterator[Check]:
     for name, one in found.items():
         value, reason = (one.value, one.reason) if isinstance(one, EvaluationReason) else (one, None)
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{value} is no score")
+            raise ValueError(f"{value} is not a score")
         line = None if reason is None else short(reason, LONGEST_REASON)
         yield Check(f"{name}\n{_looks_for(evaluator)}", value, line)
 

@@ -55,5 +55,5 @@ class Upkeep:
                     self._metrics.update(await statuses(self._queue))
             except (QueueAway, StoreUnusable) as error:
                 # The worker says so when it looks for jobs itself.
-                _log.debug("upkeep was put off: %s", error)
+                _log.debug("upkeep was postponed: %s", error)
             await asyncio.sleep(COUNT if self._metrics is not None else PRUNE)

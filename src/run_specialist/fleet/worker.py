@@ -213,13 +213,13 @@ class Worker:
     async def _wait_for_database(self, away: QueueAway) -> None:
         if not self._is_away:
             self._is_away = True
-            self._say(f"the database is away, waiting: {away}")
+            self._say(f"the database is unavailable, waiting: {away}")
         await self._pause(POLL)
 
     async def _came_back(self) -> bool:
         """Take no job yet: for a moment, jobs of reconnecting workers look like jobs of dead ones."""
         self._is_away = False
-        self._say("the database is back")
+        self._say("the database is available again")
         await self._pause(INTERVAL + POLL)
         return True
 

@@ -20,7 +20,7 @@ from run_specialist.providers.model_chain import ModelChain
 from run_specialist.record.events import ModelChanged, Warned
 from run_specialist.record.messages import encode
 
-CHANGED = "the run goes on with {}{}, because {} cannot answer ({})"
+CHANGED = "the run continues with {}{}, because {} cannot answer ({})"
 COLD = ", which reads about {} without a cache, price {}"
 LEFT_OUT = "; {} of {} were left out"
 CANNOT_BE_ASKED = "{} cannot be asked ({})"

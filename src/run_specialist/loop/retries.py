@@ -158,7 +158,7 @@ def _wait(error: Unavailable, attempt: int, left: float, time_left: float, *, is
 
 def _too_long(error: Unavailable, requested: float, what: str, left: float) -> ProviderError:
     if math.isinf(requested):
-        return error.as_final(f"{error.reason}; try again later, because the API requests a wait without an end")
+        return error.as_final(f"{error.reason}; try again later, because the API requests an endless wait")
     allowed = f"longer than {what} ({math.floor(max(left, 0))} seconds)"
     return error.as_final(f"{error.reason}; try again in {requested:.0f} seconds, as the API requests, {allowed}")
 

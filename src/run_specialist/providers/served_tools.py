@@ -11,7 +11,7 @@ from run_specialist.providers.knowledge import Knowledge
 from run_specialist.record.messages import Block, Message
 from run_specialist.record.server_calls import USE, is_result
 
-NOT_RUN = "the endpoint does not run {} itself: {}; the run goes on without {}"
+NOT_RUN = "the endpoint does not run {} itself: {}; the run continues without {}"
 _ABOUT_TOOLS = re.compile(r"web_search|web_fetch|server[ _]tool|input_schema|\btools\b", re.IGNORECASE)
 """Error texts of endpoints that do not know these tools; most take them for tools without a schema."""
 

@@ -68,7 +68,7 @@ def to_ask(place: str, prefix: str, *, own: bool) -> Demand | None:
     if own or os.environ.get(server.endpoint.url, "").strip():
         return None
     address = root_of(server.base_url)
-    action = f"send the question and what the tools read to {server.title} at {address}"
+    action = f"send the question and the tool results to {server.title} at {address}"
     return Demand(place, action, address)
 
 

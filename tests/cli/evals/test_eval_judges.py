@@ -112,5 +112,5 @@ def test_e6_a_specialist_without_a_verdict_is_no_judge(line, api, eval_, cases, 
     cases("cases:\n- inputs: What about owls?\n  evaluators: [Judge: {specialist: poet, rubric: a}]\n")
     result = eval_()
     assert result.exit_code == 2
-    assert "finder.evals.yaml:3:16: Judge: poet is no judge: its file has no `output_schema`" in result.stderr
+    assert "finder.evals.yaml:3:16: Judge: poet is not a judge: its file has no `output_schema`" in result.stderr
     assert simulator.requests == []

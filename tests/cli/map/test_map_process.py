@@ -55,7 +55,7 @@ class Held:
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
 def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
-    """The reply that is under way is waited for, stored and counted; nothing new begins; the same call goes on."""
+    """The reply that is under way is waited for, stored and counted; nothing new begins; the same call continues."""
     model = Held("owls")
     simulator = api(model)
     path = str(items(["owls", "toads"]))

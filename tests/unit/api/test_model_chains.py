@@ -104,7 +104,7 @@ def test_m_9_offline_follows_nothing(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
     assert choose_models("offline,sonnet", None).names == ("offline",)
     found = choose_models("sonnet,offline", None)
-    assert (found.names, found.left_out) == (("sonnet",), ("offline is left out: it is no language model",))
+    assert (found.names, found.left_out) == (("sonnet",), ("offline is left out: it is not a language model",))
 
 
 def test_m_9_the_environment_and_the_config_file_may_name_several(monkeypatch):

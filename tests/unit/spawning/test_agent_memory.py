@@ -138,7 +138,7 @@ def test_control_characters_do_not_reach_the_prompt(given):
 
 
 def test_notes_that_cannot_be_read_are_a_warning(given):
-    """A link leads nowhere, in the folder and above it; the run goes on without notes."""
+    """A link leads nowhere, in the folder and above it; the run continues without notes."""
     given.made.write("elsewhere/MEMORY.md", "- one")
     (given.made.root / ".run-specialist").symlink_to(given.made.root / "elsewhere")
     found = given("memory: project")

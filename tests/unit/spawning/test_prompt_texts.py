@@ -73,7 +73,7 @@ def test_a_missing_skill_is_an_error_with_its_place(project: Path, name: str) ->
     (project / ".agents" / "skills").mkdir(parents=True)
     file = agent(project, f"skills: ['{name}']")
     assert file.specialist is not None
-    reason = "no skill named nope" if name == "nope" else ".* is no name of a skill"
+    reason = "no skill named nope" if name == "nope" else ".* is not a valid skill name"
     with pytest.raises(UsageError, match=rf"agent\.md:4:1: skills: {reason}"):
         read_texts(file, file.specialist, project)
     assert missing_skill(file, file.specialist, project)

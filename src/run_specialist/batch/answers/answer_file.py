@@ -75,7 +75,7 @@ class AnswerFile:
         if not target.parent.is_dir():
             raise UsageError(f"{self.path}: the folder {target.parent} does not exist; create it first")
         if target.exists() and not target.is_file():
-            raise UsageError(f"{self.path} is no regular file; write the answers to standard output instead")
+            raise UsageError(f"{self.path} is not a regular file; write the answers to standard output instead")
         if items is not None and os.path.realpath(items) == str(target):
             raise UsageError(f"{self.path} is the file with the items; choose another file for the answers")
 
@@ -158,8 +158,8 @@ class AnswerFile:
 
     def _unwritable(self, error: OSError, note: str = "") -> UsageError:
         return UsageError(
-            f"{self.path} cannot be written: {error.strerror or error}{note}; after that is repaired, the same call "
-            "writes it again"
+            f"{self.path} cannot be written: {error.strerror or error}{note}; fix that, and repeat the call to write "
+            "it again"
         )
 
 

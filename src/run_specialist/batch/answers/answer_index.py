@@ -112,7 +112,7 @@ def _records(path: Path) -> Iterator[tuple[list[str], int, int]]:
 
 
 def _foreign(where: str) -> UsageError:
-    return UsageError(f"{where} is no row of answers; the file is not overwritten, choose another one or delete it")
+    return UsageError(f"{where} is not a row of answers; the file is not overwritten, choose another one or delete it")
 
 
 def cells_at(data: bytes, index: Index) -> Cells:

@@ -75,5 +75,5 @@ class AnswerStream:
             raise
         except OSError as error:
             raise UsageError(
-                f"standard output cannot be written: {error.strerror or error}; the same call goes on"
+                f"standard output cannot be written: {error.strerror or error}; repeat the call to continue"
             ) from None

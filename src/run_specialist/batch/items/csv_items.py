@@ -104,8 +104,8 @@ def _syntax(where: str, error: csv.Error) -> str:
     if "end of data" in text or "field limit" in text:
         return f'{where}: a quoted value that begins in this row does not end; close it with `"`'
     if "new-line" in text:
-        return f"{where}: a carriage return stands alone; save the file with LF or CRLF line ends"
-    return f'{where}: {text}; write a quote inside of a quoted value as `""`'
+        return f"{where}: a carriage return has no line feed after it; save the file with LF or CRLF line ends"
+    return f'{where}: {text}; write a quote inside a quoted value as `""`'
 
 
 def _header(cells: list[str], where: str) -> list[str]:

@@ -43,7 +43,7 @@ def decoded_lines(file: BinaryIO, name: str) -> Lines:
                     raise UsageError(f"{where}: the file is {encoding}; save it as UTF-8")
             data = data.removeprefix(codecs.BOM_UTF8)
         if b"\0" in data:
-            raise UsageError(f"{where}: contains a NUL, so it is no text; save the items as UTF-8 text")
+            raise UsageError(f"{where}: contains a NUL, so it is not text; save the items as UTF-8 text")
         try:
             yield number, data.decode()
         except UnicodeDecodeError as error:

@@ -27,7 +27,7 @@ def problem_of(given: object) -> str | None:
     if not isinstance(given, str | Mapping):
         return f"must be an object or a string, got {type(given).__name__}"
     if isinstance(given, Mapping) and not all(isinstance(name, str) for name in given):
-        return "has a field whose name is no string"
+        return "has a field whose name is not a string"
     try:
         text = json.dumps(given, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -44,5 +44,5 @@ def _bad_characters(given: object, text: str) -> str | None:
     try:
         json.dumps(given, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return "contains half of a surrogate pair, which is no character; remove it"
+        return "contains half of a surrogate pair, which is not a character; remove it"
     return None

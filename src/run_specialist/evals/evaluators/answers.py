@@ -41,7 +41,7 @@ class Regex(Evaluator[object, object, object]):
         try:
             re.compile(self.pattern)
         except (re.error, RecursionError, OverflowError) as error:
-            raise ValueError(f"{short(self.pattern)!r} is no regular expression: {error}") from None
+            raise ValueError(f"{short(self.pattern)!r} is not a regular expression: {error}") from None
 
     def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
         """Return whether it matches."""

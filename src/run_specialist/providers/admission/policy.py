@@ -141,7 +141,7 @@ class GateState(NamedTuple):
         if window is None:
             return None
         kind = window.kind.replace("_", " ")
-        return Obstacle(Cause.QUOTA, f"the API's limit of {kind} per minute is used up", window.resets_at)
+        return Obstacle(Cause.QUOTA, f"the API's limit of {kind} per minute is exhausted", window.resets_at)
 
     def _passes(self, model: str, *, has_changed_model: bool) -> bool:
         """Return whether a request passes a closed gate, because only other models were refused."""

@@ -117,7 +117,7 @@ class Turn:
             while obstacle is not None:
                 now = gate.clock()
                 if queueing.stopping is not None and queueing.stopping.is_requested:
-                    raise Unavailable("the request waited to begin when its run was to stop")
+                    raise Unavailable("the run was stopped while the request waited to begin")
                 self._check_patience(obstacle, now)
                 if reason is None and now - since >= NOTICE_AFTER:
                     reason = obstacle.reason

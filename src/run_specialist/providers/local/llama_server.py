@@ -112,7 +112,7 @@ class LlamaServer:
         if self._stopped:
             return "it was stopped"
         if code == -signal.SIGKILL:
-            return "the system killed it, probably because the memory was full; take a smaller file"
+            return "the system killed it, probably because the memory was full; use a smaller file"
         return f"llama.cpp ended with code {code}" + (f" ({tidy(self._log[-1])})" if self._log else "")
 
 

@@ -99,7 +99,7 @@ def _assumed(name: str, longest: int, default: int, remedy: str) -> ContextLengt
     if longest <= default:
         return ContextLength(longest)
     note = (
-        f"{name} is not loaded, so the server does not tell the length of its context; "
+        f"{name} is not loaded, so the server does not report the length of its context; "
         f"{default:,} of {longest:,} tokens are assumed; {remedy}"
     )
     return ContextLength(default, note)

@@ -107,7 +107,7 @@ def _dialect(schema: Mapping[str, Any]) -> "type[Validator]":
     name = schema["$schema"]
     known: Any = isinstance(name, str) and validator_for({"$schema": name}, None)  # type: ignore[arg-type] # it may
     if not known:
-        raise ValueError(f"$schema: {short(repr(name), LONGEST_MESSAGE)} is not known here; leave it out for 2020-12")
+        raise ValueError(f"$schema: {short(repr(name), LONGEST_MESSAGE)} is not supported; omit it for 2020-12")
     return cast("type[Validator]", known)
 
 
@@ -147,7 +147,7 @@ def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
                     raise ValueError(f"has more than {MOST_PATTERNS} patterns")
                 if part is not resource and isinstance(part.contents.get("$schema"), str):
                     # With its own `$schema`, a part would choose a different validator, which is not bounded.
-                    raise ValueError(f"{_place(part.contents, schema, '$schema')}: may only stand at the top")
+                    raise ValueError(f"{_place(part.contents, schema, '$schema')}: is allowed only at the top level")
                 found = (part.contents.get(key) for key in _REFERENCES)
                 references += [(to, resolver) for to in found if isinstance(to, str)]
                 opened += [(inner, resolver.in_subresource(inner)) for inner in part.subresources()]
@@ -157,9 +157,9 @@ def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
         try:
             target = resolver.lookup(to)
         except (Unresolvable, LookupError, TypeError, ValueError):
-            raise ValueError(f"the reference {shown} leads nowhere in the schema; nothing is fetched") from None
+            raise ValueError(f"the reference {shown} does not exist in the schema; schemas are not fetched") from None
         if not isinstance(target.contents, dict | bool):
-            raise ValueError(f"the reference {shown} leads to what is no schema")  # noqa: TRY004 - bad input, not a bad call
+            raise ValueError(f"the reference {shown} does not lead to a schema")  # noqa: TRY004 - bad input, not a bad call
         if id(target.contents) not in seen:
             # No keyword expects a schema here, so it has not been checked yet.
             _check_form(target.contents, kind, f"at {shown}: ")

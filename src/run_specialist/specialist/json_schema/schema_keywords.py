@@ -40,7 +40,7 @@ def check_pattern(pattern: str) -> None:
         why = str(error).splitlines()[-1].strip().removeprefix("error: ").removeprefix("SchemaError: ").rstrip(".")
         if why.startswith(UNSUPPORTED):
             raise ValueError(
-                f"{pattern!r}: lookaround and backreferences are not supported, for they can take for ever"
+                f"{pattern!r}: lookaround and backreferences are not supported, because matching them may never end"
             ) from None
         raise ValueError(f"{pattern!r} is not a 'regex' that can be matched here: {why}") from None
 
