@@ -91,11 +91,11 @@ def _obstacles(run: StoredRun, outcome: Mapping[str, Any]) -> Iterator[tuple[boo
     fork = run.frozen.get("fork")
     yield (
         fork is not None,
-        f"it is a fork of {(fork or {}).get('run_id')}, which sent its first requests; replay one that is no fork",
+        f"it is a fork of {(fork or {}).get('run_id')}, which sent its first requests; replay an original run",
     )
     yield (
         any(_events(run, "resumed")),
-        "it was resumed, and a replay begins with the question and one set of limits; replay a run that was not resumed",
+        "it was resumed, but a replay has one question and one set of limits; replay a run that was not resumed",
     )
     yield (
         any(_events(run, "summarized")) or max((one.part for one in run.messages), default=0) != _adapted(run),

@@ -53,9 +53,9 @@ def test_a_text_is_the_field_item():
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
-        ("What {path", "character 6: the brace in '{path' has no partner"),
-        ("What path}", "character 10: the brace in '}' has no partner"),
-        ("{a{b}}", "character 1: the brace in '{a{b}}' has no partner"),
+        ("What {path", "character 6: the brace in '{path' is unmatched"),
+        ("What path}", "character 10: the brace in '}' is unmatched"),
+        ("{a{b}}", "character 1: the brace in '{a{b}}' is unmatched"),
         ("{a\nb}", "character 1: the brace in"),
         ("Why {}?", "character 5: a field has no name; write {item}"),
         ("Why { }?", "character 5: a field has no name"),
