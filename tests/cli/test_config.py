@@ -301,7 +301,7 @@ def test_show_names_the_config_file(write, project_file):
 
 
 def test_an_ignored_file_is_a_warning(write, call, notes):
-    """A run says why the project's file does not hold, and goes on."""
+    """A run says why the project's file does not apply, and continues."""
     write("finder")
     (notes / "pyproject.toml").symlink_to("/etc/passwd")
     result = call("finder", *QUESTION, "--model", "offline")

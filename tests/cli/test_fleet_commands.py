@@ -156,7 +156,7 @@ def test_a_batch_is_paused_resumed_and_cancelled(server, write):
 
 @pytest.mark.exhaustive
 def test_a_batch_in_the_queue_has_a_cost_limit_and_failed_items_are_retried(server, model, write, program):
-    """The rest is not run, and the same call with a higher limit goes on; then `--retry failed` resumes the failed."""
+    """The rest is not run, and the same call with a higher limit continues; `--retry failed` resumes failed items."""
     path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"
     path.write_text("".join(f"owls ITEM{{{n}}}\n" for n in range(1, 5)))
     put = ("map", "finder", "items.txt", "--question", "What of {item}?", "--queue", "--wait", "--yes", "--json")

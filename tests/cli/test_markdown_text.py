@@ -125,7 +125,7 @@ def test_html_is_text():
     ],
 )  # fmt: skip
 def test_each_element_has_its_form(text, lines):
-    """Without styles, the elements are told apart by marks, indentation and blank lines."""
+    """Without styles, marks, indentation and blank lines distinguish the elements."""
     assert plain(text) == lines
 
 

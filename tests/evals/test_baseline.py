@@ -56,7 +56,7 @@ def test_e9_the_file_is_as_it_was_at_the_commit(find, project, tmp_path):
 
 @NEEDS_GIT
 def test_a_file_can_have_had_another_path(find, project):
-    """`REF:PATH` names it from the top of the repository; a link is no file, and is not followed."""
+    """`REF:PATH` names it from the top of the repository; a link is not a regular file, and is not followed."""
     (project / "specialists" / "finder.md").rename(project / "specialists" / "renamed.md")
     (project / "specialists" / "link.md").symlink_to("/etc/passwd")
     commit(project)
@@ -148,7 +148,7 @@ def test_an_eval_that_is_a_commit_too_must_be_named_in_full(find, project):
 
 
 def test_a_result_in_json_is_read_again(tmp_path):
-    """Its only variant that is no baseline is compared; with several, that of the file as it was."""
+    """Its only variant that is not a baseline is compared; with several, the variant of the unchanged file."""
     result = result_of([0.0] * 3, [0.5] * 3, more={"b": [1.0] * 3})
     path = tmp_path / "result.json"
     path.write_text(json.dumps(as_json(result)))

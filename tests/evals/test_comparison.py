@@ -87,7 +87,7 @@ def test_exchanging_the_sides_mirrors_the_comparison(scores, tolerance):
     ],
 )
 def test_verdicts(before, after, tolerance, verdict, regression, text):
-    """A regression is a loss whose whole interval is beyond the tolerance; what cannot be told is none."""
+    """A regression is a loss whose whole interval is beyond the tolerance; an undecided comparison is not one."""
     one = compared(before, after, tolerance)
     assert (one.verdict, one.regression) == (verdict, regression)
     assert text in verdict_text(one)

@@ -57,7 +57,7 @@ def test_e10_too_few_cases_have_no_interval():
 
 
 def test_the_error_of_floating_numbers_is_no_difference():
-    """0.1 + 0.2 - 0.3 in each case is no gain."""
+    """0.1 + 0.2 - 0.3 in each case is not a gain."""
     assert mean_interval([0.1 + 0.2 - 0.3] * 8, 0.05) == (0.0, 0.0)
     assert mean_interval([0.1 + 0.2 - 0.3] * 20, 0.05) == (0.0, 0.0)
     assert cases_needed([0.1 + 0.2 - 0.3] * 8, 0.05) is None

@@ -1,4 +1,4 @@
-"""A run with several models, at scripted ones: which failure leads on, what is charged, stored and told."""
+"""A run with several scripted models: which failures change the model, and what is charged, stored and reported."""
 
 import asyncio
 from dataclasses import replace
@@ -64,7 +64,7 @@ def test_m_5_which_failures_lead_on(kind, leads_on):
 
 
 async def test_m_2_a_server_that_cannot_be_reached_is_not_asked_for_its_other_models():
-    """Without a connection the whole patience holds, until it ends; then the first model of another server goes on."""
+    """Without a connection the whole patience applies; then the first model of another server continues."""
     down = Unavailable("cannot reach http://a")
     waits = []
     chain, models = chained([down] * 40, [], [down, ANSWER])
@@ -110,7 +110,7 @@ async def test_m_2_half_of_the_time_left_remains_for_the_next_model():
 
 
 async def test_m_2_a_requested_wait_that_is_too_long_is_not_waited_for():
-    """A wait of eleven seconds changes the model at once, and is waited for by the last one."""
+    """A wait of eleven seconds changes the model immediately; only the last model waits."""
     busy = Unavailable("busy", status=529, wait=11, kind="overloaded")
     waits = []
     chain, _ = chained([busy], [busy, ANSWER])
@@ -139,7 +139,7 @@ async def test_m_3_a_model_that_the_cost_limit_cannot_pay_for_lands_at_once():
 
 
 async def test_m_9_a_model_that_cannot_be_asked_is_left_out():
-    """If the server of the second model does not run, a warning says so, and the third one goes on."""
+    """If the server of the second model does not run, a warning says so, and the third model continues."""
 
     async def make(model):
         if model == "b":
@@ -182,7 +182,7 @@ async def test_m_9_a_server_that_is_not_ready_in_time_is_left_out():
 
 
 async def test_m_6_the_adapted_transcript_is_stored_before_the_model_is():
-    """After a crash between the two, the first model goes on with a transcript that it can read."""
+    """After a crash between the two, the first model continues with a transcript that it can read."""
     chain, _ = chained([looks(1), GONE], [looks(2), ANSWER])
     notebook = Notebook()
     await Run(job(chain), journal=notebook).outcome()
@@ -226,7 +226,7 @@ async def test_m_2_a_reply_that_was_cut_keeps_its_larger_room():
 
 
 async def test_m_2_a_paused_turn_is_not_sent_back_to_another_model():
-    """The new model is told to go on, because a paused turn is continued only by the model that paused."""
+    """The new model is asked to continue, because only the model that paused a turn can continue it."""
     chain, models = chained([says("I search.", Stop.PAUSED), GONE], [ANSWER])
     await outcome_of(job(chain))
     last = models[1].requests[0].messages[-1]
@@ -248,7 +248,7 @@ async def test_m_2_the_transcript_of_a_changed_run_has_each_message_once():
 
 
 async def test_m_4_calls_as_json_go_on():
-    """A run whose calls are JSON goes on with the other model's conversation, which is told the same tools."""
+    """A run whose calls are JSON continues with the other model's conversation, which gets the same tools."""
     chain, models = chained([looks(1), GONE], [ANSWER], schema=True)
     outcome = await outcome_of(job(chain, tool_calls="json"))
     assert (outcome.status, models[1].requests[0].schema_name) == ("answered", "call")

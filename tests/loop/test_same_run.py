@@ -73,7 +73,7 @@ async def test_the_same_settings_in_other_words_are_the_same(office):
 
 
 async def test_a_default_that_was_not_given_may_change(office):
-    """A setting that nobody gave follows from the program, so another value of it is no other run."""
+    """A setting that was not given depends on the program, so another value of it does not make another run."""
     await office.take(ANSWER)
     async with office.process() as runner:
         known = await runner._store.look(ID)

@@ -103,7 +103,7 @@ async def test_g7_a_landing_of_endless_white_space_ends(streamed, endless):
 
 
 async def test_g7_white_space_within_a_reply_is_no_end(streamed, endless):
-    """White space that is followed by words does not count: the stream goes on until there is too much in a row."""
+    """White space that is followed by words does not count: the stream continues until there is too much in a row."""
     stream = endless(("The", " " * 1_999, "an", "\n" * 1_999, "swer."))
     outcome, _ = await streamed([stream])
     assert outcome.answer == "The" + " " * 1_999 + "an" + "\n" * 1_999 + "swer."

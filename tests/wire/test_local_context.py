@@ -24,7 +24,7 @@ def finder(tmp_path, monkeypatch):
 
 
 class Reader:
-    """A model that reads another file with each call, and takes notes when told to summarize."""
+    """A model that reads another file with each call, and takes notes when asked to summarize."""
 
     def __init__(self, calls_a_turn):
         self.calls_a_turn = calls_a_turn
@@ -68,7 +68,7 @@ async def test_everything_fits_into_a_small_context(finder, local, n_ctx, calls_
 )
 @pytest.mark.anyio
 async def test_the_length_limits_results_summaries_and_replies(finder, local, kind, routes, tokens, reply):
-    """What the server tells is in the capabilities; limits that nobody has set follow from it."""
+    """The capabilities contain the server's answer; limits that are not set are derived from it."""
     with local(kind, [answers("yes")], routes) as server:
         async with Runner(model=MODELS[kind]) as runner:
             run = await runner.prepare("finder", "What?")
@@ -87,7 +87,7 @@ async def _ask_and_close(runner):
 
 
 def test_a_server_started_again_with_another_context_is_believed(finder, local):
-    """A second event loop asks for the length again; replies are bounded by it, and its note is told."""
+    """A second event loop asks for the length again; replies are bounded by it, and its warning is reported."""
     with local("ollama", [answers("yes"), answers("yes")], ollama(40960, num_ctx=32768)) as server:
         runner = Runner(model=MODELS["ollama"])
         first = asyncio.run(_ask_and_close(runner))

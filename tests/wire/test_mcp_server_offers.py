@@ -115,7 +115,7 @@ def said_at_start(program: Program) -> list[str]:
 
 
 def test_the_start_says_what_is_missing(place, program):
-    """At the start one line says that no model judges and how to get one; one line a reason says what is not served."""
+    """One line says that no model judges and how to get one; one line per reason lists unserved specialists."""
     judged, missing, note, serves = [line for line in said_at_start(program(*HTTP)) if "without a token" not in line]
     assert (
         missing

@@ -139,7 +139,7 @@ def test_on_a_terminal_the_progress_disappears_and_the_summary_stays(api, items,
 
 @pytest.mark.parametrize(("typed", "code", "asked"), [("n", 0, 0), ("y", 0, 1)])
 def test_on_a_terminal_a_dear_batch_is_asked_about(api, items, map_, typed, code, asked):
-    """`n` sends nothing; `y` goes on."""
+    """`n` sends nothing; `y` continues."""
     simulator = api(about())
     map_(str(items(["owls"])))
     items(["toads"], "more.txt")

@@ -100,7 +100,7 @@ async def test_m_9_a_local_model_of_a_project_needs_trust_wherever_it_is(looker,
 
 
 def test_m_9_offline_follows_nothing(monkeypatch):
-    """`offline` is no model that a run could go on with, and nothing follows it."""
+    """`offline` cannot be a fallback, and no model can follow it."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
     assert choose_models("offline,sonnet", None).names == ("offline",)
     found = choose_models("sonnet,offline", None)

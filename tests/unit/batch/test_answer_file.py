@@ -229,7 +229,7 @@ def test_a_link_in_the_place_of_the_other_file_is_not_followed(tmp_path):
 
 
 def test_an_error_of_the_batch_is_not_hidden(tmp_path):
-    """The rows are in the file, and the error goes on."""
+    """The rows are in the file, and the error propagates."""
 
     def ended():
         yield done(1)

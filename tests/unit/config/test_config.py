@@ -240,7 +240,7 @@ def test_a_project_of_another_user_is_ignored(project, monkeypatch):
 
 
 def test_a_folder_of_another_user_is_refused(project, monkeypatch):
-    """A folder in the project that somebody else can fill is no place for specialists, unless the user named it."""
+    """A folder in the project that another user can write is not searched for specialists, unless the user named it."""
     (project / "pyproject.toml").write_text(f"{HEAD}dir = 'more'")
     monkeypatch.setattr(
         "run_specialist.config.config_file.ownership_problem",

@@ -103,7 +103,7 @@ def test_g_3_several_calls_are_read_in_their_order(text):
     ],
 )
 def test_g_3_everything_else_stays_text(text):
-    """JSON that names no offered tool, stands among other words, has other keys, or is cut is no call."""
+    """JSON that names no offered tool, is surrounded by other words, has other keys, or is cut is not a call."""
     assert found(text) == []
 
 
@@ -146,7 +146,7 @@ def test_g_3_a_megabyte_of_something_else_stays_text(text):
 
 
 def test_g_3_a_megabyte_of_one_call_is_read():
-    """The length of an argument is no obstacle."""
+    """The length of an argument does not matter."""
     assert found(json.dumps({"name": "search", "arguments": {"query": "x" * 1_000_000}}))[0][0] == "search"
 
 
@@ -204,7 +204,7 @@ def test_g_3_no_text_raises(text):
 
 @given(CALLS, st.data())
 def test_g_3_a_cut_call_stays_text(wanted, data):
-    """A text that ends anywhere inside its last object is no call."""
+    """A text that ends anywhere inside its last object is not a call."""
     objects = [json.dumps({"name": name, key: arguments}) for name, key, arguments in wanted]
     text = "\n".join(objects)
     cut = data.draw(st.integers(len(text) - len(objects[-1]) + 1, len(text) - 1))

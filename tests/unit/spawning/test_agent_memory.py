@@ -121,7 +121,7 @@ def test_the_tool_can_be_disallowed(given):
     ],
 )
 def test_long_notes_are_cut_with_a_remark_for_both(given, lines, kept, why):
-    """200 lines, or 25 KiB, are read; the model and the user are told."""
+    """200 lines, or 25 KiB, are read; the model and the user are informed."""
     given.made.write(IN_PROJECT, *lines)
     found = given("memory: project", trust=True)
     text = found.text.text.split("\n\n", 2)[2]

@@ -41,7 +41,7 @@ def test_tools_of_an_editor(name: str) -> None:
     "name", ["github/create_issue", "mcp__web__fetch", "playwright", "azure-mcp/*", "Foo", "", "/"]
 )
 def test_other_names_are_no_tools_of_an_editor(name: str) -> None:
-    """Servers, their tools, and names that nobody knows."""
+    """Servers, their tools, and unknown names."""
     assert not is_editor_tool(name)
 
 

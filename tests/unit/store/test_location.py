@@ -45,7 +45,7 @@ def test_none_turns_storing_off(word):
 
 @given(st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1).filter(lambda word: word not in "***:@/"))
 def test_a_password_is_never_shown(password):
-    """A password is never shown, whether it stands before the host or in the query string."""
+    """A password is never shown, whether it is in front of the host or in the query string."""
     password = f"<{password}>"
     assert password not in shown(f"postgresql://me:{password}@host:5432/runs")
     if "&" not in password:

@@ -74,7 +74,7 @@ def test_a_definition_is_recognized(line, suffix, name):
     ],
 )
 def test_other_lines_define_nothing(line, suffix):
-    """Calls, conditions and values are no definitions."""
+    """Calls, conditions and values are not definitions."""
     assert defined(line, suffix) is None
 
 
@@ -89,7 +89,7 @@ def test_the_pattern_finds_definitions_by_a_part_of_the_name(line):
 
 @pytest.mark.parametrize(("path", "expected"), [("a/b.py", True), ("B.TSX", True), ("README.md", False), ("x", False)])
 def test_code_is_known_by_its_suffix(path, expected):
-    """Notes, data and settings are no code."""
+    """Notes, data and settings are not code."""
     assert is_code(path) is expected
 
 
