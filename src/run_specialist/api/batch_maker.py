@@ -58,7 +58,7 @@ class Runs:
         return run
 
     async def ended(self, run_id: str) -> Outcome | None:
-        """Return the outcome of a run that has ended for good; None for any other."""
+        """Return the outcome of a run that will not be resumed; None for any other run."""
         known = await self.maker.store.look(run_id)
         outcome = None if known is None else known.ended
         return None if outcome is None or _is_unfinished(outcome) or outcome.status in self.retry else outcome

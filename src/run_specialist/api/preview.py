@@ -111,5 +111,5 @@ async def _environment(
 
 
 def _declared(reference: str) -> Tool:
-    """Return a stand-in for a function of the project, which is named like it unless it sets another name."""
+    """Return a stand-in for a function of the project, with the name of the function unless it sets another one."""
     return Tool(reference.rpartition(":")[2].rpartition(".")[2], "", lambda: "")

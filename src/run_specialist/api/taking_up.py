@@ -17,7 +17,7 @@ from run_specialist.specialist.project import project_path
 from run_specialist.store.known_run import KnownRun
 
 LAST = "last"
-"""Alias for the newest run of a project, which is no id; see `store.reader`."""
+"""Alias for the newest run of a project, which is not an id; see `store.reader`."""
 LONGEST_ID = 100
 """[characters]"""
 RETRIED = ("failed", "aborted", "partial")

@@ -83,7 +83,7 @@ def question_from(words: Sequence[str] | None) -> str:
 def more_from(words: Sequence[str] | None) -> str | None:
     """Return the words joined by spaces, with `-` replaced by the text on standard input; None without words.
 
-    The text is a paragraph of its own between the words before and after it.
+    The text is a separate paragraph between the words before and after it.
     """
     if not words:
         return None

@@ -24,7 +24,7 @@ class Config:
 
     @property
     def values(self) -> Mapping[str, Default]:
-        """The value that holds for each key, of the project before that of the user."""
+        """The effective value of each key; the project takes precedence over the user."""
         return {key: value for file in reversed(self.files) for key, value in file.values.items()}
 
     def get(self, key: str) -> Any:  # noqa: ANN401 - as the key

@@ -15,7 +15,7 @@ _USER_FILE = "config.toml"
 
 
 def is_off() -> bool:
-    """Return whether no config file is to be read."""
+    """Return whether config files are switched off."""
     return os.environ.get(VARIABLE, "").strip().lower() == NONE
 
 

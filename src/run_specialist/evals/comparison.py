@@ -78,7 +78,7 @@ def reference(result: EvalResult) -> Variant | None:
 def comparisons(result: EvalResult, tolerance: float = 0.0) -> tuple[Comparison, ...]:
     """Compare each variant with the baseline.
 
-    tolerance: loss of score that is no regression, and difference that counts as none; >= 0.
+    tolerance: maximum loss of score that is not a regression, and maximum difference that counts as none; >= 0.
     """
     base = reference(result)
     if base is None:

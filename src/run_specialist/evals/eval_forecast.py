@@ -32,12 +32,12 @@ class EvalForecast:
 
     @property
     def cost(self) -> tuple[float, float] | None:
-        """Cost by the median of past runs, and by the dearest of nine in ten; None while unknown [USD]."""
+        """Cost by the median and by the 90th percentile of past runs; None while unknown [USD]."""
         return _total(self.parts)
 
     @property
     def judge_cost(self) -> tuple[float, float] | None:
-        """Cost of the judges by the median of their past runs, and by the dearest of nine in ten [USD]."""
+        """Cost of the judges by the median and by the 90th percentile of their past runs [USD]."""
         return _total(self.judges) if self.judges and all(one.runs for one in self.judges) else None
 
     @property

@@ -1,4 +1,4 @@
-"""Confidence intervals of paired differences that hold for few cases: by flipping signs, and by ranks."""
+"""Confidence intervals of paired differences that are valid for few cases: by flipping signs, and by ranks."""
 
 from collections.abc import Iterator, Sequence
 from math import ceil, comb, floor, log2

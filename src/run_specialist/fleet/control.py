@@ -1,4 +1,4 @@
-"""What people do with batches in the queue: put, look, pause, resume, cancel and retry."""
+"""Operations on batches in the queue: put, list, pause, resume, cancel and retry."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class Control:
         return found
 
     async def pause(self, batch_id: str) -> None:
-        """Let no worker take items of a batch; those at work go on."""
+        """Pause a batch: no more of its items start, and items in progress continue."""
         await self._set_state(batch_id, "paused", "paused by `specialists fleet pause`")
 
     async def resume(self, batch_id: str) -> None:

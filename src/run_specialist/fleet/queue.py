@@ -74,7 +74,7 @@ class Queue:
 
     async def set_up(self) -> None:
         """Create or upgrade the tables; several processes may do so at the same time."""
-        # A lock of the session, because PgQueuer's upgrade runs statements in transactions of their own.
+        # A lock of the session, because PgQueuer's upgrade runs statements in separate transactions.
         await self.connection.execute("select pg_advisory_lock($1)", _SET_UP_LOCK)
         try:
             if await self._queries.schema_is_installed():

@@ -17,8 +17,8 @@ from {ITEMS} i left join {RUNS} r on r.run_id = i.run_id where i.batch_id = $1
 """
 """Selects the spent and the granted amounts of the items of a batch, for the requesting item; values: batch, run.
 
-`taken`: of all, for the item that asks without what it was granted before; `dearest`: cost of the dearest run; `own`:
-cost of the item so far [USD]; `under_way`: other items with a grant.
+`taken`: of all items, without the earlier grant of the requesting item; `dearest`: cost of the most expensive run;
+`own`: cost of the item so far [USD]; `under_way`: other items with a grant.
 """
 
 FLEET = f"""

@@ -98,7 +98,7 @@ class Loop:
         return reply
 
     async def _resume(self) -> Ending | None:
-        """Act on a reply that arrived before the run was interrupted, and tell the model what has changed."""
+        """Act on a reply that arrived before the run was interrupted, and inform the model of changes."""
         state, note = self._job.resume_state, self._job.resume_note
         ending = None
         if state.pending is not None and not self._stop.is_requested:

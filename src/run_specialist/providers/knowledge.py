@@ -49,7 +49,7 @@ class Knowledge:
         """Remember if a reply shows that the endpoint does not constrain replies; return whether it ignored a force."""
         if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.text or reply.calls):
             return False
-        # Calls in JSON do not depend on this knowledge: a reply that is no call has a warning of its own.
+        # Calls in JSON do not depend on this knowledge: a reply that is not a call has its own warning.
         if request.schema is not None and request.schema_name == RESPOND and not _obeys(request, reply):
             self.capabilities = replace(self.capabilities, schema=False)
         if request.choice is not Choice.RESPOND:

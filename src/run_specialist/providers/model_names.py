@@ -73,7 +73,7 @@ def _meant_by_claude(model: str) -> Sequence[str]:
 
 
 def _meant_by_chat(name: str) -> Sequence[str]:
-    """Return the id meant by one of the vendor with a misspelt word; other servers have names of their own."""
+    """Return the correct id for a vendor's id with a misspelt word; other servers have their own names."""
     if os.environ.get(CHAT.url, "").strip():
         return []
     fixed = _WORD.sub(lambda found: _near(found[0], CHAT_WORDS) or found[0], name)

@@ -40,7 +40,7 @@ class StreamedReply(Protocol):
 
     @property
     def is_endless(self) -> bool:
-        """True once nothing but white space keeps arriving, so that the rest is not worth waiting for."""
+        """True once nothing but white space keeps arriving, so that waiting for the rest is useless."""
         ...
 
     def result(self) -> Block:

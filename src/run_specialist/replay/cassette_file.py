@@ -120,7 +120,7 @@ def _items(name: str, found: Mapping[str, Located], head: Head, sizes: int) -> S
 
 
 def _settings(line: int, head: Head) -> Mapping[str, object]:
-    """Return all settings of the run; the file has those that are no defaults."""
+    """Return all settings of the run; the file contains those that differ from the defaults."""
     try:
         every = Specialist.model_validate({"name": "", "description": "", "prompt": "", **head.settings})
     except ValidationError as error:

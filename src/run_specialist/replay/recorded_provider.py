@@ -69,7 +69,7 @@ class RecordedProvider:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those that lead to the landing of the recorded run."""
+        """The capabilities that lead to the landing of the recorded run."""
         return self._knowledge.capabilities
 
     def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:  # noqa: ARG002 - nothing streams

@@ -163,7 +163,7 @@ def _following(run: StoredRun, reply: StoredMessage) -> StoredMessage | None:
 
 
 def _without(one: StoredMessage, notes: Collection[str]) -> StoredMessage:
-    """Return a message that is to be sent next: without notes, and without the instruction of its old request."""
+    """Return the next message to send: without notes, and without the instruction of its old request."""
     blocks = tuple(block for block in one.message.blocks if not (block["type"] == "text" and block["text"] in notes))
     return replace(one, message=replace(one.message, blocks=blocks, landing_instruction=None))
 

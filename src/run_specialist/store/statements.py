@@ -83,7 +83,7 @@ class Statements:
         )
         """Inserts a run; a resumed one gets its new limits and model."""
         self.insert_new_run = f"{_insert(prefix, 'runs', _BEGIN, mark)} on conflict (run_id) do nothing"
-        """Inserts a run unless one with this id is stored, whoever owns it."""
+        """Inserts a run unless one with this id is stored, regardless of its owner."""
         self.insert_search = (
             f"{_insert(prefix, 'search', COLUMNS['search'], mark)} on conflict (run_id) do update set "
             "question = excluded.question"

@@ -79,7 +79,7 @@ class Writer:
         return self._working_on(RunJournal(self._inbox, column_text(run_id)))
 
     def works_on(self, known: KnownRun) -> bool:
-        """Return whether a run of this writer is the one that is stored; False if it is no longer in use."""
+        """Return whether a run of this writer is the stored one; False if it is no longer in use."""
         return known.owner == self.owner and known.run_id in self._journals
 
     def look(self, run_id: str) -> KnownRun | None:

@@ -72,7 +72,7 @@ def _widths(sample: Sequence[str], delimiter: str) -> list[int]:
         # `extend` keeps what it has when the reader raises an error.
         widths.extend(len(row) for row in csv.reader(sample, delimiter=delimiter, strict=True) if any(row))
     except csv.Error as error:
-        # A quoted value may go on after the sample; its row is not counted.
+        # A quoted value may continue after the sample; its row is not counted.
         return widths if "end of data" in str(error) else []
     return widths
 

@@ -13,7 +13,7 @@ _SUSPECT = re.compile(r"\\u(?:d[89a-f]|0000)")
 
 
 def as_text(value: object) -> str:
-    """Return a value as the text that stands for it in a question: strings as they are, other values as JSON."""
+    """Return the text of a value in a question: strings unchanged, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -65,7 +65,7 @@ class ToolCaller:
         # The model reads every other exception, even one that would end a task or a program, and the run continues.
         except BaseException as error:
             if (task := asyncio.current_task()) and task.cancelling():
-                # The tool may have converted the cancellation into an exception of its own.
+                # The tool may have converted the cancellation into its own exception.
                 raise asyncio.CancelledError from error
             output, raised = Output(prompts.failed(call.name, error_line(error))), error
         if self._tools.runs_child(call.name):

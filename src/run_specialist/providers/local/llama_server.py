@@ -24,7 +24,7 @@ _KEPT_LINES = 200
 _ERROR = re.compile(r"^[\d.]+ E (?:[\w ~]{0,12} )?\s*\w*: (.*)$")
 _LOADING = "error loading model: "
 _UNKNOWN = "Failed to init server"
-"""What xllamacpp says about every failure; the reason is in the log of llama.cpp."""
+"""The text of every failure in xllamacpp; the reason is in the log of llama.cpp."""
 
 
 class LlamaServer:

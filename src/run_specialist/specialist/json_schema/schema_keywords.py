@@ -19,7 +19,7 @@ Schema = Mapping[str, Any] | bool
 """A part of a schema that is one itself."""
 Errors = Iterator["ValidationError"]
 Keyword = Callable[[Validator, Any, Any, Mapping[str, Any]], Iterable["ValidationError"] | None]
-"""What checks one keyword: validator, the keyword's value in the schema, the value to check, the schema around it."""
+"""The check of one keyword: validator, the keyword's value in the schema, the value to check, the enclosing schema."""
 
 MOST_PATTERNS = 256
 """Size of the cache of compiled patterns; with more in one schema, each match would compile its pattern again."""

@@ -61,11 +61,11 @@ class NotesFolder:
         return sorted(found, key=lambda one: (one[0] != MAIN, one[0]))
 
     def change(self, note: str, change: Callable[[str | None], str | None], *, may_make: bool) -> str:
-        """Replace a note by what a function makes of it, while no other run changes these notes; return its text.
+        """Replace a note by the result of a function, while no other run changes these notes; return its text.
 
         change: gets the text, None if there is no such note, and returns the new one, None to remove the note.
         may_make: whether the folder is made if there is none.
-        Raises ToolError for a note that is, or would be, too large, or one too many; OSError.
+        Raises ToolError if the note is or would be too large, or if there are too many notes; OSError.
         """
         if may_make:
             self._make()

@@ -72,7 +72,7 @@ class CommandRules:
 
 
 def _patterns(rule: str, *, is_prefix: bool) -> Iterable[str]:
-    """Yield the patterns of a rule; a comma separates several, none of which can then stand for every command.
+    """Yield the patterns of a rule; a comma separates several, none of which may then allow every command.
 
     is_prefix: whether a pattern without a star allows all commands that begin with it.
     """

@@ -132,7 +132,7 @@ class OneCommand:
 
 
 def _limits_sandbox(release: str) -> bool:
-    """Return whether a limit of processes holds for a sandbox alone, by the version of the kernel."""
+    """Return whether the kernel's limit of processes applies to each sandbox alone, by its version."""
     numbers = re.match(r"(\d+)\.(\d+)", release)
     if sys.platform != "linux" or numbers is None:
         return False

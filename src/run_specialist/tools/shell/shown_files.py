@@ -118,7 +118,7 @@ class _Walk:
             )
 
     def pinned(self) -> Sequence[str]:
-        """Return the writable folders by whose names something in them is known as secret."""
+        """Return the writable folders whose names mark files in them as secret."""
         hidden = (one for one in (*self.hidden_folders, *self.hidden_files) if not is_secret(one.rpartition("/")[2]))
         above = dict.fromkeys(one.rpartition("/")[0] for one in hidden)
         return [one for one in above if any(not top or one.startswith(f"{top}/") for top in self.writable) and one]
