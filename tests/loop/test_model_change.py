@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_m_2_each_reply_is_charged_at_the_price_of_its_model():
-    """The cost of the run is the sum of what each model has cost, and its limits go on."""
+    """The cost of the run is the sum over its models, and its limits continue."""
     chain, models = chained([looks(1), looks(2), GONE], [looks(3), GONE], [ANSWER])
     outcome = await outcome_of(job(chain))
     assert [one.cost_usd for one in outcome.models] == [0.0003, 0.0003, 0.0006]
@@ -53,7 +53,7 @@ async def test_m_2_each_reply_is_charged_at_the_price_of_its_model():
     ],
 )
 def test_m_5_which_failures_lead_on(kind, leads_on):
-    """What may pass with another model leads on; a mistake does so only once the run has changed its model."""
+    """Failures that another model may avoid change the model; mistakes do so only after a first change."""
     chain, _ = chained([], [], [])
     error = ProviderError("no", kind=kind)
     first = bool(chain.left_after(error))
@@ -130,7 +130,7 @@ async def test_m_3_the_landing_goes_on_where_it_was():
 
 
 async def test_m_3_a_model_that_the_cost_limit_cannot_pay_for_lands_at_once():
-    """The reserve is that of the new model: what is left pays for no further call."""
+    """The reserve is that of the new model: the remainder does not cover another call."""
     chain, models = chained([looks(1), looks(2), GONE], [ANSWER])
     models[1]._price = 1_000.0
     outcome = await outcome_of(job(chain, limits={Kind.COST: 0.5}))
@@ -198,7 +198,7 @@ async def test_m_6_the_adapted_transcript_is_stored_before_the_model_is():
 
 
 async def test_m_4_an_output_can_be_read_by_its_new_id_after_a_resumption(tmp_path):
-    """The ids in the transcript of the second model lead to the stored outputs of the first one."""
+    """The stored outputs of the first model can be read by the ids in the transcript of the second one."""
     chain, models = chained([looks(1), GONE], [looks(2), ProviderError("no", kind="context_exceeded")])
     notebook = Notebook()
     archived = LOOKER.model_copy(update={"summarize_at": 100_000})
@@ -218,7 +218,7 @@ async def test_m_4_an_output_can_be_read_by_its_new_id_after_a_resumption(tmp_pa
 
 
 async def test_m_2_a_reply_that_was_cut_keeps_its_larger_room():
-    """The second model gets the room that the first one needed, as far as its replies may be so long."""
+    """The second model gets the reply length that the first one needed, up to its own maximum."""
     chain, models = chained([says("I lo", Stop.TRUNCATED), GONE], [ANSWER])
     await outcome_of(job(chain))
     assert [request.max_tokens for request in models[0].requests] == [16_000, 32_000]
@@ -234,7 +234,7 @@ async def test_m_2_a_paused_turn_is_not_sent_back_to_another_model():
 
 
 async def test_m_2_the_transcript_of_a_changed_run_has_each_message_once():
-    """What was adapted is not shown twice, and the note to the new model is."""
+    """Adapted messages are not shown twice, and the note to the new model is shown."""
     thought = replace(looks(1), content=({"type": "thinking", "thinking": "hm"}, *looks(1).content))
     chain, _ = chained([thought, GONE], [looks(2), ANSWER])
     notebook = Notebook()
@@ -255,7 +255,7 @@ async def test_m_4_calls_as_json_go_on():
 
 
 async def test_m_8_a_child_changes_its_model_without_its_parent(run_lead, files):
-    """A child begins with the present model of its parent, and the parent does not change with it."""
+    """A child begins with the current model of its parent, and its changes do not affect the parent."""
     files()
     asks = calls(("delegate", {"specialist": "finder", "query": "What?"}), first_id=7)
     chain, models = chained([asks, GONE, says("mice")], [says("owls eat mice")])

@@ -1,4 +1,4 @@
-"""The length of a local model's context: asked of the server, kept to in every request, and not trusted."""
+"""The context length of a local model: requested from the server, respected in every request, and not trusted."""
 
 import asyncio
 
@@ -137,7 +137,7 @@ async def test_explicit_settings_win_with_a_warning(finder, local):
 @pytest.mark.parametrize(("length", "limit"), [(131072, 20_000), (None, 20_000), (4096, 1_747)])
 @pytest.mark.anyio
 async def test_a_resumed_run_takes_the_context_of_its_new_model(finder, local, length, limit):
-    """What followed from the first model's context does not bind the second, and archived results can still be read."""
+    """Limits derived from the first model's context do not bind the second, and archived results can still be read."""
     store = str(finder / "runs.db")
     with local("llamacpp", Reader(1), llamacpp(4096)):
         async with Runner(model="llamacpp:", store=store) as runner:
@@ -181,7 +181,7 @@ async def test_a_resumed_run_is_warned_about_the_context_of_its_new_model(finder
 
 @pytest.mark.anyio
 async def test_results_that_were_cut_for_the_sake_of_others_say_how_to_read_on(finder, local):
-    """The note of `read` names the next line after what it returned, and not after what is left of it."""
+    """The note of `read` names the line after the returned lines, not after the part that is kept."""
     with local("llamacpp", Reader(5), llamacpp(8192)) as server:
         async with Runner(model="llamacpp:") as runner:
             await runner.run("finder", "What do owls eat?", tool_calls_limit=5)

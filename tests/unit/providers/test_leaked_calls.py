@@ -1,4 +1,4 @@
-"""Which texts are tool calls that a server passed on as text."""
+"""Recognize tool calls that a server returned as text."""
 
 import json
 
@@ -22,7 +22,7 @@ def found(text, **options):
 
 
 def nested(levels):
-    """Return JSON that is nested so many levels deep."""
+    """Return JSON with this many levels of nesting."""
     return '{"a":' * levels + "1" + "}" * levels
 
 
@@ -122,13 +122,13 @@ def test_g_3_the_bare_input_of_respond_stays_text_where_the_answer_has_a_schema(
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_g_3_numbers_that_are_no_json_stay_text(number):
-    """Arguments that could not be sent back as JSON make no call."""
+    """A text whose arguments could not be sent back as JSON is not a call."""
     assert found(f'{{"name": "search", "arguments": {{"n": {number}}}}}') == []
 
 
 @pytest.mark.parametrize("levels", [MOST_NESTED, 900, 100_000])
 def test_g_3_deep_nesting_stays_text(levels):
-    """Nesting has a limit, and what even the parser refuses raises nothing."""
+    """Nesting has a limit, and text that even the parser refuses does not raise."""
     assert found(f'{{"name": "search", "arguments": {nested(levels)}}}') == []
     assert found(f'{{"answer": {nested(levels)}}}') == []
 
@@ -141,7 +141,7 @@ def test_g_3_nesting_below_the_limit_is_a_call():
 
 @pytest.mark.parametrize("text", ["{" * 1_000_000, " " * 1_000_000 + "x", "```\n" + ONE * 20_000, '{"a":' * 200_000])
 def test_g_3_a_megabyte_of_something_else_stays_text(text):
-    """A long text that only begins like a call is none."""
+    """A long text that only begins like a call is not one."""
     assert found(text) == []
 
 

@@ -77,7 +77,7 @@ def test_c4_a_cassette_is_read_as_it_was_written(tmp_path, saved):
 
 
 def test_c4_each_message_tool_and_call_has_its_line(saved):
-    """The file is JSON, one line an item; characters that no editor shows are escaped; an output is there once."""
+    """The file is JSON, one line per item; invisible characters are escaped; each output occurs once."""
     text = saved.read_text()
     lines = text.splitlines()
     for name in ("tools", "messages", "calls", "system"):

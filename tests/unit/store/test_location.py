@@ -39,7 +39,7 @@ def test_a_plain_path_is_an_sqlite_file(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("word", ["none", "None"])
 def test_none_turns_storing_off(word):
-    """`none` turns storing off and is not taken for a file name."""
+    """`none` turns storing off and is not mistaken for a file name."""
     assert place(word) == Location(NONE, named=True)
 
 
