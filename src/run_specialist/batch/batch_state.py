@@ -42,7 +42,7 @@ class Working:
 
 @dataclass(eq=False)
 class BatchState:
-    """The items of a batch, what became of them, and what bounds the others."""
+    """The items of a batch, their ends, and the bounds of the others."""
 
     batch_id: str
     inputs: Inputs

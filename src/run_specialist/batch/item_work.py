@@ -38,7 +38,7 @@ class ItemWork:
             state.pass_on(done)
 
     async def _done(self, working: Working) -> Done | None:
-        """Return what became of an item; None if it was taken back, or was not run."""
+        """Return the end of an item; None if it was taken back, or was not run."""
         item, state = working.item, self._state
         run_id = state.run_id(item)
         try:

@@ -50,7 +50,7 @@ def checked(context: EvaluatorContext[Any, Any, Any]) -> CheckedRun:
 async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str, Judgement], steps: Steps) -> CaseRun:
     """Return a run with its checks.
 
-    done: what became of it; None if it was not run.
+    done: the end of its item; None if it was not run.
     judgements: by the key of the judge.
     """
     case, variant = planned.case, planned.subject.variant

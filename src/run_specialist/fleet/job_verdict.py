@@ -55,7 +55,7 @@ Verdict = Finished | HandedBack
 
 
 def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdict:
-    """Return what becomes of the job of a run.
+    """Return the verdict on the job of a run.
 
     attempts: earlier server errors of this item.
     cancelled: whether the batch was cancelled, which aborts its runs.

@@ -1,4 +1,4 @@
-"""One job: take up the run of its item, wait for its outcome, and judge what becomes of the job."""
+"""One job: take up the run of its item, wait for its outcome, and decide about the job."""
 
 import asyncio
 import logging
@@ -52,7 +52,7 @@ class JobWork:
             self._abort(self._run)
 
     async def verdict(self) -> Verdict:
-        """Work on the job until it is clear what becomes of it.
+        """Work on the job until its verdict is known.
 
         Raises QueueAway or StoreUnusable if the database does not answer before the run has begun.
         """
@@ -74,7 +74,7 @@ class JobWork:
         return judge(outcome, self.job.attempts, cancelled=self.is_cancelled)
 
     async def _begin(self, begun: Begun) -> Verdict | None:
-        """Take up the run; return what becomes of the job if that is impossible."""
+        """Take up the run; return the verdict on the job if that is impossible."""
         try:
             self._run = await self._taken_up(begun)
         except RunSpecialistError as error:

@@ -35,7 +35,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """An item with what became of it."""
+    """An item with its status and result."""
 
     number: int
     """Place in the newest call, from 1."""

@@ -27,7 +27,7 @@ it before the newest changes, so that only these are undone; or after them, so t
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """A file that a run has changed, and what became of it."""
+    """A file that a run has changed, and the result of undoing the changes."""
 
     path: str
     """Relative to the root."""

@@ -115,7 +115,7 @@ def test_a_method_is_not_assumed_to_go_on_for_ever():
 
 
 def test_only_a_definition_that_was_not_read_is_unread():
-    """A single line shown by a search ranks as if its body followed; a line with its body does not."""
+    """A definition of which only the first line was seen is unread; one with its body is not."""
     unread, *_ = code_blocks("a.py", [(7, "def f():", 1)])
     read, *_ = code_blocks("a.py", [(7, "def f():", 1), (8, "    return 1", 1)])
     assert (unread.is_unread, read.is_unread) == (True, False)
