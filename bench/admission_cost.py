@@ -1,4 +1,4 @@
-"""Measure what the gate costs: CPU time per request, and the throughput of requests that wait at it.
+"""Measure the cost of the gate: CPU time per request, and the throughput of requests that wait at it.
 
 Run it from the top of the repository:
 

@@ -24,7 +24,7 @@ SIGNALS = {"kill": (signal.SIGKILL,), "stop": (signal.SIGINT, signal.SIGTERM)}
 
 
 def rig(given: argparse.Namespace) -> KillCounts:
-    """Kill processes in several loops at once; return the counts."""
+    """Kill processes in several concurrent loops; return the counts."""
     left, total = Kills(given.kills), KillCounts()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.lanes) as pool:
         at_work = [

@@ -1,4 +1,4 @@
-"""Measure what an eval adds to the same runs by `Runner` alone: wall time of 200 cases x 3 variants.
+"""Measure the overhead of an eval over the same runs by `Runner` alone: wall time of 200 cases x 3 variants.
 
 Run it from the top of the repository, in an environment with the `test` group:
 
@@ -78,12 +78,12 @@ class SlowModel:
 
 
 async def look(query: str) -> str:
-    """Return at once."""
+    """Return immediately."""
     return f"{query}: mice"
 
 
 def runner(folder: Path) -> Runner:
-    """Return a runner with a store of its own."""
+    """Return a runner with its own store."""
     store = folder / f"{time.monotonic_ns()}.db"
     tool = Tool("look", "Looks.", look)
     return Runner(root=folder, provider=SlowModel(), tools=[tool], store=store)

@@ -1,10 +1,10 @@
-"""Break a fleet of workers in every way that docs/reliability.md names, and count every request that the model answers.
+"""Inject the faults of docs/reliability.md into a fleet of workers, and count every request that the model answers.
 
 Run it from the top of the repository, in an environment with the `test` group, on a machine with PostgreSQL:
 
     python -m bench.fleet_rig [ROW]... [--items N]
 
-Rows: see `ROWS`. It exits with 1 if a promise did not hold.
+Rows: see `ROWS`. It exits with 1 if a guarantee was violated.
 """
 
 import argparse

@@ -71,7 +71,7 @@ async def calls(child: Child, conditions: Conditions, given: Given) -> Measured:
 
 
 async def children(child: Child, conditions: Conditions, given: Given) -> Measured:
-    """Measure many children running at once."""
+    """Measure many concurrent children."""
     await child(_question(Script(f"{given['run']}-warm", wants=2)))
     scripts = [
         Script(f"{given['run']}-{number}", wants=given["calls"], delay=given["delay"])

@@ -1,4 +1,4 @@
-"""Run a thousand children at once in one process, a fifth of them failing at random, and check the results.
+"""Run a thousand concurrent children in one process, a fifth of them failing at random, and check the results.
 
 Run it from the top of the repository, in an environment with the `test` group:
 

@@ -19,8 +19,8 @@ variant (`--variant`, see local_models/variants.py) through one API (`--api chat
     --json FILE           append each result as a line; questions that it has results of are not asked again
 
 A 1.5B model takes one to four minutes for a question on two cores, so a lap of six questions takes 10 to 20 minutes.
-`right` is what the scorer says of the answer together with its verified quotes. An answer that the program salvaged
-from results is none of the model's, and is neither right nor quoted.
+`right` is the scorer's verdict on the answer together with its verified quotes. An answer that the program salvaged
+from results is not the model's own, so it counts as neither right nor quoted.
 """
 
 import sys

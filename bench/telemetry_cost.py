@@ -4,8 +4,8 @@ Run it from the top of the repository, in an environment with the `test` group:
 
     python -m bench.telemetry_cost
 
-The model is a script, a tool call is a coroutine that returns at once, and the SDK's batch processor sends spans to an
-exporter that drops them. Each figure is the fastest of 7 runs of 300 calls, one per turn, because other load on the
+The model is a script, a tool call is a coroutine that returns immediately, and the SDK's batch processor sends spans to
+an exporter that drops them. Each figure is the fastest of 7 runs of 300 calls, one per turn, because other load on the
 machine only makes runs slower.
 """
 
@@ -37,7 +37,7 @@ class Dropped(SpanExporter):
 
 
 async def look(query: str) -> str:
-    """Return at once."""
+    """Return immediately."""
     return query
 
 

@@ -156,7 +156,7 @@ class _Parent:
         atexit.register(self._end)
 
     def _end(self) -> None:
-        """Let the process end, which it does when nobody can send it a start any more."""
+        """Let the process end, which it does when no process can send it a start any more."""
         self._line.close()
         self.process.wait(PATIENCE)
 

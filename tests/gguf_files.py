@@ -22,7 +22,7 @@ def value(item: Any) -> bytes:
 
 
 def gguf(version: int = 3, **keys: Any) -> bytes:
-    """Return a file with these keys; `__` stands for a dot."""
+    """Return a file with these keys; `__` means a dot."""
     pairs = [text(name.replace("__", ".")) + value(item) for name, item in keys.items()]
     return b"GGUF" + struct.pack("<IQQ", version, 0, len(pairs)) + b"".join(pairs)
 

@@ -15,7 +15,7 @@ from run_specialist.store.writer import Writer
 
 
 class Notebook:
-    """A journal in memory, which stores everything at once."""
+    """A journal in memory, which stores everything immediately."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -26,7 +26,7 @@ class Notebook:
         self.records.append(record)
 
     async def committed(self) -> str | None:
-        """Return at once, because every record is stored already."""
+        """Return immediately, because every record is stored already."""
         return None
 
     def of(self, kind: type) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A small terminal that wraps its lines anew when its width changes, as most terminals do."""
+"""A small terminal that rewraps its lines when its width changes, as most terminals do."""
 
 import re
 
@@ -27,7 +27,7 @@ class ReflowingTerminal:
             self._take(match[0])
 
     def resize(self, width: int) -> None:
-        """Change the width: wrap each line anew, and keep the cursor at its character."""
+        """Change the width: rewrap each line, and keep the cursor at its character."""
         lines: list[list[str]] = [[]]
         place = (0, 0)
         for number, row in enumerate(self._rows):

@@ -14,7 +14,7 @@ class ScriptedSpecialists:
     capabilities = Capabilities(forced_choice=True, max_output_tokens=64_000)
 
     def __init__(self, **scripts: Sequence[Sequence[Line]]) -> None:
-        """Set the scripts of the runs by specialist (`_` stands for `-`), in the order in which the runs begin."""
+        """Set the scripts of the runs by specialist (`_` means `-`), in the order in which the runs begin."""
         self._waiting: Mapping[str, list[ScriptedProvider]] = {
             name.replace("_", "-"): [ScriptedProvider(script) for script in runs] for name, runs in scripts.items()
         }

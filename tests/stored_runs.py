@@ -72,7 +72,7 @@ class StoredRunHarness:
 
     @asynccontextmanager
     async def process(self, provider: ScriptedProvider, store: str | None = None) -> Any:
-        """Open a runner, which stands for a new process, and close it afterwards."""
+        """Open a runner, which represents a new process, and close it afterwards."""
         async with Runner(
             root=self.folder,
             provider=provider,

@@ -28,7 +28,7 @@ class Office:
 
     @asynccontextmanager
     async def process(self, *script: Line, tools: tuple[Tool, ...] = (LOOK,), **options: Any) -> AsyncIterator[Runner]:
-        """Open a runner, which stands for a new process, and close it afterwards; its script need not be used up."""
+        """Open a runner, which represents a new process, and close it afterwards; its script may have unused lines."""
         options = {"root": self.folder, "provider": ScriptedProvider(script), "store": self.url} | options
         async with Runner(tools=tools, **options) as runner:
             yield runner

@@ -17,7 +17,7 @@ def test_imports_follow_the_layers_without_cycles(capsys):
 
 
 def test_a_module_is_known_by_its_name_alone():
-    """No two modules of the package have the same file name, apart from `__init__` and the interface `base`."""
+    """No two modules of the package have the same file name, except `__init__` and the interface `base`."""
     package = Path(__file__).parents[1] / "src" / "run_specialist"
     names = Counter(path.name for path in package.rglob("*.py"))
     assert {name for name, count in names.items() if count > 1} == {"__init__.py", "base.py"}

@@ -1,4 +1,4 @@
-"""Many children at once, in one process and with one client."""
+"""Many concurrent children, in one process and with one client."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What `Runner.map` adds to the same runs in tasks: an id for each item, stored before its first request."""
+"""Overhead of `Runner.map` over the same runs in tasks: an id for each item, stored before its first request."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,11 +8,11 @@ from bench.figures.row import Row
 from bench.lab import Lab
 
 CALLS = 6
-"""Tool calls per item, one per request; the seventh request brings the answer."""
+"""Tool calls per item, one per request; the seventh request returns the answer."""
 DELAY = 20
 """Response time of the model per request [ms]."""
 AT_ONCE = 32
-"""Items under way."""
+"""Items in progress."""
 LIMIT = 1.15
 """Target for the wall time, as a multiple of that of `Runner.run` in tasks."""
 

@@ -1,4 +1,4 @@
-"""What a store adds to the wall time of a run if the model takes 50 ms per turn, far less than any real model."""
+"""Overhead of a store on the wall time of a run if the model takes 50 ms per turn, far less than any real model."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A way to PostgreSQL that can be cut: a TCP proxy on loopback, for one worker."""
+"""A connection to PostgreSQL that can be cut: a TCP proxy on loopback, for one worker."""
 
 import asyncio
 import threading
@@ -14,12 +14,12 @@ class Cuttable:
         self._to = port
         self.port = 0
         self.is_cut = False
-        """While True, nothing is forwarded; what is sent is lost, as behind a broken switch."""
+        """While True, nothing is forwarded; sent data is lost, as behind a broken switch."""
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
 
     def drop(self) -> None:
-        """Close all connections at once."""
+        """Close all connections immediately."""
         self._loop.call_soon_threadsafe(lambda: [writer.transport.abort() for writer in self._writers])
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

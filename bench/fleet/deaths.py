@@ -12,13 +12,13 @@ from bench.fleet.row import WITHIN, Row, Strike, struck
 from run_specialist.fleet.queue import SILENCE
 
 PATIENCE = 900.0
-"""How long a batch may take [s]."""
+"""Maximum duration of a batch [s]."""
 AT_ONCE = 4
 WORKERS = 3
 
 
 def killed(items: int = 500, kills: int = 20, pause: float = 5.0, seed: int = 1) -> Row:
-    """Kill a worker now and then with SIGKILL, and start another."""
+    """Repeatedly kill a worker with SIGKILL, and start another."""
     row, chance = Row(f"kill -9 of a worker, {kills} times in a batch of {items}"), random.Random(seed)  # noqa: S311
     with fleet(turns=7, delay=0.25) as rig:
         rig.put(items)
@@ -44,7 +44,7 @@ def killed(items: int = 500, kills: int = 20, pause: float = 5.0, seed: int = 1)
 
 
 def asked_to_stop(items: int = 120, stops: int = 8, seed: int = 1) -> Row:
-    """Stop a worker now and then with SIGTERM, and start another."""
+    """Repeatedly stop a worker with SIGTERM, and start another."""
     row, chance = Row(f"SIGTERM, {stops} times in a batch of {items}"), random.Random(seed)  # noqa: S311
     codes, seconds = [], []
     with fleet(turns=7, delay=0.5) as rig:
@@ -66,7 +66,7 @@ def asked_to_stop(items: int = 120, stops: int = 8, seed: int = 1) -> Row:
 
 
 def frozen(items: int = 60, freezes: int = 5, seconds: float = 18.0) -> Row:
-    """Freeze a worker until its items were taken over, and let it go on."""
+    """Freeze a worker until its items were taken over, and let it continue."""
     row = Row(f"a worker frozen for {seconds:.0f} s, {freezes} times, then alive again")
     with fleet(turns=7, delay=1.0) as rig:
         rig.put(items)
@@ -112,7 +112,7 @@ def two_at_work(rig: Rig, strike: Strike, woken: float) -> list[Request]:
 
 
 def _alive(rig: Rig) -> list[WorkerProcess]:
-    """Return the workers that hold items and have made turns: an item without one is given up after three deaths.
+    """Return the workers that hold items and have made turns: an item without one is abandoned after three deaths.
 
     Raises TimeoutError if the batch has ended too early.
     """

@@ -1,4 +1,4 @@
-"""Rows in which the database, the way to it, or the endpoint of the model is away."""
+"""Rows in which the database, the connection to it, or the endpoint of the model is unavailable."""
 
 import time
 
@@ -21,7 +21,7 @@ def restarted(items: int = 150, away: tuple[float, ...] = (0.0, 15.0, 58.0)) -> 
             rig.server.stop("fast")
             time.sleep(seconds)
             rig.server.start()
-            # Each worker is struck at once: at most the request under way of each run may be repeated.
+            # All workers are affected at the same time: at most the current request of each run may be repeated.
             row.strikes += [Strike(one.number, at, owned) for one, owned in zip(workers, held, strict=True)]
             time.sleep(8)
         rig.wait(items, PATIENCE)
@@ -31,7 +31,7 @@ def restarted(items: int = 150, away: tuple[float, ...] = (0.0, 15.0, 58.0)) -> 
 
 
 def cut(items: int = 60, seconds: float = 25.0) -> Row:
-    """Cut one worker's connections, first for a moment, then for so long that its items are taken over."""
+    """Cut one worker's connections, first for a moment, then until its items are taken over."""
     row = Row(f"the connections of one worker cut, for a moment and for {seconds:.0f} s")
     with fleet(turns=7, delay=1.0) as rig:
         way = Cuttable(rig.server.port)
@@ -59,7 +59,7 @@ def cut(items: int = 60, seconds: float = 25.0) -> Row:
 
 
 def refused(items: int = 60, seconds: float = 60.0) -> Row:
-    """Let the model answer 429 for a minute, and later say for a minute that the credit is used up."""
+    """Let the model answer 429 for a minute, and later report exhausted credit for a minute."""
     row = Row(f"429 for {seconds:.0f} s, then for {seconds:.0f} s no credit")
     with fleet(turns=7, delay=0.5) as rig:
         rig.put(items)

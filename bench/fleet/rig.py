@@ -42,7 +42,7 @@ You look for facts in notes.
 
 
 class WorkerProcess:
-    """A worker as its own process, which writes its lines to a file."""
+    """A worker in a separate process, which writes its lines to a file."""
 
     def __init__(self, number: int, command: list[str], env: dict[str, str], folder: Path) -> None:
         """Start the process.
@@ -70,7 +70,7 @@ class WorkerProcess:
 
     @property
     def said(self) -> str:
-        """What it has written so far."""
+        """Its output so far."""
         return self._log.read_text()
 
 
@@ -112,7 +112,7 @@ class Rig:
     def start(self, at_once: int = 8, *, store: str | None = None) -> WorkerProcess:
         """Start a worker.
 
-        store: another way to the database.
+        store: another URL of the database.
         """
         self._started += 1
         home = self._folder / f"home-{self._started}"
@@ -139,7 +139,7 @@ class Rig:
         return int(self.query("select count(*) from run_specialist.items where state = 'ended'")[0][0])
 
     def wait(self, items: int, seconds: float) -> float:
-        """Wait until so many items have ended; return how long that took [s].
+        """Wait until this many items have ended; return the duration [s].
 
         Raises TimeoutError after some time.
         """
@@ -177,7 +177,7 @@ def item_of(run_id: str) -> int:
 
 @contextmanager
 def fleet(turns: int, delay: float) -> Iterator[Rig]:
-    """Give a rig without workers, on a server of its own.
+    """Yield a rig without workers, on a separate server.
 
     turns: replies of each run.
     delay: time for a reply [s].

@@ -1,4 +1,4 @@
-"""One row of the table in docs/reliability.md: what was done to a fleet, what was measured, what did not hold."""
+"""One row of the table in docs/reliability.md: the fault, the measurements, and the violated guarantees."""
 
 import time
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from bench.fleet.rig import Rig, WorkerProcess
 
 WITHIN = 15.0
-"""How soon the items of a dead worker are taken over [s]."""
+"""Maximum time until the items of a dead worker are taken over [s]."""
 
 
 @dataclass(frozen=True)
 class Strike:
-    """What was known when something was done to a worker."""
+    """The state of a worker when a fault was injected."""
 
     worker: int
     at: float
@@ -28,15 +28,15 @@ class Row:
     strikes: list[Strike] = field(default_factory=list)
     figures: dict[str, object] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
-    """Promises that did not hold."""
+    """Violated guarantees."""
 
     def require(self, what: str, *, holds: bool) -> None:
-        """Note a promise that does not hold."""
+        """Record a violated guarantee."""
         if not holds:
             self.broken.append(what)
 
     def check(self, rig: Rig, items: int) -> None:
-        """Check what holds in every row: one outcome per item, and no stored reply is paid for twice."""
+        """Check the guarantees of every row: one outcome per item, and no stored reply is paid for twice."""
         counts = rig.counts()
         self.require(f"every item is answered: {counts}", holds=counts == {"answered": items})
         (left,) = rig.query("select count(*) from run_specialist_queue.pgqueuer")[0]
@@ -73,7 +73,7 @@ class Row:
 
 
 def struck(rig: Rig, worker: WorkerProcess, at: float) -> Strike:
-    """Return what is known of a worker that has just been struck."""
+    """Return the state of a worker in which a fault was just injected."""
     # The last commit of a process that was killed may still be on its way.
     time.sleep(0.2)
     return Strike(worker.number, at, rig.held(worker))

@@ -1,4 +1,4 @@
-"""What a worker needs: processor time, memory, and connections to PostgreSQL."""
+"""Resources of a worker: processor time, memory, and connections to PostgreSQL."""
 
 import psutil
 

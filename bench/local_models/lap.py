@@ -17,13 +17,13 @@ from run_specialist.record.outcome import Outcome
 from tests.local.llama_server import ServerSettings, llama_server
 
 MODELS = {"messages": "local", "chat": "openai:local"}
-"""What selects each API; the server accepts any model name."""
+"""Model names that select each API; the server accepts any name."""
 SPECIALISTS = Path(__file__).parents[2] / "specialists"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all laps have in common."""
+    """Settings shared by all laps."""
 
     name: str
     """The setup in the results."""
@@ -50,12 +50,12 @@ def lap(
     """Ask the questions one after the other.
 
     common: names the variant, the API and the setup in the results.
-    done: called with each result at once.
+    done: called with each result immediately.
     """
     left = list(questions)
     with variant.applied():
         while left:
-            # A server may go on writing a reply that nobody waits for, so it is replaced after a silent question.
+            # A server may continue to write an abandoned reply, so it is replaced after a silent question.
             with _server(setting.server):
                 while left:
                     result, in_time = asyncio.run(_ask(setting, variant, common, left.pop(0)))

@@ -27,7 +27,7 @@ class ResultsUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one question."""
+    """The result of one question."""
 
     setup: str
     """Model, template and limits; results of another setup are not comparable."""
@@ -40,17 +40,17 @@ class Result:
     status: str
     """Status of the outcome, or `silent`."""
     answer: str
-    """Empty if the model gave none; what was salvaged is not counted as its answer."""
+    """Empty if the model gave none; a salvaged answer does not count as its own."""
     verified: int
     """Quotes that the program found in what was read."""
     in_notes: int
-    """Quotes that stand in the notes, as found by the benchmark."""
+    """Quotes that the benchmark found in the notes."""
     quotes: int
     mistakes: tuple[str, ...]
     """Why the answer is not right; empty if it is."""
     is_leaked_call: bool
     landing: str
-    """The rung that brought the answer; empty without a landing."""
+    """The rung that produced the answer; empty without a landing."""
     landing_requests: int
     calls: int
     skipped: int
@@ -63,7 +63,7 @@ class Result:
 
     @property
     def key(self) -> Key:
-        """What is measured once."""
+        """Values that are measured once."""
         return self.setup, self.variant, self.api, self.question
 
     @property
@@ -85,7 +85,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Lap:
-    """What the questions of one lap have in common."""
+    """Values shared by the questions of one lap."""
 
     setup: str
     variant: str
@@ -93,7 +93,7 @@ class Lap:
     commit: str
 
     def key(self, question: Question) -> Key:
-        """Return what is measured once."""
+        """Return the values that are measured once."""
         return self.setup, self.variant, self.api, question.id
 
     def result(
@@ -101,7 +101,7 @@ class Lap:
     ) -> Result:
         """Return the result of a question.
 
-        outcome: None if the run was given up before it began.
+        outcome: None if the run was abandoned before it began.
         """
         answer, evidence = _answered(outcome) if in_time else ("", ())
         usage = outcome.usage if outcome else None

@@ -77,7 +77,7 @@ class Notes:
         return cls(frozenset(file.name for file in files), text)
 
     def contain(self, quote: str) -> bool:
-        """Return whether a quote stands in the notes, ignoring differences in white space."""
+        """Return whether the notes contain a quote, ignoring differences in white space."""
         folded = " ".join(quote.split())
         return bool(folded) and folded in " ".join(self.text.split())
 

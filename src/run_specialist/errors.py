@@ -36,7 +36,7 @@ ProviderErrorKind = Literal[
     "invalid_request",
     "context_exceeded",
 ]
-"""What kind of failure a ProviderError is, so that a program can decide whether to wait, to retry or to stop."""
+"""The kind of failure of a ProviderError, so that a program can decide whether to wait, to retry or to stop."""
 
 
 class RunSpecialistError(Exception):

@@ -20,7 +20,7 @@ SLEEPY = replace(STUBBORN, seconds=20)
 SLUGGISH = Line(Stop.PAUSED, "wait")
 """Pauses in every reply and never completes its turn."""
 DUTIFUL = Line(Stop.WANTS_TOOLS, wishes=(ScriptedCall("respond", {"answer": "the answer"}),))
-"""Calls `respond` at once."""
+"""Calls `respond` immediately."""
 HALF = Line(Stop.TRUNCATED, "half", STUBBORN.wishes)
 """Is truncated in every reply, within a tool call."""
 

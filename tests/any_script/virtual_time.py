@@ -17,7 +17,7 @@ class Stuck(BaseException):
 
 
 class _Selector(selectors.DefaultSelector):
-    """Advance the virtual time at once where a real selector would wait."""
+    """Advance the virtual time immediately where a real selector would wait."""
 
     def __init__(self, wait: Callable[[float], None]) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return the ready file objects; if there are none, advance the virtual time to the next timer.
 
-        A thread that this loop has started takes real time, in which the virtual time stands still.
+        A thread that this loop has started takes real time, during which the virtual time does not advance.
         """
         ready = super().select(0)
         is_waiting = timeout != 0

@@ -131,7 +131,7 @@ def test_without_unicode_the_marks_are_ascii(asked):
 
 
 def test_quotes_of_an_offline_answer_are_shown_once(write, notes):
-    """Offline, the answer consists of its quotes: a terminal shows them as evidence, a pipe apart by blank lines."""
+    """Offline, the answer consists of quotes: evidence on a terminal, separated by blank lines in a pipe."""
     write("finder")
     command = ["run-specialist", "finder", "What do owls eat at night?", "--model", "offline", "--store", "none"]
     written, _, _ = run_on_terminal(command)

@@ -142,7 +142,7 @@ def test_a_model_on_another_server_needs_trust(write, call, chat, project_file, 
     simulator = chat([answers("mice"), answers("mice")])
     refused = call("finder", *QUESTION)
     assert (refused.exit_code, refused.stdout, simulator.requests) == (2, "", [])
-    assert "pyproject.toml:2: model: would send the questions and what the tools read to a server" in refused.stderr
+    assert "pyproject.toml:2: model: would send the questions and the tool results to a server" in refused.stderr
     assert "not trusted: the model of the project would send" in manage("config").stdout
     assert call("finder", *QUESTION, "--model", "offline").exit_code == 0
     assert call("finder", *QUESTION, "--trust").stdout == "mice\n"
@@ -301,7 +301,7 @@ def test_show_names_the_config_file(write, project_file):
 
 
 def test_an_ignored_file_is_a_warning(write, call, notes):
-    """A run says why the project's file does not hold, and goes on."""
+    """A run says why the project's file does not apply, and continues."""
     write("finder")
     (notes / "pyproject.toml").symlink_to("/etc/passwd")
     result = call("finder", *QUESTION, "--model", "offline")

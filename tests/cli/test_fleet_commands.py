@@ -146,7 +146,7 @@ def test_a_batch_is_paused_resumed_and_cancelled(server, write):
     name = batch["batch_id"]
     assert specialists("fleet", "pause", name).stderr.endswith(f"batch {name} is paused\n")
     assert f"{name}: paused by `specialists fleet pause`" in specialists("fleet", "status").stdout
-    assert specialists("fleet", "resume", name).stderr.endswith(f"batch {name} goes on\n")
+    assert specialists("fleet", "resume", name).stderr.endswith(f"batch {name} is resumed\n")
     assert specialists("fleet", "cancel", name).stderr.endswith("2 items removed from the queue\n")
     (ended,) = json.loads(specialists("fleet", "status", name, "--json").stdout)["batches"]
     assert (ended["state"], ended["items"]) == ("cancelled", {"cancelled": 2})
@@ -156,7 +156,7 @@ def test_a_batch_is_paused_resumed_and_cancelled(server, write):
 
 @pytest.mark.exhaustive
 def test_a_batch_in_the_queue_has_a_cost_limit_and_failed_items_are_retried(server, model, write, program):
-    """The rest is not run, and the same call with a higher limit goes on; then `--retry failed` resumes the failed."""
+    """The rest is not run, and the same call with a higher limit continues; `--retry failed` resumes failed items."""
     path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"
     path.write_text("".join(f"owls ITEM{{{n}}}\n" for n in range(1, 5)))
     put = ("map", "finder", "items.txt", "--question", "What of {item}?", "--queue", "--wait", "--yes", "--json")

@@ -49,7 +49,7 @@ def interrupt_twice(process):
 
 
 def terminate_and_interrupt(process):
-    """Send SIGTERM, which lets the call go on, and then SIGINT."""
+    """Send SIGTERM, which lets the call continue, and then SIGINT."""
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGINT)
 
@@ -137,7 +137,7 @@ def test_stopping_an_mcp_server_ends_its_searches(api, write, program, fire, end
 
 @pytest.mark.parametrize("how", ["cancel", "abort"])
 def test_a_run_cancelled_by_its_program_ends_its_search(api, write, fire, monkeypatch, how):
-    """The end of the call kills the search; the program keeps running and cannot do it by exiting."""
+    """The end of the call kills the search, not the end of the program, which keeps running."""
     monkeypatch.setattr(by_pattern, "TIMEOUT", 3600.0)
     write("finder", "model: haiku")
     api([SEARCH])

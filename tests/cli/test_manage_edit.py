@@ -97,7 +97,7 @@ def test_an_editor_that_fails_is_named(project: Path, editor: str, said: str) ->
 
 
 def test_an_unchanged_file_is_named_as_such(project: Path) -> None:
-    """An editor that returns at once may still be open: a line says how to wait for it."""
+    """An editor that returns immediately may still be open: a line says how to wait for it."""
     done = edit("finder", EDITOR="true")
     assert (done.returncode, done.stdout) == (0, "1 file: 1 ok\n")
     assert "not changed; if the editor is still open, use a command that waits" in done.stderr

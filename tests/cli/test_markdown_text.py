@@ -1,4 +1,4 @@
-"""Markdown on a terminal: what each element looks like, and that nothing in it controls the terminal."""
+"""Markdown on a terminal: the appearance of each element, and no control over the terminal."""
 
 import io
 import re
@@ -47,7 +47,7 @@ def plain(text, width=60, *, unicode=True):
 @given(TEXTS, st.integers(1, 120), st.booleans())
 @example("[good](http://e.org/\x1b\\\x1b]8;;file:///etc\x1b\\)", 40, True)
 def test_nothing_in_a_text_controls_the_terminal(text, width, styled):
-    """No control character, no foreign escape sequence, no reversed text, and no link but to the web and mail."""
+    """No control character, no foreign escape sequence, no reversed text, and only web and mail links."""
     parts = [
         markdown(text, Screen(unicode=True, styled=styled)),
         *evidence_block(
@@ -125,7 +125,7 @@ def test_html_is_text():
     ],
 )  # fmt: skip
 def test_each_element_has_its_form(text, lines):
-    """Without styles, the elements are told apart by marks, indentation and blank lines."""
+    """Without styles, marks, indentation and blank lines distinguish the elements."""
     assert plain(text) == lines
 
 
@@ -155,7 +155,7 @@ def test_a_very_long_text_is_shown_as_it_is():
 
 
 def test_deeply_nested_text_is_not_lost():
-    """The parser drops what is nested too deeply, so such a text is shown as it is."""
+    """The parser drops parts that are nested too deeply, so such a text is shown unrendered."""
     for depth in range(1, 60):
         assert "kept" in "".join("".join(plain("> " * depth + "kept", 200)).split())
         assert "kept" in "".join("".join(plain("- " * depth + "kept", 200)).split())

@@ -1,4 +1,4 @@
-"""The option --output: the answer in a file, written at once or not at all, and refused before anything is spent."""
+"""The option --output: the answer in a file, written atomically or not at all, and refused before any request."""
 
 import json
 import stat

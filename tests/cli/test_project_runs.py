@@ -39,7 +39,7 @@ def test_a_run_below_the_root_belongs_to_the_project(other, notes, monkeypatch):
 
 
 def test_resuming_the_last_run_of_the_project(other):
-    """`resume last` resumes this project's run; then its new limit sets it apart, and its new question is found."""
+    """`resume last` resumes this project's run; then its new limit distinguishes it, and its new question is found."""
     tuned = json.loads(manage("tune", "finder", "--json").stdout)
     assert (tuned["runs"], tuned["changed_limits"], len(tuned["versions"])) == (1, {}, 1)
     asked = manage("resume", "last", "And what do badgers do?", "--tool-calls-limit", "4", "--json")

@@ -79,7 +79,7 @@ def test_a_missing_or_unclear_question_is_refused(write, call, words, given, tol
 
 
 def test_a_wrong_option_before_the_question_gets_no_hint_about_words(write, call):
-    """The hint about words that look like options stands only behind words."""
+    """The hint about words that look like options is added only after words."""
     write("finder")
     result = call("finder", "--fooo", "what do owls eat?")
     assert (result.exit_code, "No such option: --fooo" in result.stderr, "quote" in result.stderr) == (2, True, False)

@@ -191,9 +191,7 @@ def test_show_says_whether_the_server_of_a_file_is_trusted(write, monkeypatch, t
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     write("own", "model: ollama:qwen3")
     shown = CliRunner().invoke(manage.app, ["show", "own"]).stdout
-    assert (
-        "not trusted: it would send the question and what the tools read to Ollama at http://127.0.0.1:11434" in shown
-    )
+    assert "not trusted: it would send the question and the tool results to Ollama at http://127.0.0.1:11434" in shown
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:11434")
     assert "trusted" not in CliRunner().invoke(manage.app, ["show", "own"]).stdout
 

@@ -37,5 +37,5 @@ def test_a_config_file_cannot_give_consent(api, write, call, notes):
     (notes / "pyproject.toml").write_text("[tool.run-specialist]\nserver_tools = true\n")
     simulator = api([answers("I do not know")], all_used=False)
     result = call("finder", "How often?", "--trust")
-    assert "this is decided for each call; use the option --server-tools" in " ".join(result.stderr.split())
+    assert "this cannot be set in a config file; use the option --server-tools" in " ".join(result.stderr.split())
     assert all("web_search" not in request.tool_names for request in simulator.requests)

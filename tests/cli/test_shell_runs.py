@@ -1,4 +1,4 @@
-"""Runs with the tool `bash`: what the model reads, files that are not trusted, and runs that are killed and resumed."""
+"""Runs with the tool `bash`: results, files that are not trusted, and runs that are killed and resumed."""
 
 import json
 import select
@@ -42,7 +42,7 @@ def test_a_command_is_run_and_its_output_is_quoted(api, write, call):
 
 
 def test_a_file_that_is_not_trusted_runs_without_it(api, write, call):
-    """One tool less, and one line that says what the file would do and how to allow it."""
+    """The run lacks the tool, and one line says what the file would do and how to allow it."""
     write("finder", "tools: [read, bash]")
     simulator = api([answers("nothing")])
     result = call("finder", "What?", *MODEL)
@@ -53,7 +53,7 @@ def test_a_file_that_is_not_trusted_runs_without_it(api, write, call):
 
 
 def test_a_dry_run_changes_nothing(api, notes, write, call):
-    """What is writable otherwise is not, and the tool says so."""
+    """Writable folders are read-only, and the tool says so."""
     (notes / "out").mkdir()
     write("finder", "tools: bash", "writable: out")
     simulator = api([bash("echo x > out/x"), answers("done")])

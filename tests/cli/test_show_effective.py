@@ -130,7 +130,7 @@ def test_nothing_is_imported_or_started(write, notes):
         "the tools of the MCP servers tickets, with which get_tool_response is offered",
     ]
     (reason,) = found["cannot_run"]
-    assert reason.endswith("must be allowed first, once, with --trust")
+    assert reason.endswith("must be allowed once with --trust")
     assert len(found["known_at_run_time"]) == len(rows("finder")["at run time"])
     assert sorted(path.name for path in notes.iterdir()) == [".git", "notes", "specialists", "tools.py"]
 

@@ -29,7 +29,7 @@ from run_specialist.cli.ask import main
 main()
 """
 """The program that gets SIGTERM while it prepares its run."""
-STOPPING = "stopping after this turn; a second signal stops at once"
+STOPPING = "stopping after this turn; a second signal stops immediately"
 
 
 def held(gate, *queries):
@@ -38,7 +38,7 @@ def held(gate, *queries):
 
 
 def terminated(process, gate):
-    """Send SIGTERM while a request stands at a gate, then let it pass; return output and standard error."""
+    """Send SIGTERM while a request waits at a gate, then let it pass; return output and standard error."""
     gate.wait_for_request(PATIENCE)
     process.send_signal(signal.SIGTERM)
     gate.open()
@@ -118,7 +118,7 @@ def test_a_second_signal_cuts_the_turn(store, api, write, program, second):
 
 
 def test_p_5_sigterm_ends_the_wait_for_a_retry(store, api, write, program):
-    """A request that waits for a busy API is given up at once, although the API asked for a minute of patience."""
+    """A request that waits for a busy API is abandoned immediately, although the API asked for a minute of patience."""
     write("finder", "tools: grep")
     simulator = api([LOOK, faults.rate_limited(100)])
     with Screen() as screen:

@@ -39,7 +39,7 @@ def test_trust_is_remembered_until_the_module_changes(app, ask):
 
 
 def test_trust_does_not_apply_to_a_copy_of_the_project(app, ask, tmp_path, monkeypatch):
-    """A copy must be allowed anew, since the same file may import and start different files there."""
+    """A copy must be allowed again, since the same file may import and start different files there."""
     assert ask("--trust")[0] == 0
     copy = tmp_path / "copy"
     app.root.rename(copy)

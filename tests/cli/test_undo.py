@@ -64,7 +64,7 @@ def test_changes_are_taken_back_and_others_are_named(changed, undo, notes):
 
 
 def test_what_cannot_be_undone_says_why(changed, undo, notes, monkeypatch, tmp_path):
-    """No change, another project, a folder that is gone, an unknown run, and a run that was not stored."""
+    """No change, another project, a deleted folder, an unknown run, and a run that was not stored."""
     changed()
     run = json.loads(CliRunner().invoke(manage.app, ["runs", "--json", "--store", f"{tmp_path}/runs.db"]).stdout)
     run_id = run["runs"][0]["run_id"]

@@ -1,4 +1,4 @@
-"""A scripted model whose calls all differ, so that a repeated execution of one is detected."""
+"""A scripted model whose calls all differ, so that a repeated execution is detected."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Run many children of one parent at once, and collect the outcome of each."""
+"""Run many concurrent children of one parent, and collect the outcome of each."""
 
 import asyncio
 import gc

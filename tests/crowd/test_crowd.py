@@ -1,4 +1,4 @@
-"""Many children at once, a fifth of which fail: none is lost or counted twice, and no resources leak.
+"""Many concurrent children, a fifth of which fail: none is lost or counted twice, and no resources leak.
 
 CHILDREN in the environment sets how many there are, SEED which of them fail; `bench/many_children.py` has more of them.
 """
@@ -24,11 +24,12 @@ SEED = seed()
 def test_every_child_has_one_outcome_and_its_objects_are_released(tmp_path, children, stored):
     """Each child has one outcome with the status of its fate; afterwards all objects of the runs are released.
 
-    The server waits for the first request of every child before it answers any, so that all are active at once.
+    The server waits for the first request of every child before it answers any, so that all are active at the same
+    time.
     """
     store, warming = (f"sqlite:///{tmp_path}/{name}.db" if stored else "none" for name in ("runs", "warming"))
     with serving() as server:
-        # Objects that are imported and cached once are no leak.
+        # Objects that are imported and cached once are not a leak.
         asyncio.run(play(drawn(len(FATES), SEED), server, tmp_path, warming))
         server.expect(children)
         before, census = alive(), Census.take()

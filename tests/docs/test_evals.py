@@ -56,20 +56,20 @@ def test_every_evaluator_has_its_row():
 
 
 def test_the_verdicts_are_those_of_the_code():
-    """The second table of the comparison has each verdict, and the text has the fewest cases that tell anything."""
+    """The second table of the comparison has each verdict, and the text has the minimum number of cases."""
     assert all(f"\n| {verdict} | " in PAGE for verdict in get_args(Verdict))
     assert fewest_cases(0.05) == 6, "the page says: fewer than six"
 
 
 def test_the_scores_of_our_sets_are_those_that_the_tests_hold():
-    """The table has what was measured, and the text how far a score may fall."""
+    """The table has the measured scores, and the text the largest allowed drop."""
     rows = {row[0].strip("`"): row[1:3] for row in table(PAGE, "## The sets of this repository")}
     assert rows == {name: [f"{one.score:.2f}", f"{one.passed} of 8"] for name, one in MEASURED.items()}
     assert f"falls by more than {MARGIN}" in " ".join(PAGE.split())
 
 
 def test_the_example_of_the_page_runs_and_passes(project):
-    """The cases of the page load, run offline, and pass with a note that answers them."""
+    """The cases of the page load, run offline, and pass with a note that contains the answers."""
     result = evaluate("--store", f"{project}/runs.db", "--quiet", "--json")
     assert result.exit_code == 0
     names = [case["name"] for case in yaml.safe_load(CASES)["cases"]]

@@ -58,7 +58,7 @@ def test_the_numbers_are_those_of_the_code():
     assert f"more than {map_lines.EACH_UP_TO} items get a line every {map_lines.SECONDS:.0f} seconds" in text
     assert f"each of the first {map_lines.MOST_FAILURES} items without an answer" in text
     assert TELLING == 5
-    assert "the first five items tell" in text
+    assert "the forecast is made from the first five items" in text
     assert f"`--format {'|'.join(FORMATS)}`" in text
 
 

@@ -49,10 +49,10 @@ def test_documented_numbers_equal_those_of_the_code():
     assert f"may have {http.LONGEST_BODY // 1024**2} MiB" in words
     times = TimeLimits()
     assert f"{times.head:.0f} seconds for the head of a request and {times.body:.0f} seconds for its body" in words
-    assert f"does not read what was sent to it for {times.unread:.0f} seconds" in words
+    assert f"does not read its data for {times.unread:.0f} seconds" in words
     assert f"At most {server_limits.MOST_CONNECTIONS} connections" in words
     assert ServerLimits(connections=512).requests == 512 * 7 / 8, "seven eighths"
-    assert f"forgotten after {server_limits.IDLE // 60} minutes" in words
+    assert f"expires after {server_limits.IDLE // 60} minutes" in words
     assert f"Beyond {server_limits.MOST_SESSIONS:,} sessions" in words
     assert f"the file `{access_token.FILE}`" in words
     assert stdio.LONGEST_LINE == http.LONGEST_BODY

@@ -47,7 +47,7 @@ def test_the_documented_files_load_without_warnings(tmp_path):
 
 def test_documented_figures_equal_those_of_the_code():
     """Each bound in the document is that of the code."""
-    seconds = f"at most {LONGEST_START:g}; {START_TIMEOUT:g} when left out"
+    seconds = f"at most {LONGEST_START:g}; default {START_TIMEOUT:g}"
     tools = f"{MOST_TOOLS:,}, on {MOST_PAGES} pages"
     for figure in (seconds, tools, f"{LARGEST_MESSAGE // 1024**2} MiB", f"{LONGEST_RESULT:,} characters"):
         assert figure in TEXT

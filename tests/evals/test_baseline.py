@@ -56,7 +56,7 @@ def test_e9_the_file_is_as_it_was_at_the_commit(find, project, tmp_path):
 
 @NEEDS_GIT
 def test_a_file_can_have_had_another_path(find, project):
-    """`REF:PATH` names it from the top of the repository; a link is no file, and is not followed."""
+    """`REF:PATH` names it from the top of the repository; a link is not a regular file, and is not followed."""
     (project / "specialists" / "finder.md").rename(project / "specialists" / "renamed.md")
     (project / "specialists" / "link.md").symlink_to("/etc/passwd")
     commit(project)
@@ -65,7 +65,7 @@ def test_a_file_can_have_had_another_path(find, project):
     ):
         find("HEAD")
     assert find("HEAD:specialists/renamed.md").path.read_text() == "changed"
-    with pytest.raises(UsageError, match=r"specialists/link.md is no regular file in commit \w{10}$"):
+    with pytest.raises(UsageError, match=r"specialists/link.md is not a regular file in commit \w{10}$"):
         find("git:HEAD:specialists/link.md")
 
 
@@ -132,7 +132,7 @@ def test_outside_of_a_repository_there_is_no_commit(tmp_path, monkeypatch):
     file = tmp_path / "finder.md"
     file.write_text(OLD)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(UsageError, match="is in no git work tree that can be read"):
+    with pytest.raises(UsageError, match="is not in a readable git work tree"):
         find_baseline("main", file, lambda _: None)
 
 
@@ -148,7 +148,7 @@ def test_an_eval_that_is_a_commit_too_must_be_named_in_full(find, project):
 
 
 def test_a_result_in_json_is_read_again(tmp_path):
-    """Its only variant that is no baseline is compared; with several, that of the file as it was."""
+    """Its only variant that is not a baseline is compared; with several, the variant of the unchanged file."""
     result = result_of([0.0] * 3, [0.5] * 3, more={"b": [1.0] * 3})
     path = tmp_path / "result.json"
     path.write_text(json.dumps(as_json(result)))
@@ -167,8 +167,8 @@ def test_a_result_in_json_is_read_again(tmp_path):
     ("text", "part"),
     [
         ('{"a":\n x}', r"r.json:2:2: is not valid JSON"),
-        ("[]", "r.json:1:1: is no result of an eval: expected what `specialists eval NAME --json` prints"),
-        ("{}", "r.json:1:1: is no result of an eval: eval: input should be a valid string"),
+        ("[]", "r.json:1:1: is not a result of an eval: expected what `specialists eval NAME --json` prints"),
+        ("{}", "r.json:1:1: is not a result of an eval: eval: input should be a valid string"),
         ('{"eval": "e", "specialist": "s", "cases": [], "variants": [], "runs": []}', "must have one variant"),
         ("[" * 100_000, "nested too deeply"),
     ],

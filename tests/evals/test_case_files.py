@@ -89,7 +89,7 @@ def test_a_whole_file_is_read(tmp_path):
         ),
         (
             "cases:\n- inputs: a\n  evaluators:\n  - Regex: '['",
-            "a.evals.yaml:4:5: Regex: '[' is no regular expression: unterminated character set at position 0",
+            "a.evals.yaml:4:5: Regex: '[' is not a regular expression: unterminated character set at position 0",
         ),
         (
             "cases:\n- inputs: a\n  evaluators:\n  - Judge: {specialist: nobody, rubric: b}",

@@ -74,13 +74,20 @@ def test_exchanging_the_sides_mirrors_the_comparison(scores, tolerance):
         ([1.0] * 5, [0.0] * 5, 0, "cannot be told", False, "with 5 cases whether it differs from main: score -1.00; "),
         ([1.0] * 5, [1.0] * 5, 0, "cannot be told", False, "the mean scores are equal; it takes at least 6 cases."),
         ([0.0, 1.0] * 4, [1.0, 0.0] * 4, 0, "cannot be told", False, "the mean scores are equal (95 % interval -1."),
-        ([0.0] * 8, [0.0] * 7 + [1.0], 0, "cannot be told", False, "; about 65 cases would be needed to tell such a d"),
+        (
+            [0.0] * 8,
+            [0.0] * 7 + [1.0],
+            0,
+            "cannot be told",
+            False,
+            "; about 65 cases would be needed to detect such a d",
+        ),
         ([0.0, 1.0] * 4, [1.0, 0.0] * 3 + [1.0, 0.001], 0, "cannot be told", False, "more than 10,000 cases would be"),
         ([None] * 3, [1.0] * 3, 0, "cannot be told", False, "Cannot be compared with main: no case has an ended run"),
     ],
 )
 def test_verdicts(before, after, tolerance, verdict, regression, text):
-    """A regression is a loss whose whole interval is beyond the tolerance; what cannot be told is none."""
+    """A regression is a loss whose whole interval is beyond the tolerance; an undecided comparison is not one."""
     one = compared(before, after, tolerance)
     assert (one.verdict, one.regression) == (verdict, regression)
     assert text in verdict_text(one)

@@ -83,9 +83,9 @@ def test_the_share_of_quotes_is_a_score_and_a_verdict(form, evidence, share, exp
 @pytest.mark.parametrize(
     ("form", "part"),
     [
-        ({"Status": "landet"}, "'landet' is no status; there are answered, landed"),
+        ({"Status": "landet"}, "'landet' is not a status; expected one of answered, landed"),
         ({"Landed": "no"}, "expected true or false, got 'no'"),
-        ({"Regex": "("}, "'(' is no regular expression: missing ), unterminated subpattern"),
+        ({"Regex": "("}, "'(' is not a regular expression: missing ), unterminated subpattern"),
         ({"Regex": 3}, "expected a regular expression, got 3"),
         ({"QuotesVerified": 80}, "expected a number from 0 to 1, got 80"),
         ({"CallsUnder": True}, "expected a number from 0 on, got True"),

@@ -48,7 +48,7 @@ def test_the_interval_contains_the_mean_and_mirrors(differences):
 
 
 def test_e10_too_few_cases_have_no_interval():
-    """Five equal signs come by chance once in sixteen; six suffice, and more for a smaller error probability."""
+    """Five equal signs occur by chance once in sixteen; six suffice, and a smaller error probability needs more."""
     assert [fewest_cases(alpha) for alpha in (0.05, 0.05 / 2, 0.05 / 3)] == [6, 7, 7]
     assert mean_interval([], 0.05) is median_interval([], 0.05) is None
     assert mean_interval([1.0] * 5, 0.05) is median_interval([1.0] * 5, 0.05) is None
@@ -57,7 +57,7 @@ def test_e10_too_few_cases_have_no_interval():
 
 
 def test_the_error_of_floating_numbers_is_no_difference():
-    """0.1 + 0.2 - 0.3 in each case is no gain."""
+    """0.1 + 0.2 - 0.3 in each case is not a gain."""
     assert mean_interval([0.1 + 0.2 - 0.3] * 8, 0.05) == (0.0, 0.0)
     assert mean_interval([0.1 + 0.2 - 0.3] * 20, 0.05) == (0.0, 0.0)
     assert cases_needed([0.1 + 0.2 - 0.3] * 8, 0.05) is None
@@ -96,7 +96,7 @@ def test_how_many_cases_would_be_needed(differences, needed):
 
 
 def test_e10_as_many_cases_as_needed_tell_the_difference():
-    """With the number of cases that is proposed, about four of five evals tell a difference of that size."""
+    """With the proposed number of cases, about four of five evals detect a difference of that size."""
     chance = random.Random(3)  # noqa: S311 - a simulation
     seen = [chance.gauss(0.5, 1.0) for _ in range(30)]
     mean, deviation = fmean(seen), math.sqrt(sum((one - fmean(seen)) ** 2 for one in seen) / 29)

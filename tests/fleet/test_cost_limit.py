@@ -55,7 +55,7 @@ async def test_shares_are_reserved_in_the_store(put, queue, url):
 
 
 async def test_a_share_is_kept_for_a_worker_that_comes_later(put, queue, url):
-    """Without a limit of items at once, one worker with two slots leaves a third of the money to another one."""
+    """Without a limit of concurrent items, one worker with two slots leaves a third of the limit to another one."""
     await put(9)
     limit(url, 0.9)
     one, two = await begun(queue, 2)

@@ -107,7 +107,7 @@ async def test_takeovers_are_counted_since_the_newest_turn(put, queue, impatient
 
 
 async def test_an_item_whose_run_is_at_work_elsewhere_stays_begun(put, queue, url):
-    """Its job comes back later, and nobody takes it for an item that was handed back."""
+    """Its job comes back later, and no worker mistakes it for an item that was handed back."""
     await put(1)
     (job,) = await queue.take(ALL, 1)
     await queue.begin(job)

@@ -44,7 +44,7 @@ def servers(process: psutil.Process) -> list[psutil.Process]:
 
 @pytest.mark.anyio
 async def test_a_run_ends_with_an_outcome_and_without_a_process(model):
-    """The event loop goes on while the model loads; the outcome names the model and has the tokens that it took."""
+    """The event loop continues while the model loads; the outcome names the model and has the tokens that it took."""
     ticks = 0
 
     async def tick():

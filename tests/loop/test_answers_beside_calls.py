@@ -86,7 +86,7 @@ async def test_g_4_an_answer_that_is_never_given_again_is_kept():
 
 
 async def test_g_4_an_empty_answer_is_not_kept():
-    """An early answer without any text is no answer."""
+    """An early answer without any text does not count as an answer."""
     provider = ScriptedProvider([beside(answer=" "), says(""), says("")])
     outcome = await outcome_of(job(provider, 9))
     assert (outcome.status, outcome.exit_code) == ("failed", Exit.NO_ANSWER)

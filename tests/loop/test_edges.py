@@ -206,7 +206,7 @@ async def test_an_api_failure_at_the_first_request_gives_an_outcome():
 
 
 async def test_quotes_are_verified_against_the_tool_results():
-    """A quote is verified if a result contains it, apart from white space; otherwise a warning is added."""
+    """A quote is verified if a result contains it, ignoring white space; otherwise a warning is added."""
     evidence = [
         {"source": "n.md:1", "quote": "note on\n 'a'"},
         {"source": "n.md:2", "quote": "made up"},

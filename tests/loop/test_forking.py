@@ -156,7 +156,7 @@ async def test_f_6_another_model_is_priced_before_it_reads_the_turns(desk):
 
 
 async def test_f_6_the_price_of_the_cold_prefix_is_reserved(desk):
-    """A cost limit that does not pay for reading the turns twice lets the fork land at once."""
+    """A cost limit that does not cover reading the turns twice makes the fork land immediately."""
     await desk.ask(replace(looks(1), usage=Usage(1_000, 0, 0, 20)), ANSWER)
     fork = await desk.fork(1, provider=OtherProvider([ANSWER]), cost_limit=0.05)
     assert [asked.choice for asked in fork.requests] == ["respond"]
@@ -201,7 +201,7 @@ async def test_f_7_a_reply_that_was_not_acted_upon_is_no_turn_yet(desk):
 
 
 async def test_f_9_a_preset_replaces_the_one_before(desk):
-    """A preset and a landing of the fork replace those of the run; limits that nobody names stay."""
+    """A preset and a landing of the fork replace those of the run; limits that are not given stay."""
     desk.specialist = desk.specialist.model_copy(update={"tool_calls_limit": 3})
     await desk.ask(*THREE, says("So."), preset="openai-loop")
     fork = await desk.fork(2, looks(4), ANSWER, preset="soft-landing", landing="force")

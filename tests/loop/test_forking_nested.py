@@ -29,7 +29,7 @@ def store(tmp_path, monkeypatch):
 
 
 async def test_f_3_the_calls_of_children_belong_to_the_source(store):
-    """The spending of copied children does not count; what they have read still proves a quote, on resume too."""
+    """The spending of copied children does not count; quotes that they have read are still verified, on resume too."""
     cast = ScriptedSpecialists(lead=[[ASKS, answers(answer="some")]], finder=[[LOOKS, answers(**FOUND)]])
     async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
         first = await runner.run("lead", "What is known?")
@@ -42,7 +42,7 @@ async def test_f_3_the_calls_of_children_belong_to_the_source(store):
 
 
 async def test_f_4_a_fork_of_a_child_has_no_parent(store):
-    """A child run is forked as a run of its own, which its parent does not count."""
+    """A child run is forked as a separate run, which its parent does not count."""
     cast = ScriptedSpecialists(lead=[[ASKS, answers(answer="some")]], finder=[[LOOKS, answers(**FOUND)]])
     async with Runner(provider=cast, tools=[LOOK], store=store) as runner:
         first = await runner.run("lead", "What is known?")

@@ -97,7 +97,7 @@ async def test_g_5_at_the_landing_a_return_counts_as_a_request_and_stays_on_its_
 
 
 async def test_g_5_where_no_request_is_left_the_answer_is_partial():
-    """The third answered request of a landing is the last: its answer is partial at once."""
+    """The third answered request of a landing is the last: its answer is partial immediately."""
     provider = ScriptedProvider([looks(1), looks(2), looks(3), responds("no")])
     outcome = await outcome_of(job(provider, 1, evidence="require"))
     assert (outcome.status, outcome.answer, outcome.landing.requests) == ("partial", "no", 3)
@@ -130,7 +130,7 @@ async def test_g_5_an_answer_that_is_never_given_again_is_kept(then, status, exi
 
 
 async def test_g_5_an_answer_as_text_is_kept_too():
-    """A text that went back is kept like an answer by `respond`; a newer text of the model stands beside it."""
+    """A returned text is kept like an answer by `respond`; a newer text of the model is kept beside it."""
     provider = ScriptedProvider(
         [looks(1), says("The one answer."), says("Let me look", Stop.PAUSED), ProviderError("down")]
     )

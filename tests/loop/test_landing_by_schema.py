@@ -61,7 +61,7 @@ async def test_g1_with_a_raised_limit_the_stored_reply_is_an_answer_like_any_oth
 
 
 async def test_g2_after_a_stored_reply_that_ignored_the_schema_the_other_rungs_follow(desk):
-    """Calls in a stored reply to a schema are not run; the ladder goes on without that rung."""
+    """Calls in a stored reply to a schema are not run; the ladder continues without that rung."""
     await pending(desk, looks(2))
     again = await desk.go_on(says("In words."))
     assert [request.choice for request in again.requests] == [Choice.NONE]

@@ -67,7 +67,7 @@ async def test_g_3_json_that_names_no_offered_tool_is_the_answer_as_it_stands():
 
 
 async def test_g_3_x_5_at_the_landing_calls_in_the_text_are_not_run_and_the_next_rung_follows():
-    """A leaked call at the limit is answered without being run, and is no answer."""
+    """A leaked call at the limit is answered without being run, and does not count as an answer."""
     provider = ScriptedProvider([looks(1), LOOKS, ANSWER])
     outcome = await outcome_of(job(provider, 1))
     assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("landed", "yes", 1)

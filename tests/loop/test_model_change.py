@@ -1,4 +1,4 @@
-"""A run with several models, at scripted ones: which failure leads on, what is charged, stored and told."""
+"""A run with several scripted models: which failures change the model, and what is charged, stored and reported."""
 
 import asyncio
 from dataclasses import replace
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_m_2_each_reply_is_charged_at_the_price_of_its_model():
-    """The cost of the run is the sum of what each model has cost, and its limits go on."""
+    """The cost of the run is the sum over its models, and its limits continue."""
     chain, models = chained([looks(1), looks(2), GONE], [looks(3), GONE], [ANSWER])
     outcome = await outcome_of(job(chain))
     assert [one.cost_usd for one in outcome.models] == [0.0003, 0.0003, 0.0006]
@@ -53,7 +53,7 @@ async def test_m_2_each_reply_is_charged_at_the_price_of_its_model():
     ],
 )
 def test_m_5_which_failures_lead_on(kind, leads_on):
-    """What may pass with another model leads on; a mistake does so only once the run has changed its model."""
+    """Failures that another model may avoid change the model; mistakes do so only after a first change."""
     chain, _ = chained([], [], [])
     error = ProviderError("no", kind=kind)
     first = bool(chain.left_after(error))
@@ -64,7 +64,7 @@ def test_m_5_which_failures_lead_on(kind, leads_on):
 
 
 async def test_m_2_a_server_that_cannot_be_reached_is_not_asked_for_its_other_models():
-    """Without a connection the whole patience holds, until it ends; then the first model of another server goes on."""
+    """Without a connection the whole patience applies; then the first model of another server continues."""
     down = Unavailable("cannot reach http://a")
     waits = []
     chain, models = chained([down] * 40, [], [down, ANSWER])
@@ -110,7 +110,7 @@ async def test_m_2_half_of_the_time_left_remains_for_the_next_model():
 
 
 async def test_m_2_a_requested_wait_that_is_too_long_is_not_waited_for():
-    """A wait of eleven seconds changes the model at once, and is waited for by the last one."""
+    """A wait of eleven seconds changes the model immediately; only the last model waits."""
     busy = Unavailable("busy", status=529, wait=11, kind="overloaded")
     waits = []
     chain, _ = chained([busy], [busy, ANSWER])
@@ -130,7 +130,7 @@ async def test_m_3_the_landing_goes_on_where_it_was():
 
 
 async def test_m_3_a_model_that_the_cost_limit_cannot_pay_for_lands_at_once():
-    """The reserve is that of the new model: what is left pays for no further call."""
+    """The reserve is that of the new model: the remainder does not cover another call."""
     chain, models = chained([looks(1), looks(2), GONE], [ANSWER])
     models[1]._price = 1_000.0
     outcome = await outcome_of(job(chain, limits={Kind.COST: 0.5}))
@@ -139,7 +139,7 @@ async def test_m_3_a_model_that_the_cost_limit_cannot_pay_for_lands_at_once():
 
 
 async def test_m_9_a_model_that_cannot_be_asked_is_left_out():
-    """If the server of the second model does not run, a warning says so, and the third one goes on."""
+    """If the server of the second model does not run, a warning says so, and the third model continues."""
 
     async def make(model):
         if model == "b":
@@ -182,7 +182,7 @@ async def test_m_9_a_server_that_is_not_ready_in_time_is_left_out():
 
 
 async def test_m_6_the_adapted_transcript_is_stored_before_the_model_is():
-    """After a crash between the two, the first model goes on with a transcript that it can read."""
+    """After a crash between the two, the first model continues with a transcript that it can read."""
     chain, _ = chained([looks(1), GONE], [looks(2), ANSWER])
     notebook = Notebook()
     await Run(job(chain), journal=notebook).outcome()
@@ -198,7 +198,7 @@ async def test_m_6_the_adapted_transcript_is_stored_before_the_model_is():
 
 
 async def test_m_4_an_output_can_be_read_by_its_new_id_after_a_resumption(tmp_path):
-    """The ids in the transcript of the second model lead to the stored outputs of the first one."""
+    """The stored outputs of the first model can be read by the ids in the transcript of the second one."""
     chain, models = chained([looks(1), GONE], [looks(2), ProviderError("no", kind="context_exceeded")])
     notebook = Notebook()
     archived = LOOKER.model_copy(update={"summarize_at": 100_000})
@@ -218,7 +218,7 @@ async def test_m_4_an_output_can_be_read_by_its_new_id_after_a_resumption(tmp_pa
 
 
 async def test_m_2_a_reply_that_was_cut_keeps_its_larger_room():
-    """The second model gets the room that the first one needed, as far as its replies may be so long."""
+    """The second model gets the reply length that the first one needed, up to its own maximum."""
     chain, models = chained([says("I lo", Stop.TRUNCATED), GONE], [ANSWER])
     await outcome_of(job(chain))
     assert [request.max_tokens for request in models[0].requests] == [16_000, 32_000]
@@ -226,7 +226,7 @@ async def test_m_2_a_reply_that_was_cut_keeps_its_larger_room():
 
 
 async def test_m_2_a_paused_turn_is_not_sent_back_to_another_model():
-    """The new model is told to go on, because a paused turn is continued only by the model that paused."""
+    """The new model is asked to continue, because only the model that paused a turn can continue it."""
     chain, models = chained([says("I search.", Stop.PAUSED), GONE], [ANSWER])
     await outcome_of(job(chain))
     last = models[1].requests[0].messages[-1]
@@ -234,7 +234,7 @@ async def test_m_2_a_paused_turn_is_not_sent_back_to_another_model():
 
 
 async def test_m_2_the_transcript_of_a_changed_run_has_each_message_once():
-    """What was adapted is not shown twice, and the note to the new model is."""
+    """Adapted messages are not shown twice, and the note to the new model is shown."""
     thought = replace(looks(1), content=({"type": "thinking", "thinking": "hm"}, *looks(1).content))
     chain, _ = chained([thought, GONE], [looks(2), ANSWER])
     notebook = Notebook()
@@ -248,14 +248,14 @@ async def test_m_2_the_transcript_of_a_changed_run_has_each_message_once():
 
 
 async def test_m_4_calls_as_json_go_on():
-    """A run whose calls are JSON goes on with the other model's conversation, which is told the same tools."""
+    """A run whose calls are JSON continues with the other model's conversation, which gets the same tools."""
     chain, models = chained([looks(1), GONE], [ANSWER], schema=True)
     outcome = await outcome_of(job(chain, tool_calls="json"))
     assert (outcome.status, models[1].requests[0].schema_name) == ("answered", "call")
 
 
 async def test_m_8_a_child_changes_its_model_without_its_parent(run_lead, files):
-    """A child begins with the present model of its parent, and the parent does not change with it."""
+    """A child begins with the current model of its parent, and its changes do not affect the parent."""
     files()
     asks = calls(("delegate", {"specialist": "finder", "query": "What?"}), first_id=7)
     chain, models = chained([asks, GONE, says("mice")], [says("owls eat mice")])

@@ -80,12 +80,12 @@ class Unspeakable(Exception):
 
 
 def raises(executed):
-    """Fail in a way that cannot be told."""
+    """Fail with an exception whose text raises."""
     raise Unspeakable
 
 
 def no_json(executed):
-    """Return what is no JSON."""
+    """Return a value that is not JSON."""
     return {"x": object()}
 
 

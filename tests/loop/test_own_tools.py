@@ -106,7 +106,7 @@ async def test_an_untrusted_child_is_an_error_result_for_its_parent(app):
 
 
 async def test_a_function_passed_by_a_program_becomes_a_tool():
-    """A plain function passed by a program becomes a tool; a value that is no function is refused by the runner."""
+    """A plain function passed by a program becomes a tool; the runner refuses a value that is not a function."""
 
     def lookup(word: str) -> str:
         """Look up a word."""

@@ -33,7 +33,7 @@ def one_turn_of_calls(queries):
 
 
 class Together:
-    """A tool whose calls wait until a given number of them run at once."""
+    """A tool whose calls wait until a given number of them run at the same time."""
 
     def __init__(self, wanted):
         self.running = self.peak = 0

@@ -135,7 +135,7 @@ async def test_resuming_with_none_removes_the_limit(desk):
 
 
 async def test_a_follow_up_within_the_old_limits_adds_no_budget_note(desk):
-    """A follow-up within the old limits adds no budget note; if the budget is spent, the run lands at once."""
+    """A follow-up within the old limits adds no budget note; if the budget is spent, the run lands immediately."""
     await desk.ask(looks(1), ANSWER)
     again = await desk.go_on(looks(4), ANSWER, question="Since when?")
     assert again.named("resumed")[0].note == "The user now asks: Since when?"

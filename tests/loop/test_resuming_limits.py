@@ -81,7 +81,7 @@ async def test_s3_8_time_between_two_segments_does_not_count(desk):
 
 
 async def test_a_spent_time_limit_lands_and_a_larger_one_does_not(desk):
-    """The time limit covers all segments: a spent one lands at once, a larger one does not."""
+    """The time limit covers all segments: a spent one lands immediately, a larger one does not."""
     clock = Clock()
 
     def look(query: str = "") -> str:

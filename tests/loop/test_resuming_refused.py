@@ -252,7 +252,7 @@ async def test_a_changed_file_needs_force(desk):
 
 
 async def test_a_missing_or_invalid_store_is_refused(desk, tmp_path):
-    """Store `none`, a missing file and a file that is no store are each refused with one line; no file is created."""
+    """Store `none`, a missing file and a file that is no store are refused with one line each; no file is created."""
     cases = [
         ("none", NotResumable, "the store is `none`, so no runs are stored"),
         (f"{tmp_path}/absent.db", StoreMissing, "there is no store at"),

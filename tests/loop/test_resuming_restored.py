@@ -17,7 +17,7 @@ DOWN = ProviderError("the API is down")
 
 @pytest.mark.parametrize("limit", [{"total_tokens_limit": 3_000}, {"cost_limit": 0.035}], ids=str)
 async def test_x_14_the_largest_earlier_request_is_reserved_for_the_landing(desk, limit):
-    """The landing reserve follows the largest earlier request, so the resumed run lands at once, within its limit."""
+    """The landing reserve follows the largest earlier request: the resumed run lands immediately, within its limit."""
     await desk.ask(replace(LOOKS, usage=Usage(1_000, 0, 0, 5)), DOWN)
     again = await desk.go_on(replace(ANSWER, usage=Usage(1_000, 0, 0, 5)), **limit)
     assert [asked.choice for asked in again.requests] == ["respond"]

@@ -73,7 +73,7 @@ async def test_the_same_settings_in_other_words_are_the_same(office):
 
 
 async def test_a_default_that_was_not_given_may_change(office):
-    """A setting that nobody gave follows from the program, so another value of it is no other run."""
+    """A setting that was not given depends on the program, so another value of it does not make another run."""
     await office.take(ANSWER)
     async with office.process() as runner:
         known = await runner._store.look(ID)
@@ -150,7 +150,7 @@ def breaks(monkeypatch):
 
 @pytest.mark.usefixtures("breaks")
 async def test_a_store_lost_before_the_first_request_costs_a_warning(office, monkeypatch):
-    """If the store is lost before the first request, the run goes on with a warning; a needed store prevents it."""
+    """If the store is lost before the first request, the run continues with a warning; a needed store prevents it."""
 
     def fail(self, batch):
         raise OSError("the disk is on fire")
@@ -194,7 +194,7 @@ async def test_a_store_that_cannot_be_queried_pays_nothing_twice(office, monkeyp
 
 
 async def test_the_default_store_may_fail_to_open(office, tmp_path, monkeypatch):
-    """If the default store does not open, the run goes on with a warning."""
+    """If the default store does not open, the run continues with a warning."""
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     monkeypatch.delenv("SPECIALIST_STORE", raising=False)

@@ -167,7 +167,7 @@ async def test_a_cancellation_from_outside_cuts_the_turn_too(hanging):
 
 
 async def test_p_5_a_request_that_waits_for_a_retry_is_given_up(monkeypatch):
-    """The wait ends at once, the request is not sent again, and the run is aborted and not failed."""
+    """The wait ends immediately, the request is not sent again, and the run is aborted and not failed."""
     waiting = asyncio.Event()
 
     async def forever(seconds):

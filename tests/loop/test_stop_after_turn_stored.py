@@ -55,7 +55,7 @@ async def stopped(desk, *script, specialist=LOOKER, **settings):
 
 
 async def test_a_resumed_run_pays_for_no_reply_again(desk):
-    """The whole turn is stored; the resumed run goes on with its results, and the bill counts each reply once."""
+    """The whole turn is stored; the resumed run continues with its results, and the bill counts each reply once."""
     outcome, _ = await stopped(desk, looks(1), (looks(2, 2),))
     kept = desk.load()
     assert (kept.status, kept.pending, len(kept.turns), len(kept.calls)) == ("aborted", None, 2, 3)
@@ -67,7 +67,7 @@ async def test_a_resumed_run_pays_for_no_reply_again(desk):
 
 
 async def test_a_pending_reply_stays_pending_if_the_run_is_stopped_before_it_begins(desk):
-    """A reply of a crashed process is not acted upon by a run that is stopped at once, and not lost either."""
+    """A run that is stopped immediately does not act upon a reply of a crashed process, and does not lose it either."""
     going = await desk.record(looks(1), ANSWER)
     await desk.keep(going.notebook.until(Received, 2))
     provider = ScriptedProvider([])
@@ -207,7 +207,7 @@ async def test_x_11_grandchildren_end_in_the_same_way(family):
 
 
 async def test_x_11_an_answer_of_a_child_in_its_last_turn_is_kept(family):
-    """A child that answers in its turn has answered, and its parent goes on from that when it is resumed."""
+    """A child that answers in its turn has answered, and its parent continues from that when it is resumed."""
     stop = Stopper()
     cast = ScriptedSpecialists(lead=[[asks("finder")]], finder=[[child_looks("owls"), stop(answers("mice"))]])
     outcome, runs = await lead(family, cast, stop)

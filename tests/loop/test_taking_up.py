@@ -137,7 +137,7 @@ async def test_a_run_whose_process_died_before_its_first_request_is_the_same(off
 
 
 async def test_of_eight_callers_at_once_one_works(office):
-    """Of eight callers in two processes at once one gets the run, and the others an error that names its process."""
+    """One of eight concurrent callers in two processes gets the run, and the others an error that names its process."""
     async with office.process(ANSWER) as runner, office.process(ANSWER) as other:
         calls = [taken(one) for one in (runner, other) * 4]
         found = await asyncio.gather(*calls, return_exceptions=True)
@@ -152,7 +152,7 @@ async def test_of_eight_callers_at_once_one_works(office):
 
 
 async def test_eight_ids_at_once_are_independent(office):
-    """Eight runs at once each have their own outcome, also when they are taken up again at once."""
+    """Eight concurrent runs each have their own outcome, even when they are taken up again immediately."""
     async with office.process(*[ANSWER] * 8) as runner:
         for _ in range(2):
             runs = await asyncio.gather(*(taken(runner, f"id-{number}") for number in range(8)))

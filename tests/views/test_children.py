@@ -87,7 +87,7 @@ def test_x_11_the_tree_has_each_with_its_question_and_figures(shown):
 
 
 def test_x_11_spending_of_children_is_counted_once(shown):
-    """The children's spending counts once in the figures and the chart, and is listed apart from the run's requests."""
+    """The children's spending counts once in the figures and the chart, and is listed separately from the requests."""
     own = shown["requests"]["total"]["total"]
     took = shown["children"]
     assert (took["calls"], took["tokens"], took["cost_usd"]) == (6, 1_050, pytest.approx(0.021))

@@ -60,7 +60,7 @@ def test_the_axis_holds_all_intervals():
 
 
 def test_e12_runs_are_linked_to_their_reports():
-    """A run whose report is there is a link that is no address of its own; another one names the command."""
+    """A run with a report is a relative link; any other run names the command."""
     result = result_of([1.0], [1.0])
     page = page_of(result, reports={"main-case 1-1": 'p-reports/"javascript:x.html'})
     assert '<a href="p-reports/%22javascript%3Ax.html">report</a>' in page

@@ -27,7 +27,7 @@ async def test_m_2_the_report_says_which_model_answered_what():
     found = data(run)
     assert [(one["model"], one["turns"]) for one in found["models"]] == [("a", 1), ("b", 2)]
     (mark,) = [one for one in found["timeline"]["marks"] if one["kind"] == "changed"]
-    assert (mark["before"], mark["words"]) == (2, "Goes on with b")
+    assert (mark["before"], mark["words"]) == (2, "Continues with b")
     assert mark["text"].startswith("a cannot answer: the API answered 404")
     assert found["requests"]["sentences"][0] == "Turn 1 was requested from a: 5,015 tokens, $0.05."
     (lost,) = found["requests"]["losses"]

@@ -125,7 +125,7 @@ def test_overlapping_calls_are_in_different_lanes(full):
 
 
 def test_a_free_lane_is_reused():
-    """Four calls of which two run at once need two lanes."""
+    """Four calls, two of which run at the same time, need two lanes."""
     tape = odd.Tape({})
     tape.turn("", *[odd.grep(sign, sign, 1) for sign in "abcd"])
     for place in (2, 3):

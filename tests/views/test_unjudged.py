@@ -20,7 +20,7 @@ def offline_run(*warnings: str):
 
 @pytest.mark.parametrize("warnings", [(NO_MODEL,), ()])
 def test_the_page_says_that_no_model_judged(warnings):
-    """The line stands above the answer, once, also for outcomes that were stored before there was a warning."""
+    """The line appears above the answer, once, even for outcomes that were stored before there was a warning."""
     page = report(offline_run(*warnings))
     assert page.count(SHOWN) == 1
     assert page.index(SHOWN) < page.index('<div class="answer"')

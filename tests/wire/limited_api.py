@@ -80,7 +80,7 @@ class LimitedApi:
 
 
 def at_most(most: int) -> Rule:
-    """Accept so many requests at once."""
+    """Accept this many concurrent requests."""
     return lambda api, _: {} if api.at_once <= most else None
 
 

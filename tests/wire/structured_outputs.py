@@ -23,7 +23,7 @@ Found = Iterator[tuple[str, Schema]]
 
 
 def parts(schema: Any, where: str = "") -> Found:
-    """Yield (path, part) of a schema, definitions included; a part that is no object is yielded as it is."""
+    """Yield (path, part) of a schema, definitions included; a part that is not an object is yielded unchanged."""
     yield where, schema
     if not isinstance(schema, Mapping):
         return
@@ -74,7 +74,7 @@ def optional(schema: Schema) -> Iterator[str]:
 
 
 def complex_values(schema: Schema) -> Iterator[str]:
-    """Yield the listed values that are not plain, or are no values of their type."""
+    """Yield the listed values that are not plain, or do not have their type."""
     for where, part in parts(schema):
         values = [*part.get("enum", ()), *([part["const"]] if "const" in part else [])]
         for value in values:

@@ -1,4 +1,4 @@
-"""A process that works on a batch is killed: the same call goes on, and pays again only for what was under way."""
+"""A process that works on a batch is killed: the same call continues, and pays again only for requests in progress."""
 
 import json
 import os

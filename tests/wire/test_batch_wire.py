@@ -110,7 +110,7 @@ async def everything(batch):
 
 
 async def test_a_stop_at_once_cuts_the_requests_under_way(start, store):
-    """Stopped at once, the batch does not wait for a reply; the next call is complete."""
+    """Stopped immediately, the batch does not wait for a reply; the next call is complete."""
     gate = Gate()
     served = start(lambda request: looks_then_answers(request, gate=gate), all_used=False)
     async with Runner(model="haiku", store=store) as runner:

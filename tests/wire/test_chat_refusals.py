@@ -82,7 +82,7 @@ async def test_the_maximum_output_is_learned_from_a_refusal(chat_api):
     ],
 )
 async def test_a_request_for_too_many_output_tokens_is_repeated_with_fewer(ask_chat, words, room):
-    """A refusal for too many output tokens, in any wording, is no full context: the allowed number is requested."""
+    """A refusal for too many output tokens, in any wording, is not a full context: the allowed number is requested."""
     outcome, api = await ask_chat([faults.invalid(words), answers("yes")])
     assert outcome.answer == "yes"
     assert [sent.body["max_completion_tokens"] for sent in api.requests] == [16_000, room]

@@ -145,7 +145,7 @@ async def test_each_message_is_serialised_once(ask_chat, monkeypatch):
 
 
 async def test_s0_7_two_runs_share_a_provider_and_nothing_else(chat_api):
-    """Of two runs in sequence, the second sends nothing of the first, and its ids start anew."""
+    """The second of two consecutive runs sends nothing of the first, and its ids start again."""
     api = chat_api(policies.always_tool("look"))
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:
         provider = ChatProvider("some-model", client)

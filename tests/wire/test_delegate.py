@@ -223,7 +223,7 @@ async def test_the_example_of_the_docs_answers(messages_api, monkeypatch):
 
 @pytest.mark.parametrize("document", ["delegate.md", "nested.md"])
 def test_the_documented_examples_equal_the_tested_code(document):
-    """Every example in the docs is identical to code in tests/wire/parent.py, apart from docstrings."""
+    """Every example in the docs is identical to code in tests/wire/parent.py, except for docstrings."""
     source = inspect.getsource(parent)
     told = (ROOT / "docs" / document).read_text(encoding="utf-8").split("```python\n")[1:]
     examples = [block.split("```")[0] for block in told]

@@ -1,4 +1,4 @@
-"""Replies that never end are bounded: by the room that a request asks for, and by the white space that is read."""
+"""Replies that never end are bounded: by the requested length, and by the amount of white space."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -57,7 +57,7 @@ def answered(api_name):
 
 
 def is_warned(outcome: Outcome) -> bool:
-    """Tell whether the outcome says that white space was not waited for."""
+    """Return whether the outcome says that a reply was ended because of white space."""
     return any("nothing but white space" in warning for warning in outcome.warnings)
 
 
@@ -94,7 +94,7 @@ async def test_g7_white_space_alone_is_no_answer(streamed, endless, answered):
 
 
 async def test_g7_a_landing_of_endless_white_space_ends(streamed, endless):
-    """Every request of a landing that brings white space without end is given up, and the run has an outcome."""
+    """Every request of a landing that returns endless white space is ended, and the run has an outcome."""
     # Line breaks in JSON are escaped, and each escape is split between two pieces.
     streams = [endless(('{"answer": "so\\',), tool="respond", blank="n\\") for _ in range(2)]
     outcome, _ = await streamed(streams, 0)
@@ -103,7 +103,7 @@ async def test_g7_a_landing_of_endless_white_space_ends(streamed, endless):
 
 
 async def test_g7_white_space_within_a_reply_is_no_end(streamed, endless):
-    """White space that is followed by words does not count: the stream goes on until there is too much in a row."""
+    """White space that is followed by words does not count: the stream continues until there is too much in a row."""
     stream = endless(("The", " " * 1_999, "an", "\n" * 1_999, "swer."))
     outcome, _ = await streamed([stream])
     assert outcome.answer == "The" + " " * 1_999 + "an" + "\n" * 1_999 + "swer."

@@ -20,7 +20,7 @@ SPENT = "You have reached your API usage limits: your organization has crossed i
 
 
 class EnforcedSpendLimit(faults.Raw):
-    """The 429 of a spend limit, which only its details tell apart from a rate limit."""
+    """The 429 of a spend limit, which only its details distinguish from a rate limit."""
 
     def __init__(self):
         error = {

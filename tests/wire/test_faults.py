@@ -109,7 +109,7 @@ async def test_a_short_retry_after_is_honoured(ask):
 
 
 async def test_s0_10_a_refused_forced_choice_is_remembered(messages_api, watch):
-    """After a 400 on forcing, the instruction is used, in the next run too; the 400 is no landing request."""
+    """After a 400 on forcing, the instruction is used, in the next run too; the 400 is not a landing request."""
     refusal = 'tool_choice: type "tool" and "any" are not supported for this model.'
     api = messages_api([LOOK, faults.invalid(refusal), answers("yes"), LOOK, answers("again")])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:

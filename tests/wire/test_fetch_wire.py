@@ -46,7 +46,7 @@ async def test_a_page_is_read_and_its_quote_is_verified(messages_api, project, m
 
 
 async def test_a_page_inside_is_an_error_for_the_model(messages_api, project):
-    """A model that asks for an address inside reads why it gets nothing, and goes on."""
+    """A model that requests an internal address reads the reason for the refusal, and continues."""
     write_specialist(project, "finder", "tools: search, fetch")
     async with serving(PAGE) as pages:
         api = messages_api([calls("fetch", {"url": pages.url()}), answers("nothing")])

@@ -23,7 +23,7 @@ FULL_CALL = says(tool_use("look", {}), stop_reason="model_context_window_exceede
 @pytest.mark.parametrize("full", [TOO_LONG, FULL, FULL_CALL], ids=["400", "text cut", "call cut"])
 @pytest.mark.parametrize(("model", "choice"), [("haiku", FORCED), ("sonnet", None)])
 async def test_x_8_a_full_context_lands_from_a_summary(ask, full, model, choice):
-    """In the default preset too, older turns are summarised at once, and the next request is the landing."""
+    """In the default preset too, older turns are summarised immediately, and the next request is the landing."""
     script = noting(NOTES, [*batches(1, 1, 1), full, DONE])
     told = await ask(script, tools=[LONG], model=model)
     assert told.choices == [None] * 4 + [choice]

@@ -1,4 +1,4 @@
-"""Objects of a request are freed at once: with a thousand children the garbage collector would run too late."""
+"""Objects of a request are freed immediately: with a thousand children the garbage collector would run too late."""
 
 import gc
 

@@ -46,7 +46,7 @@ async def test_g8_the_history_is_only_appended_to(ask_chat):
 
 
 async def test_g8_the_landing_offers_respond_alone(ask_chat):
-    """At the limit the union shrinks to `respond`; the countdown stands last in the result."""
+    """At the limit the union shrinks to `respond`; the countdown is the last line of the result."""
     outcome, api = await ask_chat([looks("a"), looks("b"), responds("so far")], 2, **JSON_MODE)
     assert (outcome.status, outcome.answer, outcome.landing.how) == ("landed", "so far", "schema")
     assert [offered(sent) for sent in api.requests] == [["look", "respond"]] * 2 + [["respond"]]

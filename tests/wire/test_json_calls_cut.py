@@ -24,7 +24,7 @@ def rooms(api) -> list[int]:
 
 
 async def test_g8_a_cut_call_is_asked_for_again_shorter(ask_chat):
-    """A cut call is not run; the repeated request says so to the model, and the cut turn is no history."""
+    """A cut call is not run; the repeated request says so to the model, and the cut turn is not part of the history."""
     script = [looks("a"), cut('{"call": {"tool": "look", "arguments": {"query": "bbbbb'), looks("b"), responds("yes")]
     outcome, api = await ask_chat(script, **JSON_MODE)
     assert (outcome.answer, outcome.tool_calls.used) == ("yes", 2)
@@ -37,7 +37,7 @@ async def test_g8_a_cut_call_is_asked_for_again_shorter(ask_chat):
 
 
 async def test_g8_a_question_whose_first_reply_is_cut(ask_chat):
-    """The line stands after the question if nothing else was said yet."""
+    """The line follows the question if there is no other message yet."""
     _, api = await ask_chat([cut("{"), responds("yes")], **JSON_MODE)
     assert api.requests[1].messages[-1]["content"] == f"What is known?\n{SHORTER}"
 
@@ -145,7 +145,7 @@ async def test_g8_native_calls_that_nobody_asked_for_are_run_too(ask_chat):
 
 
 async def test_g8_an_endpoint_that_has_refused_the_schema_is_not_asked_again(chat_api):
-    """The next run on the same provider fails at once with the same error."""
+    """The next run on the same provider fails immediately with the same error."""
     refusal = invalid("Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.")
     api = chat_api([refusal])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:

@@ -77,7 +77,7 @@ async def test_g8_a_stream_shows_the_answer_and_not_its_json(ask):
 
 
 async def test_g8_summaries_work_with_calls_in_json(ask_once):
-    """Notes are requested without a schema, and the summary stands in the transcript as a call and its result."""
+    """Notes are requested without a schema, and the transcript contains the summary as a call and its result."""
     replies = iter([written("look", query=query) for query in "abc"])
 
     def policy(request):

@@ -68,7 +68,7 @@ async def test_x_12_any_server_fault_ends_in_an_answer_or_a_resumable_failure(ca
 
 @pytest.mark.exhaustive
 async def test_x_12_a_silent_or_endless_server_is_abandoned(folder):
-    """The client's timeout or the time limit ends each of these runs; all run at once, because they only wait."""
+    """The client's timeout or the time limit ends each of these runs; all run concurrently, because they only wait."""
     before = Census.take()
     slow = [case for case in CHOSEN if case.kind.end in SLOW]
     for number in range(len(slow)):

@@ -1,4 +1,4 @@
-"""The length of a local model's context: asked of the server, kept to in every request, and not trusted."""
+"""The context length of a local model: requested from the server, respected in every request, and not trusted."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ def finder(tmp_path, monkeypatch):
 
 
 class Reader:
-    """A model that reads another file with each call, and takes notes when told to summarize."""
+    """A model that reads another file with each call, and takes notes when asked to summarize."""
 
     def __init__(self, calls_a_turn):
         self.calls_a_turn = calls_a_turn
@@ -68,7 +68,7 @@ async def test_everything_fits_into_a_small_context(finder, local, n_ctx, calls_
 )
 @pytest.mark.anyio
 async def test_the_length_limits_results_summaries_and_replies(finder, local, kind, routes, tokens, reply):
-    """What the server tells is in the capabilities; limits that nobody has set follow from it."""
+    """The capabilities contain the server's answer; limits that are not set are derived from it."""
     with local(kind, [answers("yes")], routes) as server:
         async with Runner(model=MODELS[kind]) as runner:
             run = await runner.prepare("finder", "What?")
@@ -87,7 +87,7 @@ async def _ask_and_close(runner):
 
 
 def test_a_server_started_again_with_another_context_is_believed(finder, local):
-    """A second event loop asks for the length again; replies are bounded by it, and its note is told."""
+    """A second event loop asks for the length again; replies are bounded by it, and its warning is reported."""
     with local("ollama", [answers("yes"), answers("yes")], ollama(40960, num_ctx=32768)) as server:
         runner = Runner(model=MODELS["ollama"])
         first = asyncio.run(_ask_and_close(runner))
@@ -137,7 +137,7 @@ async def test_explicit_settings_win_with_a_warning(finder, local):
 @pytest.mark.parametrize(("length", "limit"), [(131072, 20_000), (None, 20_000), (4096, 1_747)])
 @pytest.mark.anyio
 async def test_a_resumed_run_takes_the_context_of_its_new_model(finder, local, length, limit):
-    """What followed from the first model's context does not bind the second, and archived results can still be read."""
+    """Limits derived from the first model's context do not bind the second, and archived results can still be read."""
     store = str(finder / "runs.db")
     with local("llamacpp", Reader(1), llamacpp(4096)):
         async with Runner(model="llamacpp:", store=store) as runner:
@@ -181,7 +181,7 @@ async def test_a_resumed_run_is_warned_about_the_context_of_its_new_model(finder
 
 @pytest.mark.anyio
 async def test_results_that_were_cut_for_the_sake_of_others_say_how_to_read_on(finder, local):
-    """The note of `read` names the next line after what it returned, and not after what is left of it."""
+    """The note of `read` names the line after the returned lines, not after the part that is kept."""
     with local("llamacpp", Reader(5), llamacpp(8192)) as server:
         async with Runner(model="llamacpp:") as runner:
             await runner.run("finder", "What do owls eat?", tool_calls_limit=5)

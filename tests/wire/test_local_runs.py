@@ -51,7 +51,7 @@ async def test_a_child_may_have_a_local_model_of_its_own(finder, local):
 
 @pytest.mark.anyio
 async def test_a_run_is_resumed_on_the_same_local_model(finder, local):
-    """The stored id leads to the same server again; for llama.cpp it has the name that the server told."""
+    """The stored id leads to the same server again; for llama.cpp it has the name that the server reported."""
     with local("llamacpp", [answers("one"), answers("two")]) as server:
         async with Runner(model="llamacpp:", store=str(finder / "runs.db")) as runner:
             first = await runner.run("finder", "What?")
@@ -118,7 +118,7 @@ async def test_a_usage_error_leaves_no_connection_open(finder, local):
 
 @pytest.mark.anyio
 async def test_a_server_that_a_project_names_needs_trust_unless_its_address_is_set(finder, local, monkeypatch):
-    """A project must not send what it holds to whoever listens on a default port; the message has the address."""
+    """A project must not send its contents to an unknown server on a default port; the message has the address."""
     monkeypatch.setenv("HOME", str(finder / "home"))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     write_specialist(finder, "own", f"model: {MODELS['vllm']}")

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 
 
 async def test_a_started_run_reports_progress_and_its_outcome(looker, mode):
-    """start_run returns an id at once; get_run reports progress, waits for the outcome, and returns it.
+    """start_run returns an id immediately; get_run reports progress, waits for the outcome, and returns it.
 
     Waiting sends progress notifications too.
     """

@@ -1,4 +1,4 @@
-"""What an MCP server offers: only what can work here, and never an offline answer without saying so.
+"""The tools of an MCP server: only specialists that can work here, and no offline answer without a notice.
 
 The server is the real program, its client the official one, over standard input and output and over HTTP.
 """
@@ -73,7 +73,7 @@ async def test_only_what_can_work_is_offered(connect, place):
 
 
 async def test_a_call_of_what_cannot_work_says_why(connect):
-    """A client that knows the name anyway gets the reason, what works instead, or how to get a model."""
+    """A client that uses the name anyway gets the reason, alternatives, or how to get a model."""
     async with connect() as client:
         notes = await client.call_tool("thoughts-analyzer", {"query": "How do owls hunt?"})
         begun = await client.call_tool("start_run", {"specialist": "thoughts-analyzer", "query": "How do owls hunt?"})
@@ -115,7 +115,7 @@ def said_at_start(program: Program) -> list[str]:
 
 
 def test_the_start_says_what_is_missing(place, program):
-    """At the start one line says that no model judges and how to get one; one line a reason says what is not served."""
+    """One line says that no model judges and how to get one; one line per reason lists unserved specialists."""
     judged, missing, note, serves = [line for line in said_at_start(program(*HTTP)) if "without a token" not in line]
     assert (
         missing

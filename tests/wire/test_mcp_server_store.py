@@ -91,7 +91,7 @@ async def test_an_unexpected_error_hides_the_store_location(file, monkeypatch):
 
 
 async def test_the_warning_of_an_unstored_run_hides_the_location(file, monkeypatch):
-    """The warning that a run was not stored hides the location, in text and JSON, at once and in get_run."""
+    """The warning that a run was not stored hides the location, in text and JSON, immediately and in get_run."""
     monkeypatch.setenv("SPECIALIST_STORE", str(file))
     async with serving([says("Mice.")] * 2, store=str(file)) as served:
         file.mkdir()

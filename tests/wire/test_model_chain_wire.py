@@ -1,4 +1,4 @@
-"""A run goes on with the next model of its specialist when the present one cannot answer."""
+"""A run continues with the next model of its specialist when the current one cannot answer."""
 
 import asyncio
 import os
@@ -66,14 +66,14 @@ async def test_m_1_a_model_that_is_gone_is_replaced_before_the_first_turn(chains
     (changed,) = chains.named("model_changed")
     assert (changed.turn, changed.before, changed.model, changed.kind) == (1, OPUS, HAIKU, "model_missing")
     assert (changed.cold_tokens, changed.cold_cost_usd, changed.left_out) == (None, None, "")
-    (warning,) = [text for text in outcome.warnings if "goes on with" in text]
-    assert warning.startswith(f"the run goes on with {HAIKU}, because {OPUS} cannot answer (the API answered 404")
+    (warning,) = [text for text in outcome.warnings if "continues with" in text]
+    assert warning.startswith(f"the run continues with {HAIKU}, because {OPUS} cannot answer (the API answered 404")
     assert chains.load().model == HAIKU
 
 
 @pytest.mark.anyio
 async def test_m_2_an_overload_in_the_middle(chains, messages_api):
-    """529 after two turns: the same transcript goes on without the thoughts, for at most ten seconds of retries."""
+    """529 after two turns: the same transcript continues without thinking, after at most ten seconds of retries."""
     api = messages_api(overloaded_after(THINKS, [look(replies, "c"), replies.answers("mice")]))
     chains.use(api)
     outcome = await chains.ask(["sonnet", "haiku"], tool_calls_limit=9)
@@ -199,7 +199,7 @@ async def test_m_7_a_fork_before_the_change_drops_the_thoughts_of_the_first_mode
 
 @pytest.mark.anyio
 async def test_m_8_a_gate_that_the_first_model_has_closed_does_not_hold_the_next_one(chains, messages_api):
-    """A 429 with a long wait closes the gate of the key; the run goes on at once with the next model."""
+    """A 429 with a long wait closes the gate of the key; the run immediately continues with the next model."""
     api = messages_api(
         [
             faults.rate_limited(900),

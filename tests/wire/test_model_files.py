@@ -52,7 +52,7 @@ def servers() -> list[psutil.Process]:
 
 
 async def told(runner, name="finder") -> dict:
-    """Run a specialist and return what the server was told."""
+    """Run a specialist and return the arguments of the server."""
     outcome = await runner.run(name, "What?")
     assert outcome.status == "answered", outcome.error
     return json.loads(outcome.answer)
@@ -154,7 +154,7 @@ async def test_a_model_that_exceeds_the_memory_is_refused_before_it_is_loaded(fo
         assert (await told(runner))["n_ctx"] == 2048
     monkeypatch.setattr(model_files, "free_memory", lambda: 500 * 10**6)
     async with Runner(model="local:m.gguf") as runner:
-        with pytest.raises(UsageError, match=r"needs 584 MB of memory .* but only 500 MB are free; take a smaller"):
+        with pytest.raises(UsageError, match=r"needs 584 MB of memory .* but only 500 MB are free; use a smaller"):
             await runner.prepare("finder", "What?")
 
 
@@ -191,7 +191,7 @@ async def test_without_the_extra_the_line_says_how_to_install_it(folder, monkeyp
 
 @pytest.mark.anyio
 async def test_a_run_that_is_cancelled_while_it_loads_leaves_no_process(folder):
-    """Loading can take minutes; Ctrl-C and a timeout end it at once."""
+    """Loading can take minutes; Ctrl-C and a timeout end it immediately."""
     (folder / "slow.gguf").write_bytes(llama())
     async with Runner(model="local:slow.gguf") as runner:
         started = asyncio.Event()

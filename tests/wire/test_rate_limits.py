@@ -61,7 +61,7 @@ def made(api, kind="messages"):
 
 
 async def crowd(api, runs=RUNS, kind="messages", at_once=None, events=None, **settings):
-    """Run many jobs at once and return their outcomes."""
+    """Run many concurrent jobs and return their outcomes."""
     async with made(api, kind) as client:
         provider = provider_of(client, at_once)
         return await asyncio.gather(*(outcome_of(job(provider, 9, **settings), events) for _ in range(runs)))
@@ -75,8 +75,9 @@ def answered(outcomes):
 @pytest.mark.parametrize("kind", ["messages", "chat"])
 @pytest.mark.parametrize("status", [429, 529])
 async def test_r2_fifty_runs_adapt_to_what_the_api_takes(real_time, kind, status):
-    """After the first bursts nothing is refused any more, although the API takes only four requests at once."""
-    # On a busy machine too, a reply takes longer than sending a request: all that the gate lets begin is there at once.
+    """After the first bursts nothing is refused any more, although the API accepts only four concurrent requests."""
+    # On a busy machine too, a reply takes longer than sending a request: all requests that the gate admits arrive at
+    # the same time.
     with limited(at_most(4), status=status, seconds=0.05) as api:
         outcomes = await crowd(api, kind=kind)
     assert answered(outcomes) == RUNS
@@ -86,14 +87,14 @@ async def test_r2_fifty_runs_adapt_to_what_the_api_takes(real_time, kind, status
 
 
 async def test_r3_a_ceiling_keeps_everything_from_being_refused(real_time):
-    """With as many requests at once as the API takes, none is refused."""
+    """With as many concurrent requests as the API accepts, none is refused."""
     with limited(at_most(4)) as api:
         outcomes = await crowd(api, at_once=4)
     assert (answered(outcomes), api.refused, api.most_at_once) == (RUNS, [], 4)
 
 
 async def test_r2_without_refusals_nobody_waits(real_time):
-    """Fifty runs are all under way at once at an API that takes them."""
+    """Fifty runs are all in progress at the same time at an API that accepts them."""
     with limited(at_most(1000), together=RUNS) as api:
         events = []
         outcomes = await crowd(api, events=events)
@@ -137,7 +138,7 @@ async def test_r5_a_wait_that_one_run_meets_is_met_by_no_other(shared_clock):
 
 
 def test_r1_runs_in_two_event_loops_share_the_limit(real_time):
-    """Two threads, each with its event loop and its client, have no more requests at once than one."""
+    """Two threads, each with its event loop and its client, have no more concurrent requests than one."""
     results = []
     with limited(at_most(3)) as api:
 

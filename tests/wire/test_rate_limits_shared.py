@@ -38,7 +38,7 @@ def files(tmp_path):
 
 
 def family(request):
-    """Let each specialist ask the next one twice at once; the last one answers."""
+    """Let each specialist ask the next one twice concurrently; the last one answers."""
     system = request.body["system"][0]["text"]
     if "You are deep." in system or request.results:
         return answers("mice")
@@ -48,7 +48,7 @@ def family(request):
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_r1_a_parent_does_not_hold_a_place_while_its_children_work(messages_api, files, stream):
-    """With one request at once, runs that wait for two children each, on three levels, all come to their end."""
+    """With one concurrent request, runs that wait for two children each, on three levels, all end."""
     api, most = messages_api(family), [0]
 
     def look(_):
@@ -66,7 +66,7 @@ async def test_r1_a_parent_does_not_hold_a_place_while_its_children_work(message
 
 
 async def test_r1_two_runners_share_a_closed_gate(messages_api, files):
-    """A wait that one Runner was told ends the runs of another one at once if they may not wait that long."""
+    """A wait requested from one Runner immediately ends the runs of another one if they may not wait that long."""
     api, events = messages_api([faults.rate_limited(900)]), []
     for attempt in range(2):
         async with (
@@ -118,7 +118,7 @@ async def forever(future, seconds):
 
 @pytest.mark.parametrize("how", ["abort", "cancel", "time limit"])
 async def test_r8_the_end_of_a_run_ends_its_wait_at_the_gate(messages_api, monkeypatch, how):
-    """A run that waits for a place ends at once, keeps what it had, and its place in the queue is free."""
+    """A run that waits for a place ends immediately, keeps its results, and frees its place in the queue."""
     monkeypatch.setattr(Gate, "sleep", staticmethod(forever))
     held = ReplyGate()
     api = messages_api([replace(answers("mice"), gate=held), answers("late")])

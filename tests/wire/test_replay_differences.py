@@ -77,7 +77,7 @@ def long() -> str:
 
 
 async def test_c2_a_result_that_is_cut_elsewhere_is_found(messages_runs):
-    """The limit of a result applies to the whole stored output, and its note is made anew."""
+    """The limit of a result applies to the whole stored output, and its note is generated again."""
     one = messages_runs
     one.write("tool_result_limit: 420")
     run = await one.record(one.say.calls("long", {}), one.say.answers("Mice."), tools=[long])
@@ -93,7 +93,7 @@ async def test_c2_a_result_that_is_cut_elsewhere_is_found(messages_runs):
 
 
 async def test_c2_the_end_of_a_run_is_compared(messages_runs, monkeypatch):
-    """A run that ends earlier, one that goes on, and what the last message says."""
+    """A shorter run, a longer run, and the content of the last message."""
     one = messages_runs
     quoted = one.say.answers("Mice.", evidence=[{"source": "notes/owls.md:3", "quote": "Owls eat mice."}])
     one.write("evidence: require")
@@ -177,8 +177,8 @@ async def test_c3_runs_that_cannot_be_replayed_are_refused_by_name(messages_runs
     assert reason(events=event({"event": "resumed"})) == "it was resumed"
     assert reason(frozen={**run.frozen, "fork": {"run_id": "r1", "at": 1}}) == "it is a fork of r1"
     assert reason(events=event({"event": "summarized"})) == "its transcript was summarized"
-    assert reason(outcome={**run.outcome, "landing": landed}) == "its time limit shaped its messages"
+    assert reason(outcome={**run.outcome, "landing": landed}) == "its messages depend on its time limit"
     late = {"event": "budget", "kind": "time", "phase": "countdown"}
-    assert reason(events=event(late)) == "its time limit shaped its messages"
+    assert reason(events=event(late)) == "its messages depend on its time limit"
     assert reason(outcome={**run.outcome, "error_kind": "store_lost"}).startswith("it ended by a failure")
     assert reason(events=()) == "it sent no request"

@@ -86,7 +86,7 @@ async def test_c1_a_landing_that_was_refused_replays_the_same(runs, choice):
 
 @pytest.mark.exhaustive(one_in=2)
 async def test_c1_replies_that_were_requested_again_replay_the_same(runs):
-    """A truncated reply is no part of the next request; an early answer and one without a quote go back."""
+    """A truncated reply is not part of the next request; an early answer and one without a quote are returned."""
     say = runs.say
     runs.write("tool_calls_limit: 9", "evidence: require")
     cut = say.says("Mi", **({"stop_reason": "max_tokens"} if runs.kind == MESSAGES else {"finish_reason": "length"}))
@@ -99,7 +99,7 @@ async def test_c1_replies_that_were_requested_again_replay_the_same(runs):
 
 @pytest.mark.exhaustive
 async def test_c1_thinking_and_pauses_replay_the_same(messages_runs):
-    """Blocks of every kind are sent back as they were, and a paused turn goes on."""
+    """Blocks of every kind are sent back unchanged, and a paused turn continues."""
     one, say = messages_runs, messages_runs.say
     thinks = say.says(say.thinking("Which note?"), say.tool_use("read", {"path": "notes/owls.md"}))
     run = await one.record(say.pauses("One moment."), thinks, say.answers("Mice."))

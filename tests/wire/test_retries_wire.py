@@ -108,7 +108,7 @@ async def test_p1_an_overload_for_longer_than_the_patience_fails_resumably(api):
 
 
 async def test_p1_a_server_that_is_not_up_yet_is_waited_for(api, monkeypatch):
-    """A refused connection has no status; once the server listens, the run goes on."""
+    """A refused connection has no status; once the server listens, the run continues."""
     server, events, doors = api.serve(api.answer), [], []
     port = server.base_url.split(":")[2].split("/")[0]
 
@@ -140,7 +140,7 @@ async def test_p1_a_server_that_is_not_up_yet_is_waited_for(api, monkeypatch):
 
 
 async def test_p1_p6_an_error_event_in_mid_stream_is_retried(api):
-    """An overload in the middle of a reply is retried like one before it, and its text is no part of the answer."""
+    """An overload in the middle of a reply is retried like one before it, and its text is not part of the answer."""
     events, shown = [], []
     server = api.serve(api.error_event, api.look, api.error_event, api.answer)
     outcome = await api.run(server.base_url, events, shown)
@@ -194,7 +194,7 @@ async def test_p7_without_patience_or_retries_of_the_client_a_request_is_sent_on
 
 
 async def test_an_exhausted_quota_is_not_waited_for(chat_api):
-    """The 429 that only a payment ends is an error at once."""
+    """The 429 of an exhausted quota is an error immediately."""
     server = chat_api([chat_faults.error(429, "You exceeded your quota.", code="insufficient_quota")])
     async with openai_chat.make_client(base_url=server.base_url, api_key="test") as client:
         outcome = await outcome_of(job(openai_chat.ChatProvider("some-model", client)))
@@ -212,7 +212,7 @@ async def test_an_unknown_error_event_is_not_retried(chat_api):
 
 @pytest.mark.parametrize("url", ["no-url", "ftp://x"])
 async def test_an_address_that_is_none_is_not_retried(url):
-    """An address that cannot be used is an error at once."""
+    """An unusable address is an error immediately."""
     events = []
     async with anthropic.make_client(base_url=url, api_key="test") as client:
         outcome = await outcome_of(job(anthropic.AnthropicProvider("haiku", client)), events)

@@ -145,7 +145,7 @@ async def test_x_5_calls_in_reply_to_a_schema_are_answered_and_the_next_rung_fol
 
 
 async def test_x_6_json_that_was_cut_off_is_asked_for_again_with_more_room(landing):
-    """A cut reply is no rung: the same request with more room follows, and its whole JSON is the answer."""
+    """A cut reply is not a rung: the same request with a higher limit follows, and its whole JSON is the answer."""
     cut = json.dumps(GIVEN)[:20]
     outcome = await landing.run([landing.look(0), landing.says(cut, "cut"), landing.says(json.dumps(GIVEN))])
     assert (outcome.status, outcome.answer, outcome.landing.how) == ("landed", "Mice.", "schema")

@@ -109,7 +109,7 @@ async def test_a_fork_with_the_same_model_repeats_the_bytes(endpoint):
 
 
 async def test_a_fork_to_another_api_leaves_them_out(endpoint, chat_api, tmp_path):
-    """Another API gets the texts and its own calls, and a note; the run goes on."""
+    """Another API gets the texts and its own calls, and a note; the run continues."""
     one = endpoint([says("I search.", search(), FOUND, A_LOOK), answers("x")])
     source, _ = await one.ask()
     other = Endpoint(CHAT, chat_api([chat_replies.answers("y")]), tmp_path, stream=False, tools=[LOOK])

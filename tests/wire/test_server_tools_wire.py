@@ -149,7 +149,7 @@ async def test_more_than_five_pauses_with_tools_are_accepted(messages_api, proje
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_endpoint_that_refuses_them_is_remembered(messages_api, project, stream):
-    """Refused once, the run goes on with the local tool and a warning; later runs do not ask again."""
+    """Refused once, the run continues with the local tool and a warning; later runs do not ask again."""
     text = "tools.1: Input tag 'web_search_20250305' found using 'type' does not match any of the expected tags"
     api = messages_api([faults.invalid(text), says("none"), says("none")])
     first = await asked(api, project, *BOTH, stream=stream, runs=2)

@@ -151,7 +151,7 @@ def test_late_reply(messages_api: Start) -> None:
     ids=["hang", "gate", "delay", "midway"],
 )
 def test_stop_while_a_reply_is_held_back(answer: replies.Reply | faults.Fault) -> None:
-    """The simulator stops at once while a reply is held back, and leaves no thread behind."""
+    """The simulator stops immediately while a reply is held back, and leaves no thread behind."""
     before = set(threading.enumerate())
     arrived = Gate()
 

@@ -85,7 +85,7 @@ def test_older_models_accept_an_edited_history() -> None:
 
 
 def test_newest_models_think_by_default() -> None:
-    """Requesting adaptive thinking from Opus 5.5 in a tool loop is no switch, since it is that model's default."""
+    """Requesting adaptive thinking from Opus 5.5 in a tool loop changes nothing, since it is that model's default."""
     with MessagesSimulator(one_thought) as api:
         content = post(api.base_url, chat(model=OPUS)).json["content"]
         body = replayed(model=OPUS, thinking={"type": "adaptive"})(content)

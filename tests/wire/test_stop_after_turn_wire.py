@@ -92,7 +92,7 @@ async def test_a_second_abort_cuts_the_request(endpoint):
 
 
 async def test_a_busy_endpoint_is_not_asked_again(endpoint, monkeypatch):
-    """A request that waits for its retry is given up at once; the resumed run sends it."""
+    """A request that waits for its retry is abandoned immediately; the resumed run sends it."""
     waiting = asyncio.Event()
 
     async def forever(seconds):

@@ -62,7 +62,7 @@ async def test_g8_messages_api_suggests_json_too(messages_api):
 
 
 async def test_g_3_calls_as_text_are_calls_in_every_run(chat_api):
-    """A call that a server sends as text is no answer without a call, and a warning about a reply does not hide it."""
+    """A call that a server sends as text does not count as an answer without a call, and a warning does not hide it."""
     leaked = says('{"name": "look", "arguments": {"query": "a"}}')
     api = chat_api([reply for _ in range(3) for reply in (leaked, answers("yes"))])
     async with make_client(base_url=api.base_url, api_key="test", max_retries=0) as client:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from run_specialist.store import batches
 
 ANY = "?"
-"""Stands for the question of an item while the settings of all items are checked."""
+"""A placeholder for the question of an item while the settings of all items are checked."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Runs:
         return run
 
     async def ended(self, run_id: str) -> Outcome | None:
-        """Return the outcome of a run that has ended for good; None for any other."""
+        """Return the outcome of a run that will not be resumed; None for any other run."""
         known = await self.maker.store.look(run_id)
         outcome = None if known is None else known.ended
         return None if outcome is None or _is_unfinished(outcome) or outcome.status in self.retry else outcome
@@ -183,7 +183,7 @@ class BatchMaker:
 
 
 def _is_unfinished(outcome: Outcome) -> bool:
-    """Return whether an outcome is none of the item: its run was aborted, or failed because of the endpoint."""
+    """Return whether an outcome does not count for its item: its run was aborted, or failed because of the endpoint."""
     from run_specialist.batch.item_work import ENDPOINT  # noqa: PLC0415 - as above
 
     return outcome.status == "aborted" or (outcome.status == "failed" and outcome.error_kind in ENDPOINT)

@@ -85,7 +85,7 @@ class Children:
                 child = self._callable_child(name, root, above, file)
                 callable_[child.name] = child
             except UsageError as error:
-                # Of all that there are, those that it cannot call need no mention.
+                # With `*`, agents that it cannot call need no warning.
                 if name in settings.agents:
                     warnings.append(f"{place}: agents: {error}")
         if any(problem.key == "agents" for problem in file.problems):
@@ -172,7 +172,7 @@ class Children:
 
 
 def _minimum(settings: Specialist, question: str, provider: Provider) -> Mapping[Kind, float]:
-    """Return the smallest budget of each kind that a child needs: its first request is sent whatever it was lent."""
+    """Return the minimum budget of each kind for a child: its first request is sent however little it was lent."""
     if not provider.capabilities.is_language_model:
         return {}
     usage = MIN_USAGE + Usage(2 * tokens(len(settings.prompt) + len(question)))

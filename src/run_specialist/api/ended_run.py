@@ -29,7 +29,7 @@ class EndedRun:
         return True
 
     async def outcome(self) -> Outcome:
-        """Return the outcome at once."""
+        """Return the outcome immediately."""
         return self.ended
 
     def listen(self, listener: Listener) -> None:

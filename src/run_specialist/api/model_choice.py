@@ -1,4 +1,4 @@
-"""Chooses the provider of each run, and refuses runs that need a language model where there is none."""
+"""Chooses the provider of each run, and refuses runs that need a language model if none is available."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,11 +18,11 @@ from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 
-NO_LANGUAGE_MODEL = "its provider is no language model; choose one with `model`"
+NO_LANGUAGE_MODEL = "its provider is not a language model; choose one with `model`"
 
 
 class ModelChoice:
-    """The models of a `Runner`: the one of all runs, or the one that each file names."""
+    """The models of a `Runner`: one for all runs, or the one that each file names."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - made in one place
         self,

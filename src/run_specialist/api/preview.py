@@ -26,7 +26,7 @@ _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "requir
 """Settings under which the environment of a run connects, imports and searches nothing."""
 
 
-_NOT_ALLOWED = "what the file would import, start, load or ask must be allowed first, once, with --trust"
+_NOT_ALLOWED = "the imports, commands and servers of the file must be allowed once with --trust"
 
 
 async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str, Any]) -> Effective:
@@ -111,5 +111,5 @@ async def _environment(
 
 
 def _declared(reference: str) -> Tool:
-    """Return a stand-in for a function of the project, which is named like it unless it sets another name."""
+    """Return a stand-in for a function of the project, with the name of the function unless it sets another one."""
     return Tool(reference.rpartition(":")[2].rpartition(".")[2], "", lambda: "")

@@ -25,7 +25,7 @@ class ProviderPool:
         """Create an empty pool.
 
         requests_at_once: as in `Runner`.
-        Raises UsageError if it, or the environment variable in its place, is no number of at least 1.
+        Raises UsageError if it, or the environment variable in its place, is not an integer of at least 1.
         """
         self._requests_at_once = ceiling(requests_at_once)
         self._files: ModelFiles | None = None
@@ -71,7 +71,7 @@ class ProviderPool:
         return self.limited(provider)
 
     def limited(self, provider: Provider) -> Provider:
-        """Return a provider that has as many requests at once as this pool allows."""
+        """Return a provider limited to the concurrent requests that this pool allows."""
         if isinstance(provider, Informed) and self._requests_at_once is not None:
             provider.requests_at_once = self._requests_at_once
         return provider

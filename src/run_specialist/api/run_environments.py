@@ -27,7 +27,7 @@ from run_specialist.tools.threads import in_thread
 
 @dataclass(frozen=True)
 class RunEnvironments:
-    """What all runs of a `Runner` have in common."""
+    """Values shared by all runs of a `Runner`."""
 
     registry: Registry
     children: Children
@@ -55,7 +55,7 @@ class RunEnvironments:
 
         was_dry: whether it continues a dry run, whose changes are not kept, so that it must make none.
         by_program: whether the specialist is one of this program, which needs no trust.
-        Raises UsageError if something is missing that the run cannot do without.
+        Raises UsageError if something that the run needs is missing.
         """
         patch = (parent and parent.patch) or (Patch(is_closed=was_dry) if self.dry_run or was_dry else None)
         delegate, uncallable = await self.children.delegate(file, settings, root, parent, provider, patch)
@@ -112,12 +112,12 @@ class RunEnvironments:
         )
 
     def _places(self) -> Iterator[SearchFolder]:
-        """Yield the folders that are searched for specialists; not the root of a project, which holds anything."""
+        """Yield the folders that are searched for specialists; not the root of a project, which may hold any file."""
         return (one for one in self.registry.places if one.project is None or not is_same(one.path, one.project))
 
 
 async def _texts(file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> PromptTexts:
-    """Return what is added to the prompt; a resumed run has its prompt, so that only what can be read matters."""
+    """Return the additions to the prompt; a resumed run keeps its prompt, so only the readable files matter."""
     if not (settings.skills or settings.project_instructions):
         return PromptTexts()
     try:

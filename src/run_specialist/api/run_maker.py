@@ -40,12 +40,12 @@ from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp.clients import McpClients
 
 Equipment = tuple[Trust, McpClients, Sequence[Tool], Sequence[Augmenter], Sequence[str]]
-"""What the runs of a runner have in common, beside its files and models."""
+"""Values shared by the runs of a runner, besides its files and models."""
 
 
 @dataclass(frozen=True)
 class Watchers:
-    """Who follows a run."""
+    """The functions that receive the events and the streamed text of a run."""
 
     listener: Listener | None = None
     """Called with each event of the run, in order."""
@@ -97,7 +97,7 @@ class RunMaker:
         self.environments: RunEnvironments
 
     def equip(self, max_depth: int, *parts: *Equipment, dry_run: bool = False) -> RunEnvironments:
-        """Set and return what makes the environment of each run, children included.
+        """Set and return the object that makes the environment of each run, children included.
 
         max_depth: levels of specialists below a run.
         parts: further fields of `RunEnvironments`.
@@ -137,7 +137,7 @@ class RunMaker:
         return Asked(file, settings, question, model, by_program, watchers)
 
     async def new(self, asked: Asked) -> Run:
-        """Return a new run with an id of its own."""
+        """Return a new run with a new id."""
         job = await self._job(asked)
         return self._run(job, asked.watchers, await self.store.journal(job.run_id))
 

@@ -44,7 +44,7 @@ class MapOptions(OtherLimits, OtherSettings, total=False):
     model: str | None
     """An alias, a full id or `offline`; None for the model of the `Runner`."""
     at_once: int
-    """Maximum number of items under way; default 8."""
+    """Maximum number of items in progress; default 8."""
     cost_limit: float | None
     """Of all items together, earlier calls included; None = no limit [USD]."""
     typical_cost: float
@@ -55,7 +55,7 @@ class MapOptions(OtherLimits, OtherSettings, total=False):
     Aborted runs, and those that failed because of the endpoint, are resumed in any case.
     """
     batch: str | None
-    """Id of the batch; None = made of the other arguments, so that the same call has the same id."""
+    """Id of the batch; None = derived from the other arguments, so that the same call has the same id."""
     source: str
     """Where the items are from, as a part of the id."""
     breaker: int

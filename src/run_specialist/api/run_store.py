@@ -73,7 +73,7 @@ class RunStore:
             return writer.journal(opened.run_id)
 
     async def fork(self, opened: Opened, copied: Sequence[Record], turns: int) -> Journal:
-        """Commit a new run with what it begins with, and return its journal.
+        """Commit a new run with the copied turns that it begins with, and return its journal.
 
         copied: the turns, calls and messages of another run.
         turns: their number.
@@ -103,7 +103,7 @@ class RunStore:
             return None
 
     async def worker_of(self, known: KnownRun) -> str | None:
-        """Return a description of the process that works on a run without an outcome; None if nobody does.
+        """Return a description of the process that works on a run without an outcome; None if no process does.
 
         Raises StoreUnusable.
         """

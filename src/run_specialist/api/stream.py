@@ -55,7 +55,7 @@ class Stream:
     def abort(self, *, after_turn: bool = False) -> None:
         """Stop the run as soon as possible; the remaining events, up to `finished`, can still be read.
 
-        after_turn: let the turn under way end first, as `Run.abort` describes.
+        after_turn: complete the current turn first, as `Run.abort` describes.
         """
         self.run.abort(after_turn=after_turn)
 

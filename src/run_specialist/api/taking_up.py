@@ -17,7 +17,7 @@ from run_specialist.specialist.project import project_path
 from run_specialist.store.known_run import KnownRun
 
 LAST = "last"
-"""Alias for the newest run of a project, which is no id; see `store.reader`."""
+"""Alias for the newest run of a project, which is not an id; see `store.reader`."""
 LONGEST_ID = 100
 """[characters]"""
 RETRIED = ("failed", "aborted", "partial")
@@ -137,7 +137,7 @@ async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
                 raise
         # Another process was faster; it may even have ended the run.
         known = await maker.store.look(run_id)
-    raise AtWork(f"{run_id} is begun and deleted again and again by other processes")
+    raise AtWork(f"{run_id} is repeatedly created and deleted by other processes")
 
 
 async def _resumed(maker: RunMaker, asked: Asked, run_id: str, *, force: bool) -> Run:

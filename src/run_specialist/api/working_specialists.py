@@ -49,7 +49,7 @@ class WorkingSpecialists:
 
     async def with_alternatives(self, error: NothingToRead, file: SpecialistFile, question: str) -> NothingToRead:
         """Return the error that a specialist has nothing to read, with the specialists that can be asked instead."""
-        # The registry is no object for several threads.
+        # The registry is not thread-safe.
         files = [one for one in self._registry.nearest() if one.specialist]
         unavailable = await in_thread(partial(self.unavailable, files))
         instead = alternatives(file, question, [one for one in files if one.path not in unavailable])

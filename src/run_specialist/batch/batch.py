@@ -26,7 +26,7 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What bounds a batch; raises UsageError for a number that is too small."""
+    """The bounds of a batch; raises UsageError for a number that is too small."""
 
     at_once: int = AT_ONCE
     """Maximum number of items under way."""
@@ -53,8 +53,8 @@ class Batch:
     async for done in batch:
         print(done.number, done.state)
 
-    The items are read one by one, and memory is bounded by the number of items under way. Each is worked on until it
-    has an outcome; `counts` says what became of all of them. The same call again brings the outcomes of the items that
+    The items are read one by one, and memory is bounded by the number of items in progress. Each is worked on until it
+    has an outcome; `counts` counts all items by state. Repeating the call yields the stored outcomes of the items that
     have ended, and works on the others.
     """
 
@@ -128,14 +128,14 @@ class Batch:
             raise UsageError(self.problem or "no run can begin")
 
     def stop(self, *, now: bool = False) -> None:
-        """Begin no more items. The items under way end when their turns are whole, which are paid for already.
+        """Start no more items. The items in progress end after their current turns, which are already paid for.
 
-        now: abort the items under way at once; they can be resumed, too.
+        now: abort the items in progress immediately; they can be resumed, too.
         """
         self._scheduler.stop(now=now)
 
     def only_read(self, reason: str | None = None) -> None:
-        """Leave the stored batch as it is, because it is that of a fleet; to be called before the iteration.
+        """Leave the stored batch unchanged, because it belongs to a fleet; call this before the iteration.
 
         reason: why no item may begin, so that those without an outcome are not run; None = they may.
         """
@@ -186,7 +186,7 @@ class Batch:
 
     @property
     def cost_usd(self) -> float:
-        """Known cost of all items that have ended, with what they cost in earlier calls [USD]."""
+        """Known cost of all items that have ended, including their cost in earlier calls [USD]."""
         return self._state.cost_usd
 
     @property

@@ -14,7 +14,7 @@ _ID = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST}}}")
 
 
 def batch_id(project: str, specialist: Sequence[str | None], question: str | None, source: str) -> str:
-    """Return `b` and 8 hexadecimal digits that change with what the batch asks, but not with its items.
+    """Return `b` and 8 hexadecimal digits that change with the question of the batch, but not with its items.
 
     specialist: its name, the digest of its file, its settings and the model.
     question: template of the questions; None = each item is its question.

@@ -1,4 +1,4 @@
-"""What a batch writes to the store; the runs of its items are stored by themselves."""
+"""The records of a batch in the store; the runs of its items store themselves."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
@@ -7,14 +7,14 @@ from run_specialist.batch.item import Item
 
 
 class BatchRecord(Protocol):
-    """Stores a batch and its items, so that others can see what is to be done."""
+    """Stores a batch and its items, so that other processes can see the remaining work."""
 
     def only_read(self) -> None:
         """Write nothing from now on; to be called before `open`."""
         ...
 
     async def open(self, items: Iterable[Item], stopped: Callable[[], bool]) -> Mapping[str, float] | None:
-        """Write the batch and these items; return their stored runs by id with what they have cost [USD].
+        """Write the batch and these items; return their stored runs by id with their cost so far [USD].
 
         stopped: whether the caller has stopped the batch; the other items are not written then.
         None = it is not known which runs are stored.
@@ -26,7 +26,7 @@ class BatchRecord(Protocol):
         ...
 
     async def mark_failed(self, item: Item, error: str | None) -> None:
-        """Write that an item failed for good; the error of one without a run."""
+        """Write that an item failed permanently, with the error of an item without a run."""
         ...
 
     async def set_state(self, state: str, reason: str | None = None) -> None:

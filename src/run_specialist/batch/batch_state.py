@@ -1,4 +1,4 @@
-"""What the parts of a batch at work have in common."""
+"""State shared by the parts of a running batch."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,14 +35,14 @@ class Working:
     run: ItemRun | None = None
     """None until it has been taken up."""
     grant: float | None = None
-    """What it may spend of the limit of the batch [USD]."""
+    """The amount that it may spend of the limit of the batch [USD]."""
     spent: float = 0.0
-    """What it has spent of it [USD]."""
+    """The amount that it has spent of it [USD]."""
 
 
 @dataclass(eq=False)
 class BatchState:
-    """The items of a batch, what became of them, and what bounds the others."""
+    """The items of a batch, their ends, and the bounds of the others."""
 
     batch_id: str
     inputs: Inputs
@@ -65,7 +65,7 @@ class BatchState:
     ended_because: str | None = None
     """Why no more items begin; None while they do, and if all have begun."""
     stops_now: bool = False
-    """Whether the items under way are to end at once."""
+    """Whether the items in progress must end immediately."""
     under_way: dict[asyncio.Task[None], Working] = field(default_factory=dict)
     own_run_id: Callable[[Item], str] | None = None
     """Returns the id of the run of an item; None = it follows from the batch and the key of the item."""

@@ -8,7 +8,7 @@ PAUSING = frozenset({"rate_limited", "overloaded", "quota", "connection", "serve
 ENDING = frozenset({"credentials", "model_missing"})
 """Kinds of failures that waiting does not help."""
 MAY_BE_THE_ITEM = frozenset({"connection", "server_error"})
-"""Kinds of failures that one item may cause whatever the state of the endpoint."""
+"""Kinds of failures that a single item may cause even if the endpoint works."""
 
 USAGE = "usage"
 """Kind of failure of an item for which no run could begin."""
@@ -47,7 +47,7 @@ class Breaker:
         self._needed = failures
         self._pause_limit = pause_limit
         self._kind = ""
-        """What the failures in a row have in common."""
+        """The kind of the consecutive failures."""
         self._failed: list[str] = []
         """The items that failed in a row, by run id."""
         self.has_answered = False

@@ -9,7 +9,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Changes:
-    """Lets tasks wait until something has changed; after each wait they look at their condition again."""
+    """Lets tasks wait until something has changed; after each wait they check their condition again."""
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
         """Start without waiting tasks.

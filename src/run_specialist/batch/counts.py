@@ -43,7 +43,7 @@ class Counts:
 
 
 class Tally:
-    """Counts the items that have ended, and what they cost."""
+    """Counts the items that have ended, and adds up their cost."""
 
     def __init__(self) -> None:
         self._states: Counter[str] = Counter()

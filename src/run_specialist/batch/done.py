@@ -1,4 +1,4 @@
-"""What became of one item."""
+"""The end of one item of a batch."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

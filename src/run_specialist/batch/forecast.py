@@ -1,4 +1,4 @@
-"""What a batch may take, from past runs; pure."""
+"""Forecast time and cost of a batch from past runs; pure functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from run_specialist.store.stored import PastRun
 HIGH = 0.9
 """Share of the past runs that took at most the high figure."""
 ANSWERED = frozenset({"answered", "landed", "partial"})
-"""Statuses of runs that were not broken off, so that they took what a run takes."""
+"""Statuses of runs that were not interrupted, so that their cost and time are typical."""
 
 
 MOST_RUNS = 200
 """How many of the newest past runs count."""
 ENOUGH_RUNS = 5
-"""With so many runs of the current version of the file, those of other versions do not count."""
+"""If there are at least this many runs of the current version of the file, runs of other versions do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Typical:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What an item takes, and all of them together; the figures are None without past runs."""
+    """The forecast for one item and for all items; the figures are None without past runs."""
 
     runs: int
     """Number of past runs."""
@@ -58,11 +58,11 @@ class Forecast:
 
     @property
     def total_cost_high(self) -> float | None:
-        """Cost of all items if each costs as much as the dearest of nine in ten past runs [USD]."""
+        """Cost of all items if each costs as much as the 90th percentile of past runs [USD]."""
         return None if self.items is None or self.cost_usd is None else self.items * self.cost_usd.high
 
     def total_seconds(self, at_once: int) -> float | None:
-        """Return the time of all items, so many at once [s]."""
+        """Return the time of all items with this many in parallel [s]."""
         if self.items is None or self.seconds is None:
             return None
         # The last round is as long as one item, even if there are few of them.

@@ -8,9 +8,10 @@ DIGITS = 9
 
 
 class Grants:
-    """The cost limit of a batch: what is spent, and what items may still spend.
+    """The cost limit of a batch: the amount spent, and the amounts that items may still spend.
 
-    The sum of both never exceeds the limit, unless an item spends more than its grant, which the next ones get less of.
+    The sum of both never exceeds the limit, unless an item spends more than its grant, which reduces the grants of the
+    next items.
     """
 
     def __init__(self, limit: float, slots: int, *, spent: float = 0.0, typical: float = 0.0) -> None:
@@ -29,24 +30,24 @@ class Grants:
         self._granted: list[float] = []
 
     def count_earlier(self, costs: Collection[float]) -> None:
-        """Count what runs of earlier calls have cost [USD]."""
+        """Add the cost of runs of earlier calls [USD]."""
         self.spent += fsum(costs)
         self._typical = max([self._typical, *costs])
 
     @property
     def granted(self) -> float:
-        """What the items under way may spend [USD]."""
+        """The amount that the items in progress may spend [USD]."""
         return fsum(self._granted)
 
     @property
     def left(self) -> float:
-        """What is neither spent nor granted, never below 0 [USD]."""
+        """The amount that is neither spent nor granted, never below 0 [USD]."""
         # Rounded, so that five items of 0.2 fit into 1.0.
         return max(round(self.limit - self.spent - self.granted, DIGITS), 0.0)
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no item can begin any more, because no grant is out that could return."""
+        """Whether no more items can start, because no outstanding grant could return."""
         return not self._granted and not self._covers_an_item
 
     @property
@@ -57,7 +58,7 @@ class Grants:
     def take(self, most: float | None = None) -> float | None:
         """Grant an item its share, at least the cost of a typical one; None = not before other grants have returned.
 
-        most: what its own limit leaves; None = no limit [USD].
+        most: the remainder of its own limit; None = no limit [USD].
         """
         free = self._slots - len(self._granted)
         if free < 1 or not self._covers_an_item:

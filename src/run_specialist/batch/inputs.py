@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from run_specialist.batch.item import Item
 
 ATTEMPTS = 3
-"""How often an item is tried whose own failure a failure of the endpoint may be."""
+"""Maximum number of attempts for an item that may itself cause the failures of the endpoint."""
 
 
 class Inputs:
@@ -36,8 +36,8 @@ class Inputs:
         """Return the item to begin; None if there is none at the moment.
 
         probe: prefer an item that has failed.
-        is_idle: whether no item is under way, so that only items are left that somebody else works on.
-        Raises what the iterator of the items raises.
+        is_idle: whether no item is in progress, so that the only items left are those that another process works on.
+        Exceptions of the iterator of the items are passed on.
         """
         if self._back and (probe or self._has_ended or len(self._back) >= self._waiting):
             return self._back.popleft()

@@ -1,4 +1,4 @@
-"""What a batch needs of the runs of its items; `api` implements it with a `Runner`."""
+"""The interface through which a batch runs its items; `api` implements it with a `Runner`."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -9,7 +9,7 @@ from run_specialist.record.events import Listener
 from run_specialist.record.outcome import Outcome
 
 Lend = Callable[[float | None], Awaitable[float | None]]
-"""Return what a run may spend from now on, given what its own limit leaves; None = no limit [USD].
+"""Return the amount that a run may spend from now on, given the remainder of its own limit; None = no limit [USD].
 
 Called at most once per run, before it is stored or sends anything. Raises NotAffordable.
 """
@@ -70,5 +70,5 @@ class ItemRuns(Protocol):
         ...
 
     async def ended(self, run_id: str) -> Outcome | None:
-        """Return the outcome of a run that has ended for good; None for any other."""
+        """Return the outcome of a run that will not be resumed; None for any other run."""
         ...

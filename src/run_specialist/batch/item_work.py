@@ -16,13 +16,13 @@ ENDPOINT = PAUSING | ENDING
 
 
 class ItemWork:
-    """Brings items to their ends, or takes them back."""
+    """Works on items until they end, or takes them back."""
 
     def __init__(self, state: BatchState) -> None:
         self._state = state
 
     async def work(self, working: Working) -> None:
-        """Work on an item in a task of its own, and pass on its end unless it was taken back."""
+        """Work on an item in a separate task, and pass on its end unless it was taken back."""
         state, done = self._state, None
         try:
             done = await self._done(working)
@@ -38,7 +38,7 @@ class ItemWork:
             state.pass_on(done)
 
     async def _done(self, working: Working) -> Done | None:
-        """Return what became of an item; None if it was taken back, or was not run."""
+        """Return the end of an item; None if it was taken back, or was not run."""
         item, state = working.item, self._state
         run_id = state.run_id(item)
         try:
@@ -50,7 +50,7 @@ class ItemWork:
             state.inputs.drop()
             return None
         except StoreUnusable as error:
-            # Without the store the same call could not go on, and no other item can be stored either.
+            # Without the store the batch could not be continued later, and no other item can be stored either.
             state.breaker.reason = str(error)
             state.end("store_lost")
             state.inputs.drop()
@@ -102,7 +102,7 @@ class ItemWork:
         working.is_probe = False
 
     async def _judged(self, working: Working, outcome: Outcome) -> Done | None:
-        """Return the end of an item, or take it back if the endpoint is to blame."""
+        """Return the end of an item, or take it back if the endpoint caused the failure."""
         state, item, kind = self._state, working.item, outcome.error_kind
         done = Done(item, state.run_id(item), outcome, outcome.error)
         if outcome.status != "failed" or kind not in ENDPOINT:
@@ -131,7 +131,7 @@ class ItemWork:
         return Done(item, state.run_id(item), error=error, without_run="failed")
 
     async def _is_paused_by(self, working: Working, kind: str, error: str, retry_after: float | None) -> bool:
-        """Register a failure; return whether the batch is paused or ends, so that no item is to blame."""
+        """Register a failure; return whether the batch is paused or ends, so that no item counts as failed."""
         state, breaker = self._state, self._state.breaker
         before, now = breaker.pause, state.clock()
         run_id = state.run_id(working.item)

@@ -13,7 +13,7 @@ BREATH = 1_000
 
 
 class Scheduler:
-    """Works on the items of one batch; `drive` runs as a task of its own."""
+    """Works on the items of one batch; `drive` runs as a separate task."""
 
     def __init__(self, state: BatchState) -> None:
         self._state = state
@@ -22,10 +22,10 @@ class Scheduler:
         self.is_open = False
         """Whether items may have begun."""
         self.error: Exception | None = None
-        """What the iterator of the items, or the check before the first one, has raised."""
+        """The exception raised by the iterator of the items, or by the check before the first item."""
 
     async def drive(self) -> None:
-        """Begin items until there is none, or the batch ends early; then wait for those under way."""
+        """Start items until none is left, or the batch ends early; then wait for the items in progress."""
         state = self._state
         try:
             await self._open()

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from run_specialist.store import batches
 
 PORTION = 1_000
-"""How many items are in memory at once while a batch is written."""
+"""Number of items in memory at the same time while a batch is written."""
 
 
 class StoredRecord:
     """The record of a batch in a store.
 
-    Once the batch is written, it goes on without the store: the runs of its items are stored by themselves.
+    Once the batch is written, it continues without the store: the runs of its items store themselves.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class StoredRecord:
         self._is_read_only = True
 
     async def open(self, items: Iterable[Item], stopped: Callable[[], bool]) -> Mapping[str, float] | None:
-        """Write the batch and these items; return their stored runs by id with what they have cost [USD].
+        """Write the batch and these items; return their stored runs by id with their cost so far [USD].
 
         stopped: whether the caller has stopped the batch; the other items are not written then.
         None = nothing is stored. Raises StoreUnusable.
@@ -64,7 +64,7 @@ class StoredRecord:
                 return await asyncio.to_thread(writer.begun, self._batch_id)
         self._writer = writer
         await asyncio.to_thread(writer.put, batch, ())
-        # The items are read in this thread, because what they come from may not be usable in another one.
+        # The items are read in this thread, because their source may not be usable in another thread.
         remaining = iter(items)
         while portion := [self._row(item) for item in islice(remaining, PORTION)]:
             if stopped():
@@ -79,7 +79,7 @@ class StoredRecord:
             await self._tried(lambda: writer.add(self._batch_id, [self._row(item)]))
 
     async def mark_failed(self, item: Item, error: str | None) -> None:
-        """Write that an item failed for good; the error of one without a run."""
+        """Write that an item failed permanently, with the error of an item without a run."""
         from run_specialist.store.batch_statements import ENDED  # noqa: PLC0415 - as above
         from run_specialist.store.batches import Mark  # noqa: PLC0415 - as above
 

@@ -77,7 +77,7 @@ def ladder(
         case "finalize":
             rungs = (Rung.WAIT, Rung.FINALIZE, Rung.NONE)
         case "none":
-            # Without this rung the style has none, and an answer is worth an order.
+            # Without this rung the style would have none, so an order is sent to get an answer.
             rungs = (Rung.ORDER,) if Rung.NONE in refused else (Rung.NONE,)
         case "stop":
             rungs = ()

@@ -1,4 +1,4 @@
-"""Print the answer of a run: as it is in a pipe, readable on a terminal."""
+"""Print the answer of a run: unchanged into a pipe, rendered on a terminal."""
 
 from typing import TYPE_CHECKING, TextIO
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 def print_answer(outcome: "Outcome", *, raw: bool, alone: bool, to: TextIO | None = None) -> None:
     """Print the answer; on a terminal rendered, followed by its evidence and gaps.
 
-    raw: print it on a terminal as it is, too.
+    raw: print it unchanged, even on a terminal.
     alone: omit evidence and gaps.
-    to: a file, which gets the answer as it is; None for standard output.
+    to: a file, which gets the answer unchanged; None for standard output.
     """
     if raw or to is not None or not is_terminal():
         if outcome.answer:
@@ -25,7 +25,7 @@ def print_answer(outcome: "Outcome", *, raw: bool, alone: bool, to: TextIO | Non
 
 
 def print_patch(outcome: "Outcome", to: TextIO | None = None) -> None:
-    """Print what a dry run would have changed, below the answer or in a file of its own.
+    """Print the changes that a dry run would have made, below the answer or into a separate file.
 
     to: a file; None for standard output.
     """

@@ -40,7 +40,7 @@ LANDINGS = {
     Rung.NONE: "it must answer in text now",
     Rung.SALVAGE: "the answer is assembled from the gathered material",
 }
-"""What each rung of the landing does."""
+"""Descriptions of the rungs of the landing."""
 
 
 @dataclass(frozen=True)

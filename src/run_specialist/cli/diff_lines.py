@@ -10,7 +10,7 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def print_diff(diff: str, to: TextIO | None = None) -> None:
-    """Print a diff; on a terminal control characters are replaced, elsewhere it is printed as it is.
+    """Print a diff; on a terminal control characters are replaced, elsewhere it is printed unchanged.
 
     to: the stream; None for standard output.
     """

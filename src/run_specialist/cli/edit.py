@@ -34,7 +34,7 @@ def edit_specialist(file: "SpecialistFile", project: Path, *, copy: bool | None)
     except UsageError as error:
         if path == file.path or _content(path) != before:
             raise UsageError(f"{error}; the file is {shown(str(path), None)}") from None
-        # A copy that nobody has edited would only hide the original.
+        # An unedited copy would only hide the original.
         path.unlink(missing_ok=True)
         raise
     if _content(path) == before:

@@ -43,7 +43,10 @@ def install_schema(schema: Mapping[str, Any], project: Path) -> None:
         _write(project, name, text)
         print_line(f"{name}  {'written' if old is None else 'changed'}")
     print_line(f"\n{_entry()}")
-    say("the YAML extension of VS Code does not check Markdown by itself: see docs/editors.md for what does", dim=True)
+    say(
+        "the YAML extension of VS Code does not check Markdown by itself: see docs/editors.md for tools that do",
+        dim=True,
+    )
 
 
 def _entry() -> str:

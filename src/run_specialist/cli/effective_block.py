@@ -1,4 +1,4 @@
-"""The last part of `specialists show`: what a run of the specialist gets."""
+"""The last part of `specialists show`: model, tools and limits of a run of the specialist."""
 
 import asyncio
 import shutil
@@ -29,7 +29,7 @@ _NARROWEST = 40
 
 @dataclass(frozen=True)
 class EffectiveBlock:
-    """What a run gets, and what past runs took."""
+    """Model, tools and limits of a run, and the medians of past runs."""
 
     file: "SpecialistFile"
     effective: "Effective"
@@ -145,7 +145,7 @@ def _model(model: "EffectiveModel") -> str:
 
 
 def _added(one: "AddedText", model: "EffectiveModel") -> str:
-    """Return an added text with its size, and what it costs each time that it is not cached."""
+    """Return an added text with its size, and its price whenever it is not cached."""
     cost = f", {dollars(one.tokens * model.price.input / 1_000_000)} uncached" if model.price else ""
     return f"{one.name}, about {one.tokens:,} tokens in each request{cost}"
 

@@ -26,7 +26,7 @@ _STEP = 4
 def evidence_block(evidence: Sequence[Evidence], screen: Screen, *, marked: bool = True) -> Iterator[RenderableType]:
     """Yield a heading, and each quote with its source, a mark, and words if it was not found.
 
-    marked: False = it is not known yet what was looked up.
+    marked: False = it is not known yet which quotes were looked up.
     """
     if evidence:
         yield _heading("Evidence", screen)

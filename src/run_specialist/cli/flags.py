@@ -143,7 +143,7 @@ EvidenceFlag = Annotated[
 ]
 ServerTools = Annotated[
     bool,
-    typer.Option("--server-tools", help="Let the API run the web tools that the file names, and bill searches."),
+    typer.Option("--server-tools", help="Let the API run the web tools named in the file; it bills searches."),
 ]
 StoreUrl = Annotated[
     str | None,
@@ -174,7 +174,7 @@ RequestsAtOnce = Annotated[
         metavar="N",
         min=1,
         callback=personal("requests_at_once"),
-        help="Maximum number of requests at once to an API.  [env var: SPECIALIST_REQUESTS_AT_ONCE]",
+        help="Maximum number of concurrent requests to an API.  [env var: SPECIALIST_REQUESTS_AT_ONCE]",
     ),
 ]
 PresetName = Annotated[
@@ -188,7 +188,7 @@ PresetName = Annotated[
 ]
 DryRun = Annotated[
     bool,
-    typer.Option("--dry-run", help="Change no file; print what would be changed as a patch, or write it to --output."),
+    typer.Option("--dry-run", help="Change no file; print the changes as a patch, or write it to --output."),
 ]
 Strict = Annotated[
     bool | None, typer.Option("--strict/--no-strict", show_default=False, help="Treat warnings as errors.")

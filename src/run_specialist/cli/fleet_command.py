@@ -23,7 +23,7 @@ app = typer.Typer(
     cls=CommandList,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Look after the batches in the queue of a fleet.",
+    help="Manage the batches in the queue of a fleet.",
 )
 _T = TypeVar("_T")
 
@@ -63,21 +63,21 @@ def status(
 
 @app.command()
 def pause(batch: BatchId, store: StoreUrl = None) -> None:
-    """Let no worker take items of a batch; those at work go on."""
+    """Pause a batch: no more of its items start, and items in progress continue."""
     _with_queue(store, lambda control: control.pause(batch))
     say(f"batch {batch} is paused")
 
 
 @app.command()
 def resume(batch: BatchId, store: StoreUrl = None) -> None:
-    """Let workers take the items of a paused batch again."""
+    """Resume a paused batch: workers take its items again."""
     _with_queue(store, lambda control: control.resume(batch))
-    say(f"batch {batch} goes on")
+    say(f"batch {batch} is resumed")
 
 
 @app.command()
 def cancel(batch: BatchId, store: StoreUrl = None) -> None:
-    """End a batch: items in the queue are not run, and those at work end after their turn."""
+    """End a batch: items in the queue are not run, and items in progress end after their turn."""
     count = _with_queue(store, lambda control: control.cancel(batch))
     say(f"{count} item{'' if count == 1 else 's'} removed from the queue")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PAUSE = 0.5
 """Time between two looks at the store [s]."""
 LOOK_BACK = 3_600.0
-"""How far the clocks of the processes that write the store may differ from ours [s]."""
+"""Maximum difference between the clocks of this process and of those that write the store [s]."""
 
 _WIDTHS = {
     "RUN": 26,

@@ -1,4 +1,4 @@
-"""Add one value to JSON with comments and trailing commas, as editors write it, and leave all else as it is."""
+"""Add one value to JSON with comments and trailing commas, as editors write it, and leave everything else unchanged."""
 
 import json
 import re
@@ -15,7 +15,7 @@ def add_value(text: str, keys: Sequence[str], value: object) -> str:
 
     text: An object; blank = an empty one.
     keys: At least one.
-    Raises ValueError for a text that cannot be parsed, or if something on the path is no object.
+    Raises ValueError for a text that cannot be parsed, or if a value on the path is not an object.
     """
     newline = "\r\n" if "\r\n" in text else "\n"
     if not text.strip("\ufeff \t\r\n"):

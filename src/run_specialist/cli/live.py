@@ -127,7 +127,7 @@ class LiveView:
 
     def stopping(self) -> None:
         """Show that the run ends after the turn under way."""
-        line = Text("stopping after this turn; a second signal stops at once", "yellow")
+        line = Text("stopping after this turn; a second signal stops immediately", "yellow")
         self._print(Padding(line, (0, 0, 0, 2), expand=False))
 
     def prepare(self, what: str) -> None:

@@ -51,6 +51,6 @@ class _Lines(LiveRender):
 
 def _control(codes: str) -> Control:
     control = Control()
-    # Printed as it is, and of no width; the kind matters to no terminal that understands codes.
+    # Printed unchanged, with no width; the kind does not matter to terminals that understand codes.
     control.segment = Segment(codes, None, [(ControlType.CARRIAGE_RETURN,)])
     return control

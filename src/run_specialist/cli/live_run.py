@@ -100,7 +100,7 @@ class _EventPrinter:
 def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
     """On the first Ctrl-C, abort the run and keep its findings; a second Ctrl-C ends the program.
 
-    The first SIGTERM lets the turn under way end, so that no reply is paid for twice; the second one aborts at once.
+    The first SIGTERM completes the current turn, so that no reply is paid for twice; the second one aborts immediately.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 

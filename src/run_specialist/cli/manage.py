@@ -208,7 +208,7 @@ app.add_typer(fleet_command.app, name="fleet", rich_help_panel="Several machines
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
     from run_specialist.specialist.dialects import OWN  # noqa: PLC0415 - fast `--help`
 
-    # Who has only files of this program does not need the column.
+    # The column is not needed if all files have the format of this program.
     foreign = any(file.dialect != OWN.name for file in files)
     rows = [
         (

@@ -27,7 +27,7 @@ _LONGEST_CODE = 10_000
 
 
 def markdown(text: str, screen: Screen) -> RenderableType:
-    """Return a Markdown text as a renderable, or as it is written if it cannot be parsed in a short time."""
+    """Return a Markdown text as a renderable, or unrendered if it cannot be parsed in a short time."""
     tokens = parse(text, printable)
     if tokens is None:
         return written(text)
@@ -35,7 +35,7 @@ def markdown(text: str, screen: Screen) -> RenderableType:
 
 
 def written(text: str) -> Text:
-    """Return a text as it is written, wrapped at words."""
+    """Return a text unrendered, wrapped at words."""
     return Text(printable(text), overflow="fold")
 
 

@@ -19,7 +19,7 @@ def create(
 ) -> Path:
     """Write a new specialist file and return its path.
 
-    On a terminal, asks for what no flag gives, unless the description is given; elsewhere writes placeholders.
+    On a terminal, asks for values without a flag, unless the description is given; elsewhere writes placeholders.
     flags: Values of flags, by key; None = not given.
     project: Project whose folders the specialist reads.
     Raises UsageError for an invalid name, before any question, and for an invalid value or an existing file.

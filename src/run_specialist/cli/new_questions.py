@@ -1,4 +1,4 @@
-"""The questions of `specialists new`: each with a default, checked at once, and asked again after a wrong answer."""
+"""The questions of `specialists new`: each has a default, is checked immediately, and repeated after a wrong answer."""
 
 import difflib
 import sys

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 from run_specialist.cli.console import fail, say
 
 STDIN = "-"
-"""The word that stands for the text on standard input."""
+"""The word that is replaced by the text on standard input."""
 LARGEST = 10 * 1024 * 1024
 """Maximum size of the text on standard input [bytes]; no model has room for a longer one."""
 
@@ -81,9 +81,9 @@ def question_from(words: Sequence[str] | None) -> str:
 
 
 def more_from(words: Sequence[str] | None) -> str | None:
-    """Return the words joined by blanks, with `-` replaced by the text on standard input; None without words.
+    """Return the words joined by spaces, with `-` replaced by the text on standard input; None without words.
 
-    The text is a paragraph of its own between the words before and after it.
+    The text is a separate paragraph between the words before and after it.
     """
     if not words:
         return None
@@ -104,7 +104,7 @@ def more_from(words: Sequence[str] | None) -> str | None:
 
 
 def unread_input() -> bool:
-    """Return whether standard input is a pipe, a socket or a file with text that nobody has read.
+    """Return whether standard input is a pipe, a socket or a file with unread text.
 
     A pipe that is open but empty, as programs often leave it to those they start, has none.
     """

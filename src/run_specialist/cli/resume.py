@@ -46,11 +46,11 @@ def resume(
 
     Limits are new totals that include the usage so far. The run keeps its system prompt, tools and messages, so that
     the prompt cache remains valid; a note to the model lists the changes. With --at the run is not changed: a new run
-    begins with its first turns, and goes on with another model, preset, landing or limit.
+    begins with its first turns, and continues with another model, preset, landing or limit.
     """
     forking = settings(landing=landing, preset=preset)
     if at is None and forking:
-        fail(f"--{next(iter(forking))} needs --at N: a run that is resumed keeps it")
+        fail(f"--{next(iter(forking))} needs --at N: a resumed run keeps it")
     given, shown = limits.settings, output.chosen()
     with guarded():
         question = more_from(query)

@@ -134,7 +134,7 @@ def needs_own_line(cells: dict[str, Cell], columns: Sequence[str], width: int) -
 def lines_below(cells: dict[str, Cell], columns: Sequence[str], question: str, width: int, *, apart: bool) -> list[str]:
     """Return the lines below a run: the values that have no column, and the question.
 
-    apart: whether the question has a line of its own.
+    apart: whether the question has a separate line.
     """
     values = [printable(value) for value in _left(cells, columns)]
     first = next(iter(cells.values())).text
@@ -207,7 +207,7 @@ def _longest(head: str) -> int:
 
 
 def project_cell(path: str | None) -> Cell:
-    """Return the project of a run or a batch; on a terminal the end of a long path, which tells projects apart."""
+    """Return the project of a run or a batch; on a terminal the end of a long path, which distinguishes projects."""
     if path is None:
         return Cell("unknown", "project unknown")
     shown = short_path(one_line(path))

@@ -1,4 +1,4 @@
-"""What the terminal can show, and the parts that text on it is built of."""
+"""The capabilities of the terminal, and the parts from which text on it is built."""
 
 import sys
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _LEAST_WIDTH = 8
 
 @dataclass(frozen=True)
 class Screen:
-    """What the terminal can show."""
+    """The capabilities of the terminal."""
 
     unicode: bool
     """False if its encoding has no marks and lines outside ASCII."""
@@ -25,7 +25,7 @@ class Screen:
 
     @classmethod
     def of_stdout(cls) -> "Screen":
-        """Return what the terminal on standard output can show."""
+        """Return the capabilities of the terminal on standard output."""
         encoding = (getattr(sys.stdout, "encoding", None) or "").lower()
         return cls(encoding.startswith("utf"), has_colours())
 

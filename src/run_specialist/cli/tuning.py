@@ -73,7 +73,7 @@ def tune(
 
 
 def _file(name: str, root: Path | None, dir_: Path | None) -> "SpecialistFile | None":
-    """Return the specialist's file; None if it no longer exists: its stored runs are still worth a suggestion."""
+    """Return the specialist's file; None if it no longer exists: its stored runs still allow a suggestion."""
     from run_specialist.errors import SpecialistNotFound  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.registry import project_root  # noqa: PLC0415 - fast `--help`
 

@@ -33,9 +33,9 @@ def undo(
     store: StoreUrl = None,
     json_: Json = False,
 ) -> None:
-    """Take back what a run, with its child runs, has changed in files.
+    """Undo the file changes of a run and its child runs.
 
-    Only files that are as the run left them are changed. Others are named, and the exit code is 4.
+    Only files with the content that the run left are changed. Others are listed, and the exit code is 4.
     """
     with guarded(), open_store(store) as opened:
         project = project_filter(root, all_projects=all_projects)

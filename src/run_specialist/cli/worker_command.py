@@ -24,7 +24,8 @@ Roots = Annotated[
     typer.Option(
         "--root",
         metavar="NAME=PATH",
-        help="Folder of this host that batches know by a name; repeatable.  [default: the project, by its own name]",
+        help="Folder of this host, under the name that batches use; repeatable.  "
+        "[default: the project, under its own name]",
     ),
 ]
 AtOnce = Annotated[

@@ -1,4 +1,4 @@
-"""What the config files of a project and of its user say together."""
+"""The combined settings of the config files of a project and of its user."""
 
 import os
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Config:
 
     @property
     def values(self) -> Mapping[str, Default]:
-        """The value that holds for each key, of the project before that of the user."""
+        """The effective value of each key; the project takes precedence over the user."""
         return {key: value for file in reversed(self.files) for key, value in file.values.items()}
 
     def get(self, key: str) -> Any:  # noqa: ANN401 - as the key
@@ -46,7 +46,7 @@ class Config:
 
 
 def read_config(project: Path, *, meant: bool = False) -> Config:
-    """Read the config files that hold in a project.
+    """Read the config files that apply to a project.
 
     meant: whether the user named the project, which may then belong to another user.
     Raises UsageError with one line for each problem.

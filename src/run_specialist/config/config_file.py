@@ -115,7 +115,7 @@ def _checked(path: Path, scope: Scope, table: TomlTable) -> ConfigFile:
 
 def _unknown(name: str, scope: Scope) -> str:
     if scope == "user" and name == TABLE[0]:
-        return f"the keys stand at the top of this file, without [{'.'.join(TABLE)}]"
+        return f"put the keys at the top of this file, without [{'.'.join(TABLE)}]"
     return unknown(name)
 
 

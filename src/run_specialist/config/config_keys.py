@@ -73,7 +73,7 @@ def unknown(name: str) -> str:
     """Return why a key cannot be used, with a similar one if there is any."""
     key = canonical(name)
     if key in ONLY_OPTIONS:
-        return f"this is decided for each call; use the option --{key.replace('_', '-')}"
+        return f"this cannot be set in a config file; use the option --{key.replace('_', '-')}"
     if ends_like_a_name(key):
         return "secrets do not belong in a config file; set an environment variable, see docs/environment.md"
     if key.endswith(_ADDRESSES):

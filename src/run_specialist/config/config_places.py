@@ -15,7 +15,7 @@ _USER_FILE = "config.toml"
 
 
 def is_off() -> bool:
-    """Return whether no config file is to be read."""
+    """Return whether config files are switched off."""
     return os.environ.get(VARIABLE, "").strip().lower() == NONE
 
 
@@ -38,7 +38,7 @@ def is_named() -> bool:
 
 
 def near(path: Path) -> str:
-    """Return a path for messages: relative to the current folder, or with `~`, if it is inside, else as it is."""
+    """Return a path for messages: relative to the current folder, or with `~`, if it is inside, else unchanged."""
     try:
         if path.is_relative_to(Path.cwd()):
             return str(path.relative_to(Path.cwd()))

@@ -73,7 +73,7 @@ def _store(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
     path = store.removeprefix("sqlite:///") if store.startswith("sqlite:") else store
     is_file = path != store or "://" not in store
     if is_file and not Path(os.path.expanduser(path)).is_absolute():  # noqa: PTH111 - never raises
-        raise ValueError("must be an absolute path, or begin with ~/, since it holds in every folder")
+        raise ValueError("must be an absolute path, or begin with ~/, because it applies in every folder")
     return os.path.expanduser(store) if store.startswith("~") else store  # noqa: PTH111 - as above
 
 

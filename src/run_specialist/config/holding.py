@@ -1,4 +1,4 @@
-"""What holds for each key if no option is given, and why."""
+"""The value of each key if no option is given, and its source."""
 
 import os
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ class Holding:
 
 
 def holdings(config: Config) -> Iterator[Holding]:
-    """Yield what holds for each key, in the order of the keys."""
+    """Yield the value of each key with its source, in the order of the keys."""
     for name, key in KEYS.items():
         found = config.values.get(name)
         if key.variable and (named := os.environ.get(key.variable)):

@@ -1,4 +1,4 @@
-"""Trust in a model that a project chooses for all specialists: it decides who reads the question and the files."""
+"""Trust in a model that a project chooses for all specialists: it decides which server reads question and files."""
 
 import hashlib
 from pathlib import Path
@@ -70,5 +70,5 @@ def _demand(chosen: Default, model: str, server: str, project: Path) -> Demand |
         return to_ask(place, server, own=False)
     title = "a server of chat completions" if server == OPENAI else "a server of the Messages API"
     variable = f" ({CHAT.url}, or the vendor)" if server == OPENAI else ""
-    action = f"send the questions and what the tools read to {title}{variable}, as the model {model}"
+    action = f"send the questions and the tool results to {title}{variable}, as the model {model}"
     return Demand(place, action, server or "messages")

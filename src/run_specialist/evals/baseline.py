@@ -23,14 +23,14 @@ Earlier = Callable[[str], EarlierEval | None]
 
 @dataclass(frozen=True)
 class Baseline:
-    """What variants are compared with: a file that is run like theirs, or runs that are there already."""
+    """The baseline of a comparison: a file that is run like the variants, or existing runs."""
 
     name: str
     """As the variant is shown."""
     path: Path | None = None
     """The specialist's file; None if the runs are there already."""
     variant: Variant | None = None
-    """The variant whose runs are there already, under the name that it had."""
+    """The variant whose runs exist already, under its earlier name."""
     runs: tuple[CaseRun, ...] = ()
     """Runs of a result in JSON, with their checks."""
     earlier: EarlierEval | None = None

@@ -1,4 +1,4 @@
-"""The cases of an eval: questions, each with what is checked of its runs."""
+"""The cases of an eval: questions, each with the checks of its runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvalCase:
-    """One question, and what is checked of its runs."""
+    """One question, and the checks of its runs."""
 
     name: str
     """Unique in its set."""

@@ -9,7 +9,7 @@ from run_specialist.evals.evaluators.known_evaluators import OWN
 
 
 class Inputs(BaseModel):
-    """A question with settings of its own."""
+    """A question with its own settings."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -10,7 +10,7 @@ from run_specialist.evals.intervals import cases_needed, exact, mean_interval, m
 from run_specialist.evals.pairing import Paired, amounts, paired
 
 ALPHA = 0.05
-"""Share of comparisons without any effect that may be taken for a difference, over all variants together."""
+"""Maximum share of comparisons without an effect that report a difference, over all variants together."""
 
 Verdict = Literal["better", "worse", "no difference", "cannot be told"]
 
@@ -46,7 +46,7 @@ class Comparison:
     alpha: float
     """Error probability of each interval; `ALPHA` divided by the number of variants that are compared."""
     cases_needed: int | None
-    """About how many cases would tell the observed difference; None if it can be told already, or is 0."""
+    """Estimated number of cases that would detect the observed difference; None if it is detected already, or is 0."""
     paired: Paired
     score: Difference | None
     """Means; None without any pair."""
@@ -78,7 +78,7 @@ def reference(result: EvalResult) -> Variant | None:
 def comparisons(result: EvalResult, tolerance: float = 0.0) -> tuple[Comparison, ...]:
     """Compare each variant with the baseline.
 
-    tolerance: loss of score that is no regression, and difference that counts as none; >= 0.
+    tolerance: maximum loss of score that is not a regression, and maximum difference that counts as none; >= 0.
     """
     base = reference(result)
     if base is None:

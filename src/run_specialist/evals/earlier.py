@@ -36,7 +36,7 @@ class EarlierEval:
         today: the variant that the runs belong to now.
         """
         by_name = {one.name: one for one in cases.cases}
-        # Nothing is asked, so neither the file nor its settings are needed.
+        # No request is sent, so neither the file nor its settings are needed.
         subject, asked = Subject(today, cast("Any", None)), cast("Any", None)
         for item in self.items:
             given = item.input if isinstance(item.input, Mapping) else {}

@@ -1,4 +1,4 @@
-"""What the runs of an eval may take, from past runs of the same specialist and model."""
+"""Forecast time and cost of an eval from past runs of the same specialist and model."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvalForecast:
-    """What the runs that are going to be made may take together."""
+    """The total forecast for the runs to be made."""
 
     parts: tuple[Forecast, ...]
     """By specialist file and model."""
@@ -32,12 +32,12 @@ class EvalForecast:
 
     @property
     def cost(self) -> tuple[float, float] | None:
-        """Cost by the median of past runs, and by the dearest of nine in ten; None while unknown [USD]."""
+        """Cost by the median and by the 90th percentile of past runs; None while unknown [USD]."""
         return _total(self.parts)
 
     @property
     def judge_cost(self) -> tuple[float, float] | None:
-        """Cost of the judges by the median of their past runs, and by the dearest of nine in ten [USD]."""
+        """Cost of the judges by the median and by the 90th percentile of their past runs [USD]."""
         return _total(self.judges) if self.judges and all(one.runs for one in self.judges) else None
 
     @property
@@ -46,7 +46,7 @@ class EvalForecast:
         return max((one.cost_usd.high for one in self.parts if one.cost_usd is not None), default=0.0)
 
     def seconds(self, at_once: int) -> float | None:
-        """Return the time of all runs, so many at once; None while it is unknown [s]."""
+        """Return the time of all runs with this many in parallel; None while it is unknown [s]."""
         parts = [one.total_seconds(at_once) for one in self.parts]
         return None if None in parts else sum(filter(None, parts))
 
@@ -61,7 +61,7 @@ def _total(parts: Sequence[Forecast]) -> tuple[float, float] | None:
 def eval_forecast(
     plan: EvalPlan, earlier: Collection[str], runner: "Runner", known: StoredRuns, judging: "Runner | None" = None
 ) -> EvalForecast:
-    """Return what is expected of the runs that are not used again, and of their judges.
+    """Return the forecast for the runs that are not reused, and for their judges.
 
     earlier: the ids of those that are.
     judging: the runner of the judges; None = no judge is asked.

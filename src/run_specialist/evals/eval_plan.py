@@ -1,4 +1,4 @@
-"""What an eval is going to run: each case with each variant, as often as it is repeated."""
+"""The plan of an eval: each case with each variant, as often as it is repeated."""
 
 import json
 import time
@@ -90,7 +90,7 @@ class EvalPlan:
 def planned(
     runner: "Runner", specialist: str, cases: EvalSet, subjects: Sequence[Subject], repeat: int = 1
 ) -> EvalPlan:
-    """Return what an eval is going to run; nothing is stored or sent.
+    """Return the runs of an eval; nothing is stored or sent.
 
     specialist: name of the specialist that is evaluated.
     Raises UsageError for a file or a setting that cannot be used.
@@ -109,7 +109,7 @@ def _runs(runner: "Runner", cases: EvalSet, subjects: Sequence[Subject], repeat:
     resolved: dict[tuple[int, str], Asked] = {}
     for case in cases.cases:
         for place, subject in enumerate(subjects):
-            # Cases without settings of their own share what was resolved.
+            # Cases without their own settings share the resolved ones.
             same = (place, json.dumps(case.settings, sort_keys=True, default=str))
             if same not in resolved:
                 settings = {**case.settings, **subject.settings}

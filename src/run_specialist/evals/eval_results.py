@@ -14,10 +14,10 @@ AS_IT_IS = "as it is"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one evaluator says of one run."""
+    """The result of one evaluator for one run."""
 
     name: str
-    """The evaluator, with what it looks for if several of them have the same name."""
+    """The evaluator, with its argument if several of them have the same name."""
     value: bool | float | str
     """Held or not; a score, usually of 0 to 1; or a label, which is only shown."""
     reason: str | None = None
@@ -89,7 +89,7 @@ class Variant:
     digest: str
     """Of the content of the file."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What differs from the file, by the name of the key."""
+    """The settings that differ from the file, by key."""
     is_baseline: bool = False
     """Whether the others are compared with it."""
 

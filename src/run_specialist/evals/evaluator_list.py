@@ -17,7 +17,7 @@ LONGEST = 200
 
 
 class EvaluatorList:
-    """Makes evaluators from what a file contains."""
+    """Makes evaluators from the entries of a file."""
 
     def __init__(self, problems: Problems, check_judge: Callable[[str], None]) -> None:
         """Prepare to read.
@@ -43,9 +43,7 @@ class EvaluatorList:
 
         name = _name(given)
         if name is None:
-            self._problems.error(
-                given.place, "must be the name of an evaluator, alone or as the key of what it looks for"
-            )
+            self._problems.error(given.place, "must be the name of an evaluator, alone or as a key with its arguments")
             return None
         if name not in (names := sorted(by_name())):
             close = difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(

@@ -11,7 +11,7 @@ from run_specialist.specialist.loader import SpecialistFile, stem
 
 ENDINGS = (".evals.yaml", ".evals.yml")
 SKILL_CASES = Path("evals") / "evals.json"
-"""Where the agent-skills convention has the cases, beside the file."""
+"""Path of the cases beside the file, by the convention of agent skills."""
 
 
 def cases_of(file: SpecialistFile, check_judge: Callable[[str], None], given: Path | None = None) -> EvalSet:

@@ -15,7 +15,7 @@ LARGEST = 32 * 1024 * 1024
 _REDIRECTIONS = frozenset(
     {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_INDEX_FILE", "GIT_PREFIX"}
 )
-"""Set in hooks of git; they would lead to another repository than that of the file."""
+"""Set in hooks of git; they would select another repository than that of the file."""
 _ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
 
 
@@ -47,7 +47,7 @@ class Commit:
         where = _git(folder, "rev-parse", "--show-toplevel")
         if where.returncode:
             reason = where.stderr.decode("utf-8", "replace").strip().partition("\n")[0].removeprefix("fatal: ")
-            raise NoCommit(f"{folder} is in no git work tree that can be read ({reason or 'git failed'})")
+            raise NoCommit(f"{folder} is not in a readable git work tree ({reason or 'git failed'})")
         top = Path(os.fsdecode(where.stdout.removesuffix(b"\n")))
         # Without this, `--help` and the like would be options.
         found = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
@@ -68,7 +68,7 @@ class Commit:
             raise NoFile(f"{path} does not exist in commit {self.short}")
         mode, kind, blob, size = entry
         if kind != "blob" or mode == "120000":
-            raise NoFile(f"{path} is no regular file in commit {self.short}")
+            raise NoFile(f"{path} is not a regular file in commit {self.short}")
         if int(size) > LARGEST:
             raise NoFile(f"{path} is larger than {LARGEST // 1024**2} MiB in commit {self.short}")
         content = _git(self.top, "cat-file", "blob", blob)

@@ -1,4 +1,4 @@
-"""Confidence intervals of paired differences that hold for few cases: by flipping signs, and by ranks."""
+"""Confidence intervals of paired differences that are valid for few cases: by flipping signs, and by ranks."""
 
 from collections.abc import Iterator, Sequence
 from math import ceil, comb, floor, log2
@@ -6,7 +6,7 @@ from random import Random
 from statistics import NormalDist, fmean, stdev
 
 POWER = 0.8
-"""Probability with which the proposed number of cases tells the difference."""
+"""Probability with which the proposed number of cases detects the difference."""
 
 _MOST_ENUMERATED = 12
 """Up to how many differences all their subsets are tried."""
@@ -55,14 +55,14 @@ def median_interval(differences: Sequence[float], alpha: float) -> Interval | No
 
 
 def fewest_cases(alpha: float) -> int:
-    """Return with how many cases a difference can be told at all; with fewer, chance too often gives equal signs."""
+    """Return the minimum number of cases to detect any difference; with fewer, chance too often gives equal signs."""
     return ceil(log2(2 / alpha) - 1e-9)
 
 
 def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
-    """Return how many cases would tell a difference as large and as scattered as this one, with a power of `POWER`.
+    """Return the number of cases that would detect a difference with this mean and variance, with a power of `POWER`.
 
-    At least one more than there are; None if the mean is 0, which no number of cases tells from no difference.
+    At least one more than there are; None if the mean is 0, which no number of cases distinguishes from no difference.
     The formula is that of a paired t test, to which a sign-flip test is equivalent in large samples:
     n = ((z(1 - alpha/2) + z(power)) * deviation / mean)**2 + z(1 - alpha/2)**2 / 2.
     Source: Guenther, "Sample size formulas for normal theory t tests", The American Statistician 35 (1981) 243-244.
@@ -75,7 +75,7 @@ def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
         return fewest_cases(alpha)
     deviation = stdev(differences)
     certain, likely = NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(POWER)
-    # A deviation that is a million times the mean gives a number that nobody asks for, not an overflow.
+    # A deviation of a million times the mean must give a useless number, not an overflow.
     count = ((certain + likely) * min(deviation / abs(mean), 1e6)) ** 2 + certain**2 / 2
     return max(ceil(count), fewest_cases(alpha), len(differences) + 1)
 

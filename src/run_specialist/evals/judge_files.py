@@ -1,4 +1,4 @@
-"""Find judges: specialists of the project, else those that come along for evals only."""
+"""Find judges: specialists of the project, else those included in the package for evals only."""
 
 from pathlib import Path
 

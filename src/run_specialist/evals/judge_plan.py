@@ -1,4 +1,4 @@
-"""What the judges of an eval are asked: one stored run for each answer and rubric, used again like the others."""
+"""The questions for the judges of an eval: one stored run for each answer and rubric, reused like the others."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ class JudgePlan:
         """Prepare the questions.
 
         ends: the runs that have ended, by number.
-        runner: one without a model of its own, so that the model of the variants does not judge itself.
+        runner: a runner without its own model, so that the model of the variants does not judge itself.
         Raises UsageError if a judge cannot be asked.
         """
         self._plan = plan
@@ -95,7 +95,7 @@ class JudgePlan:
         return self._runner.batches.make_of(row, items, asked, Bounds(at_once, cost_limit), [*distinct])
 
     def judgements(self, ends: Mapping[str, Done], problem: str | None = None) -> Judgements:
-        """Return what the judges say of each run.
+        """Return the verdicts of the judges on each run.
 
         ends: the runs of judges that have ended, by id.
         problem: why the others were not asked.
@@ -132,4 +132,4 @@ def check_judge(runner: "Runner", name: str) -> None:
     schema = answer_schema(file, file.specialist)
     fields = {} if schema is None else schema.schema.get("properties", dict.fromkeys(KEYS))
     if not set(KEYS) & {*fields}:
-        raise UsageError(f"{name} is no judge: its file has no `output_schema` with `verdict` and `reason`")
+        raise UsageError(f"{name} is not a judge: its file has no `output_schema` with `verdict` and `reason`")

@@ -11,7 +11,7 @@ _MARKS = {True: "found", False: "not found in what was read", None: "not looked 
 
 
 def judge_question(case: EvalCase, outcome: Outcome, rubric: str) -> str:
-    """Return what a judge is asked about an outcome."""
+    """Return the question for a judge about an outcome."""
     return "\n\n".join(_parts(case, outcome, rubric))
 
 
@@ -29,7 +29,7 @@ def _parts(case: EvalCase, outcome: Outcome, rubric: str) -> Iterator[str]:
 
 
 def _part(name: str, text: str) -> str:
-    """Return a part between its tags; a text that contains such a tag cannot end its part, nor begin another one."""
+    """Return a part between its tags; a text that contains such a tag can neither end its part nor begin another."""
     return f"<{name}>\n{_TAG.sub(_without_bracket, text)}\n</{name}>"
 
 

@@ -13,9 +13,9 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\
 
 
 def junit(result: EvalResult, comparisons: Sequence[Comparison] = ()) -> str:
-    """Return a document with a suite a variant and a test a case; several repeats are one test.
+    """Return a document with a suite per variant and a test per case; several repeats are one test.
 
-    Cases that the baseline failed are skipped tests, because they are no failure of the version under test.
+    Cases that the baseline failed are skipped tests, because they are not failures of the version under test.
     comparisons: with a baseline that was asked for; each is a test that fails on a regression.
     """
     verdicts = {one.variant: one for one in comparisons}

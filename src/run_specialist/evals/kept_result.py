@@ -28,9 +28,9 @@ def keep_result(plan: "EvalPlan", result: Mapping[str, Any], store: str | None) 
 
 
 def kept_result(frozen: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the result that is stored with a batch; None for one that is no eval, or that has not come to its end.
+    """Return the result that is stored with a batch; None if the batch is not an eval, or has not ended.
 
-    frozen: what is stored with the batch.
+    frozen: the frozen values of the batch.
     """
     stored = frozen.get(_EVAL)
     found = stored.get(_RESULT) if isinstance(stored, Mapping) else None

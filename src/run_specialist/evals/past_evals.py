@@ -53,7 +53,7 @@ class StoredRuns:
         return run_statuses(self._store.url, run_ids)
 
     def steps_of(self, run_ids: Sequence[str]) -> "Callable[[str], RunSteps | None]":
-        """Return a function that returns what one of these runs did; all are loaded when it is first called."""
+        """Return a function that returns the requests and calls of one of these runs; the first call loads all runs."""
         found: dict[str, RunSteps] | None = None
 
         def steps(run_id: str) -> "RunSteps | None":
@@ -76,7 +76,7 @@ class StoredRuns:
                 yield run.question, past.outcome
 
     def unfinished(self, eval_id: str) -> Unfinished | None:
-        """Return what an earlier call of an eval has left; None if there was none, or if it came to its end."""
+        """Return the state left by an interrupted call of an eval; None if there was none, or if it was completed."""
         if self._store is None:
             return None
         from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - as above

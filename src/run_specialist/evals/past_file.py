@@ -1,4 +1,4 @@
-"""A specialist's file as it was at a commit, written where it can be run from."""
+"""Write a specialist's file as it was at a commit into a folder from which it can be run."""
 
 import hashlib
 import os

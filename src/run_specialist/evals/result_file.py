@@ -27,7 +27,7 @@ def read_result(path: Path) -> EvalResult:
         raise UsageError(f"{path}:{error.lineno}:{error.colno}: is not valid JSON: {error.msg}") from None
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise UsageError(f"{path}:1:1: is no result of an eval: {reason}") from None
+        raise UsageError(f"{path}:1:1: is not a result of an eval: {reason}") from None
 
 
 def _result(value: object) -> EvalResult:

@@ -1,4 +1,4 @@
-"""Choose which stored runs an eval uses again, and which runs it makes anew."""
+"""Choose which stored runs an eval reuses, and which runs it repeats."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Reused:
 async def reused(plan: EvalPlan, runner: "Runner", known: StoredRuns, *, fresh: bool) -> Reused:
     """Return the plan with the newest stored run of each question, or a new one where that is outdated.
 
-    An eval that was interrupted goes on with the runs that it was going to make.
+    An interrupted eval continues with its planned runs.
     fresh: no stored run is used again, except those of an interrupted eval that was fresh as well.
     """
     newest, statuses = _newest(plan.runs, known)

@@ -1,4 +1,4 @@
-"""The ids of the runs of an eval, which follow from what is asked, so that equal runs are not made twice."""
+"""The ids of the runs of an eval, derived from their inputs, so that equal runs are not made twice."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ _DIGITS = 16
 
 
 def run_key(asked: "Asked", model: str, project: str, kind: Literal["e", "j"] = "e") -> str:
-    """Return a letter and 16 hexadecimal digits that change with anything that the run is asked with.
+    """Return a letter and 16 hexadecimal digits that change with any input of the run.
 
     model: id of the model.
     project: the folder whose files the run reads; their content is compared before a run is used again.
@@ -36,7 +36,7 @@ def run_id(key: str, repeat: int, generation: int = 1) -> str:
 
 
 def eval_id(parts: Any) -> str:  # noqa: ANN401 - JSON values
-    """Return `eval-` and 8 hexadecimal digits that change with what the eval compares."""
+    """Return `eval-` and 8 hexadecimal digits that change with the compared variants and cases."""
     return f"eval-{_digest(parts)[:8]}"
 
 

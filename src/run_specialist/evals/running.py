@@ -72,7 +72,7 @@ async def evaluate(
 
 
 async def judged(judges: JudgePlan, at_once: int, cost_limit: float | None) -> Judgements:
-    """Ask the judges, and return what they say.
+    """Ask the judges, and return their verdicts.
 
     cost_limit: of all of them together; None = no limit [USD].
     """

@@ -1,4 +1,4 @@
-"""Check a run that has ended: call the evaluators of its case, and keep what they say."""
+"""Check a run that has ended: call the evaluators of its case, and keep their results."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from run_specialist.store.run_steps import RunSteps
 
 Steps = Callable[[str], "RunSteps | None"]
-"""Return what a stored run did; None if it is not stored."""
+"""Return the requests and calls of a stored run; None if it is not stored."""
 
 LONGEST_REASON = 300
 """[characters]"""
@@ -50,7 +50,7 @@ def checked(context: EvaluatorContext[Any, Any, Any]) -> CheckedRun:
 async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str, Judgement], steps: Steps) -> CaseRun:
     """Return a run with its checks.
 
-    done: what became of it; None if it was not run.
+    done: the end of its item; None if it was not run.
     judgements: by the key of the judge.
     """
     case, variant = planned.case, planned.subject.variant
@@ -111,13 +111,13 @@ def _checks(evaluator: Evaluator[Any, Any, Any], found: Any) -> Iterator[Check]:
     for name, one in found.items():
         value, reason = (one.value, one.reason) if isinstance(one, EvaluationReason) else (one, None)
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{value} is no score")
+            raise ValueError(f"{value} is not a score")
         line = None if reason is None else short(reason, LONGEST_REASON)
         yield Check(f"{name}\n{_looks_for(evaluator)}", value, line)
 
 
 def _distinct(checks: list[Check]) -> Iterator[Check]:
-    """Name each check by its evaluator, with what it looks for if there are several of the same name."""
+    """Name each check by its evaluator, with its argument if there are several of the same name."""
     names = [one.name.partition("\n")[0] for one in checks]
     for one in checks:
         name, _, looks_for = one.name.partition("\n")

@@ -18,7 +18,7 @@ SEARCH = "search"
 """Its notes, which count the words of all files, do not matter: they change with files that the run did not read."""
 
 READING = frozenset({SEARCH, "grep", "glob", "read", "ls", DELEGATE})
-"""Tools whose results follow from files, and the one whose children may use these."""
+"""Tools whose results depend on files, and the tool whose children may use these."""
 
 _Settings = tuple[tuple[str, ...], int]
 
@@ -38,7 +38,7 @@ class Unchanged:
         root: the folder that the file tools can read.
         secrets: credentials that are masked in stored results.
         load: returns a stored run.
-        steps: returns what a stored run did, without results.
+        steps: returns the requests and calls of a stored run, without results.
         """
         self._root = root
         self._hide = redactor(tuple(secrets))
@@ -75,7 +75,7 @@ class Unchanged:
                 output = await tool.call(call.call.arguments or {})
                 self._results[key] = self._hide(output.text)
             except RunSpecialistError:
-                # For example, the file is not there any more.
+                # For example, the file no longer exists.
                 self._results[key] = None
         now = self._results[key]
         return now is None or _compared(tool.name, now) != _compared(tool.name, call.whole)

@@ -16,7 +16,7 @@ _VERDICTS["false"] = False
 
 
 def judgement(outcome: Outcome) -> Judgement:
-    """Return what a judge says: `verdict`, `pass` or `fail`, and `reason`, in its structured answer."""
+    """Return the verdict of a judge from its structured answer: `verdict`, `pass` or `fail`, and `reason`."""
     output = outcome.output if isinstance(outcome.output, Mapping) else {}
     verdict = next((one for key in KEYS if (one := _truth(output.get(key))) is not None), None)
     if outcome.status in {"failed", "aborted"} or verdict is None:

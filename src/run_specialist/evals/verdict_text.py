@@ -48,7 +48,7 @@ def interval_text(difference: Difference, alpha: float) -> str:
 
 def _equal(one: Comparison, over: str) -> str:
     if one.same_runs:
-        return ": nothing differs that the runs are asked with, so they are the same"
+        return ": both have the same inputs, so their runs are the same"
     if not any(pair.difference for pair in one.paired.pairs):
         return f": each of the {_cases(one.cases)} has the same score"
     return f" that is larger than the tolerance of {one.tolerance:g}: {over}"
@@ -68,9 +68,9 @@ def _open(one: Comparison, score: Difference) -> str:
         return f"the mean scores are equal{interval_text(score, one.alpha)}{needed}"
     seen = f"score {signed(score.difference)}{interval_text(score, one.alpha)}"
     if one.cases_needed is None or one.cases_needed > MOST_CASES:
-        return f"{seen}; more than {_cases(MOST_CASES)} would be needed to tell so small a difference"
+        return f"{seen}; more than {_cases(MOST_CASES)} would be needed to detect such a small difference"
     roughly = "at least" if one.cases_needed == fewest else "about"
-    return f"{seen}; {roughly} {_cases(one.cases_needed)} would be needed to tell such a difference"
+    return f"{seen}; {roughly} {_cases(one.cases_needed)} would be needed to detect such a difference"
 
 
 def _cases(count: int) -> str:

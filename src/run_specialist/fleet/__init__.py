@@ -1,1 +1,1 @@
-"""Items of a batch on many hosts: PgQueuer dispatches them, and the store of the runs decides what is true."""
+"""Items of a batch on many hosts: PgQueuer dispatches them, and the store of the runs holds their state."""

@@ -38,14 +38,14 @@ class BatchHere:
         self.frozen = frozen
         self._copies = tempfile.TemporaryDirectory(prefix="run-specialist-")
         self._file = frozen.file_on_this_host(root, Path(self._copies.name))
-        # Without its store a run must not go on: another worker may have it by then.
+        # Without its store a run must not continue: another worker may have taken it over by then.
         self._runner = Runner(root=root, model=frozen.model, store=store, on_lost="abort", trust=trust)
 
     @classmethod
     def found(
         cls, batch_id: str, content: Mapping[str, Any], roots: Mapping[str, Path], store: str, *, trust: bool
     ) -> Self:
-        """Return a batch, from what it froze.
+        """Return a batch from its frozen values.
 
         roots: folders of this host by name.
         Raises RootMissing, or another UsageError for a batch that a worker cannot work on.
@@ -74,7 +74,7 @@ class BatchHere:
         if found.cannot_run:
             raise UsageError("; ".join(found.cannot_run))
         settled = resolve(file, settings).settings
-        # A longer search says nothing, and would hold up the worker, whose heartbeats end if its loop is stuck.
+        # A longer search does not prove anything, and would block the loop of the worker, whose heartbeats then stop.
         seconds = min(settled.tool_timeout, SEARCH_TIME)
         await check_paths(file, settled.model_copy(update={"tool_timeout": seconds}), runner.root)
 

@@ -1,4 +1,4 @@
-"""What people do with batches in the queue: put, look, pause, resume, cancel and retry."""
+"""Operations on batches in the queue: put, list, pause, resume, cancel and retry."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class BatchStatus:
     state: str
     """`open`, `paused`, `cancelled` or `ended`."""
     reason: str | None
-    """Why it is in this state, or why its endpoint is left alone; None = there is nothing to say."""
+    """The reason for its state, or for a pause of its endpoint; None if there is none."""
     closed_until: float | None
     """Until when no worker takes its items, because its endpoint refused requests [seconds since 1970]; None = now."""
     items: dict[str, int] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class BatchStatus:
     cost_limit: float | None = None
     """Of all items together; None = no limit [USD]."""
     granted_usd: float = 0.0
-    """What the items under way may still spend of the limit [USD]."""
+    """The amount that the items in progress may still spend of the limit [USD]."""
 
 
 class Control:
@@ -73,7 +73,7 @@ class Control:
         return found
 
     async def pause(self, batch_id: str) -> None:
-        """Let no worker take items of a batch; those at work go on."""
+        """Pause a batch: no more of its items start, and items in progress continue."""
         await self._set_state(batch_id, "paused", "paused by `specialists fleet pause`")
 
     async def resume(self, batch_id: str) -> None:
@@ -87,7 +87,7 @@ class Control:
         return await self._queue.cancel(batch_id)
 
     async def retry(self, batch_id: str, statuses: Sequence[str]) -> int:
-        """Put the items into the queue again that were given up or have no run; return how many.
+        """Put abandoned items, and items without a run, into the queue again; return how many.
 
         statuses: also those whose runs ended with one of these; such runs are resumed.
         """

@@ -1,4 +1,4 @@
-"""What a batch freezes so that any host can run its items: the specialist's file, settings, and its root by name."""
+"""The frozen values of a batch with which any host can run its items: the specialist's file, settings, root's name."""
 
 import hashlib
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class FrozenBatch:
     place: str
     """Path of the file, relative to the root if it is below it."""
     root: str
-    """Name of the root folder, which each worker has at a path of its own."""
+    """Name of the root folder, whose path differs between workers."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the call, by key."""
     model: str | None = None
@@ -79,7 +79,7 @@ class FrozenBatch:
 def freeze(
     file: SpecialistFile, root: Path, settings: Mapping[str, Any], model: str | None = None, at_once: int = 0
 ) -> FrozenBatch:
-    """Return what a batch freezes of a specialist's file; raises UsageError if that is impossible.
+    """Return the frozen values of a specialist's file; raises UsageError if it cannot be frozen.
 
     root: the root folder of the file tools; other hosts know it by its name.
     """

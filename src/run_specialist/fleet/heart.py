@@ -1,4 +1,4 @@
-"""The heartbeats of a worker, from a thread of its own: an event loop that is busy for seconds is not dead."""
+"""The heartbeats of a worker, from a separate thread: an event loop that is busy for seconds is not dead."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ LOOP_PATIENCE = 60.0
 
 
 class Heart:
-    """Tells the queue that the worker is alive, until it is stopped; a process that is frozen tells nothing."""
+    """Reports to the queue that the worker is alive, until it is stopped; a frozen process reports nothing."""
 
     def __init__(self, url: str, worker: UUID, held: Callable[[], Collection[int]]) -> None:
         """Prepare the thread.

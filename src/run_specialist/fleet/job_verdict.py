@@ -1,4 +1,4 @@
-"""What becomes of a job once its run has ended: it is finished, or it goes back to the queue."""
+"""Decide about a job once its run has ended: it is finished, or it goes back to the queue."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class Finished:
     """The job is removed from the queue."""
 
     state: str | None = "ended"
-    """State of the item; None = as it is."""
+    """State of the item; None = unchanged."""
     error: str | None = None
 
 
@@ -43,9 +43,9 @@ class HandedBack:
     closes: bool = False
     """The whole batch waits for its endpoint."""
     wait: float | None = None
-    """How long the endpoint wants to be left alone; None = it does not say [s]."""
+    """The wait that the endpoint requests; None = it requests none [s]."""
     stops: str | None = None
-    """Why this worker, or with `pauses` the batch, must not go on; None = it may."""
+    """Why this worker, or with `pauses` the batch, must stop; None = it may continue."""
     pauses: bool = False
     """The batch is paused until a person resumes it."""
     reason: str = ""
@@ -55,7 +55,7 @@ Verdict = Finished | HandedBack
 
 
 def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdict:
-    """Return what becomes of the job of a run.
+    """Return the verdict on the job of a run.
 
     attempts: earlier server errors of this item.
     cancelled: whether the batch was cancelled, which aborts its runs.
@@ -68,7 +68,7 @@ def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdic
 
 
 def unbegun(error: RunSpecialistError) -> Verdict:
-    """Return what becomes of the job of an item whose run could not begin."""
+    """Return the verdict on the job of an item whose run could not begin."""
     match error:
         case AtWork():
             return HandedBack(AT_WORK_DELAY, waits=False)

@@ -1,4 +1,4 @@
-"""One job: take up the run of its item, wait for its outcome, and judge what becomes of the job."""
+"""One job: take up the run of its item, wait for its outcome, and decide about the job."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from run_specialist.loop.run import Run
 
 MAX_TAKEOVERS = 3
-"""Takeovers of an item without a new turn in between after which it is given up: it may kill its workers."""
+"""An item is abandoned after this many takeovers without a new turn in between: it may kill its workers."""
 DEAD = (
     "given up: {} workers ended while they worked on it, without a new turn; `specialists fleet retry` tries it again"
 )
@@ -52,7 +52,7 @@ class JobWork:
             self._abort(self._run)
 
     async def verdict(self) -> Verdict:
-        """Work on the job until it is clear what becomes of it.
+        """Work on the job until its verdict is known.
 
         Raises QueueAway or StoreUnusable if the database does not answer before the run has begun.
         """
@@ -66,7 +66,7 @@ class JobWork:
         if refused is not None or self._run is None:
             return refused or HandedBack()
         if begun.taken_over and self._run.ended is not None:
-            # It ended in between, so nobody had left it.
+            # It ended in between, so no worker has abandoned it.
             await self._queue.uncount(self.job)
         if self._abort is not None:
             self._abort(self._run)
@@ -74,7 +74,7 @@ class JobWork:
         return judge(outcome, self.job.attempts, cancelled=self.is_cancelled)
 
     async def _begin(self, begun: Begun) -> Verdict | None:
-        """Take up the run; return what becomes of the job if that is impossible."""
+        """Take up the run; return the verdict on the job if that is impossible."""
         try:
             self._run = await self._taken_up(begun)
         except RunSpecialistError as error:
@@ -106,7 +106,7 @@ class JobWork:
         )
 
     async def _is_dead(self, begun: Begun) -> bool:
-        """Return whether an item is given up; end the session of a frozen worker, so that its run can be taken up."""
+        """Return whether an item is abandoned; end the session of a frozen worker, so that its run can be taken up."""
         url, owner = self._queue.connection.url, begun.owner
         was_held = owner is not None and await asyncio.to_thread(challenge, url, owner)
         if begun.takeovers < MAX_TAKEOVERS:

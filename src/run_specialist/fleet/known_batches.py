@@ -40,7 +40,7 @@ class KnownBatches:
             await batch.check()
         except RunSpecialistError as error:
             await batch.aclose()
-            self._say(f"refused: batch {batch_id} cannot run here: {error}; mend that and restart this worker")
+            self._say(f"refused: batch {batch_id} cannot run here: {error}; fix that and restart this worker")
             return None
         return batch
 

@@ -42,7 +42,7 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     cost_limit: float | None = None,
     typical_cost: float = 0.0,
 ) -> Queued:
-    """Put a batch into the queue; calling it again puts only what is missing.
+    """Put a batch into the queue; calling it again adds only missing items.
 
     url: a PostgreSQL store, with a queue.
     items: questions, or fields by name for `question`.

@@ -23,14 +23,14 @@ LOG_DAYS = 7
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0
 """Pauses of a batch whose endpoint refuses requests and does not say for how long; each pause doubles [s]."""
 PROBE_TIME = 60.0
-"""How long the first item after a pause has the endpoint for itself [s]."""
+"""Time in which only the first item after a pause uses the endpoint [s]."""
 _SET_UP_LOCK = 0x52537132
 """Advisory lock for the creation of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that this worker holds; it names an item, whose truth is in the store."""
+    """A job that this worker holds; it names an item, whose state is in the store."""
 
     job_id: int
     batch_id: str
@@ -47,7 +47,7 @@ class Begun:
     """An item as it was begun."""
 
     taken_over: bool
-    """Nobody handed it back: the worker that had it has died or is frozen."""
+    """It was not handed back: the worker that held it has died or is frozen."""
     takeovers: int
     """Since the newest turn of its run."""
     question: str
@@ -74,7 +74,7 @@ class Queue:
 
     async def set_up(self) -> None:
         """Create or upgrade the tables; several processes may do so at the same time."""
-        # A lock of the session, because PgQueuer's upgrade runs statements in transactions of their own.
+        # A lock of the session, because PgQueuer's upgrade runs statements in separate transactions.
         await self.connection.execute("select pg_advisory_lock($1)", _SET_UP_LOCK)
         try:
             if await self._queries.schema_is_installed():
@@ -111,13 +111,13 @@ class Queue:
         return {_text(row, "batch_id"): (_text(row, "state"), _number(row, "closed")) for row in found}
 
     async def frozen(self, batch_id: str) -> Mapping[str, Any]:
-        """Return what a batch froze."""
+        """Return the frozen values of a batch."""
         (row,) = await self.connection.fetch(queue_sql.SELECT_BATCH, batch_id)
         content: Mapping[str, Any] = json.loads(_unpacked(row["frozen"]))
         return content
 
     async def take(self, limits: Mapping[str, int], most: int) -> list[Job]:
-        """Take jobs that nobody holds, or whose holder has been silent for `SILENCE`.
+        """Take jobs that no worker holds, or whose holder has been silent for `SILENCE`.
 
         limits: how many jobs of each batch the whole fleet may hold; 0 = any.
         """
@@ -178,7 +178,7 @@ class Queue:
         await self.connection.fetch(queue_sql.CLOSE, batch_id, wait, FIRST_PAUSE, reason, LONGEST_PAUSE)
 
     async def may_probe(self, batch_id: str, seconds: float) -> bool:
-        """Return whether this worker may try one item of a batch whose pause is over; for others it goes on."""
+        """Return whether this worker may try one item of a batch whose pause is over; for others it continues."""
         return bool(await self.connection.fetch(queue_sql.PROBE, batch_id, seconds))
 
     async def open_gate(self, batch_id: str) -> None:

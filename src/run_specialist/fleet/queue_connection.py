@@ -50,7 +50,7 @@ class QueueAway(Exception):
 
 
 class QueueConnection:
-    """Executes statements one after another, in a connection of its own with automatic commits.
+    """Executes statements one after another, in a separate connection with automatic commits.
 
     After a failure the next statement opens a new connection; repeating the failed one is up to the caller. It has
     those methods of PgQueuer's `Driver` that statements need, and not those for its loop and for notifications.

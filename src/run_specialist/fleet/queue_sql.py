@@ -1,4 +1,4 @@
-"""The statements that PgQueuer does not have: those on a job change it only while its worker still holds it.
+"""Statements missing in PgQueuer: they change a job only while its worker still holds it.
 
 A worker that was frozen may have lost its jobs. PgQueuer's own statements would then delete the job of the worker that
 has it now, whose item would be lost if that worker died. Job and item change in one statement, so that neither can
@@ -24,7 +24,7 @@ item as (
 )
 select id from mine
 """
-"""Deletes a job, sets the state of its item, and returns what the item did not spend of the cost limit.
+"""Deletes a job, sets the state of its item, and returns the unspent part of the item's share of the cost limit.
 
 If the cost of its run is unknown, the whole grant counts as spent.
 Values: job, worker, run, batch, state (null = as it is), packed error.
@@ -66,7 +66,7 @@ returning before.state = 'begun' as taken_over, i.takeovers, i.question, i.input
     (select owner from {RUNS} r where r.run_id = $1) as owner,
     (select cost_limit from {BATCHES} b where b.batch_id = $2) as cost_limit
 """
-"""Begins an item. If nobody handed it back, its worker has died: that is a takeover, counted since the newest turn."""
+"""Begins an item. If it was not handed back, its worker has died: this is a takeover, counted since the newest turn."""
 
 UNCOUNT = f"update {ITEMS} set takeovers = greatest(takeovers - 1, 0) where run_id = $1 and batch_id = $2"
 """Takes back the count of a takeover that was none."""
@@ -140,14 +140,14 @@ where i.batch_id = $1 and i.number is not null
     and (i.state = 'dead' or i.state = 'ended' and (r.run_id is null or r.status = any($2::text[])))
 order by i.number
 """
-"""Selects the items that were given up, that have no run, or whose run ended with one of some statuses."""
+"""Selects the items that were abandoned, that have no run, or whose run ended with one of some statuses."""
 
 SPENT_AND_GRANTED = f"""
     (select sum(r.cost_usd) from {ITEMS} i join {RUNS} r on r.run_id = i.run_id where i.batch_id = b.batch_id) as cost,
     (select sum(greatest(i.granted - coalesce(r.cost_usd, 0), 0)) from {ITEMS} i
         left join {RUNS} r on r.run_id = i.run_id where i.batch_id = b.batch_id) as granted
 """
-"""What a batch `b` has cost, and what its items under way may still spend [USD]."""
+"""The cost of a batch `b`, and the amount that its items in progress may still spend [USD]."""
 
 STATUS = f"""
 select b.batch_id, b.specialist, b.state, b.reason, b.cost_limit, g.reason as closed_by, {SPENT_AND_GRANTED},

@@ -3,7 +3,7 @@
 from run_specialist.fleet.queue_sql import BATCHES, ITEMS, JOBS, LOG, RUNS
 
 LOCK = f"select cost_limit from {BATCHES} where batch_id = $1 for update"
-"""Selects the limit of a batch, and lets the others who ask for a share of it wait."""
+"""Selects the limit of a batch, and locks it against other workers that request a share."""
 
 MINE = f"select id from {JOBS} where id = $1 and queue_manager_id = $2 for update"
 """Selects a job if the worker still holds it; values: job, worker."""
@@ -15,10 +15,10 @@ select coalesce(sum(greatest(coalesce(i.granted, 0), coalesce(r.cost_usd, 0))) f
     count(*) filter (where i.run_id <> $2 and i.state = 'begun' and i.granted is not null) as under_way
 from {ITEMS} i left join {RUNS} r on r.run_id = i.run_id where i.batch_id = $1
 """
-"""Selects what the items of a batch have spent or may spend, with the item that asks; values: batch, run.
+"""Selects the spent and the granted amounts of the items of a batch, for the requesting item; values: batch, run.
 
-`taken`: of all, for the item that asks without what it was granted before; `dearest`: cost of the dearest run; `own`:
-cost of the item so far [USD]; `under_way`: other items with a grant.
+`taken`: of all items, without the earlier grant of the requesting item; `dearest`: cost of the most expensive run;
+`own`: cost of the item so far [USD]; `under_way`: other items with a grant.
 """
 
 FLEET = f"""
@@ -28,7 +28,7 @@ from {JOBS} where entrypoint = $1
 """Counts the jobs of a batch, and the workers that hold some."""
 
 RESERVE = f"update {ITEMS} set granted = $3 where batch_id = $1 and run_id = $2"
-"""Grants an item what its run may cost in the end; values: batch, run, cost [USD]."""
+"""Grants an item the maximum cost of its run; values: batch, run, cost [USD]."""
 
 WAIT_AGAIN = f"update {ITEMS} set state = 'waiting', granted = null where batch_id = $1 and run_id = $2"
 """Makes the item wait that asked in vain; values: batch, run."""
@@ -42,4 +42,4 @@ with gone as (
 )
 insert into {LOG} (job_id, status, entrypoint, priority) select id, 'canceled', entrypoint, priority from gone
 """
-"""Deletes the jobs of a batch that no worker holds, and one more; values: batch, job. Their items stay as they are."""
+"""Deletes the jobs of a batch that no worker holds, and one more; values: batch, job. Their items stay unchanged."""

@@ -8,7 +8,7 @@ from run_specialist.fleet.queue import Job, Queue
 from run_specialist.store.packing import pack
 
 SPARE = 1
-"""Shares that are kept for workers that come later."""
+"""Number of shares kept for workers that start later."""
 
 
 async def share(  # noqa: PLR0913 - what the share depends on
@@ -18,7 +18,7 @@ async def share(  # noqa: PLR0913 - what the share depends on
 
     An earlier reservation of the item, whose worker may have died, is replaced. If no item can begin any more, the
     batch ends and its jobs are removed; the items stay, so that a call with a higher limit puts them back.
-    own: what the run's own limit leaves; None = no limit [USD].
+    own: the remainder of the run's own limit; None = no limit [USD].
     worker_slots: how many items a worker works on at the same time.
     batch_slots: how many items the fleet may work on at the same time; 0 = any number.
     typical: cost of an item, from past runs; 0 = unknown [USD].

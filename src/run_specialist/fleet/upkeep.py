@@ -1,4 +1,4 @@
-"""What a worker does now and then beside its items: it prunes the log of the queue, and counts for metrics."""
+"""Periodic tasks of a worker beside its items: pruning the log of the queue, and counting for metrics."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ class Upkeep:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, in a task of its own."""
+        """Start, in a separate task."""
         self._task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
@@ -55,5 +55,5 @@ class Upkeep:
                     self._metrics.update(await statuses(self._queue))
             except (QueueAway, StoreUnusable) as error:
                 # The worker says so when it looks for jobs itself.
-                _log.debug("upkeep was put off: %s", error)
+                _log.debug("upkeep was postponed: %s", error)
             await asyncio.sleep(COUNT if self._metrics is not None else PRUNE)

@@ -1,4 +1,4 @@
-"""A worker of the fleet: takes jobs, keeps them alive, and hands back what it does not finish."""
+"""A worker of the fleet: takes jobs, keeps them alive, and hands back unfinished jobs."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ AT_ONCE = 8
 POLL = 1.0
 """How often an idle worker looks for jobs [s]."""
 FAREWELL = 10.0
-"""How long a worker that was told to stop tries to hand its jobs back; later they are taken over [s]."""
+"""How long a stopping worker tries to hand its jobs back; later they are taken over [s]."""
 _MAX_DEFECTS = 3
 
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Worker:
     def stop(self, *, after_turn: bool = True) -> None:
         """Take no more jobs, end the runs and hand their jobs back.
 
-        after_turn: end them after the reply that is being paid for; False: at once.
+        after_turn: end them after the reply that is being paid for; False: immediately.
         """
         self._stopping.set()
         self._changed.set()
@@ -113,7 +113,7 @@ class Worker:
                 return
 
     async def _take_some(self) -> bool:
-        """Take jobs if there is room; return whether there may be more at once."""
+        """Take jobs if there is room; return whether more may be available immediately."""
         room = self._at_once - len(self._under_way)
         try:
             waiting = await self.queue.waiting()
@@ -176,7 +176,7 @@ class Worker:
         await self._obey(job, verdict)
 
     async def _obey(self, job: Job, verdict: Verdict) -> None:
-        """Record a verdict, however long the database is away; a worker that was told to stop waits only briefly."""
+        """Record a verdict, however long the database is unavailable; a stopping worker waits only briefly."""
         since_stop = 0.0
         while since_stop < FAREWELL:
             try:
@@ -213,13 +213,13 @@ class Worker:
     async def _wait_for_database(self, away: QueueAway) -> None:
         if not self._is_away:
             self._is_away = True
-            self._say(f"the database is away, waiting: {away}")
+            self._say(f"the database is unavailable, waiting: {away}")
         await self._pause(POLL)
 
     async def _came_back(self) -> bool:
-        """Take no job yet: those of workers that are connecting again look like those of dead ones for a moment."""
+        """Take no job yet: for a moment, jobs of reconnecting workers look like jobs of dead ones."""
         self._is_away = False
-        self._say("the database is back")
+        self._say("the database is available again")
         await self._pause(INTERVAL + POLL)
         return True
 

@@ -1,1 +1,1 @@
-"""The loop of one run, and each thing that a turn touches."""
+"""The loop of one run, and the parts of a turn."""

@@ -55,7 +55,7 @@ class ContextWindow:
     async def land_from_less(self) -> bool:
         """Land from a shorter transcript after the context overflowed; return False if nothing more can be cut.
 
-        If the run is to stop, that is left to its resumption.
+        If the run must stop, its resumption does this.
         """
         if self._stop.is_requested:
             return True

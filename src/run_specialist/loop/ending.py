@@ -75,7 +75,7 @@ class Ending:
 
     @classmethod
     def without_quote(cls, response: Response, checked: Sequence[Evidence]) -> Self:
-        """Return the ending of a run whose answer has no quote that was read, and cannot go back to the model."""
+        """Return the ending of a run whose answer has no verified quote, and cannot be returned to the model."""
         return cls("partial", response, founded.NOT_FOUNDED.format(founded.count(checked)))
 
     @classmethod
@@ -90,7 +90,7 @@ class Ending:
 
     @classmethod
     def spent(cls, limit: Limit) -> Self:
-        """Return the ending of a run whose landing brought no answer either."""
+        """Return the ending of a run whose landing did not produce an answer."""
         amount = limit.kind.label if limit.limit is None else units.amount(limit.kind, limit.limit)
         return cls.salvaged(NO_ANSWER.format(amount, limit.kind.key))
 
@@ -101,7 +101,7 @@ class Ending:
 
     @classmethod
     def provider_failed(cls, error: ProviderError) -> Self:
-        """Return the ending of a run whose request failed for good."""
+        """Return the ending of a run whose request failed permanently."""
         return replace(cls.failed(str(error), Exit.PROVIDER, error.kind), retry_after=error.retry_after)
 
     @classmethod
@@ -115,7 +115,7 @@ class Ending:
         return cls("aborted", None, error, Exit.NO_ANSWER, error_kind="store_lost")
 
     def with_kept(self, kept: Response | None) -> Self:
-        """Return the ending with an answer that went back to the model, if the model came to an end without another."""
+        """Return the ending with an answer that was returned to the model, if the model ended without another one."""
         if kept is None or self.response is not None or not (self.by_reply or self.status == "partial"):
             return self
         return replace(self, status="partial", response=kept, exit_code=Exit.OK)
@@ -131,7 +131,7 @@ class RunParts:
     last_text: str
     """The newest text of the model, for a salvaged answer."""
     kept: Response | None
-    """The newest answer that went back to the model; None if there is none."""
+    """The newest answer that was returned to the model; None if there is none."""
     warnings: Sequence[str]
     """The warnings of the run so far."""
 

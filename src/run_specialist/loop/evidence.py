@@ -44,7 +44,7 @@ def check(
 def forms(text: str) -> tuple[str, str]:
     """Return the forms of a result that are searched for a quote: with and without line prefixes."""
     # Without the line prefixes that tools add, a quote over several lines is found. Notices of tools, in brackets,
-    # may repeat the model's arguments and are no evidence.
+    # may repeat the model's arguments and are not evidence.
     without_notices = _NOTICE.sub(_GAP, text)
     return _fold(without_notices), _fold(_LINE_PREFIX.sub("", without_notices))
 
@@ -83,7 +83,7 @@ def salvage(why: str, text: str, executed: Sequence[CallRecord]) -> str:
 
 
 def is_salvaged(answer: str) -> bool:
-    """Return whether an answer was built by `salvage`; it contains results as they are, which are no Markdown."""
+    """Return whether an answer was built by `salvage`; it contains unchanged results, which are not Markdown."""
     return answer.startswith(_SALVAGED)
 
 

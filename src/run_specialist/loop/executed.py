@@ -28,7 +28,7 @@ class CallRecord:
     whole: str | None = None
     """The complete output, redacted; None if the text is complete."""
     drawn: Mapping[Kind, float] = field(default_factory=dict)
-    """What a child run spent of the budget, in addition to the call itself."""
+    """The amounts that a child run spent of the budget, in addition to the call itself."""
 
     @property
     def all(self) -> str:

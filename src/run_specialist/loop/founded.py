@@ -1,4 +1,4 @@
-"""What an answer rests on: its quotes, looked up in what the run read, and the rule that it needs one.
+"""The quotes of an answer: looked up in the results that the run read, and required by `evidence: require`.
 
 Which quotes count: those in `evidence` of `respond`, and under `require` also those in the `evidence` of an answer with
 a schema. Where they count as found: in the results of the run's own calls, and in the verified quotes of its children.
@@ -24,7 +24,7 @@ NOTHING_READ = "nothing was read: the answer came without a tool call and withou
 def quotes(
     job: Job, response: Response, executed: Sequence[CallRecord], children: Iterable[Child]
 ) -> tuple[Evidence, ...]:
-    """Return the quotes of an answer, each looked up in what was read, unless the policy is `off`.
+    """Return the quotes of an answer, each looked up in the results, unless the policy is `off`.
 
     executed: the calls that count as read.
     """
@@ -46,7 +46,7 @@ def proven(children: Iterable[Child]) -> list[Evidence]:
 
 
 def is_founded(response: Response, checked: Sequence[Evidence], executed: Sequence[CallRecord]) -> bool:
-    """Return whether an answer rests on a quote that was read, or says after a call what was not found.
+    """Return whether an answer has a verified quote, or says after a call what was not found.
 
     checked: its quotes.
     """

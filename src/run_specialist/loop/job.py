@@ -23,7 +23,7 @@ from run_specialist.tools.archive import Archive
 
 @dataclass(frozen=True)
 class ResumeNote:
-    """What the model learns when its run is resumed."""
+    """The news for the model when its run is resumed."""
 
     changed: tuple[Kind, ...] = ()
     """The kinds whose limits have changed."""
@@ -124,13 +124,13 @@ class Job:
     context_warnings: tuple[str, ...] = ()
     """Those of them that are about the context of the model."""
     origin: Callable[[], Mapping[str, Any]] = dict
-    """Returns what it takes to make the job again, in JSON values; called only for a run that is stored."""
+    """Returns the values needed to rebuild the job, as JSON values; called only for a stored run."""
     parent_id: str | None = None
-    """The run that asked; None for a run of its own."""
+    """The parent run; None if there is none."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Credentials masked by value in the output of tools and foreign code."""
     patch: Callable[[], str] | None = None
-    """Returns what the run would have changed, as one patch; None if it is no dry run, or has a parent."""
+    """Returns the changes that the run would have made, as one patch; None if it is not a dry run, or has a parent."""
     resume_state: ResumeState = field(default_factory=ResumeState)
     """State before the run was resumed; empty for a new run."""
     resume_note: ResumeNote | None = None

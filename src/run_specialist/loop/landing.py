@@ -1,4 +1,4 @@
-"""The landing of one run: the rung that is tried now, and what it asks of the next request."""
+"""The landing of one run: the current rung, and its effect on the next request."""
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind, Phase
@@ -11,7 +11,7 @@ from run_specialist.record.events import Landed
 CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.SCHEMA: Choice.SCHEMA, Rung.NONE: Choice.NONE}
 """The choice that a rung demands; all other requests use AUTO."""
 WITH_TOOLS = {Rung.ORDER, Rung.WAIT, Rung.FINALIZE}
-"""Rungs without a tool choice, in which an API could go on running its own tools."""
+"""Rungs without a tool choice, in which an API could continue to run its own tools."""
 RUNGS: dict[str, Rung] = {choice: rung for rung, choice in CHOICES.items()}
 
 
@@ -36,7 +36,7 @@ class Landing:
             self._move_to(position if resumed is None else position.resumed(resumed))
 
     def _rungs(self) -> tuple[Rung, ...]:
-        """Return the ladder from its top, by what is known of the endpoint now."""
+        """Return the whole ladder, given the current knowledge of the endpoint."""
         known = self._job.provider.capabilities
         refused = self._refused if known.none_choice else self._refused | {Rung.NONE}
         if self._job.runs_on_server:
@@ -50,7 +50,7 @@ class Landing:
         )
 
     def begin_if_spent(self, budget: Budget) -> None:
-        """Start the landing if only what is reserved for it remains of the budget."""
+        """Start the landing if only its reserve remains of the budget."""
         if budget.phase is Phase.SPENT:
             self.begin(budget.tightest.kind)
 
@@ -119,7 +119,7 @@ class Landing:
             self.was_ignored()
 
     def ran_out_of_time(self) -> None:
-        """Start the landing; if it has begun already, give up on all further rungs."""
+        """Start the landing; if it has already begun, skip all further rungs."""
         if self.position:
             self._move_to(self.position.given_up())
         self.begin(Kind.TIME)

@@ -1,6 +1,6 @@
 """The loop of one run: ask the model, act on its reply, land when a limit is reached.
 
-`Loop.run` repeats `Loop._turn` until a turn ends the run; `Replies.take` says what each kind of reply leads to.
+`Loop.run` repeats `Loop._turn` until a turn ends the run; `Replies.take` acts on each kind of reply.
 """
 
 from run_specialist import prompts
@@ -77,7 +77,7 @@ class Loop:
         return await self.replies.take(reply)
 
     async def _ask(self) -> Reply | None:
-        """Send one request; None if it brought no reply, and the next turn starts from what was learned."""
+        """Send one request; None if there is no reply, and the next turn uses what was learned from the failure."""
         landing = self.landing
         try:
             reply = await self._exchange.ask(landing.choice, landing.instruction, landing=landing.is_active)
@@ -98,7 +98,7 @@ class Loop:
         return reply
 
     async def _resume(self) -> Ending | None:
-        """Act on a reply that arrived before the run was interrupted, and tell the model what has changed."""
+        """Act on a reply that arrived before the run was interrupted, and inform the model of changes."""
         state, note = self._job.resume_state, self._job.resume_note
         ending = None
         if state.pending is not None and not self._stop.is_requested:

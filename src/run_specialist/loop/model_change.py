@@ -1,4 +1,4 @@
-"""Go on with the next model of a run when the present one cannot answer: the same run, with what was gathered.
+"""Continue a run with its next model when the current one cannot answer: the same run, with the gathered results.
 
 The turn that failed is requested again from the new model, after the transcript that it gets is stored.
 """
@@ -20,7 +20,7 @@ from run_specialist.providers.model_chain import ModelChain
 from run_specialist.record.events import ModelChanged, Warned
 from run_specialist.record.messages import encode
 
-CHANGED = "the run goes on with {}{}, because {} cannot answer ({})"
+CHANGED = "the run continues with {}{}, because {} cannot answer ({})"
 COLD = ", which reads about {} without a cache, price {}"
 LEFT_OUT = "; {} of {} were left out"
 CANNOT_BE_ASKED = "{} cannot be asked ({})"
@@ -47,7 +47,7 @@ class ModelChange:
         self._checkpoint = checkpoint
         self._observers = observers
         self._failures: list[str] = []
-        """Each model that is no longer asked, with the reason."""
+        """Each model that is no longer used, with the reason."""
 
     async def go_on_after(self, error: ProviderError, *, landing: bool) -> None:
         """Change to the next model that can be asked.
@@ -113,7 +113,7 @@ class ModelChange:
 
 
 def _reading(cold: int | None, price: float | None) -> str:
-    """Return what it costs that the new model has no cache; empty if nothing was sent before."""
+    """Return the price of the input that the new model reads without a cache; empty if nothing was sent before."""
     if cold is None:
         return ""
     return COLD.format(units.amount(Kind.TOKENS, cold), "unknown" if price is None else f"about {units.dollars(price)}")

@@ -24,7 +24,7 @@ NameOf = Callable[[str], str]
 
 
 def portable_messages(messages: Sequence[Message], *, also_written: bool = False) -> tuple[Message, ...]:
-    """Return messages without what only the model accepts that wrote them; unchanged ones are the same objects.
+    """Return messages without parts that only their own model accepts; unchanged messages are the same objects.
 
     also_written: leave out thinking that a server wrote at the beginning of the text, too.
     """
@@ -87,7 +87,7 @@ def _with_id(block: Block, name: NameOf) -> Block:
     match block.get("type"):
         case "tool_use":
             call_id = name(block["id"])
-            # What a server wants back unchanged has the old id, and only that server wants it.
+            # Parts that a server expects back unchanged have the old id, and only that server expects them.
             kept = block if call_id == block["id"] else {key: value for key, value in block.items() if key != "chat"}
             return {**kept, "id": call_id, "input": named_arguments(block.get("input"), name)}
         case "tool_result":

@@ -33,9 +33,10 @@ class QuoteRule:
         self._landing = landing
 
     def are_too_early(self, calls: Sequence[ToolCall], response: Response) -> bool:
-        """Return whether the calls in the same turn are to be run first, because the answer cannot know their results.
+        """Return whether the calls in the same turn must run first, because the answer cannot know their results.
 
-        It is taken at once in a landing, without budget for the calls, and if all of its quotes were read before.
+        It is accepted immediately in a landing, without budget for the calls, and if all of its quotes were read
+        before.
         """
         has_others = any(call.name != RESPOND for call in calls)
         if not has_others or self._landing.is_active or Returned.TOO_EARLY in self._exchange.returned.reasons:

@@ -1,4 +1,4 @@
-"""What each kind of reply leads to: one method for each stop reason. Read `Replies.take` first."""
+"""Act on each kind of reply: one method for each stop reason. Read `Replies.take` first."""
 
 from dataclasses import replace
 
@@ -138,7 +138,7 @@ class Replies:
         return None if isinstance(verdict, Objection) else verdict
 
     def _is_from_an_earlier_landing(self, reply: Reply) -> bool:
-        """Tell whether a reply arrived in a landing before the run was resumed, when no call was to be run."""
+        """Return whether a reply arrived in a landing before the run was resumed, when no call could be run."""
         state = self._job.resume_state
         return reply is state.pending and state.pending_in_landing and not self._landing.is_active
 
@@ -183,7 +183,7 @@ class Replies:
         return None
 
     def _may_retry(self, what: str) -> bool:
-        """Allow each kind of retry once a run; a retry is no rung of the ladder."""
+        """Allow each kind of retry once per run; a retry is not a rung of the ladder."""
         is_first = what not in self._retried
         self._retried.add(what)
         return is_first

@@ -28,7 +28,7 @@ MOST_REPEATED = 2
 """Retries after failures in which the server may have worked on the request, and may bill each of them."""
 
 PATIENCE_WITH_OTHERS = 10.0
-"""Maximum patience while another model can be asked: enough for an overload that passes in a moment [s].
+"""Maximum patience while another model can be asked: enough for a short overload [s].
 
 It costs less than to let the other model read the whole context without a cache.
 """
@@ -67,7 +67,7 @@ class Retries:
         self._waiting = waiting
         self._stop = stop
         self.was_stopped = False
-        """True once a request was given up because the run is to stop; none is sent any more."""
+        """True once a request was abandoned because the run must stop; no more are sent."""
 
     async def ask(self, conversation: Conversation, request: Request, seconds: float | None = None) -> Reply:
         """Send a request, and again while the endpoint cannot answer; return the reply.
@@ -158,7 +158,7 @@ def _wait(error: Unavailable, attempt: int, left: float, time_left: float, *, is
 
 def _too_long(error: Unavailable, requested: float, what: str, left: float) -> ProviderError:
     if math.isinf(requested):
-        return error.as_final(f"{error.reason}; try again later, because the API requests a wait without an end")
+        return error.as_final(f"{error.reason}; try again later, because the API requests an endless wait")
     allowed = f"longer than {what} ({math.floor(max(left, 0))} seconds)"
     return error.as_final(f"{error.reason}; try again in {requested:.0f} seconds, as the API requests, {allowed}")
 

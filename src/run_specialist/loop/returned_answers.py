@@ -1,4 +1,4 @@
-"""The answers of one run that went back to the model, once for each reason; the newest is kept if no other follows."""
+"""The answers of one run that were returned to the model, once per reason; the newest is kept if no other follows."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -14,7 +14,7 @@ class Returned(StrEnum):
     TOO_EARLY = "too_early"
     """The same turn contained calls whose results it could not take into account."""
     WITHOUT_QUOTE = "without_quote"
-    """None of its quotes was found in what was read."""
+    """None of its quotes was found in the results."""
 
 
 MARKS = {
@@ -37,14 +37,14 @@ class ReturnedAnswers:
         """The newest answer that went back, as the input of `respond`."""
 
     def add(self, why: Returned, response: Response) -> None:
-        """Remember an answer that goes back; an empty one is not kept."""
+        """Remember a returned answer; an empty one is not kept."""
         self.reasons = (*self.reasons, why)
         if response.answer.strip():
             self.newest = response.model_dump()
 
     @property
     def kept(self) -> Response | None:
-        """The newest answer that went back, marked with the reason; None if there is none."""
+        """The newest returned answer, marked with the reason; None if there is none."""
         if self.newest is None:
             return None
         response = Response.parse(self.newest, self._schema)

@@ -62,10 +62,10 @@ class Run:
     def abort(self, *, after_turn: bool = False) -> None:
         """Stop as soon as possible; `outcome` then returns what was gathered. Call it from the event loop's thread.
 
-        after_turn: let the turn under way end first, also in child runs: the reply that was requested is awaited and
-            stored, and its tool calls are run, so that no reply is paid for twice when the run is resumed. No further
-            request is sent, and a request that waits for a retry is given up. An answer in that turn ends the run as
-            answered. A second call without `after_turn` stops at once.
+        after_turn: complete the current turn first, also in child runs: the requested reply is awaited and stored, and
+        its tool calls are run, so that no reply is paid for twice when the run is resumed. No further request is sent,
+        and a request that waits for a retry is abandoned. An answer in that turn ends the run as answered. A second
+        call without `after_turn` stops immediately.
         """
         was_now = self._stop.is_now
         self._stop.request(now=not after_turn)

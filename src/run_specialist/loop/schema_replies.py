@@ -66,7 +66,7 @@ class SchemaStream:
         self._tool: str | None = None
 
     def marked(self, delta: Delta) -> Delta | None:
-        """Return the next piece as it is to be shown; None while it is not known what the reply is."""
+        """Return the next piece to show; None while the kind of the reply is not known."""
         if delta.tool is not None:
             return delta
         if self._is_known:

@@ -1,4 +1,4 @@
-"""Whether a run is to stop, and how soon: set by `Run.abort`, read by its loop, its requests and its children."""
+"""Whether a run must stop, and how soon: set by `Run.abort`, read by its loop, its requests and its children."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,9 +13,9 @@ class StopSignal:
 
     def __init__(self) -> None:
         self.is_requested = False
-        """True once the run is to send no further request to the model."""
+        """True once the run must not send another request to the model."""
         self.is_now = False
-        """True once the turn under way is to be cut short, too."""
+        """True once the current turn must be interrupted, too."""
         self._listeners: list[Callable[[], object]] = []
 
     def request(self, *, now: bool) -> None:
@@ -28,7 +28,7 @@ class StopSignal:
 
     @contextmanager
     def notifying(self, listener: Callable[[], object]) -> Iterator[None]:
-        """Call a function once when the run is to stop, as long as the block lasts; at once if it already is."""
+        """Within the block, call a function once when the run must stop; immediately if it already must."""
         if self.is_requested:
             listener()
         self._listeners.append(listener)

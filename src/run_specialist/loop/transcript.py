@@ -44,7 +44,7 @@ class Transcript:
         return [*self._history, self._tail.with_instruction(landing_instruction)] if self._tail else [*self._history]
 
     def enter(self, reply: Reply, results: Sequence[ToolResult], landing_instruction: str | None) -> None:
-        """Append a turn: what was sent, and the reply; the results become the new tail.
+        """Append a turn: the sent messages and the reply; the results become the new tail.
 
         landing_instruction: ended the request that was answered.
         """
@@ -67,12 +67,12 @@ class Transcript:
         self._tail = Message.user(text)
 
     def end_pause(self, text: str) -> None:
-        """Send a user message next if the API has paused a turn with its tools, which would otherwise go on."""
+        """Send a user message next if the API has paused a turn with its tools, which would otherwise continue."""
         if self._tail is None and self._history and has_server_calls(self._history[-1].blocks):
             self.say(text)
 
     def add(self, text: str) -> None:
-        """Add a text to what is sent next, after the results if there are any."""
+        """Add a text to the next message, after the results if there are any."""
         if text:
             before = self._tail.blocks if self._tail else ()
             self._tail = Message("user", (*before, *Message.user(text).blocks))

@@ -64,7 +64,7 @@ class Catalogue:
     offered: Mapping[str, SpecialistTool]
     """The specialists by tool name."""
     problems: tuple[str, ...]
-    """Why the others are not offered: errors of files, each of which names the file, and what they lack here."""
+    """Why the others are not offered: errors of files, each naming the file, and missing requirements."""
 
     def find(self, name: str) -> SpecialistTool | None:
         """Return a specialist by tool name or by its own name, or None."""

@@ -34,7 +34,7 @@ class Transport(Protocol):
     """A connection to clients: stdio or HTTP."""
 
     async def serve(self, server: Server[Any], ready: Callable[[str], None]) -> None:
-        """Serve until all clients are gone or `stop` is called.
+        """Serve until all clients have disconnected or `stop` is called.
 
         ready: called with the address once clients can connect.
         """
@@ -71,7 +71,7 @@ def make_server(service: Service) -> Server[Any]:
 
 
 async def serve(runner: Runner, make_transport: Callable[[], Transport], say: Callable[[str], None]) -> Exit:
-    """Serve until the clients are gone or a signal arrives; then abort the runs, which are stored with their findings.
+    """Serve until the clients have disconnected or a signal arrives; then abort the runs, which store their findings.
 
     make_transport: called inside the event loop.
     say: prints a message for the user.

@@ -112,7 +112,7 @@ class AnthropicConversation:
         if messages is not request.messages:
             request = replace(request, messages=messages)
         size = self._size(request)
-        # What is read from the cache counts against no rate limit.
+        # Tokens read from the cache do not count against rate limits.
         turn = self._entrance.turn(request, _cost(max(size - self._cached_tokens, 0) if self._reads(request) else size))
         try:
             async with turn:

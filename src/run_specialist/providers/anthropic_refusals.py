@@ -1,4 +1,4 @@
-"""What an error text of a Messages API is about: no endpoint reports it in another way."""
+"""Find the refused parameter in an error text of a Messages API: endpoints do not report it in any other way."""
 
 import re
 

@@ -48,7 +48,7 @@ class Capabilities:
     vendor: str = "custom"
     """The vendor of the API, as reported in telemetry."""
     context_tokens: int | None = None
-    """Length of the context for input and reply, as told by a local server [tokens]; None = not known."""
+    """Length of the context for input and reply, as reported by a local server [tokens]; None = not known."""
     context_note: str = ""
     """A warning for the user about `context_tokens`; empty = none."""
     reads_json_calls: bool = False
@@ -89,7 +89,7 @@ class Stopping(Protocol):
         ...
 
     def notifying(self, listener: Callable[[], object]) -> AbstractContextManager[None]:
-        """Call a function once when the run is to stop, as long as the block lasts; at once if it already is."""
+        """Within the block, call a function once when the run must stop; immediately if it already must."""
         ...
 
 

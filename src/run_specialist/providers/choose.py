@@ -68,7 +68,7 @@ def check_credentials(model: str) -> None:
 
 
 def default_reason(default: str | None = None) -> str:
-    """Return why a specialist without a model of its own gets the one that it gets.
+    """Return why a specialist without its own model gets its current one.
 
     default: as for `named_models`.
     """

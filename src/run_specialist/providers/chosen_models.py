@@ -45,7 +45,7 @@ def choose_models(
 def _obstacle(model: str) -> str:
     """Return why a model of several cannot be asked here, whatever its server says; empty if it can."""
     if model == OFFLINE:
-        return "it is no language model"
+        return "it is not a language model"
     try:
         check_served(model)
         if prefix_of(model) is None:

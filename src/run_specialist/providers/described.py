@@ -28,14 +28,14 @@ class _NoClient:
 
 @dataclass(frozen=True, slots=True)
 class DescribedModel:
-    """A model of which nothing was asked."""
+    """A model that was not asked anything."""
 
     provider: Provider
     """Only for its id, capabilities and price; it cannot be opened."""
     price: Price | None
     """None if the price is unknown, and for a model that costs nothing."""
     is_local: bool = False
-    """Whether a local server or a file has it, which tells its context only when a run begins."""
+    """Whether a local server or a file provides it, so that its context is known only when a run begins."""
 
 
 def described(model: str) -> DescribedModel:

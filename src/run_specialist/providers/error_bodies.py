@@ -1,4 +1,4 @@
-"""What the status and the body of an error say: its message, whether it may pass, and what kind of failure it is."""
+"""Read the status and the body of an error: its message, whether a retry may help, and the kind of failure."""
 
 import re
 
@@ -65,9 +65,9 @@ KINDS: dict[int, ProviderErrorKind] = {
 """Kind of failure by HTTP status, unless its body names a more specific one; for other statuses the class decides."""
 
 _SPECIFIC = {"quota", "model_missing"}
-"""Kinds that only a body tells apart from others with the same status."""
+"""Kinds that only the body distinguishes from others with the same status."""
 _UNCLEAR = {400, 403, 429}
-"""Statuses of an exhausted quota that only the message tells apart."""
+"""Statuses of an exhausted quota that only the message distinguishes."""
 _QUOTA = re.compile(
     r"credit balance is too low|reached your (?:specified )?(?:workspace )?API usage limits|insufficient credits"
     r"|used all available credits|(?:spend|spending|key) limit (?:was |is )?(?:exceeded|reached)",

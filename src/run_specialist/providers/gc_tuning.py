@@ -10,7 +10,7 @@ from contextlib import contextmanager
 def paused(module: str) -> Iterator[None]:
     """Import a module without collections, a third faster; afterwards all objects belong to the oldest generation.
 
-    Nothing stays disabled, frozen or changed: without this, two more collections would scan the same objects to get
+    Nothing stays disabled, frozen or changed: without this, two more collections would scan the same objects to move
     them there. A program that has disabled its collector, or frozen objects, keeps them so. If the module has been
     imported before, nothing is done: only to count a million frozen objects takes longer than a request.
     """

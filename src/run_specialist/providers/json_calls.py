@@ -126,7 +126,7 @@ class JsonCalls:
         return replace(reply, stop=stop, content=(*_without_text(reply.content), block))
 
     def _text(self, reply: Reply, *, constrained: bool) -> Reply:
-        """Return a reply that is no call, with a warning if it should have been one."""
+        """Return a reply that is not a call, with a warning if it should have been one."""
         if not constrained or self._was_ignored or reply.stop is not Stop.ANSWERED or not reply.text:
             return reply
         self._was_ignored = True

@@ -1,4 +1,4 @@
-"""What is known about one endpoint: its capabilities, corrected by what it refuses and by what its replies show."""
+"""The knowledge about one endpoint: its capabilities, corrected by its refusals and its replies."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -51,7 +51,7 @@ class Knowledge:
             return False
         if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.text or reply.calls):
             return False
-        # Calls in JSON do not depend on this knowledge: a reply that is no call has a warning of its own.
+        # Calls in JSON do not depend on this knowledge: a reply that is not a call has its own warning.
         if request.schema is not None and request.schema_name == RESPOND and not _obeys(request, reply):
             self.capabilities = replace(self.capabilities, schema=False)
         if request.choice is not Choice.RESPOND:
@@ -73,7 +73,7 @@ def _obeys(request: Request, reply: Reply) -> bool:
 
 
 class Informed:
-    """A provider whose capabilities are those that are known of its endpoint."""
+    """A provider with the known capabilities of its endpoint."""
 
     model: str
     client: "AsyncAnthropic | AsyncOpenAI"
@@ -86,7 +86,7 @@ class Informed:
 
     @property
     def address(self) -> tuple[str, str]:
-        """The base URL and the model, of which the knowledge is true."""
+        """The base URL and the model that the knowledge applies to."""
         return str(self.client.base_url), self.model
 
     @property

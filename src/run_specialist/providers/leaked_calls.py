@@ -1,6 +1,6 @@
 """Find tool calls that a model wrote as text, and turn its reply into one that makes these calls.
 
-Servers without a fitting chat template pass such calls on as the text of a finished reply, which would end the run.
+Servers without a matching chat template return such calls as the text of a finished reply, which would end the run.
 Only a text that consists of nothing else counts:
 
     {"name": "search", "arguments": {"query": "x"}}     one or more objects; also `parameters` or `input`

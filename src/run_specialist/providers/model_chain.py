@@ -1,6 +1,6 @@
-"""The models of one run, of which the next one is asked once the present one fails; to its run they are one provider.
+"""The models of one run: the next one is asked once the current one fails; to the run they are one provider.
 
-What a change does to the run itself is in `loop/model_change.py`.
+`loop/model_change.py` contains the effects of a change on the run itself.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -51,7 +51,7 @@ class ModelChain:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of the present model and of those that are left."""
+        """The ids of the current model and of the remaining ones."""
         return (self.present.model, *(one.model for one in self.following))
 
     def left_after(self, error: ProviderError) -> tuple[Provider, ...]:
@@ -65,7 +65,7 @@ class ModelChain:
         return tuple(one for one in self.following if one.capabilities.vendor != vendor)
 
     async def advance(self) -> None:
-        """Go on with the next model; if it cannot be asked, it is left out.
+        """Change to the next model; if it cannot be used, it is skipped.
 
         Raises UsageError with the reason in that case; without another model the chain must not be advanced.
         """
@@ -80,7 +80,7 @@ class ModelChain:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What is known of the present model."""
+        """The capabilities of the current model."""
         return self.present.capabilities
 
     def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:

@@ -1,7 +1,7 @@
-"""Find misspelt model names before a request is sent, without a list of all models, which nobody has.
+"""Find misspelt model names before a request is sent, without a list of all models, which does not exist.
 
 Only words that this program gives a meaning to can be misspelt: aliases, prefixes, and the families in a vendor's ids.
-Versions and all other names are taken as they are: thoughts/shared/decisions/2026-11-23/misspelt-models.md.
+Versions and all other names are accepted unchanged: thoughts/shared/decisions/2026-11-23/misspelt-models.md.
 """
 
 import os
@@ -45,7 +45,7 @@ def check_served(model: str, place: str = "") -> None:
 
 
 def _meant(model: str) -> Sequence[str]:
-    """Return the names that a misspelt one probably stands for; empty if it is not misspelt."""
+    """Return the names that a misspelt one probably means; empty if it is not misspelt."""
     prefix, colon, name = model.partition(":")
     if colon:
         if prefix == "openai":
@@ -73,7 +73,7 @@ def _meant_by_claude(model: str) -> Sequence[str]:
 
 
 def _meant_by_chat(name: str) -> Sequence[str]:
-    """Return the id meant by one of the vendor with a misspelt word; other servers have names of their own."""
+    """Return the correct id for a vendor's id with a misspelt word; other servers have their own names."""
     if os.environ.get(CHAT.url, "").strip():
         return []
     fixed = _WORD.sub(lambda found: _near(found[0], CHAT_WORDS) or found[0], name)

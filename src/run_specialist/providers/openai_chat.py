@@ -194,7 +194,7 @@ class ChatConversation:
             refused = isinstance(error, APIStatusError) and error.status_code < 500  # noqa: PLR2004
             if openai_refusals.is_too_long(text):
                 failed = ContextExceeded(line)
-            # Some servers report a schema that their grammar cannot express as an error of their own.
+            # Some servers report a schema that their grammar cannot express as a server error.
             elif isinstance(error, APIStatusError) and request.schema and openai_refusals.is_about_schema(text):
                 failed = self._provider.knowledge.refused(Choice.SCHEMA, line)
             elif refused and self._is_constrained(request.choice) and openai_refusals.is_about_choice(text):

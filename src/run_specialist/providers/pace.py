@@ -22,7 +22,7 @@ class Pace:
         self._counts = False
 
     async def begin(self) -> None:
-        """Wait until one more request may start; returns at once if few start."""
+        """Wait until one more request may start; returns immediately if few start."""
         loop = asyncio.get_running_loop()
         if not self._counts:
             self._counts = True

@@ -40,7 +40,7 @@ def _number(text: str | None, per_second: int) -> float | None:
 
 
 def _until(text: str, now: str | None) -> float | None:
-    """Return the time until an HTTP date, by the clock of the server if it tells its time [s]."""
+    """Return the time until an HTTP date, by the clock of the server if the headers contain its time [s]."""
     then = _date(text)
     if then is None:
         return None

@@ -53,7 +53,7 @@ class ScriptedProvider:
         self.priced = priced
         self.capabilities = Capabilities(forced_choice, max_output_tokens, schema=schema, vendor="scripted")
         self.opening: Opening | None = None
-        """What the last conversation was opened with."""
+        """The opening of the last conversation."""
         self.requests: list[Request] = []
         """Every request, in order."""
 
@@ -82,4 +82,4 @@ class ScriptedProvider:
         return usage.total_tokens / 100_000 if self.priced else None
 
     async def aclose(self) -> None:
-        """Hold nothing, so let nothing go."""
+        """Do nothing: there is nothing to close."""

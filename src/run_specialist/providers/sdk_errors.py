@@ -23,7 +23,7 @@ LONGEST_LINE = 600
 SHORTEST_KEY = 8
 """Shorter keys are not masked: they are placeholders, which may occur in plain text [characters]."""
 SHORTEST_WAIT = 1.0
-"""Shorter waits that a server requests are not worth a mention in an error [s]."""
+"""Errors do not mention requested waits that are shorter than this [s]."""
 
 WHAT_TO_DO = {
     401: "check {key}",
@@ -165,7 +165,7 @@ def _could_not_connect(causes: list[BaseException]) -> bool:
     import aiohttp  # noqa: PLC0415 - as above
     import httpx2  # noqa: PLC0415 - as above
 
-    # A name that nobody knows is rather misspelt than away for a while, and a wrong certificate stays wrong.
+    # An unknown host name is more likely misspelt than temporarily unavailable, and a wrong certificate stays wrong.
     last = causes[-1]
     if isinstance(last, socket.gaierror) and last.errno == socket.EAI_NONAME:
         return False

@@ -1,4 +1,4 @@
-"""What a conversation with the Messages API has to know of tools that the API runs itself."""
+"""The state of tools that the Messages API runs itself, in one conversation."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from run_specialist.record.blocks import Block
 from run_specialist.record.messages import Message
 from run_specialist.record.server_calls import USE, is_result
 
-NOT_RUN = "the endpoint does not run {} itself: {}; the run goes on without {}"
+NOT_RUN = "the endpoint does not run {} itself: {}; the run continues without {}"
 _ABOUT_TOOLS = re.compile(r"web_search|web_fetch|server[ _]tool|input_schema|\btools\b", re.IGNORECASE)
 """Error texts of endpoints that do not know these tools; most take them for tools without a schema."""
 
@@ -26,7 +26,7 @@ class OfferedTools:
         self._knowledge = knowledge
         self._on_server = opening.tools.on_server if knowledge.capabilities.server_tools else ()
         self.warning = ""
-        """What the user is to know since the endpoint refused them; empty if it did not."""
+        """The warning for the user if the endpoint refused them; empty if it did not."""
 
     @property
     def definitions(self) -> list[Mapping[str, Any]]:

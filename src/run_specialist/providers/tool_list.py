@@ -26,7 +26,7 @@ def _lines(tool: Tool) -> Iterator[str]:
 
 
 def _left_out(schema: object) -> Iterator[str]:
-    """Yield what the strict schema of a parameter does not say, and a small model gets wrong."""
+    """Yield constraints that the strict schema of a parameter lacks and small models violate."""
     if isinstance(schema, Mapping):
         if schema.get("default") is not None:
             yield f"null means {json.dumps(schema['default'], ensure_ascii=False)}."

@@ -14,7 +14,7 @@ _RETRIES = "x-stainless-retry-count"
 """The header in which the SDKs count the retries of a request."""
 
 Accepted = Callable[[Mapping[str, str]], None]
-"""Called with the headers of a response that is no error, as soon as they have arrived."""
+"""Called with the headers of a response that is not an error, as soon as they have arrived."""
 
 
 def connection(sdk: Any, *, direct: bool = False) -> dict[str, Any]:  # noqa: ANN401 - either SDK
@@ -40,7 +40,7 @@ class StreamedReply(Protocol):
 
     @property
     def is_endless(self) -> bool:
-        """True once nothing but white space keeps arriving, so that the rest is not worth waiting for."""
+        """True once nothing but white space keeps arriving, so that waiting for the rest is useless."""
         ...
 
     def result(self) -> Block:
@@ -59,7 +59,7 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
     """Send a request once and return the JSON object of the response.
 
     url: as returned by `url_of`.
-    accepted: called with the headers of a response that is no error.
+    accepted: called with the headers of a response that is not an error.
     retries: how often it was sent before.
     Raises ProviderError if the response is not a JSON object, and any error of the SDK.
     """

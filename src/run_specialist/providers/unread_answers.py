@@ -1,4 +1,4 @@
-"""Notice an endpoint whose models answer without having read anything, although they were offered tools."""
+"""Detect an endpoint whose models answer without having read anything, although they were offered tools."""
 
 from run_specialist.providers.base import Choice, Opening, Request
 from run_specialist.providers.leaked_calls import leaked_calls

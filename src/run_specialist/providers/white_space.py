@@ -1,4 +1,4 @@
-"""Notice a streamed reply that goes on with nothing but white space, as models in a loop do."""
+"""Detect a streamed reply that continues with nothing but white space, as models in a loop do."""
 
 import json
 from collections.abc import Iterable

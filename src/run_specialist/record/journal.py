@@ -13,7 +13,7 @@ from run_specialist.record.messages import Message, Reply, ToolCall, Usage
 from run_specialist.record.outcome import AskedModel, Child, Outcome
 
 OnLost = Literal["go_on", "abort"]
-"""What a run does if its store becomes unwritable: continue without being stored, or end before its next request."""
+"""Behavior of a run if its store becomes unwritable: continue without being stored, or end before its next request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """What a run has spent and done; together with its messages and calls, enough to resume it."""
+    """The spending and the state of a run; together with its messages and calls, enough to resume it."""
 
     used: Mapping[str, float]
     """Amount spent, by kind."""

@@ -6,7 +6,7 @@ _TAG_OR_IMAGE = re.compile(r"<(?=[A-Za-z/!?])|!(?=\[)")
 
 
 def harmless(markdown: str) -> str:
-    """Return Markdown without HTML and without images, which could send what was read to another server.
+    """Return Markdown without HTML and without images, which could leak content to another server.
 
     Text without either is returned unchanged. Otherwise each such beginning is escaped, also in code.
     """

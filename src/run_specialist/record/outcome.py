@@ -17,13 +17,13 @@ Status = Literal["answered", "landed", "partial", "failed", "aborted"]
 """Answered before a limit; answered at a limit; salvaged or cut answer; no answer; interrupted."""
 
 ErrorKind = Literal[ProviderErrorKind, "store_lost", "internal"]
-"""What kind of failure ended a run: of the model's endpoint, of the store, or a defect of this program."""
+"""The kind of failure that ended a run: of the model's endpoint, of the store, or a defect of this program."""
 
 EvidencePolicy = Literal["off", "check", "require"]
 """Whether quotes are looked up in the results of the run, and whether an answer needs a quote that is found."""
 
 OfflinePolicy = Literal["answer", "refuse"]
-"""What a specialist does where there is no language model: answer by ranked search, or nothing."""
+"""Behavior of a specialist without a language model: answer by ranked search, or refuse."""
 
 
 class Exit(IntEnum):
@@ -85,7 +85,7 @@ class LandingReport:
 
 @dataclass(frozen=True, slots=True)
 class AskedModel:
-    """One of the models that a run has asked, and what it has spent."""
+    """One of the models that a run has asked, and its spending."""
 
     model: str
     """The id in requests."""
@@ -98,7 +98,7 @@ class AskedModel:
     cost_usd: float | None = 0.0
     """None if its price is unknown."""
     failure: str | None = None
-    """Why the run went on with another model, in one line; None if it did not."""
+    """Why the run changed to another model, in one line; None if it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Outcome:
     retry_after: float | None = None
     """The wait that the server requested with its last failure [s]; None if it requested none."""
     patch: str | None = None
-    """What a dry run and its child runs would have changed, for `git apply`; None if it is no dry run."""
+    """The changes that a dry run and its child runs would have made, for `git apply`; None for other runs."""
     models: tuple[AskedModel, ...] = ()
     """The models that were asked, in order; the last one is `model`. Empty in outcomes of older versions."""
 

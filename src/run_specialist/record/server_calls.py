@@ -41,7 +41,7 @@ class ServerCall:
 
     @property
     def text(self) -> str:
-        """What can be read of the result; the content of search results is encrypted."""
+        """The readable part of the result; the content of search results is encrypted."""
         if self.error:
             return f"{self.call.name} failed: {self.error}"
         content = self.result.get("content") if self.result else None

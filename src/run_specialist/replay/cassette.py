@@ -15,7 +15,7 @@ Parameters = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What the provider made of a request."""
+    """The body that the provider made of a request."""
 
     digest: str
     """SHA-256 of its bytes, in hexadecimal."""
@@ -39,13 +39,13 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class NextModel:
-    """The model with which a run went on when the one before could not answer."""
+    """The model with which a run continued when the previous one could not answer."""
 
     model: str
     reason: str
     """The failure of the model before, in one line."""
     kind: ProviderErrorKind
-    """What kind of failure that was."""
+    """The kind of that failure."""
     rungs: Sequence[str] = ()
     """The rungs of the landing from then on, in the order in which they were tried."""
 
@@ -58,7 +58,7 @@ class Unanswered:
     how: Literal["refused", "failed", "changed"]
     """Whether the endpoint refused its choice, the request ended the run, or another model was asked."""
     next: NextModel | None = None
-    """The other model; None unless `how` is `changed`. The messages below begin anew, adapted for it."""
+    """The other model; None unless `how` is `changed`. The messages below start again, adapted for it."""
 
 
 Line = Message | Answered | Unanswered
@@ -84,7 +84,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the run began with."""
+    """The initial state of the run."""
 
     specialist: str
     digest: str
@@ -124,7 +124,7 @@ class Cassette:
 
     @property
     def later_models(self) -> Sequence[NextModel]:
-        """The models with which the run went on, in order; empty if it has asked only one."""
+        """The models with which the run continued, in order; empty if it used only one."""
         return [line.next for line in self.requests if isinstance(line, Unanswered) and line.next]
 
     def requests_of(self, place: int) -> Sequence[Answered | Unanswered]:

@@ -53,15 +53,15 @@ def read_cassette(path: Path) -> Cassette:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
-            raise UsageError(f"{path}: larger than {LARGEST // 2**20} MB, which no cassette is")
+            raise UsageError(f"{path}: larger than {LARGEST // 2**20} MB, too large for a cassette")
         return _cassette(str(path), located(content.decode("utf-8")))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}:{line}: no UTF-8 text; {_SAVE}") from None
+        raise UsageError(f"{path}:{line}: not UTF-8 text; {_SAVE}") from None
     except json.JSONDecodeError as error:
-        raise UsageError(f"{path}:{error.lineno}: no valid JSON: {error.msg}; {_SAVE}") from None
+        raise UsageError(f"{path}:{error.lineno}: not valid JSON: {error.msg}; {_SAVE}") from None
     except RecursionError:
         raise UsageError(f"{path}: too deeply nested JSON; {_SAVE}") from None
     except _Malformed as error:
@@ -71,7 +71,7 @@ def read_cassette(path: Path) -> Cassette:
 def _cassette(source: str, found: Mapping[str, Located]) -> Cassette:
     version = found.get(VERSION_KEY)
     if version is None:
-        raise _Malformed(1, f"no cassette: the key {VERSION_KEY} is missing")
+        raise _Malformed(1, f"not a cassette: the key {VERSION_KEY} is missing")
     if isinstance(version.value, int) and version.value > FORMAT:
         place = f"{source}:{version.line}"
         raise UsageError(f"{place}: format {version.value} is newer than {FORMAT}; update run-specialist")
@@ -120,7 +120,7 @@ def _items(name: str, found: Mapping[str, Located], head: Head, sizes: int) -> S
 
 
 def _settings(line: int, head: Head) -> Mapping[str, object]:
-    """Return all settings of the run; the file has those that are no defaults."""
+    """Return all settings of the run; the file contains those that differ from the defaults."""
     try:
         every = Specialist.model_validate({"name": "", "description": "", "prompt": "", **head.settings})
     except ValidationError as error:

@@ -48,7 +48,7 @@ def _complete(block: dict[str, Any]) -> dict[str, Any]:
         case {"type": str(kind)} if kind not in _KNOWN:
             pass
         case _:
-            raise ValueError("is no block of a message")
+            raise ValueError("is not a block of a message")
     return block
 
 

@@ -81,7 +81,7 @@ def cassette_text(cassette: Cassette, bodies: Sequence[Body] = ()) -> str:
 
 
 def _not_default(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings that this version knows and that are no defaults."""
+    """Return the settings that this version knows and that differ from the defaults."""
     default = Specialist(name="", description="", prompt="").model_dump(mode="json", by_alias=True)
     return {key: value for key, value in settings.items() if key in default and value != default[key]}
 

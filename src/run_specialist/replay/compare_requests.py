@@ -12,7 +12,7 @@ from run_specialist.replay.difference import Difference
 from run_specialist.replay.shown_parts import blocks_text, definition_text, json_text
 
 Normalize = Callable[[Any], Any]
-"""Replace in JSON values what a cassette does not contain, such as credentials."""
+"""Replace values that a cassette must not contain, such as credentials, in JSON values."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Comparison:
         return Difference(self.number, part, show(stored), show(normalized))
 
     def opening(self, setup: Setup, opening: Opening) -> Difference | None:
-        """Compare what is the same in all requests of a run: system prompt, tools, effort, kind of calls."""
+        """Compare the constant parts of the requests of a run: system prompt, tools, effort, kind of calls."""
         settings = setup.settings
         stored = {str(tool["name"]): tool for tool in setup.tools}
         now = {tool.name: tool.definition for tool in opening.tools}

@@ -15,7 +15,7 @@ _BEFORE = 80
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs first."""
+    """The first difference."""
 
     request: int | None
     """Number of the request, from 1; None for the end of the run."""
@@ -24,7 +24,7 @@ class Difference:
     stored: str
     now: str
     hints: tuple[str, ...] = ()
-    """What has probably caused it, each a sentence."""
+    """The probable causes, one sentence each."""
 
     @property
     def diff(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class Difference:
 
 
 def _shortened(lines: list[str]) -> Iterator[str]:
-    """Yield the lines of a diff; long ones that stand for each other are cut around their first difference."""
+    """Yield the lines of a diff; long lines that replace each other are cut around their first difference."""
     for place, line in enumerate(lines):
         if len(line) <= LONGEST_LINE:
             yield line

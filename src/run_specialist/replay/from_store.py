@@ -22,7 +22,7 @@ from run_specialist.replay.cassette import (
 from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
 
 _OTHER_FAILURES = ("store_lost", "internal", "context_exceeded")
-"""Kinds of failure that no stored reply can bring about."""
+"""Kinds of failure that no stored reply can reproduce."""
 
 
 class NotReplayable(UsageError):
@@ -88,24 +88,24 @@ def _obstacles(run: StoredRun, outcome: Mapping[str, Any]) -> Iterator[tuple[boo
     """Yield what makes a replay impossible, whether it applies to a run; the last one is none, and always applies."""
     landing, kind = outcome["landing"], outcome.get("error_kind")
     by_time = landing is not None and landing["reason"] == Kind.TIME
-    yield run.status == "aborted", "it was aborted, and when that happened between two replies is not stored"
+    yield run.status == "aborted", "it was aborted, and the moment of the abort between two replies is not stored"
     fork = run.frozen.get("fork")
     yield (
         fork is not None,
-        f"it is a fork of {(fork or {}).get('run_id')}, which sent its first requests; replay a run of one piece",
+        f"it is a fork of {(fork or {}).get('run_id')}, which sent its first requests; replay an original run",
     )
     yield (
         any(_events(run, "resumed")),
-        "it was resumed, and a replay begins with the question and one set of limits; replay a run of one piece",
+        "it was resumed, but a replay has one question and one set of limits; replay a run that was not resumed",
     )
     yield (
         any(_events(run, "summarized")) or max((one.part for one in run.messages), default=0) != _adapted(run),
         "its transcript was summarized, and the replies to the requests for summaries are not stored",
     )
-    yield kind in _OTHER_FAILURES, f"it ended by a failure that no stored reply brings about ({kind})"
+    yield kind in _OTHER_FAILURES, f"it ended by a failure that no stored reply can reproduce ({kind})"
     yield (
         by_time or any(map(_counts_time, _events(run, "budget"))),
-        "its time limit shaped its messages, and a replay takes no time; replay a run with more time",
+        "its messages depend on its time limit, and a replay takes no time; replay a run with more time",
     )
     yield (
         prefix_of(run.model) is not None and any(call.truncated for call in run.calls),
@@ -142,7 +142,7 @@ class _Attempt:
     turn: StoredTurn | None = None
     """Its reply; None if it brought none."""
     next: NextModel | None = None
-    """The model with which the run went on after it."""
+    """The model with which the run continued after it."""
     is_adapted: bool = False
     """Whether the transcript was adapted for that model."""
 

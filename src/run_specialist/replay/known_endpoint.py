@@ -1,4 +1,4 @@
-"""What the endpoint of a recorded run was known to support, which is not stored: inferred from its landing."""
+"""Infer from the landing of a recorded run what its endpoint supported, because this is not stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ _LOST = {Rung.FORCE: "forced_choice", Rung.SCHEMA: "schema", Rung.NONE: "none_ch
 def capabilities_of(usual: Capabilities, cassette: Cassette, place: int = 0) -> Capabilities:
     """Return the capabilities that lead to the rungs of a recorded run, as close to the usual ones as possible.
 
-    usual: those of its model at an endpoint of which nothing is known yet.
+    usual: those of its model at an unknown endpoint.
     place: of the model among those of the run, from 0.
     """
     known = replace(usual, reads_json_calls=True, context_tokens=None)

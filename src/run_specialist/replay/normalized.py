@@ -1,4 +1,4 @@
-"""What a cassette contains instead of credentials, paths of a machine and ids of runs."""
+"""Replace credentials, paths of a machine and run ids by placeholders for a cassette."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The job of a recorded run, built anew from the specialist's file as it is now."""
+"""The job of a recorded run, rebuilt from the specialist's current file."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -58,7 +58,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A job, and what its settings are now."""
+    """A job, and its current settings."""
 
     job: Job
     file: SpecialistFile
@@ -72,7 +72,7 @@ class Rebuilt:
 async def rebuilt(
     cassette: Cassette, place: Place, provider: Provider, tools: Tools, recorded: RecordedTools
 ) -> AsyncIterator[Rebuilt]:
-    """Return the job of a recorded run; what its tools need is closed afterwards.
+    """Return the job of a recorded run; resources of its tools are closed afterwards.
 
     Raises UsageError if the specialist cannot be found or run.
     """
@@ -157,7 +157,7 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
     ]
     trusted = environment.extra_tools.offered
     asked_for = [one for one in own if one["name"] in OFFERED and names_tool(settings.tools, str(one["name"]))]
-    # The replies contain what the API has run.
+    # The replies contain the calls that the API has run.
     of_api = {str(one["name"]) for one in setup.tools if "input_schema" not in one}
     by_api = [tool for tool in server_tools(settings) if tool.name in of_api]
     extra = ExtraTools(

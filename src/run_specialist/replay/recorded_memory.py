@@ -13,9 +13,9 @@ from run_specialist.tools.memory.note_names import MAIN
 
 
 def with_recorded_memory(environment: RunEnvironment, settings: Specialist, cassette: Cassette) -> RunEnvironment:
-    """Return an environment with the notes of a recorded prompt in place of those of today, and with a stand-in tool.
+    """Return an environment with the notes of a recorded prompt instead of the current ones, and with a stand-in tool.
 
-    Neither needs trust, because the tool is not run. Without the key the environment stays as it is, so that a
+    Neither needs trust, because the tool is not run. Without the key the environment stays unchanged, so that a
     specialist that no longer has notes is a difference.
     """
     if settings.memory is None:

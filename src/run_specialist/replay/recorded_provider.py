@@ -69,7 +69,7 @@ class RecordedProvider:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those that lead to the landing of the recorded run."""
+        """The capabilities that lead to the landing of the recorded run."""
         return self._knowledge.capabilities
 
     def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:  # noqa: ARG002 - nothing streams
@@ -121,7 +121,7 @@ class RecordedProvider:
         priced = self._model.cost(usage)
         if priced is not None:
             return priced
-        # The price was known then: about as much as the dearest token of the run.
+        # The price was known then: about as much as the most expensive token of the run.
         known = [cost / max(one.total_tokens, 1) for one, cost in self._costs.items() if cost is not None]
         return usage.total_tokens * max(known) if known else None
 

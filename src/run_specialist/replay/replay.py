@@ -21,7 +21,7 @@ from run_specialist.replay.wire import Wire
 from run_specialist.spawning.origin import digest
 from run_specialist.specialist.project import project_root
 
-ADVICE = "If the change is meant, ask the question again and replay or save the new run; else undo the change."
+ADVICE = "If the change is intended, ask the question again and replay or save the new run; otherwise undo the change."
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Wire:
         self._reply: Mapping[str, Any] = {}
         self._sent = b""
         self.bodies: list[Body] = []
-        """What was sent, in order."""
+        """The requests that were sent, in order."""
 
     @classmethod
     def of(cls, setup: Setup, normalize: Normalize) -> "Wire | None":
@@ -128,7 +128,7 @@ def _body(sent: bytes) -> Body:
 
 
 def _essence(block: Block) -> Block:
-    """Return a block without what only its API reads."""
+    """Return a block without the fields that only its API reads."""
     return {key: value for key, value in block.items() if key != "chat"}
 
 

@@ -105,7 +105,7 @@ def delete_file(root: Path, relative: str, *, expected: str, folders: int, most:
 
 
 def delete_temporary(root: Path, relative: str, temporary: str) -> None:
-    """Delete what is left of a replacement whose process was killed."""
+    """Delete the temporary file of a replacement whose process was killed."""
     if _is_temporary(temporary):
         with suppress(OSError), folder(root, relative.rpartition("/")[0]) as here:
             _unlink(here, temporary)

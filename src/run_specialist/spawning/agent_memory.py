@@ -1,4 +1,4 @@
-"""What a run gets of its specialist's notes: their beginning in the prompt, and the tool that keeps them."""
+"""The notes of a specialist in a run: their beginning in the prompt, and the tool that changes them."""
 
 import os
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class AgentMemory:
     """A specialist's notes, as one run gets them."""
 
     text: AddedText | None = None
-    """What is added to the prompt; None if there is nothing to say."""
+    """The addition to the prompt; None if there is none."""
     tool: Tool | None = None
     withheld: str = ""
     """Why there is no tool, although the file has the key; empty if there is one."""
@@ -39,13 +39,13 @@ class MemoryRequest:
     """For what kind of run notes are wanted."""
 
     secrets: Sequence[str] = ()
-    """Credentials to mask in what is written, in addition to those in the environment."""
+    """Credentials to mask in written notes, in addition to those in the environment."""
     resumed: bool = False
     """Whether the settings are those stored with the run, which has its prompt already."""
     by_program: bool = False
     """Whether the specialist was created in Python and so needs no trust."""
     is_dry: bool = False
-    """Whether nothing is to be changed."""
+    """Whether no file may be changed."""
 
 
 def agent_memory(
@@ -79,7 +79,7 @@ def agent_memory(
 
 
 def memory_claim(file: SpecialistFile, settings: Specialist, root: Path) -> Claim | None:
-    """Return what has to be allowed before a file gets the tool for its notes; None if it does not ask for it."""
+    """Return the permission that a file needs before it gets the tool for its notes; None if it does not ask for it."""
     if settings.memory is None or not _keeps_tool(settings):
         return None
     project = project_root(root)

@@ -1,4 +1,4 @@
-"""What cannot work here, and why: specialists without the model, the credentials or the files that they need."""
+"""Find specialists that cannot work here, with the reasons: a missing model, credentials or files."""
 
 import difflib
 import re

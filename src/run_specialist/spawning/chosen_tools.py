@@ -32,7 +32,7 @@ class DroppedTool:
     """Name of the tool, or as written in the file if there is none."""
     reason: str
     key: str | None = None
-    """The key of the file that is the reason; None if it is no key."""
+    """The key of the file that is the reason; None if the reason is not a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
     copy = environment.extra_tools.files
     known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit, copy)}
     known |= {tool.name: tool for tool in environment.extra_tools.served}
-    # The API has names of its own.
+    # The API uses its own names.
     known |= {FETCH if tool.name == SERVER_FETCH else tool.name: tool for tool in environment.extra_tools.offered}
     known |= {tool.name: tool for tool in _planning(settings, environment)}
     resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
@@ -108,7 +108,7 @@ def _without_memory(settings: Specialist, environment: RunEnvironment) -> list[D
 def _unknown(
     names: Iterable[str], settings: Specialist, tools: Sequence[Tool], withheld: Mapping[str, str]
 ) -> list[DroppedTool]:
-    """Return the names in `tools` that stand for no tool of the run; those of MCP servers are reported elsewhere.
+    """Return the names in `tools` that match no tool of the run; those of MCP servers are reported elsewhere.
 
     withheld: as in `ExtraTools`.
     """

@@ -1,9 +1,9 @@
 """Share a context of known length between prompt, tools, results and reply: defaults and warnings that follow from it.
 
-The provider limits a reply to a quarter. What the prompt, the tools, the question and the reply leave is the room for
-the work. One result takes at most a third of it and all results of a turn half, so that two turns fit whatever they
-read. The transcript is summarized above three quarters: the estimate of what was added last may be a sixth too low.
-docs/local-models.md explains the shares.
+The provider limits a reply to a quarter. The rest, without the prompt, the tools, the question and the reply, is the
+room for the work. One result takes at most a third of it and all results of a turn half, so that two turns fit whatever
+they read. The transcript is summarized above three quarters: the estimate of what was added last may be a sixth too
+low. docs/local-models.md explains the shares.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class ContextShares:
     front: int
     """Estimated size of what is in every request: system prompt, tools and question [tokens]."""
     room: int
-    """What is left for results and replies of the run [tokens]; at least 0."""
+    """The remainder for results and replies of the run [tokens]; at least 0."""
 
     @property
     def result_chars(self) -> int:

@@ -1,4 +1,4 @@
-"""What a run of a specialist gets, computed by `spawn` without running anything."""
+"""The model, tools and limits that a run of a specialist would get, computed by `spawn` without running anything."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class EffectiveModel:
     id: str
     """The id in requests and outcomes."""
     source: str
-    """What chose it: `line 4`, `SPECIALIST_MODEL` or a state of the environment."""
+    """The source of the choice: `line 4`, `SPECIALIST_MODEL` or a state of the environment."""
     price: Price | None
     """None if it is unknown, or if the model costs nothing."""
     is_free: bool
@@ -62,7 +62,7 @@ class EffectiveModel:
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """What a run gets."""
+    """The model, tools and limits of a run."""
 
     model: EffectiveModel
     offered: Sequence[str] | None
@@ -71,13 +71,13 @@ class Effective:
     limits: Mapping[str, EffectiveLimit]
     """By key of the file."""
     at_run_time: Sequence[str]
-    """What is known only when a run begins."""
+    """Details that are known only when a run begins."""
     added_to_prompt: Sequence[AddedText]
-    """What is added to the prompt of the file."""
+    """The additions to the prompt of the file."""
     cannot_run: Sequence[str]
     """Reasons why a run would not begin; empty if none is known."""
     following: Sequence[EffectiveModel] = ()
-    """The models with which a run goes on when `model` cannot answer."""
+    """The models with which a run continues if `model` cannot answer."""
 
     def as_json(self, file: SpecialistFile) -> dict[str, Any]:
         """Return plain values; the lines are those of the file."""
@@ -135,7 +135,7 @@ def effective(
 
 
 def _limits(resolved: Resolved, job: Job | None) -> dict[str, float | None]:
-    """Return the limits of a job; without one those of the settings."""
+    """Return the limits of a job; without a job, those of the settings."""
     if job is None:
         return {key: getattr(resolved.settings, key) for key in (*LIMITS, *_OTHER_LIMITS)}
     limits = {key: job.budget[kind].limit for key, kind in LIMITS.items()}

@@ -45,7 +45,7 @@ class ExtraTools:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Credentials passed to the servers."""
     files: WorkingCopy | None = None
-    """What the run knows of its files; None if no tool can change any."""
+    """The files that the run has read and changed; None if no tool can change any."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ async def equip(  # noqa: PLR0913 - the context of a run
 
     file: The file in its current state.
     root: Folder visible to the file tools; functions are imported from the project that contains it.
-    copy: What the run knows of the files that it may change; None = nothing, and they are changed on the disk.
+    copy: The files that the run has read and changed so far; None = none yet, and changes are made on the disk.
     resumed: Whether the settings are those stored with the run; missing functions are then warnings, not errors.
     by_program: Whether the specialist was created in Python and so needs no trust.
     on_server: Whether the endpoint may run tools itself.
@@ -113,7 +113,7 @@ async def equip(  # noqa: PLR0913 - the context of a run
 def _check_required(
     file: SpecialistFile, settings: Specialist, servers: Collection[str], reasons: Sequence[str] = ()
 ) -> None:
-    """Raise UsageError if a required server is not among those that there are.
+    """Raise UsageError if a required server is not among the existing ones.
 
     reasons: why servers are missing.
     """

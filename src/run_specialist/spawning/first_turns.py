@@ -42,7 +42,7 @@ class FirstTurns:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the last turn was paused, so that it is sent back as it is."""
+        """Whether the last turn was paused, so that it is sent back unchanged."""
         return self.last is not None and self.last.stop == Stop.PAUSED
 
     @property
@@ -164,7 +164,7 @@ def _following(run: StoredRun, reply: StoredMessage) -> StoredMessage | None:
 
 
 def _without(one: StoredMessage, notes: Collection[str]) -> StoredMessage:
-    """Return a message that is to be sent next: without notes, and without the instruction of its old request."""
+    """Return the next message to send: without notes, and without the instruction of its old request."""
     blocks = tuple(block for block in one.message.blocks if not (block["type"] == "text" and block["text"] in notes))
     return replace(one, message=replace(one.message, blocks=blocks, landing_instruction=None))
 

@@ -1,4 +1,4 @@
-"""Lets a job spend a share of a cost limit that many runs have in common."""
+"""Grants a job a share of a cost limit that many runs share."""
 
 from dataclasses import replace
 
@@ -7,13 +7,13 @@ from run_specialist.loop.job import Job
 
 
 def own_cost_left(job: Job) -> float | None:
-    """Return what the cost limit of a job leaves it; None without a limit [USD]."""
+    """Return the remainder of the cost limit of a job; None without a limit [USD]."""
     limit = job.budget[Kind.COST].limit
     return None if limit is None else max(limit - _spent(job), 0.0)
 
 
 def granted(job: Job, cost: float) -> Job:
-    """Return a job that may spend this much more [USD].
+    """Return a job that may spend this amount in addition [USD].
 
     The limit counts down and lands like any other, but the system prompt stays the same bytes for all runs.
     """

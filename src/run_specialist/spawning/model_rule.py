@@ -14,7 +14,7 @@ _OFF = frozenset({"", "0", "false", "no", "off"})
 
 @dataclass(frozen=True, slots=True)
 class ModelRule:
-    """Whether all runs require a language model, or only those whose file does."""
+    """Whether all runs require a language model, or only runs whose file requires one."""
 
     is_required: bool = False
     """Whether all runs do."""

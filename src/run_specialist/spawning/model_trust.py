@@ -1,4 +1,4 @@
-"""Trust in a local model that a file names: a project must not choose by itself what is loaded, or who is asked."""
+"""Trust in a local model that a file names: a project must not choose the weights or the server by itself."""
 
 import os
 from collections.abc import Sequence
@@ -39,13 +39,13 @@ async def check_model(
 
 
 def model_claims(file: SpecialistFile, settings: Specialist, root: Path) -> list[Claim]:
-    """Return what a file requires for each local model that its settings name."""
+    """Return the permission that a file needs for each local model that its settings name."""
     named = [("model", settings.model or ""), *((KEY, model) for model in settings.fallback_models)]
     return [model_claim(file, model, root, key) for key, model in named if prefix_of(model)]
 
 
 def model_claim(file: SpecialistFile, model: str, root: Path, key: str = "model") -> Claim:
-    """Return what a file with a local model requires; nothing if it and the weights are the user's own.
+    """Return the permission for a file with a local model; None if the file and the weights are the user's own.
 
     key: names the model in the file.
     """
@@ -57,23 +57,23 @@ def model_claim(file: SpecialistFile, model: str, root: Path, key: str = "model"
 
 
 def to_ask(place: str, prefix: str, *, own: bool) -> Demand | None:
-    """Return what a model on a local server requires.
+    """Return the permission for a model on a local server.
 
     place: position of the key.
     prefix: one of those of `SERVERS`.
     own: whether the user wrote the key.
     """
     server = SERVERS[prefix]
-    # Who sets the variable has chosen the server. The default port may belong to any user of the machine.
+    # If the variable is set, the user has chosen the server. The default port may belong to any user of the machine.
     if own or os.environ.get(server.endpoint.url, "").strip():
         return None
     address = root_of(server.base_url)
-    action = f"send the question and what the tools read to {server.title} at {address}"
+    action = f"send the question and the tool results to {server.title} at {address}"
     return Demand(place, action, address)
 
 
 def to_load(place: str, model: str, project: Path, *, own: bool) -> Demand | None:
-    """Return what a file with weights requires; the arguments are those of `to_ask`."""
+    """Return the permission for a file with weights; the arguments are those of `to_ask`."""
     # Weights are parsed by native code.
     path = Path(os.path.realpath(Path(model.removeprefix(WEIGHTS)).expanduser()))
     if own and not path.is_relative_to(os.path.realpath(project)):

@@ -79,7 +79,7 @@ def offered_tools(  # noqa: PLR0913 - the context of a run
 
 
 def offer_claims(file: SpecialistFile, settings: Specialist, root: Path) -> Iterator[tuple[str, Claim]]:
-    """Yield each tool that a file asks for, with what has to be allowed for it."""
+    """Yield each tool that a file asks for, with the permission that it needs."""
     for offer in (*OFFERS, *editing_offers(WorkingCopy(root)), *([SEARCH_OFFER] if settings.server_tools else [])):
         if offer.is_wanted(settings):
             own = _is_own(offer, file, settings, root, resumed=False)

@@ -1,4 +1,4 @@
-"""What a run stores about its origin: file, settings, project, and which limits are not those of the file."""
+"""The stored origin of a run: file, settings, project, and the limits that differ from the file."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -93,7 +93,7 @@ def resumed(stored: Mapping[str, Any], changed: Sequence[Kind], question: str | 
 
 
 def _overridden(file: SpecialistFile, settings: Specialist) -> list[str]:
-    """Return the keys of the settings that are not those of the file: by a flag, or by a parent that has less left."""
+    """Return the keys of settings that differ from the file, because of a flag or of a parent with less budget."""
     if file.specialist is None:
         return []
     by_file = resolve(file, {}).settings
@@ -101,7 +101,7 @@ def _overridden(file: SpecialistFile, settings: Specialist) -> list[str]:
 
 
 def _changed_limits(overridden: Collection[str], *, is_child: bool) -> list[str]:
-    """Return the keys of the limits that are not those of the file.
+    """Return the keys of limits that differ from the file.
 
     The time of a child does not count: the parent's always bounds it.
     """

@@ -49,7 +49,7 @@ class RunEnvironment:
     keeps_archive: bool = False
     """Whether the model was offered the archive before the run was resumed."""
     prompt_texts: PromptTexts = field(default_factory=PromptTexts)
-    """What is added to the specialist's prompt."""
+    """The additions to the specialist's prompt."""
     memory: AgentMemory = field(default_factory=AgentMemory)
     """The specialist's notes from earlier runs."""
     plan: Plan = field(default_factory=Plan)

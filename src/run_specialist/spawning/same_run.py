@@ -1,4 +1,4 @@
-"""Check that a stored run is the one that a caller means by its id."""
+"""Check that a stored run matches the call that names its id."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -37,7 +37,7 @@ def _of_file_or_settings(frozen: Mapping[str, Any], file: SpecialistFile, settin
     stored = settings_of(begun, None) | frozen.get("begun_limits", {})
     wanted = settings_of(settings, answer_schema(file, settings))
     stored["output_schema"] = frozen["settings"].get("output_schema")
-    # Settings that nobody gave follow from the model and the version of this program.
+    # Settings that were not given depend on the model and the version of this program.
     for key in sorted(settings.model_fields_set | {*frozen.get("given", begun.model_fields_set)}):
         if key in wanted and stored.get(key) != wanted[key]:
             yield _difference(key, stored.get(key), wanted[key])

@@ -25,7 +25,7 @@ SEARCHES_PER_LIMIT = 8
 def shares(settings: Specialist) -> Mapping[str, int]:
     """Return how often one request may use `web_search` and `fetch`; 0 if the limits leave nothing for one of them.
 
-    Only those that the file names are there.
+    Only the tools that the file names are included.
     """
     named = [name for name in (SEARCH, FETCH) if _is_named(settings, name)]
     affordable = [name for name in named if name != SEARCH or _searches(settings) != 0]
@@ -34,7 +34,7 @@ def shares(settings: Specialist) -> Mapping[str, int]:
     total = _total(settings, len(offered))
     found = dict.fromkeys(named, 0)
     for place, name in enumerate(offered):
-        # The first of two gets the odd one.
+        # The first of two tools gets the remainder.
         found[name] = total // len(offered) + (place < total % len(offered))
     if (searches := _searches(settings)) is not None and SEARCH in found:
         found[SEARCH] = min(found[SEARCH], searches)
@@ -47,7 +47,7 @@ def is_too_dear(settings: Specialist) -> bool:
 
 
 def reserved(budget: Budget, tools: Toolset) -> Budget:
-    """Return a budget whose landing begins while what one request may use is no longer left."""
+    """Return a budget whose landing begins as soon as less than the share of one request is left."""
     uses = uses_at_once(tools.on_server)
     return budget.hold(uses - 1, Kind.TOOL_CALLS) if uses else budget
 

@@ -43,7 +43,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     enforced.
     """
     problems = [problem for problem in file.problems if problem.level == "warning"]
-    # The call may allow what the file does not.
+    # The call may allow tools that the file does not allow.
     warnings = [str(problem) for problem in problems if problem.key != "server_tools" or not settings.server_tools]
     warnings += [
         *environment.extra_tools.warnings,
@@ -114,7 +114,7 @@ def _front_chars(
     environment: RunEnvironment,
     schema: AnswerSchema | None,
 ) -> int:
-    """Return the length of what is in every request: some texts and all tools that may be offered [characters]."""
+    """Return the length of the constant part of all requests: some texts and all possible tools [characters]."""
     tools = [
         *choose_tools(file, settings, environment).tools,
         get_tool_response_tool(Archive(), 1),

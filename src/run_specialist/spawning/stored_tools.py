@@ -28,7 +28,7 @@ def _with_definition(definition: Mapping[str, Any], tool: Tool | None) -> Tool:
 def _of_server(definition: Mapping[str, Any], tool: Tool | None) -> Tool:
     """Return a tool that the API runs, with its stored bounds.
 
-    Others may have written to the store, and the API would run whatever is offered: a tool that the run would not get
+    Others may have written to the store, and the API runs every offered tool. So a tool that the run would not get
     today is replaced by one that does nothing, although that changes the prompt.
     """
     if tool is None or not tool.on_server:

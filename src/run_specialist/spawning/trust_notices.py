@@ -1,4 +1,4 @@
-"""Notices about what a file gets only after the user has allowed it, for `specialists check`."""
+"""Notices about tools that a file gets only after the user has allowed them, for `specialists check`."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ def _noted(file: SpecialistFile, settings: Specialist, root: Path, trust: Trust)
 
 
 def _claims(file: SpecialistFile, settings: Specialist, root: Path) -> Iterator[tuple[str, str, Claim]]:
-    """Yield each tool that a file asks for, with the key by which it does so, and what has to be allowed."""
+    """Yield each tool that a file asks for, with the key that names it, and the permission that it needs."""
     for name, claim in offer_claims(file, settings, root):
         yield name, "tools", claim
     if notes := memory_claim(file, settings, root):

@@ -41,7 +41,7 @@ class OtherSettings(TypedDict, total=False):
     paths: Names | None
     disallowed_tools: Names
     fallback_models: Names
-    """Models that follow the one of the file when that cannot answer; a model of the call replaces them."""
+    """Models with which a run continues if the model of the file cannot answer; a model of the call replaces them."""
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None
     patience: float | str | None
     """How long one request is retried: seconds, or a duration such as `2m`."""

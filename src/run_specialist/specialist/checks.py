@@ -106,7 +106,7 @@ def check_output_schema(
 
 def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> Specialist | None:
     """Return the specialist, or None after reporting one error for each invalid value."""
-    # What could not be read is reported as an error already.
+    # Unreadable values are already reported as errors.
     if not front.body.strip() and not any(p.level == "error" and p.key in (None, PROMPT) for p in problems.found):
         problems.warn(START, "the body is empty: there is no prompt")
     values = {**given, "prompt": front.body, "path": problems.path}

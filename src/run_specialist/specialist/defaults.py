@@ -22,7 +22,7 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds where neither the call nor the specialist's file says anything."""
+    """Settings that apply if neither the call nor the specialist's file contains them."""
 
     settings: Mapping[str, Default] = field(default_factory=dict)
     """By key of a specialist file, `preset` included."""

@@ -26,7 +26,7 @@ class Dialect:
     nested: bool = True
     """Whether subfolders are searched too."""
     left_out: tuple[str, ...] = ()
-    """Beginnings of the names of files that are no agents, in lower case."""
+    """Beginnings of file names that are not agents, in lower case."""
     has_instructions: bool = False
     """Whether the program gives the instructions of the project to each of these agents."""
 

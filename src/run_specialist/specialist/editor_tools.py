@@ -8,7 +8,7 @@ import re
 _OF_EXTENSION = re.compile(r"[\w-]+\.[\w-]+/[\w*-]+")
 """A tool of an extension, which is named by publisher and name, as in `ms-python.python/getPythonEnvironmentInfo`."""
 _SETS = frozenset({"browser", "edit", "execute", "read", "search", "vscode", "web"})
-"""Sets of the editor's own tools; their names stand before a slash."""
+"""Sets of the editor's own tools; a slash follows their names."""
 _NAMES = frozenset(
     """
     activepullrequest askquestions changes clickelement copilotcodingagent createandruntask createjupyternotebook

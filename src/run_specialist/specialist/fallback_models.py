@@ -1,4 +1,4 @@
-"""The models that a file names: the first one, and those with which a run goes on when that one cannot answer."""
+"""The models that a file names: the first one, and the fallbacks with which a run continues if it cannot answer."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from run_specialist.specialist.reading.frontmatter import FrontMatter
 from run_specialist.specialist.reading.nodes import Items, Scalar
 
 NO_MODELS = ("inherit", "offline")
-"""Values of `model` that a run cannot go on with."""
+"""Values of `model` that cannot be fallbacks."""
 
 
 def take_models(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:

@@ -1,4 +1,4 @@
-"""Types of the values of a specialist's fields, each with what it expects."""
+"""Types of the values of a specialist's fields, each with a description of valid values."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Expected:
     number: bool = False
     """Whether a quoted number is read as a number, with a warning."""
     if_number: str = ""
-    """The key that a number given here was probably meant for; empty if there is none."""
+    """The key for which a number given here was probably meant; empty if there is none."""
 
     def hint(self, found: object) -> str:
         """Return what to do about an invalid value, as the end of the error message; empty if nothing is known.

@@ -1,4 +1,4 @@
-"""What keys of other programs mean here, beyond a key of this program with another name."""
+"""Keys of other programs that mean more here than another name for a key of this program."""
 
 import re
 from collections.abc import Sequence

@@ -17,11 +17,11 @@ _OF_OTHERS = re.compile(
     r"(?:gemini|gemma|grok|deepseek|mistral|magistral|devstral|codestral|qwen|llama|kimi|glm|minimax)(?:[-\d. ].*)?"
 )
 _REORDERED_SINCE = 4
-"""First version of which the ids have the family before the number."""
+"""First version whose ids have the family before the number."""
 
 
 def served_name(model: str) -> str:
-    """Return the name by which a model is asked for here; a name that no other program gives stays as it is.
+    """Return the name of a model in this program; a name that no other program uses stays unchanged.
 
     Display names such as `Claude Sonnet 4.5 (copilot)`, and prefixes of vendors such as `anthropic/`, are replaced.
     """

@@ -56,7 +56,7 @@ class SpecialistFile:
 
     @property
     def dialect(self) -> str:
-        """Name of the program whose kind of file it is, by its folder and its ending."""
+        """Name of the program whose file format it has, by its folder and its extension."""
         return dialect_of(self.path).name
 
     @property

@@ -16,7 +16,7 @@ _OWN = {"project": ".run-specialist/memory", "local": ".run-specialist/memory-lo
 _PLAIN = re.compile(r"[^\W_](?:[\w .-]{0,62}\w)?")
 _UNUSUAL = re.compile(r"[^\w-]+")
 _KEPT = 40
-"""How much of an unusual name is kept in that of its folder [characters]."""
+"""Length of the part of an unusual name that its folder's name keeps [characters]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class MemoryPlace:
 def memory_place(scope: MemoryScope, name: str, dialect: str, project: Path) -> MemoryPlace:
     """Return where the notes of a specialist are; `base` is not absolute if there is no home folder.
 
-    dialect: Agents of Claude Code have the folders that it gives them, so that both know the same notes.
+    dialect: Agents of Claude Code have the folders that Claude Code gives them, so that both use the same notes.
     """
     own = folder_name(name)
     of_program = _CLAUDE if dialect == "claude" else _OWN

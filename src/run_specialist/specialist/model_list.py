@@ -1,4 +1,4 @@
-"""Several models in one text, the first of which is asked, and the others if it cannot answer."""
+"""Parse several models in one text: the first one, and its fallbacks."""
 
 import re
 from collections.abc import Mapping, Sequence

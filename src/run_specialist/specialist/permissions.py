@@ -1,6 +1,6 @@
-"""The key `permission` of opencode: what it forbids, and what it would ask about, is not allowed here.
+"""The key `permission` of opencode: uses that it forbids, or would ask about, are not allowed here.
 
-Source: https://opencode.ai/docs/permissions. There the last rule that matches a command holds.
+Source: https://opencode.ai/docs/permissions. There the last rule that matches a command applies.
 """
 
 from collections.abc import Iterator, Sequence

@@ -24,7 +24,7 @@ class ProjectInstructions:
 
 
 def read_instructions(project: Path, dialect: str) -> ProjectInstructions:
-    """Read the first of the two files that there is, at the top of a project; links must not lead out of it.
+    """Read the first existing one of the two files at the top of a project; links must not lead out of it.
 
     dialect: For `claude` CLAUDE.md is the first one, for all others AGENTS.md.
     """

@@ -2,7 +2,7 @@
 
 Precedence, highest first: a single setting of the call, the preset of the call, a key of the file, the preset of the
 file, a key of a config file, the preset of a config file, the default. A preset of the call replaces that of the file
-and overrides the keys of the file that it sets. A preset of a config file holds only if there is no other one.
+and overrides the keys of the file that it sets. A preset of a config file applies only if there is no other preset.
 """
 
 from collections.abc import Callable, Mapping, Sequence

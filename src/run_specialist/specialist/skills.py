@@ -55,7 +55,7 @@ def find_skill(name: str, file: SpecialistFile, project: Path) -> Skill:
     """
     bare = name.rpartition(":")[2].strip()
     if not _NAME.fullmatch(bare):
-        raise UsageError(f"{shown(name)} is no name of a skill")
+        raise UsageError(f"{shown(name)} is not a valid skill name")
     places = [*_places(file, project)]
     for place in places:
         path = place.folder / bare / SKILL

@@ -34,13 +34,13 @@ class BatchStatements:
             f"select {runs}.run_id, {runs}.cost_usd from {items} join {runs} on {runs}.run_id = {items}.run_id "  # noqa: S608
             f"where {items}.batch_id = {mark}"
         )
-        """Selects the stored runs of the items of all calls, and what they have cost."""
+        """Selects the stored runs of the items of all calls, with their cost."""
         self.select_begun = f"{self.select_all_begun} and {items}.number is not null"
-        """Selects the stored runs of the items of the newest call, and what they have cost."""
+        """Selects the stored runs of the items of the newest call, with their cost."""
         self.set_state = f"update {batches} set state = {mark}, reason = {mark} where batch_id = {mark}"  # noqa: S608
         """Sets the state of a batch, and the reason for it."""
         self.set_frozen = f"update {batches} set frozen = {mark} where batch_id = {mark}"  # noqa: S608
-        """Replaces what is stored with a batch."""
+        """Replaces the frozen values of a batch."""
         self.cancel_waiting = (
             f"update {items} set state = '{CANCELLED}' where batch_id = {mark} and state = '{WAITING}'"  # noqa: S608
         )

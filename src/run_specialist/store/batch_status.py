@@ -1,4 +1,4 @@
-"""What became of an item: its run tells, and without a run the item itself, as SQL for either database."""
+"""The status of an item, from its run, or without a run from the item itself, as SQL for either database."""
 
 from collections.abc import Mapping
 from typing import Any

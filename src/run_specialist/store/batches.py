@@ -66,11 +66,11 @@ class Mark:
     state: str
     """`waiting`, `begun`, `ended`, `dead` or `cancelled`."""
     error: str | None = None
-    """Why there is no run, or why it ended; None = there is nothing to say."""
+    """Why there is no run, or why it ended; None if there is no reason."""
 
 
 class BatchWriter:
-    """Writes batches in a session of its own; its methods block, and may be called by any thread."""
+    """Writes batches in a separate session; its methods block, and may be called by any thread."""
 
     def __init__(self, url: str, backoff: Backoff | None = None) -> None:
         """Open a store; create it if it is missing.
@@ -133,11 +133,11 @@ class BatchWriter:
         self._write((self._sql.set_state, [change]), (self._sql.cancel_waiting, cancelled))
 
     def set_frozen(self, batch_id: str, frozen: Mapping[str, Any]) -> None:
-        """Replace what is stored with a batch, as JSON values; raises StoreUnusable."""
+        """Replace the frozen values of a batch, as JSON values; raises StoreUnusable."""
         self._write((self._sql.set_frozen, [(_packed(json_text(frozen)), column_text(batch_id))]))
 
     def mark(self, batch_id: str, marks: Iterable[Mark]) -> None:
-        """Set states and errors of items; those that the batch does not have are passed over.
+        """Set states and errors of items; unknown items are ignored.
 
         Raises StoreUnusable.
         """

@@ -65,7 +65,7 @@ def _delete(url: str, ids: Sequence[str], of_batches: Sequence[str] = ()) -> Non
 
 
 def _remove(path: Path, url: str, ids: Collection[str]) -> bool:
-    """Remove the file of a store if all its runs are to be deleted, which needs no disk space.
+    """Remove the file of a store if all its runs are selected for deletion, which needs no disk space.
 
     Return False if it contains other runs, or if another process uses it.
     """

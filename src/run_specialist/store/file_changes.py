@@ -1,4 +1,4 @@
-"""What runs have changed in files, as it is stored."""
+"""The stored file changes of runs."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Runs that begin with the first turns of another run: which of some runs do, and which begin with those of one."""
+"""Find forks: which of some runs are forks, and which runs are forks of one run."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -170,8 +170,8 @@ class Ledger:
     def begin(self, opened: Opened, more: Sequence[Record] = ()) -> KnownRun | None:
         """Commit the first records of a new run, unless a run with its id is stored; return that one, or None.
 
-        more: what the run begins with, if it is a fork.
-        The run belongs to this process before its first request: nobody else can begin it.
+        more: the copied turns of a fork.
+        The run belongs to this process before its first request: no other process can begin it.
         Raises StoreUnusable if the store cannot be written.
         """
         rows = rows_of(opened.run_id, self.owner, [opened, *more], 1)

@@ -101,7 +101,7 @@ def describe(url: str, token: str) -> str:
 
 
 def _folder(store: Path) -> Path:
-    # Resolve symlinks, so that every path to a store leads to the same owners.
+    # Resolve symlinks, so that every path to a store has the same owners.
     real = store.resolve()
     return real.with_name(f"{real.name}.owners")
 

@@ -1,4 +1,4 @@
-"""Load the requests and the calls of many runs at once, without what they said."""
+"""Load the requests and the calls of many runs together, without their texts."""
 
 import json
 from collections import defaultdict
@@ -61,7 +61,7 @@ class CallStep:
 
 @dataclass(frozen=True, slots=True)
 class RunSteps:
-    """What a run did."""
+    """The requests and calls of a run."""
 
     run_id: str
     specialist: str
@@ -76,7 +76,7 @@ class RunSteps:
 
 
 def run_steps(url: str, ids: Sequence[str]) -> dict[str, RunSteps]:
-    """Return what each of these runs did that is stored; raises StoreUnusable, also if the store does not exist."""
+    """Return the requests and calls of each stored one of these runs; raises StoreUnusable, also without a store."""
     engine = open_engine(url, write=False)
     try:
         with readable_errors(url), engine.begin() as connection:

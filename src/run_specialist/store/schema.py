@@ -126,9 +126,9 @@ SCHEMAS = {
             "folders": "integer",
         },
     ),
-    # A table of its own, because a search reads all its rows, and those of `runs` are long.
+    # A separate table, because a search reads all its rows, and those of `runs` are long.
     "search": Schema(key=["run_id"], columns={"run_id": "text", "question": "folded", "answer": "folded"}),
-    # `frozen` is long and rarely needed, so what listings show has columns of its own.
+    # `frozen` is long and rarely needed, so values in listings have separate columns.
     "batches": Schema(
         key=["batch_id"],
         columns={
@@ -158,7 +158,7 @@ SCHEMAS = {
             "error": "packed?",
             "input": "packed",
             "question": "packed",
-            # What its run may have cost in the end, reserved from the cost limit of the batch; null = nothing.
+            # The maximum cost of its run, reserved from the cost limit of the batch; null = nothing.
             "granted": "float?",
         },
         indexes={"items_by_number": ["batch_id", "number"]},

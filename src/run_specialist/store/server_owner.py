@@ -124,8 +124,8 @@ def is_alive(url: str, token: str) -> bool:
 def challenge(url: str, token: str) -> bool:
     """End the session that holds the lock of a process; return whether there was one.
 
-    A live process reconnects at once. A frozen one, or one on a host that cannot be reached, keeps its session and its
-    lock, although it does not work.
+    A live process reconnects immediately. A frozen one, or one on a host that cannot be reached, keeps its session and
+    its lock, although it does not work.
     Raises StoreUnusable if the server cannot be queried.
     """
     # A session that has just been opened shows that its process is alive.

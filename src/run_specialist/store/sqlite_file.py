@@ -51,7 +51,8 @@ def open_file(path: Path, *, write: bool) -> sqlite3.Connection:
             with transaction(raw, write=write):
                 _version(path, raw)
             if write:
-                # Fails at once while another process has the file open in another journal mode; a later open sets it.
+                # Fails immediately while another process has the file open in another journal mode; a later open sets
+                # it.
                 with suppress(sqlite3.OperationalError):
                     raw.execute("pragma journal_mode = wal")
         except BaseException:

@@ -1,6 +1,6 @@
-"""What is written, as SQL for either database; written out beforehand, a statement costs a tenth, and no library.
+"""The written rows as SQL for either database; prepared statements cost a tenth, and need no library.
 
-Where a rule of the linter fears for what is put together here: it is all ours, and values go by their marks.
+The linter's rule against composed SQL does not apply: all parts are constants, and values are parameters.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from run_specialist.store.to_rows import RUNNING
 Row = Mapping[str, object]
 """Values by column."""
 Values = tuple[object, ...]
-"""Those of one statement, in the order of its marks."""
+"""The values of one statement, in the order of its parameters."""
 
 COLUMNS = {name: list(schema.columns) for name, schema in SCHEMAS.items()}
 """Of each table, in order."""
@@ -27,7 +27,7 @@ KNOWN = ("status", "owner", "specialist", "model", "question", "frozen", "outcom
 """The columns of `KnownRun`, in its order."""
 
 _LATER = {"ended_at", "duration_s", "standing", "outcome"}
-"""What a run has not when it begins."""
+"""Columns of a run that are empty when it begins."""
 _BEGIN = [name for name in COLUMNS["runs"] if name not in _LATER]
 _SNAPSHOT = ["standing", "tool_calls", "cost_usd", "duration_s"]
 _END = ["status", "ended_at", "duration_s", "outcome"]
@@ -83,7 +83,7 @@ class Statements:
         )
         """Inserts a run; a resumed one gets its new limits and model."""
         self.insert_new_run = f"{_insert(prefix, 'runs', _BEGIN, mark)} on conflict (run_id) do nothing"
-        """Inserts a run unless one with this id is stored, whoever owns it."""
+        """Inserts a run unless one with this id is stored, regardless of its owner."""
         self.insert_search = (
             f"{_insert(prefix, 'search', COLUMNS['search'], mark)} on conflict (run_id) do update set "
             "question = excluded.question"
@@ -109,7 +109,7 @@ class Statements:
         self.select_owner = f"select status, owner from {runs} where run_id = {mark}"  # noqa: S608
         """Selects status and owner of a run."""
         self.select_known = f"select {', '.join(KNOWN)} from {runs} where run_id = {mark}"  # noqa: S608
-        """Selects what is known of a run without its transcript."""
+        """Selects a run without its transcript."""
         self.change_owner = (
             f"update {runs} set owner = {mark}, status = '{RUNNING}', ended_at = null "  # noqa: S608
             f"where run_id = {mark} and owner = {mark} and status = {mark}"

@@ -34,9 +34,9 @@ class Listed:
     duration_s: float | None = field(default=None, kw_only=True)
     """Time of work so far; None if it is unknown [s]."""
     forked_from: str | None = field(default=None, kw_only=True)
-    """The run whose first turns this one begins with; None if it is no fork."""
+    """The run that this fork was copied from; None if it is not a fork."""
     forked_at: int | None = field(default=None, kw_only=True)
-    """How many turns these are; None if it is no fork."""
+    """Number of copied turns; None if it is not a fork."""
 
 
 @dataclass(frozen=True, slots=True)

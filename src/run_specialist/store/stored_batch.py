@@ -1,4 +1,4 @@
-"""Frozen dataclasses of what a store knows about a batch and its items."""
+"""Frozen dataclasses of a stored batch and its items."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """An item with what became of it."""
+    """An item with its status and result."""
 
     number: int
     """Place in the newest call, from 1."""

@@ -55,7 +55,7 @@ class Writer:
         self.owner: str | None = None
         """Token of this process; None until the store is open."""
         self._journals = WeakValueDictionary[str, RunJournal]()
-        """Those that somebody has, by run."""
+        """The journals in use, by run."""
 
     def check(self) -> None:
         """Wait until the store is open; needed before the first request if the user chose the store.
@@ -79,7 +79,7 @@ class Writer:
         return self._working_on(RunJournal(self._inbox, column_text(run_id)))
 
     def works_on(self, known: KnownRun) -> bool:
-        """Return whether a run of this writer is the one that is stored; False if nobody has it any more."""
+        """Return whether a run of this writer is the stored one; False if it is no longer in use."""
         return known.owner == self.owner and known.run_id in self._journals
 
     def look(self, run_id: str) -> KnownRun | None:
@@ -94,7 +94,7 @@ class Writer:
     def begin(self, opened: Opened, more: Sequence[Record] = (), turns: int = 0) -> Journal | KnownRun:
         """Commit the first records of a run, and return its journal; blocks until that is done.
 
-        more, turns: what the run begins with, if it is a fork, and how many turns that are.
+        more, turns: the copied turns of a fork, and their number.
 
         If a run with this id is stored already, nothing is written, and that run is returned.
         Raises StoreUnusable.
@@ -120,7 +120,7 @@ class Writer:
 
     def _claimed(self, run: StoredRun, dead: Collection[str]) -> Journal:
         def claim(ledger: "Ledger") -> RunJournal:
-            # A run of this process that was prepared and dropped has a living owner, but nobody works on it.
+            # A run of this process that was prepared and dropped has a living owner, but is not worked on.
             idle = () if run.run_id in self._journals else (ledger.owner,)
             event, turns = ledger.claim(run, (*dead, *idle)), run.snapshot.turns if run.snapshot else 0
             return self._working_on(RunJournal(self._inbox, run.run_id, event=event, turns=turns))

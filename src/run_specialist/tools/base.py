@@ -46,7 +46,7 @@ class Tool:
     on_server: Mapping[str, Any] | None = None
     """Definition of a tool that the API runs itself; None for a tool that this program runs."""
     instead: "Tool | None" = None
-    """What an endpoint is offered that does not run the tool itself; None = nothing."""
+    """The definition for an endpoint that does not run the tool itself; None if there is none."""
     _parameters: Parameters = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from run_specialist.tools import threads
 
 
 class RunLog(Protocol):
-    """What a tool can tell about its call, beside its result."""
+    """Reports of a tool about its call, besides its result."""
 
     def notify(self, event: Event) -> None:
         """Report an event to the observers of the run, and store it; credentials in its texts are masked."""
@@ -91,4 +91,4 @@ class ChildContext(Context):
     lender: BudgetLender = field(repr=False)
     """Lends the child a share of the run's budget."""
     stopping: Callable[[Callable[[], object]], AbstractContextManager[None]] = field(repr=False)
-    """Within its block, calls a function once when the run is to stop after its turn; at once if it already is."""
+    """Within its block, calls a function once when the run must stop after its turn; immediately if it already must."""

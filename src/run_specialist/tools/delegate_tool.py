@@ -96,7 +96,7 @@ def failure_text(specialist: str, why: object) -> str:
 def has_failed(outcome: Outcome) -> bool:
     """Return whether the calling model should see an outcome as an error.
 
-    An aborted outcome with an answer is no error: the caller's salvaged answer skips errors, but should include it.
+    An aborted outcome with an answer is not an error: the caller's salvaged answer skips errors, but should include it.
     """
     return not outcome.answer or outcome.status == "failed"
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from run_specialist.tools.modules import Module, find_in_project
 
 MAX_MODULES = 1_000
-"""Maximum number of modules to follow; nobody can have reviewed more."""
+"""Maximum number of modules to follow; a user cannot have reviewed more."""
 MAX_SOURCE = 32 * 1024 * 1024
 """Maximum total size of the source to follow [bytes]."""
 
 _PARSING = threading.Lock()
-"""Parsers of Python 3.11 share a counter between threads: two at once may raise SystemError."""
+"""Parsers of Python 3.11 share a counter between threads: two concurrent ones may raise SystemError."""
 _ALL_SUBMODULES = ".*"
 _IMPORT_FUNCTIONS = frozenset({"__import__", "import_module"})
 

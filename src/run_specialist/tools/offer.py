@@ -21,7 +21,7 @@ class Offer:
     keys: tuple[str, ...]
     """Keys that say what it may do; a change of one of them needs trust again."""
     action: Callable[[Specialist], str]
-    """Returns what it would do, for the user who has to allow it, such as `fetch pages of example.com`."""
+    """Returns a description of its use for the user who must allow it, such as `fetch pages of example.com`."""
     make: Callable[[Specialist, Path], Tool]
     """Returns the tool of one run, whose file tools may read the folder."""
     lacking: Callable[[Specialist, Path], str] = _nothing

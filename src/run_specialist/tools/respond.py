@@ -136,7 +136,7 @@ def _candidates(arguments: Mapping[str, Any]) -> Iterator[object]:
 
 
 def _interpretations(text: str) -> Iterator[object]:
-    """Yield the values a text may stand for, likeliest first: JSON, fenced JSON, the text itself, embedded JSON."""
+    """Yield the possible values of a text, likeliest first: JSON, fenced JSON, the text itself, embedded JSON."""
     if not text.strip():
         return
     whole = list(_decoded(text))

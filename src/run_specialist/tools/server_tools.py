@@ -1,7 +1,7 @@
 """Tools that the Messages API runs itself: a search on the web, and the reading of a page.
 
-The basic versions are used: later ones start a sandbox for code on the server to filter what was found, which makes
-replies longer and is not available on all models and clouds.
+The basic versions are used: later ones start a code sandbox on the server to filter the results, which makes replies
+longer and is not available on all models and clouds.
 Source: platform.claude.com, "Server tools", "Web search tool" and "Web fetch tool".
 """
 

@@ -30,7 +30,7 @@ def check_cancelled() -> None:
 
 
 def when_cancelled(call: Callable[[], object]) -> None:
-    """Register a callback that runs once this thread of `in_thread` is abandoned, or at once if it already is.
+    """Register a callback that runs once this thread of `in_thread` is abandoned, or immediately if it already is.
 
     The callback also runs after the thread's result was returned, and never in other threads.
     """

@@ -75,7 +75,7 @@ def _is_thin(needs: Sequence[Need], enough: int) -> bool:
 
 
 def _known(needs: Sequence[Need], enough: int, now: int | None) -> Suggestion:
-    # No run shows what a limit above all observed ones would do.
+    # No run shows the effect of a limit above all observed ones.
     observed = max(inf if need.limit is None else need.limit for need in needs)
     limit = int(min(limit_for(enough), max(observed, enough + 1)))
     ended = sum(need.known and need.calls <= enough for need in needs)

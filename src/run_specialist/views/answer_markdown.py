@@ -47,7 +47,7 @@ def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt  # noqa: PLC0415 - only where Markdown is shown
 
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST + 1}).enable(["table", "strikethrough"])
-    # A refused link would stay as it is written; instead `opens` decides which ones can be followed.
+    # A refused link would stay plain text; instead `opens` decides which links can be followed.
     parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005 - called by position
     return parser
 

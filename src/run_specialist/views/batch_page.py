@@ -122,7 +122,7 @@ def shortened(text: str) -> str:
 
 
 def _shown_input(value: object) -> str:
-    """Return an input for people: a text as it is, a row as its values, all else as JSON."""
+    """Return an input for people: a text unchanged, a row as its values, everything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping) and all(isinstance(one, str | int | float | None) for one in value.values()):

@@ -55,7 +55,7 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
 }
 _PAGE = HtmlPage("eval_page", _FILTERS, styles=("report",))
 AMOUNTS = {"cost_usd": "Cost", "tool_calls": "Tool calls", "tokens": "Tokens", "seconds": "Time"}
-"""What is compared by medians, with its heading."""
+"""The amounts that are compared by medians, with their headings."""
 
 
 def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""A simulated model for the tests of `eval`: it looks once, answers with a quote, and judges by a word."""
+"""A simulated model for the tests of `eval`: it searches once, answers with a quote, and judges by one word."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ QUOTES = {"owls": "Owls eat mice at night.", "toads": "Toads sleep in winter."}
 
 
 def looks(request: Recorded) -> Answer:
-    """Search once, then answer with the line of the note about the item; judge an answer that has `mice` as good."""
+    """Search once, then answer with the line of the note about the item; accept an answer that contains `mice`."""
     if is_judge(request):
         return verdict("mice" in str(request.messages[0]["content"]).partition("<rubric>")[0])
     item = item_of(request)
@@ -39,7 +39,7 @@ def verdict(passes: bool) -> Reply:
 
 
 def policy(special: Callable[[Recorded], Answer | None]) -> Callable[[Recorded], Answer]:
-    """Return a model that answers some requests in another way."""
+    """Return a model with different answers to some requests."""
     return lambda request: special(request) or looks(request)
 
 

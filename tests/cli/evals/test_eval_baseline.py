@@ -62,7 +62,7 @@ def test_e11_a_worse_prompt_is_a_regression(api, eval_, project, tmp_path):
 
 @NEEDS_GIT
 def test_e11_few_cases_are_no_regression(api, eval_, project):
-    """What cannot be told is exit code 0, with the number of cases that it takes; --min-score is for the new side."""
+    """An undecided comparison has exit code 0 and the required number of cases; --min-score applies to the new side."""
     api(policy(brief))
     result = eval_("--baseline", "HEAD", "--case", "owls [1-5]")
     assert result.exit_code == 0
@@ -90,7 +90,7 @@ def test_the_page_links_the_reports_of_its_runs(api, eval_, cases, tmp_path):
 
 @NEEDS_GIT
 def test_an_unchanged_file_costs_nothing_twice(api, eval_, project):
-    """The same content has the same runs, and is no difference, however few cases there are."""
+    """Equal content has the same runs and no difference, however few cases there are."""
     commit(project)
     simulator = api(looks)
     result = eval_("--baseline", "HEAD", "--case", "owls 1", "--json")

@@ -1,4 +1,4 @@
-"""Judges in `specialists eval`: stored runs of their own, with their cost apart."""
+"""Judges in `specialists eval`: separate stored runs, whose cost is shown separately."""
 
 import json
 
@@ -65,7 +65,7 @@ def test_e5_a_judge_without_a_verdict_is_an_error(api, eval_, cases, write):
 
 
 def test_e7_the_forecast_has_the_judges_whose_past_runs_are_known(api, eval_, cases):
-    """Their cost is shown apart, and counts for --confirm-above; without past runs it is not known."""
+    """Their cost is shown separately, and counts for --confirm-above; without past runs it is unknown."""
     api(looks)
     cases(JUDGED)
     assert json.loads(eval_("--dry-run", "--json").stdout)["forecast"]["judges_cost_usd"] is None
@@ -112,5 +112,5 @@ def test_e6_a_specialist_without_a_verdict_is_no_judge(line, api, eval_, cases, 
     cases("cases:\n- inputs: What about owls?\n  evaluators: [Judge: {specialist: poet, rubric: a}]\n")
     result = eval_()
     assert result.exit_code == 2
-    assert "finder.evals.yaml:3:16: Judge: poet is no judge: its file has no `output_schema`" in result.stderr
+    assert "finder.evals.yaml:3:16: Judge: poet is not a judge: its file has no `output_schema`" in result.stderr
     assert simulator.requests == []

@@ -1,4 +1,4 @@
-"""`specialists eval` is killed: the same command goes on, and pays again only for what was under way."""
+"""`specialists eval` is killed: the same command continues, and pays again only for requests in progress."""
 
 import re
 from collections import Counter

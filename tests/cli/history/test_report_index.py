@@ -99,7 +99,7 @@ def test_missing_reports_are_written_on_request(three):
 
 
 def test_an_older_index_is_replaced_and_other_files_are_kept(three):
-    """An index may be written again; a file that is no index, or a link, needs `--force`."""
+    """An index may be written again; a file that is not an index, or a link, needs `--force`."""
     assert index().exit_code == 0
     keep(run_d=run_of("run_d", NOON + DAY))
     assert index().exit_code == 0

@@ -1,4 +1,4 @@
-"""A simulated model for the tests of `map`: it answers about each item, after a call if wanted."""
+"""A simulated model for the tests of `map`: it answers about each item, optionally after a call."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -157,7 +157,7 @@ def test_quiet_prints_rows_and_errors_only(api, items, map_):
 
 
 def test_a_batch_can_be_named(api, items, map_, write):
-    """With `--batch` a batch goes on though the specialist's file has changed; without, it is another one."""
+    """With `--batch` a batch continues although the specialist's file has changed; without it, a new batch starts."""
     simulator = api(about())
     path = str(items(["owls"]))
     map_(path, "--batch", "night")

@@ -55,7 +55,7 @@ class Held:
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
 def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
-    """The reply that is under way is waited for, stored and counted; nothing new begins; the same call goes on."""
+    """The reply that is under way is waited for, stored and counted; nothing new begins; the same call continues."""
     model = Held("owls")
     simulator = api(model)
     path = str(items(["owls", "toads"]))
@@ -139,7 +139,7 @@ def test_on_a_terminal_the_progress_disappears_and_the_summary_stays(api, items,
 
 @pytest.mark.parametrize(("typed", "code", "asked"), [("n", 0, 0), ("y", 0, 1)])
 def test_on_a_terminal_a_dear_batch_is_asked_about(api, items, map_, typed, code, asked):
-    """`n` sends nothing; `y` goes on."""
+    """`n` sends nothing; `y` continues."""
     simulator = api(about())
     map_(str(items(["owls"])))
     items(["toads"], "more.txt")

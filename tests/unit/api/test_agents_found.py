@@ -57,7 +57,7 @@ async def asked(name, *replies):
 
 
 async def test_all_that_are_found_can_be_asked(write):
-    """`*` offers every specialist but the run itself, hidden and broken ones; nobody above it is offered below."""
+    """`*` offers every specialist except the run itself, hidden and broken ones, and those above it."""
     write("lead", "agents: ['*']")
     write("worker", "agents: ['*']")
     write("hidden", "disable-model-invocation: true")
@@ -87,7 +87,7 @@ async def test_a_hidden_specialist_can_be_asked_by_its_name(write):
 
 
 async def test_all_that_are_found_may_do_more_than_read(write):
-    """An MCP client is not told that a specialist only reads if one of all those that it may ask does more."""
+    """`readOnlyHint` is not set if one of the specialists that a specialist may ask does more than read."""
     write("lead", "agents: ['*']")
     assert read_catalogue(Runner().registry).offered["lead"].only_reads
     write("writer", "python_tools: [a:b]")

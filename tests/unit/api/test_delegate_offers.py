@@ -71,13 +71,13 @@ async def test_a_model_of_the_settings_counts(folder):
 
 
 async def test_a_given_provider_without_a_model_is_no_model(folder):
-    """A program's own provider that is no language model cannot judge either."""
+    """A program's own provider that is not a language model cannot judge either."""
     async with Runner(provider=OfflineProvider()) as runner:
-        with pytest.raises(UsageError, match="and needs a model, but its provider is no language model"):
+        with pytest.raises(UsageError, match="and needs a model, but its provider is not a language model"):
             await runner.run("judge", "Do owls eat mice?")
         assert offered(delegate_tool(runner=runner)) == ["finder"]
     async with Runner(provider=OfflineProvider(), require_model=True) as runner:
-        with pytest.raises(UsageError, match=r"^finder: a model is required, but its provider is no language model"):
+        with pytest.raises(UsageError, match=r"^finder: a model is required, but its provider is not a language model"):
             await runner.run("finder", "Do owls eat mice?")
 
 

@@ -1,4 +1,4 @@
-"""Where runs may not change files because agents, permissions and runs of the user are there."""
+"""Places where runs may not change files, because they contain agents, permissions and runs of the user."""
 
 import pytest
 

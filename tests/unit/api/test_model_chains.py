@@ -103,11 +103,11 @@ async def test_m_9_a_local_model_of_a_project_needs_trust_wherever_it_is(looker,
 
 
 def test_m_9_offline_follows_nothing(monkeypatch):
-    """`offline` is no model that a run could go on with, and nothing follows it."""
+    """`offline` cannot be a fallback, and no model can follow it."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
     assert choose_models("offline,sonnet", None).names == ("offline",)
     found = choose_models("sonnet,offline", None)
-    assert (found.names, found.left_out) == (("sonnet",), ("offline is left out: it is no language model",))
+    assert (found.names, found.left_out) == (("sonnet",), ("offline is left out: it is not a language model",))
 
 
 def test_m_9_the_environment_and_the_config_file_may_name_several(monkeypatch):

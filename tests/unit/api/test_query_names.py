@@ -54,7 +54,7 @@ def test_run_sync_takes_the_other_name():
 
 @pytest.mark.anyio
 async def test_a_delegating_model_may_use_the_other_name():
-    """A call of `delegate` with `question` runs the specialist; both names at once are refused."""
+    """A call of `delegate` with `question` runs the specialist; both names together are refused."""
     provider = ScriptedProvider([ANSWER])
     async with delegate_tool("owls", runner=Runner(provider=provider)) as delegate:
         asked = await delegate({"specialist": "owls", "question": "What?"})

@@ -102,7 +102,7 @@ async def test_x_13_a_custom_tool_runs_on_every_call_and_may_be_async():
     ("given", "limit"), [({}, 10), ({"tool_calls_limit": 2}, 2), ({"tool_calls_limit": None}, None)]
 )
 async def test_s2_11_s3_4_a_limit_at_the_call_site_overrides_the_file(given, limit):
-    """A limit at the call site overrides the file's: 2 beats 10, and None is no limit.
+    """A limit at the call site overrides the file's: 2 beats 10, and None removes the limit.
 
     If the call site names no limit, the file's applies.
     """

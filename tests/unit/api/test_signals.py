@@ -57,7 +57,7 @@ def woken_by() -> int:
 
 
 def test_a_signal_handler_is_called_immediately():
-    """A program's handler is called at once, and nothing is left behind."""
+    """A program's handler is called immediately, and nothing is left behind."""
     assert asyncio.run(with_signal_wakeup(sleeps())) == "the signal"
     assert woken_by() == -1
 

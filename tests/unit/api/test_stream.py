@@ -258,9 +258,9 @@ async def test_ended_is_the_returned_outcome(desk):
 
 @pytest.mark.anyio
 async def test_two_simultaneous_readers_share_one_run(desk):
-    """Two readers that start at once share one run, even while it is being prepared.
+    """Two readers that start at the same time share one run, even while it is being prepared.
 
-    A second run could not be stopped by anybody.
+    Nobody could stop a second run.
     """
     runner = desk(LOOKS, ANSWER, LOOKS, ANSWER).runner
     prepared = []

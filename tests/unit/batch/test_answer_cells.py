@@ -68,7 +68,7 @@ def test_other_lines_are_no_rows(line):
     ],
 )
 def test_formulas_are_guarded(text, cell):
-    """An apostrophe stands before them; numbers and other texts stay."""
+    """They are prefixed with an apostrophe; numbers and other texts stay unchanged."""
     assert guarded_cell(text) == cell
     assert unguarded_cell(cell) == text
 
@@ -92,7 +92,7 @@ def test_every_field_has_a_column_of_its_own(fields):
 
 
 def test_the_cells_of_an_outcome():
-    """Counts instead of lists, and empty cells for what is not known."""
+    """Counts instead of lists, and empty cells for unknown values."""
     quotes = (Evidence("a:1", "q", verified=True), Evidence("a:2", "r", verified=False), Evidence("a:3", "s", None))
     one = done(7, {"path": "a.md", "n": [1]}, evidence=quotes, gaps=("x", "y"), cost_usd=0.01, duration_s=1.26)
     assert cells_of(one.as_row()) == {

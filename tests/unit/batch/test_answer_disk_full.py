@@ -29,7 +29,7 @@ def test_a_row_that_does_not_fit_is_not_written_in_part(tmp_path, limited):
         answers.write(done(1))
         size = answers.part.stat().st_size
         limited(size + 100)
-        with pytest.raises(UsageError, match=r"a\.jsonl cannot be written: File too large; .* writes it again"):
+        with pytest.raises(UsageError, match=r"a\.jsonl cannot be written: File too large; .* to write it again"):
             answers.write(done(2))
         assert answers.part.stat().st_size == size
         limited(resource.RLIM_INFINITY)

@@ -143,7 +143,7 @@ def test_a_crashed_call_is_recovered(tmp_path, name):
 def test_another_file_is_never_overwritten(tmp_path, name, content):
     """Only a file of answers is replaced."""
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UsageError, match="is no row of answers; the file is not overwritten"):
+    with pytest.raises(UsageError, match="is not a row of answers; the file is not overwritten"):
         AnswerFile(tmp_path / name)
     assert (tmp_path / name).read_bytes() == content
     assert left(tmp_path) == [name]
@@ -165,7 +165,7 @@ def test_paths_that_cannot_be_written(tmp_path):
     for path, reason in [
         (tmp_path, "is a folder; name a file in it"),
         (tmp_path / "missing" / "a.jsonl", "missing does not exist; create it first"),
-        (tmp_path / "pipe", "is no regular file"),
+        (tmp_path / "pipe", "is not a regular file"),
         (tmp_path / "a.xlsx", "use the suffix .jsonl or .csv"),
         (tmp_path / "link.jsonl", "is the file with the items"),
         (tmp_path / ("x" * 252), "cannot be written: File name too long"),
@@ -229,7 +229,7 @@ def test_a_link_in_the_place_of_the_other_file_is_not_followed(tmp_path):
 
 
 def test_an_error_of_the_batch_is_not_hidden(tmp_path):
-    """The rows are in the file, and the error goes on."""
+    """The rows are in the file, and the error propagates."""
 
     def ended():
         yield done(1)

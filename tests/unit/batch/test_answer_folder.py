@@ -59,7 +59,7 @@ def test_the_index_and_the_question(tmp_path):
 
 
 def test_files_of_an_earlier_call_are_replaced(tmp_path):
-    """Other files are not touched, and nobody else can read the folder."""
+    """Other files are not touched, and other users cannot read the folder."""
     AnswerFolder(tmp_path / "answers").add(done(1, "old"))
     (tmp_path / "answers" / "mine.md").touch()
     AnswerFolder(tmp_path / "answers").add(done(1, "new"))

@@ -36,7 +36,7 @@ def test_rows_are_lines_of_json(ordered, expected):
 
 
 def test_a_row_is_flushed():
-    """The reader of a pipe has it at once."""
+    """The reader of a pipe gets it immediately."""
     raw = io.BytesIO()
     stream = io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8")
     AnswerStream(stream).write(done(1))

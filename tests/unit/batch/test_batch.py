@@ -178,7 +178,7 @@ async def test_a_batch_is_iterated_over_once():
 
 
 async def test_no_items_are_a_batch_too():
-    """An empty input ends at once, with a success."""
+    """An empty input ends immediately, with a success."""
     for sized in (True, False):
         batch = batch_of(0, ScriptedRuns(answers), sized=sized)
         assert await all_of(batch) == {}
@@ -208,7 +208,7 @@ async def test_an_error_that_is_the_same_for_every_item_is_raised():
 
 
 async def test_without_its_store_the_batch_ends():
-    """If the store is lost, no item counts as failed: the same call goes on when it is back."""
+    """If the store is lost, no item counts as failed: the same call continues once it is available again."""
     runs = ScriptedRuns(answers)
     whole = runs.take_up
 
@@ -225,7 +225,7 @@ async def test_without_its_store_the_batch_ends():
 
 
 async def test_what_check_finds_is_raised_before_anything_begins():
-    """A check that fails for all items at once begins none."""
+    """If a check fails for all items, no item starts."""
     runs = ScriptedRuns(answers)
 
     async def check():

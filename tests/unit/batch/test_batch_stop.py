@@ -1,4 +1,4 @@
-"""A batch that is stopped, left, cancelled or closed aborts what is under way, and loses no end."""
+"""A batch that is stopped, left, cancelled or closed aborts the items in progress, and loses no outcome."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ async def waits(run, item):
 
 
 async def test_stop_begins_nothing_more_and_lets_the_turns_end():
-    """The items under way are aborted after their turns and yielded; the others are not run."""
+    """The items in progress are aborted after their turns and yielded; the others are not run."""
     runs = ScriptedRuns(waits)
     batch = batch_of(10, runs, at_once=3)
     batch.listen(lambda event: batch.stop() if event.event == "item_started" and event.number == 3 else None)
@@ -30,7 +30,7 @@ async def test_stop_begins_nothing_more_and_lets_the_turns_end():
 
 
 async def test_a_stop_ends_the_writing_of_the_items():
-    """The record learns of it while it writes; nothing begins, and all items are not run."""
+    """The record is informed while it writes; no item starts, and none is run."""
     heard = []
 
     class Record(NoRecord):
@@ -116,7 +116,7 @@ async def test_an_item_that_is_being_taken_up_is_not_run_after_a_stop_at_once():
 
 
 async def test_a_batch_that_was_never_iterated_over_can_be_closed():
-    """Nothing was begun, and nothing can be afterwards."""
+    """No item was started, and none can be afterwards."""
     runs = ScriptedRuns(waits)
     batch = batch_of(3, runs)
     await batch.aclose()
@@ -125,7 +125,7 @@ async def test_a_batch_that_was_never_iterated_over_can_be_closed():
 
 
 async def test_a_check_that_hangs_can_be_left():
-    """Closing does not wait for what was not begun."""
+    """Closing does not wait for items that were not started."""
     runs = ScriptedRuns(waits)
     checking = asyncio.Event()
 

@@ -37,7 +37,7 @@ def test_a_success_or_another_kind_breaks_the_row():
 
 
 def test_one_item_alone_does_not_pause_for_a_failure_that_it_may_cause():
-    """A request that breaks the server is no reason to wait; a rate limit is."""
+    """A request that breaks the server does not cause a wait; a rate limit does."""
     breaker = Breaker()
     assert not any(breaker.failed("run 1", "server_error", "500", None, 0.0) for _ in range(9))
     assert [breaker.failed("run 1", "rate_limited", "429", None, 0.0) for _ in range(3)] == [False, False, True]
@@ -160,7 +160,7 @@ async def test_wrong_credentials_end_the_batch_at_once(kind):
 
 @pytest.mark.anyio
 async def test_an_endpoint_that_does_not_recover_ends_the_batch_after_the_pause_limit():
-    """The rest is not run, and the same call goes on with it."""
+    """The rest is not run, and the same call continues with it."""
     clock = Clock()
     batch = batch_of(30, ScriptedRuns(Endpoint(clock, "overloaded", math.inf)), clock, at_once=4, pause_limit=100)
     assert await all_of(batch) == {}

@@ -102,7 +102,7 @@ async def test_a_batch_ends_at_its_cost_limit_and_the_others_are_not_run():
 
 @pytest.mark.anyio
 async def test_at_the_cost_limit_outcomes_of_earlier_calls_are_passed_on():
-    """They cost nothing, so the end of the money is no reason to lose them."""
+    """They cost nothing, so an exhausted cost limit must not drop them."""
 
     async def script(run, item):
         return outcome(cost=0.6)

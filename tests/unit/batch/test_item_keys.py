@@ -1,4 +1,4 @@
-"""The keys of items: stable, unique, and independent of what stands around an item."""
+"""The keys of items: stable, unique, and independent of neighboring items."""
 
 import json
 from collections import Counter, defaultdict

@@ -67,7 +67,7 @@ def test_a_row_has_the_line_on_which_it_begins():
         ("a,b, a \n1,2,3\n", "f.csv:1: the header has the column 'a' more than once"),
         ('a,b\n1,2\n"1,2\n3,4\n', "f.csv:3: a quoted value that begins in this row does not end"),
         ('a,b\n"1"x,2\n', "f.csv:2: ',' expected after '\"'"),
-        ("a,b\r1,2\r", "f.csv:1: a carriage return stands alone"),
+        ("a,b\r1,2\r", "f.csv:1: a carriage return has no line feed"),
     ],
 )
 def test_a_broken_table_is_named(text, reason):

@@ -84,7 +84,7 @@ def test_the_project_comes_before_the_user_and_the_environment_before_both(proje
         ('model = "a\\u001bb"', "model: must be one line of at most 500 characters without control characters"),
         ("strict = 'yes'", "strict: must be true or false, got 'yes'"),
         ("dir = 'nowhere'", "nowhere is not a folder"),
-        ("trust = true", "trust: this is decided for each call; use the option --trust"),
+        ("trust = true", "trust: this cannot be set in a config file; use the option --trust"),
         ("api_key = 'x'", "api_key: secrets do not belong in a config file"),
         ("anthropic-api-key = 'x'", "anthropic-api-key: secrets do not belong in a config file"),
         ("mcp_token = 'x'", "mcp_token: secrets do not belong in a config file"),
@@ -174,7 +174,7 @@ def test_every_problem_of_both_files_is_named_at_once(project, user):
     user.write_text("[tool.run-specialist]\nmodel = 1\n")
     told = problems(project)
     assert [line.partition(": ")[0] for line in told] == ["pyproject.toml:2", "pyproject.toml:3", f"{SHOWN}:1"]
-    assert told[2].endswith("the keys stand at the top of this file, without [tool.run-specialist]")
+    assert told[2].endswith("put the keys at the top of this file, without [tool.run-specialist]")
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_project_of_another_user_is_ignored(project, monkeypatch):
 
 
 def test_a_folder_of_another_user_is_refused(project, monkeypatch):
-    """A folder in the project that somebody else can fill is no place for specialists, unless the user named it."""
+    """A folder in the project that another user can write is not searched for specialists, unless the user named it."""
     (project / "pyproject.toml").write_text(f"{HEAD}dir = 'more'")
     monkeypatch.setattr(
         "run_specialist.config.config_file.ownership_problem",

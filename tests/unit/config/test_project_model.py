@@ -46,13 +46,13 @@ def test_another_model_of_the_same_server_needs_no_trust(choose, model, mine):
 @pytest.mark.parametrize(
     ("model", "mine", "action"),
     [
-        ("openai:gpt-5", None, "send the questions and what the tools read to a server of chat completions"),
-        ("ollama:qwen3", None, "send the question and what the tools read to Ollama at http://127.0.0.1:11434"),
-        ("vllm:x", "ollama:x", "send the question and what the tools read to vLLM at http://127.0.0.1:8000"),
+        ("openai:gpt-5", None, "send the questions and the tool results to a server of chat completions"),
+        ("ollama:qwen3", None, "send the question and the tool results to Ollama at http://127.0.0.1:11434"),
+        ("vllm:x", "ollama:x", "send the question and the tool results to vLLM at http://127.0.0.1:8000"),
         ("local:/models/a.gguf", None, "load /models/a.gguf"),
         ("local:/models/a.gguf", "local:/models/b.gguf", "load /models/a.gguf"),
-        ("haiku", "ollama:qwen3", "send the questions and what the tools read to a server of the Messages API"),
-        ("haiku", "offline", "send the questions and what the tools read to a server of the Messages API"),
+        ("haiku", "ollama:qwen3", "send the questions and the tool results to a server of the Messages API"),
+        ("haiku", "offline", "send the questions and the tool results to a server of the Messages API"),
     ],
 )
 def test_another_server_needs_trust(choose, model, mine, action, tmp_path):

@@ -62,7 +62,7 @@ async def test_a_host_that_does_not_trust_the_batch_is_found_out(project):
     key = "python_tools: ['birds:owls']"
     root = project("one", key, NEEDS[key][:2])
     frozen = freeze(load(root / "specialists" / "finder.md"), root, {})
-    with pytest.raises(UsageError, match="must be allowed first, once, with --trust"):
+    with pytest.raises(UsageError, match="must be allowed once with --trust"):
         await checked(frozen, root)
     await checked(frozen, root, trust=True)
 

@@ -198,7 +198,7 @@ def test_x_14_the_reserve_follows_the_most_expensive_request():
 
 
 def test_x_14_the_reserve_grows_with_the_reply_size():
-    """After a reply was cut off, the larger reply size is reserved for the landing at once."""
+    """After a reply was cut off, the larger reply size is reserved for the landing immediately."""
     mine = account({Kind.TOKENS: 20_000})
     mine.raise_max_tokens()
     assert mine.max_tokens == 5_000

@@ -134,7 +134,7 @@ def test_content_is_not_recorded_for_unconventional_values(monkeypatch, value):
 
 
 def test_invalid_json_arguments_are_recorded_as_text(monkeypatch):
-    """Arguments that are no JSON are recorded as text; missing ones as null."""
+    """Arguments that are not JSON are recorded as text; missing ones as null."""
     monkeypatch.setenv(telemetry.CONTENT, "true")
     with recorded() as seen, agent():
         for arguments in ({"at": object}, None):

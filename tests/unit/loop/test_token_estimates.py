@@ -23,7 +23,7 @@ def test_each_message_is_serialised_once():
 
 
 def test_a_replaced_message_is_sent_in_its_new_form():
-    """A message replaced in the middle, such as an archived result, is sent anew.
+    """A message replaced in the middle, such as an archived result, is sent again.
 
     The last message can still be the same object.
     """

@@ -88,7 +88,7 @@ def test_g8_a_call_that_was_cut_is_never_complete(drawn, data):
 
 @given(st.text())
 def test_g8_other_text_is_no_call(text):
-    """A text that is not JSON of this shape is no call, whatever it is."""
+    """A text that is not JSON of this shape is never a call."""
     assert read_call(text, Toolset([respond_tool()])) is None
 
 
@@ -120,7 +120,7 @@ def test_g8_respond_is_written_with_a_quote_first():
 
 
 def test_g8_an_answer_without_a_quote_has_none():
-    """An empty quote is no evidence, and arguments of another shape stay as they are."""
+    """An empty quote is not evidence, and arguments of another shape stay unchanged."""
     tools = Toolset([respond_tool()])
     empty = {"quote": "", "source": "", "answer": "yes", "evidence": None, "gaps": ["x"]}
     assert read_call(written("respond", empty), tools).arguments == {"answer": "yes", "gaps": ["x"]}

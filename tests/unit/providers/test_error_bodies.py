@@ -111,6 +111,6 @@ def test_kinds_of_errors_as_servers_send_them(status, body, kind):
 
 @pytest.mark.parametrize(("wait", "told"), [(None, None), (0.25, 0.25), (1e9, 1e9), (float("inf"), None)])
 def test_the_wait_of_a_server_is_kept_unless_it_is_infinite(wait, told):
-    """The requested wait stays with the failure when it is given up; an infinite one is no number of JSON."""
+    """The requested wait stays with the failure after the last attempt; an infinite wait is not a JSON number."""
     assert Unavailable("busy", wait=wait).as_final().retry_after == told
     assert ProviderError("busy", retry_after=wait).retry_after == told

@@ -34,7 +34,7 @@ def path(tmp_path_factory):
     ],
 )
 def test_the_facts_of_a_model_are_read(path, content, header):
-    """Context and size of the cache, by layer if the layers differ; what is missing or wrong is not known."""
+    """Context and size of the cache, by layer if the layers differ; missing or wrong values are unknown."""
     path.write_bytes(content)
     assert read_header(path) == header
 
@@ -88,7 +88,7 @@ def test_no_file_raises_anything_else(path, noise, at):
     ],
 )
 def test_the_context_is_that_of_the_model_as_far_as_its_cache_fits(header, size, free, context):
-    """Half of the memory beside the weights is for the cache; what is not known gives a moderate length."""
+    """Half of the memory beside the weights is for the cache; unknown values give a moderate length."""
     assert context_that_fits(header, size, free) == context
 
 

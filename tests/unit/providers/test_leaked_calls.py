@@ -1,4 +1,4 @@
-"""Which texts are tool calls that a server passed on as text."""
+"""Recognize tool calls that a server returned as text."""
 
 import json
 
@@ -22,7 +22,7 @@ def found(text, **options):
 
 
 def nested(levels):
-    """Return JSON that is nested so many levels deep."""
+    """Return JSON with this many levels of nesting."""
     return '{"a":' * levels + "1" + "}" * levels
 
 
@@ -103,7 +103,7 @@ def test_g_3_several_calls_are_read_in_their_order(text):
     ],
 )
 def test_g_3_everything_else_stays_text(text):
-    """JSON that names no offered tool, stands among other words, has other keys, or is cut is no call."""
+    """JSON that names no offered tool, is surrounded by other words, has other keys, or is cut is not a call."""
     assert found(text) == []
 
 
@@ -122,13 +122,13 @@ def test_g_3_the_bare_input_of_respond_stays_text_where_the_answer_has_a_schema(
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_g_3_numbers_that_are_no_json_stay_text(number):
-    """Arguments that could not be sent back as JSON make no call."""
+    """A text whose arguments could not be sent back as JSON is not a call."""
     assert found(f'{{"name": "search", "arguments": {{"n": {number}}}}}') == []
 
 
 @pytest.mark.parametrize("levels", [MOST_NESTED, 900, 100_000])
 def test_g_3_deep_nesting_stays_text(levels):
-    """Nesting has a limit, and what even the parser refuses raises nothing."""
+    """Nesting has a limit, and text that even the parser refuses does not raise."""
     assert found(f'{{"name": "search", "arguments": {nested(levels)}}}') == []
     assert found(f'{{"answer": {nested(levels)}}}') == []
 
@@ -141,12 +141,12 @@ def test_g_3_nesting_below_the_limit_is_a_call():
 
 @pytest.mark.parametrize("text", ["{" * 1_000_000, " " * 1_000_000 + "x", "```\n" + ONE * 20_000, '{"a":' * 200_000])
 def test_g_3_a_megabyte_of_something_else_stays_text(text):
-    """A long text that only begins like a call is none."""
+    """A long text that only begins like a call is not one."""
     assert found(text) == []
 
 
 def test_g_3_a_megabyte_of_one_call_is_read():
-    """The length of an argument is no obstacle."""
+    """The length of an argument does not matter."""
     assert found(json.dumps({"name": "search", "arguments": {"query": "x" * 1_000_000}}))[0][0] == "search"
 
 
@@ -204,7 +204,7 @@ def test_g_3_no_text_raises(text):
 
 @given(CALLS, st.data())
 def test_g_3_a_cut_call_stays_text(wanted, data):
-    """A text that ends anywhere inside its last object is no call."""
+    """A text that ends anywhere inside its last object is not a call."""
     objects = [json.dumps({"name": name, key: arguments}) for name, key, arguments in wanted]
     text = "\n".join(objects)
     cut = data.draw(st.integers(len(text) - len(objects[-1]) + 1, len(text) - 1))

@@ -36,7 +36,7 @@ class Turns:
 
 
 async def test_a_few_requests_start_without_waiting():
-    """A few requests start at once without waiting."""
+    """A few requests start immediately without waiting."""
     paced = Pace()
     for _ in range(AT_ONCE):
         with pytest.raises(StopIteration):
@@ -141,7 +141,7 @@ class Unanswered:
 
 @pytest.mark.parametrize("kind", [AnthropicProvider, ChatProvider])
 async def test_many_simultaneous_requests_start_a_few_per_turn(kind):
-    """Many simultaneous requests start a few per turn: waiting ones have no body yet, and finally all run at once."""
+    """Many simultaneous requests start a few per turn: waiting ones have no body yet, and finally all of them run."""
     children, client = 5 * AT_ONCE, Unanswered()
     provider = kind("haiku", client)
     question = [Message.user("What?")]

@@ -49,7 +49,7 @@ def test_ollama_serves_less_than_the_model_could_take(routes, tokens, noted):
 
 
 def test_ollama_adds_a_tag_to_names_without_one():
-    """`qwen3` is loaded as `qwen3:latest`; a colon in the registry's name is no tag."""
+    """`qwen3` is loaded as `qwen3:latest`; a colon in the registry's name is not a tag."""
     assert of_ollama(ollama(40960, "qwen3", running=9999), "qwen3").tokens == 4096
     routes = ollama(40960, "qwen3:latest", running=9999)
     routes["POST /api/show"]["qwen3"] = routes["POST /api/show"]["qwen3:latest"]
@@ -84,7 +84,7 @@ def test_lmstudio_without_its_own_list_is_read_like_vllm():
 
 @pytest.mark.parametrize("lie", LIES)
 def test_lies_about_the_length_are_ignored(lie):
-    """Negative, tiny, huge, and what is no integer: as if the server had said nothing."""
+    """Negative, tiny, huge and non-integer values count as unknown."""
     assert facts.of_llamacpp(llamacpp(lie)["GET /props"]).tokens is None
     assert facts.of_vllm("Qwen/Qwen3-8B", vllm(lie)["GET /v1/models"]).tokens is None
     assert of_lmstudio(lmstudio(lie)).tokens is None

@@ -28,7 +28,7 @@ def test_an_event_as_json_has_all_fields_and_the_name_first():
 
 
 def test_a_listener_may_change_the_json_of_an_event():
-    """The arguments of a call and the limits stay as they are, because the run goes on with them."""
+    """The arguments of a call and the limits stay as they are, because the run continues with them."""
     arguments, limits = {"paths": ["a.md"]}, {"turns": 3.0}
     Called("started", "toolu_1", "read", arguments).as_json()["arguments"]["paths"].append("b.md")
     Started("run", "finder", "sonnet", "Why?", (), limits).as_json()["limits"].clear()

@@ -72,7 +72,7 @@ def test_identical_calls_are_those_with_equal_arguments():
 def test_x_9_blocks_are_sent_back_unchanged_unless_the_api_refuses_them():
     """Blocks are sent back unchanged except for content that the API refuses.
 
-    Thinking is the same object, an empty text is removed, and arguments that are no object become an empty one.
+    Thinking is the same object, an empty text is removed, and arguments that are not an object become an empty one.
     """
     broken = {"type": "tool_use", "id": "1", "name": "look", "input": "oops"}
     sent = sendable((THINKING, text(" "), REDACTED, broken))

@@ -77,7 +77,7 @@ def test_c4_a_cassette_is_read_as_it_was_written(tmp_path, saved):
 
 
 def test_c4_each_message_tool_and_call_has_its_line(saved):
-    """The file is JSON, one line an item; characters that no editor shows are escaped; an output is there once."""
+    """The file is JSON, one line per item; invisible characters are escaped; each output occurs once."""
     text = saved.read_text()
     lines = text.splitlines()
     for name in ("tools", "messages", "calls", "system"):
@@ -125,17 +125,17 @@ def changed(line, old, new):
     [
         (lambda lines: lines.pop(22), 22, "messages: its number of lines is 4, but line 13 says 5"),
         (lambda lines: lines.pop(29), 29, "calls: its number of lines is 1, but line 13 says 2"),
-        (changed(23, "]}", "]"), 24, "no valid JSON: Expecting property name"),
+        (changed(23, "]}", "]"), 24, "not valid JSON: Expecting property name"),
         (changed(23, '"role"', '"size": 1, "role"'), 23, "messages.size: extra inputs are not permitted"),
         (changed(24, '"stop": "wants_tools"', '"stop": "x"'), 24, "messages.stop: input should be 'answered', "),
         (changed(24, "[1, 2, 3, 4]", "[1, 2]"), 24, "messages.usage: list should have at least 4 items"),
         (changed(5, '"model"', '"colour": 1,\n"model"'), 5, "colour: extra inputs are not permitted"),
         (lambda lines: lines.pop(5), 1, "question: field required"),
         (changed(2, "1", "3"), 2, "format 3 is newer than 2; update run-specialist"),
-        (lambda lines: lines.pop(1), 1, "no cassette: the key run_specialist_cassette is missing"),
+        (lambda lines: lines.pop(1), 1, "not a cassette: the key run_specialist_cassette is missing"),
         (changed(7, "3", '"x"'), 7, "settings.tool_calls_limit: "),
         (changed(24, '"choice": "auto"', '"choice": "x"'), 24, "messages.choice: must be one of auto, "),
-        (changed(23, '"type": "text", ', ""), 23, "messages.content.0: is no block of a message"),
+        (changed(23, '"type": "text", ', ""), 23, "messages.content.0: is not a block of a message"),
         (changed(11, "force", "x"), 11, "rungs.0: must be one of force, order, "),
         (changed(12, '"gaps": []', '"gaps": 1'), 12, "outcome.gaps: input should be a valid list"),
         (changed(20, '"name"', '"names"'), 20, "tools.name: field required"),
@@ -158,14 +158,14 @@ def test_c4_a_problem_of_a_file_has_its_line(saved, change, line, reason):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", ":1: no valid JSON: expected '{'"),
-        (b"[]", ":1: no valid JSON: expected '{'"),
-        (b"{}", ":1: no cassette: the key"),
-        (b'{"a": 1} x', ":1: no valid JSON: expected the end of the file"),
-        (b'{"a": 1,\n"a": 2}', ":2: no valid JSON: expected another key than 'a'"),
-        (b"{\n\xff", ":2: no UTF-8 text"),
+        (b"", ":1: not valid JSON: expected '{'"),
+        (b"[]", ":1: not valid JSON: expected '{'"),
+        (b"{}", ":1: not a cassette: the key"),
+        (b'{"a": 1} x', ":1: not valid JSON: expected the end of the file"),
+        (b'{"a": 1,\n"a": 2}', ":2: not valid JSON: expected another key than 'a'"),
+        (b"{\n\xff", ":2: not UTF-8 text"),
         (b'{"a": ' + b"[" * 100_000, ": too deeply nested JSON"),
-        (b'{"a": 1', ":1: no valid JSON: expected ','"),
+        (b'{"a": 1', ":1: not valid JSON: expected ','"),
     ],
 )
 def test_c4_a_file_that_is_no_cassette_is_refused_in_one_line(tmp_path, content, reason):

@@ -121,7 +121,7 @@ def test_the_tool_can_be_disallowed(given):
     ],
 )
 def test_long_notes_are_cut_with_a_remark_for_both(given, lines, kept, why):
-    """200 lines, or 25 KiB, are read; the model and the user are told."""
+    """200 lines, or 25 KiB, are read; the model and the user are informed."""
     given.made.write(IN_PROJECT, *lines)
     found = given("memory: project", trust=True)
     text = found.text.text.split("\n\n", 2)[2]
@@ -138,7 +138,7 @@ def test_control_characters_do_not_reach_the_prompt(given):
 
 
 def test_notes_that_cannot_be_read_are_a_warning(given):
-    """A link leads nowhere, in the folder and above it; the run goes on without notes."""
+    """A link leads nowhere, in the folder and above it; the run continues without notes."""
     given.made.write("elsewhere/MEMORY.md", "- one")
     (given.made.root / ".run-specialist").symlink_to(given.made.root / "elsewhere")
     found = given("memory: project")

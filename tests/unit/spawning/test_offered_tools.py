@@ -36,7 +36,7 @@ def test_a_trusted_file_that_names_it_gets_it(given, name):
 
 
 def test_without_trust_the_run_has_one_tool_less(given):
-    """A project's file that is not trusted is told what it would do, and how to allow it."""
+    """For an untrusted file of a project, the message says what it would do, and how to allow it."""
     found = given("tools: search, fetch", "allowed_domains: example.com, example.org")
     assert found.tools == ()
     assert found.withheld["fetch"] == "it would fetch pages of example.com, example.org; allow it once, with --trust"

@@ -13,7 +13,7 @@ from run_specialist.specialist.loader import SpecialistFile, load
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a project, beside a home folder of its own."""
+    """Return a project, beside a separate home folder."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "project" / ".git").mkdir(parents=True)
     return tmp_path / "project"
@@ -73,7 +73,7 @@ def test_a_missing_skill_is_an_error_with_its_place(project: Path, name: str) ->
     (project / ".agents" / "skills").mkdir(parents=True)
     file = agent(project, f"skills: ['{name}']")
     assert file.specialist is not None
-    reason = "no skill named nope" if name == "nope" else ".* is no name of a skill"
+    reason = "no skill named nope" if name == "nope" else ".* is not a valid skill name"
     with pytest.raises(UsageError, match=rf"agent\.md:4:1: skills: {reason}"):
         read_texts(file, file.specialist, project)
     assert missing_skill(file, file.specialist, project)
@@ -141,7 +141,7 @@ def test_instructions_are_bounded_and_one_file_stands_in_for_the_other(project: 
 
 
 def test_a_skill_that_is_empty_too_large_or_no_file_is_an_error(project: Path) -> None:
-    """What cannot be a skill is named with its path."""
+    """The error for an invalid skill names its path."""
     folder = project / ".agents" / "skills"
     skill(folder / "empty", "---\nname: empty\n---\n")
     skill(folder / "large", "x" * (skills.LARGEST + 1))
@@ -155,7 +155,7 @@ def test_a_skill_that_is_empty_too_large_or_no_file_is_an_error(project: Path) -
 
 
 def test_skills_in_a_project_of_another_user_are_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The texts of a project that belongs to somebody else need the same permission as its specialists."""
+    """The texts of a project of another user need the same permission as its specialists."""
     skill(project / ".agents" / "skills" / "a", "text")
     (project / "AGENTS.md").write_text("rules")
     file = agent(project, "skills: [a]", "project_instructions: true")

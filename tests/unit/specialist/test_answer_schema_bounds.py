@@ -36,7 +36,7 @@ def test_a_dialect_at_the_root_does_not_bypass_the_limit(monkeypatch):
 
 @pytest.mark.parametrize("first", ["unevaluatedItems", "unevaluatedProperties"])
 def test_the_search_for_unevaluated_items_is_bounded(monkeypatch, first):
-    """The search for unevaluated items follows references anew, and is not started if there are too many."""
+    """The search for unevaluated items follows references again, and is not started if there are too many."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
     to = [{"$ref": f"#/$defs/a{i}", "$dynamicRef": f"#/$defs/a{i}"} for i in range(41)]
     defs = {f"a{i}": {"dependentSchemas": {"x": to[i + 1], "y": to[i + 1]}} for i in range(40)}
@@ -93,13 +93,13 @@ AAAA = "a" * 60 + "!"
     ],
 )
 def test_no_pattern_backtracks_forever(dialect, schema, value, said):
-    """A pattern that makes backtracking engines run forever is matched at once."""
+    """A pattern that makes backtracking engines run forever is matched immediately."""
     assert load_schema({**dialect, **schema}).reason(value) == said
 
 
 @pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
 def test_unevaluated_properties_do_not_backtrack_forever(dialect):
-    """`unevaluatedProperties` matches names against such a pattern in each valid subschema at once."""
+    """`unevaluatedProperties` matches names against such a pattern in each valid subschema immediately."""
     parts = {"allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": {"patternProperties": {ENDLESS: {}}}}}
     schema = load_schema({**dialect, **parts, "unevaluatedProperties": False})
     assert schema.reason({"aa": 1}) is None

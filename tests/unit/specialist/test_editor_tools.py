@@ -41,12 +41,12 @@ def test_tools_of_an_editor(name: str) -> None:
     "name", ["github/create_issue", "mcp__web__fetch", "playwright", "azure-mcp/*", "Foo", "", "/"]
 )
 def test_other_names_are_no_tools_of_an_editor(name: str) -> None:
-    """Servers, their tools, and names that nobody knows."""
+    """Servers, their tools, and unknown names."""
     assert not is_editor_tool(name)
 
 
 def test_no_name_of_a_tool_that_is_here_counts_as_one_of_an_editor() -> None:
-    """Otherwise a tool would be reported as missing although it is there."""
+    """Otherwise an existing tool would be reported as missing."""
     assert not [name for name in BUILT_IN if is_editor_tool(name)]
 
 

@@ -62,7 +62,7 @@ def test_m_9_all_spellings_mean_the_same(lines):
 
 
 def test_m_9_each_name_is_checked():
-    """A model that no endpoint serves, and a value that is no language model, are warnings at their key."""
+    """A model that no endpoint serves, and a value that is not a language model, are warnings at their key."""
     file = loaded("model: [sonnet, gemini-3-flash]", "fallbackModels: [inherit, haiku]")
     assert file.specialist is not None
     assert file.specialist.fallback_models == ("gemini-3-flash", "haiku")

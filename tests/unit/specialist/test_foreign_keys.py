@@ -51,7 +51,7 @@ def test_agents_under_tools_count_as_set_by_the_file() -> None:
 )
 @pytest.mark.parametrize(("value", "effort"), [("HIGH", "high"), ("minimal", "low"), ("none", None)])
 def test_effort_has_the_names_of_other_programs(key: str, value: str, effort: str | None) -> None:
-    """Each name of the key is the same key; what is no effort is ignored with a warning."""
+    """Each name of the key is the same key; an invalid effort is ignored with a warning."""
     file = loaded(f"{key}: {value}")
     assert file.specialist is not None
     assert file.specialist.effort == effort

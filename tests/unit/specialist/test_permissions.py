@@ -1,4 +1,4 @@
-"""The key `permission` of opencode: what is not plainly allowed there is not allowed here."""
+"""The key `permission` of opencode: uses that it does not explicitly allow are not allowed here."""
 
 import pytest
 

@@ -46,7 +46,7 @@ print(open(reading).read(), end="")
 
 
 def open_at_once(url, processes, saying="'ok'", first=()):
-    """Open a store in several processes at once; return the output or the error of each.
+    """Open a store in several concurrent processes; return the output or the error of each.
 
     saying: Expression whose value each process prints.
     first: Libraries to import before the processes are forked.

@@ -35,7 +35,7 @@ def test_a_deleted_run_leaves_its_batch(store_url):
 
 
 def test_a_batch_without_runs_disappears(store_url):
-    """With the last of its runs an ended batch is deleted with its items; other batches stay as they are."""
+    """With the last of its runs an ended batch is deleted with its items; other batches stay unchanged."""
     batch_of(store_url, "b1", "abc")
     batch_of(store_url, "b2", "a")
     keep(store_url, **{run_id: run_of(run_id) for run_id in ("b1-a", "b1-b", "other")})
@@ -45,7 +45,7 @@ def test_a_batch_without_runs_disappears(store_url):
 
 @pytest.mark.parametrize("state", ["open", "paused"])
 def test_a_batch_at_work_is_kept_while_it_has_items(store_url, state):
-    """A batch that is at work may have no runs for a while; it is deleted with its last item."""
+    """A batch in progress may have no runs for a while; it is deleted with its last item."""
     batch_of(store_url, "b1", "abc", state)
     keep(store_url, **{run_id: run_of(run_id) for run_id in ("b1-a", "b1-b")})
     assert delete(store_url, "b1-a", "b1-b") == ["b1", "b1-c"]
@@ -66,7 +66,7 @@ def test_a_batch_is_deleted_with_its_runs(store_url):
 
 
 def test_a_batch_with_a_running_run_is_not_deleted(store_url, make_writer):
-    """While one of its runs is at work, nothing of a batch is deleted."""
+    """While one of its runs is in progress, no part of a batch is deleted."""
     batch_of(store_url, "b1", "ab", "open")
     write(make_writer(store_url), **{"b1-a": run_of("b1-a"), "b1-b": begun("b1-b")})
     with pytest.raises(UsageError, match="b1-b is still running"):

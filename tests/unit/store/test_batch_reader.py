@@ -118,7 +118,7 @@ def test_failures_can_be_listed_alone(store_url):
 
 
 def test_items_are_read_a_few_at_a_time(store_url, monkeypatch):
-    """Items are read while they are used, in the order of their numbers, and never all at once."""
+    """Items are read while they are used, in the order of their numbers, and never all together."""
     monkeypatch.setattr(batch_reader, "ITEMS_AT_ONCE", 50)
     with BatchWriter(store_url) as book:
         many = (Item(f"b1-{number}", number, "x" * 5_000, "y" * 5_000) for number in range(1, 1_001))

@@ -35,7 +35,7 @@ async def test_a_begun_run_is_stored_at_once(writer, store_url):
 
 
 async def test_of_two_processes_that_begin_an_id_one_gets_it(make_writer, store_url):
-    """Of many attempts at once, in two processes, exactly one gets the run; the others get what is stored."""
+    """Exactly one of many concurrent attempts, in two processes, gets the run; the others get the stored run."""
     one, other = make_writer(store_url), make_writer(store_url)
     for writer in (one, other):
         writer.check()

@@ -42,7 +42,7 @@ async def test_records_after_an_urgent_one_join_its_transaction(patient):
 
 
 def test_a_closed_inbox_hands_out_its_records_at_once(patient):
-    """A closed inbox hands out its records at once."""
+    """A closed inbox hands out its records immediately."""
     journal = RunJournal(patient, "r1")
     journal.write(opened("r1"))
     patient.close()
@@ -54,7 +54,7 @@ def test_a_closed_inbox_hands_out_its_records_at_once(patient):
 
 @pytest.mark.anyio
 async def test_a_reply_and_quick_results_share_a_transaction(patient):
-    """A reply and the results of quick tools share a transaction: it waits only for calls that follow at once."""
+    """A reply and the results of quick tools share a transaction: it waits only for calls that follow immediately."""
     journal = RunJournal(patient, "r1")
     thread, batches = batch_taken_by_thread(patient)
     journal.write(received(1))

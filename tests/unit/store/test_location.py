@@ -39,13 +39,13 @@ def test_a_plain_path_is_an_sqlite_file(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("word", ["none", "None"])
 def test_none_turns_storing_off(word):
-    """`none` turns storing off and is not taken for a file name."""
+    """`none` turns storing off and is not mistaken for a file name."""
     assert place(word) == Location(NONE, named=True)
 
 
 @given(st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1).filter(lambda word: word not in "***:@/"))
 def test_a_password_is_never_shown(password):
-    """A password is never shown, whether it stands before the host or in the query string."""
+    """A password is never shown, whether it is in front of the host or in the query string."""
     password = f"<{password}>"
     assert password not in shown(f"postgresql://me:{password}@host:5432/runs")
     if "&" not in password:

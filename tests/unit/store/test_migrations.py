@@ -112,7 +112,7 @@ def test_a_migrated_store_knows_projects_and_answers(store_url, tmp_path):
 
 
 def test_the_file_header_has_the_new_version_at_once(tmp_path):
-    """After a migration the file header has the new version at once, even while another process has the store open."""
+    """After a migration the file header has the new version, even while another process has the store open."""
     make_first_version(f"sqlite:///{tmp_path}/runs.db")
     other = sqlite3.connect(tmp_path / "runs.db")
     other.execute("select * from runs").fetchall()
@@ -213,7 +213,7 @@ def test_eight_processes_migrate_one_store(store_url):
 
 
 def test_two_stores_are_migrated_at_once(tmp_path):
-    """Two threads can migrate two stores at once, although Alembic keeps its context in globals."""
+    """Two threads can migrate two stores at the same time, although Alembic keeps its context in globals."""
     urls = [f"sqlite:///{tmp_path}/{number}.db" for number in range(6)]
     for url in urls:
         make_first_version(url, url)

@@ -48,7 +48,7 @@ def cut_owners(url):
 
 
 def test_a_lock_of_a_terminated_session_is_taken_again_at_once(url, monkeypatch):
-    """A lock whose session was terminated is taken again at once, without waiting for a ping.
+    """A lock whose session was terminated is taken again immediately, without waiting for a ping.
 
     The token is the same, the session a new one.
     """
@@ -112,7 +112,7 @@ SHOWN = {
 
 
 def test_the_server_detects_a_lost_host_within_30_seconds(url):
-    """The server notices within 30 s that a host is gone; the default of two hours would block resuming its runs."""
+    """The server detects a vanished host within 30 s; the default of two hours would block resuming its runs."""
     owner = acquire(url)
     shown = {name: owner._connection.execute(text(f"show {name}")).scalar() for name in SHOWN}
     owner.close()

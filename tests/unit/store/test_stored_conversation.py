@@ -193,7 +193,7 @@ def test_an_interrupted_reply_is_shown_with_its_results():
 
 
 def test_unknown_blocks_are_skipped_and_invalid_arguments_are_none():
-    """Unknown blocks are skipped and arguments that are no object become None; results may be blocks or lack a call."""
+    """Unknown blocks are skipped and non-object arguments become None; results may be blocks or lack a call."""
     odd = {"type": "mcp_tool_use", "id": "x"}
     wrong = {"type": "tool_use", "id": "call_1", "name": "look", "input": "no object"}
     result = {"type": "tool_result", "tool_use_id": "other", "content": [text("in blocks")]}

@@ -36,7 +36,7 @@ def numbers(url: str, query: str) -> dict[str, list[int]]:
 
 
 def test_s4_4_acknowledged_records_survive_a_kill(store_url, make_writer):
-    """Each acknowledged turn has its reply, call, entire output and messages, and the run can be resumed at once."""
+    """Each acknowledged turn has its reply, call, entire output and messages, and the run can be resumed."""
     told = killed(store_url)
     assert len(told) >= KILLS // 2
     queries = {table: f"select run_id, number from {table}" for table in ("turns", "calls", "outputs")}  # noqa: S608 - fixed

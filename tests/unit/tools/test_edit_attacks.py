@@ -147,7 +147,7 @@ def test_hard_links_and_read_only_files_are_not_replaced(run, write, tmp_path):
 
 
 def test_files_that_are_too_large_or_not_text_are_refused(run, write):
-    """Before and after; and what is no text of UTF-8 stays as it is."""
+    """Before and after the change; files that are not UTF-8 text stay unchanged."""
     write({"big.md": "x" * (MOST + 1), "latin.md": "ä".encode("latin-1"), "nul.md": b"a\0b" * 40, "a.md": "a"})
     for path in ("big.md", "latin.md", "a.md"):
         run.call("read", path=path)

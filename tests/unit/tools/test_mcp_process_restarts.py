@@ -89,7 +89,7 @@ async def test_a_server_that_ignores_sigterm_is_killed(tmp_path):
 
 @pytest.mark.exhaustive
 async def test_cancelling_during_a_server_start_leaves_no_process(tmp_path):
-    """Cancelling a caller while a server starts ends its wait at once, and closing the clients ends the server."""
+    """Cancelling a caller while a server starts ends its wait immediately, and closing the clients ends the server."""
     clients = McpClients()
     waiting = asyncio.create_task(clients.tools({"raw": raw("silent", tmp_path / "marker")}, root=tmp_path))
     await until(lambda: running(tmp_path))

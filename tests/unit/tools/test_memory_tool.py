@@ -1,4 +1,4 @@
-"""The tool `memory`: what its commands do, and what they refuse."""
+"""The tool `memory`: the effects and the refusals of its commands."""
 
 import os
 import threading
@@ -19,7 +19,7 @@ def notes(tmp_path):
 
 
 def test_notes_are_written_listed_read_changed_and_deleted(notes):
-    """Each command does what its name says, and the results are short."""
+    """Each command works, and the results are short."""
     assert notes.call("view") == "There are no notes yet."
     assert notes.call("append", "MEMORY.md", file_text="- one") == "Appended to MEMORY.md."
     assert notes.call("append", "MEMORY.md", file_text="- two\r\n") == "Appended to MEMORY.md."
@@ -34,7 +34,7 @@ def test_notes_are_written_listed_read_changed_and_deleted(notes):
 
 
 def test_what_cannot_be_done_is_said_and_changes_nothing(notes):
-    """An error names what to do instead; nothing is made for a call that fails."""
+    """An error names the remedy; a failed call creates no file."""
     assert "there is no note MEMORY.md" in notes.call("view", "MEMORY.md")
     assert "there is no note MEMORY.md" in notes.call("str_replace", "MEMORY.md", old_str="a", new_str="b")
     assert "there is no note MEMORY.md" in notes.call("delete", "MEMORY.md")
@@ -50,7 +50,7 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(notes):
 
 
 def test_a_note_that_this_run_has_not_seen_is_not_deleted(notes):
-    """What another run has written since is not lost: it must be viewed first."""
+    """Later text of another run is not lost: it must be viewed first."""
     notes.call("create", "MEMORY.md", file_text="ours")
     other = Notes.of(notes.project)
     assert "was not viewed in this run" in other.call("delete", "MEMORY.md")
@@ -63,7 +63,7 @@ def test_a_note_that_this_run_has_not_seen_is_not_deleted(notes):
 
 @pytest.mark.parametrize("by_threads", [True, False])
 def test_runs_at_the_same_time_lose_no_notes(notes, by_threads, monkeypatch):
-    """Eight runs append to one note; also if only the lock of the folder keeps them apart, as between processes."""
+    """Eight runs append to one note, even if only the lock of the folder separates them, as between processes."""
     if not by_threads:
         monkeypatch.setattr(folder_lock, "_in_process", threading.Semaphore(100))
     errors = []
@@ -127,14 +127,14 @@ def test_notes_are_bounded(notes, monkeypatch):
 
 
 def test_the_model_learns_when_its_notes_do_not_fit_into_the_prompt(notes):
-    """Lines beyond those that the prompt gets are announced when they are written."""
+    """A write result announces lines that exceed the limit of the prompt."""
     assert "first 200 lines" not in notes.call("append", "MEMORY.md", file_text="x\n" * 200)
     assert "Only its first 200 lines, or 25 KiB, are in your prompt" in notes.call("append", "MEMORY.md", file_text="y")
     assert "Only its first" not in notes.call("append", "other.md", file_text="x\n" * 300)
 
 
 def test_a_note_that_is_no_text_is_kept_as_it_is(notes):
-    """What cannot be decoded is shown as far as possible, and is not rewritten."""
+    """An undecodable note is shown as far as possible, and is not rewritten."""
     notes.call("append", "MEMORY.md", file_text="a")
     (notes.folder / "MEMORY.md").write_bytes(b"\xff\xfe\x00")
     assert notes.call("append", "MEMORY.md", file_text="b") == "error: MEMORY.md is not UTF-8, so it cannot be changed"

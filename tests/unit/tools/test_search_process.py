@@ -117,7 +117,7 @@ def test_output_written_before_the_timeout_is_returned(root):
 
 
 def test_a_call_cancelled_before_the_start_leaves_no_process(root):
-    """If the call was cancelled before the process started, the process is killed at once."""
+    """If the call was cancelled before the process started, the process is killed immediately."""
     may_begin, results = threading.Event(), []
 
     def search():

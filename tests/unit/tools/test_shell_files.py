@@ -232,7 +232,7 @@ async def test_what_cannot_be_opened_for_writing(run, path, why):
 
 
 async def test_commands_that_may_change_something_wait_for_each_other(run):
-    """Otherwise one could move what another one was just told to protect."""
+    """Otherwise one command could move a file that another one must protect."""
     run.write("out/x")
     command = "mkdir out/busy && sleep 0.05 && rmdir out/busy && echo alone"
     tool = run.tool(writable=("out",))

@@ -1,4 +1,4 @@
-"""Taking changes back: newest first, only where nobody has touched the files since."""
+"""Undoing changes: newest first, only in files that have not changed since."""
 
 from itertools import pairwise
 
@@ -30,7 +30,7 @@ def undone(run, *, dry_run=False):
 
 
 def test_all_changes_are_taken_back(run):
-    """A file has its first content, a new one is gone with its folder; a second time there is nothing to do."""
+    """A file has its first content, a new one is deleted with its folder; a second undo does nothing."""
     assert undone(run, dry_run=True) == {"docs/a.md": ("restored", ""), "docs/new/b.md": ("deleted", "")}
     assert (run.root / "docs/a.md").read_text() == "three\n"
     assert undone(run) == {"docs/a.md": ("restored", ""), "docs/new/b.md": ("deleted", "")}
@@ -53,7 +53,7 @@ def test_what_others_have_touched_is_left_alone(run):
 
 @pytest.mark.parametrize("made", [0, 1, 2])
 def test_a_change_that_was_recorded_but_not_made_is_known(root, write, made):
-    """A process was killed in between: the changes before are taken back, and what it left behind is gone."""
+    """A process was killed in between: the changes before are undone, and its temporary files are deleted."""
     contents = ["zero\n", "one\n", "two\n"]
     write({"a.md": contents[made]})
     records = [_record("a.md", before, after) for before, after in pairwise(contents)]

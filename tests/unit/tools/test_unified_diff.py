@@ -49,7 +49,7 @@ def test_a_diff_leads_from_one_text_to_the_other(before, after, by_position):
         diff = diff_of("x.md", before, after)
     finally:
         subject._MOST_COMPARED = most
-    # The end of the last line is told by a remark, which this small reader does not know.
+    # A remark marks the end of the last line; this small reader does not support it.
     if before.endswith("\n") and after.endswith("\n"):
         assert applied(diff.text, before) == after
     assert (diff.text == "") == (before == after)

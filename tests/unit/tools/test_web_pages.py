@@ -48,7 +48,7 @@ def test_other_text_stays_as_it_is(media_type):
     ],
 )
 def test_the_encoding_is_that_of_the_server_or_the_page(body, charset):
-    """The encoding comes from the server or a byte order mark; what is no encoding of text counts as UTF-8."""
+    """The encoding comes from the server or a byte order mark; anything that is not a text encoding counts as UTF-8."""
     assert text_of(page(body, "text/plain", charset)) == ["hé"]
 
 
@@ -110,6 +110,6 @@ async def test_a_result_is_within_its_limit():
 
 @pytest.mark.anyio
 async def test_an_empty_page_says_so():
-    """A page without text is no failure."""
+    """A page without text is not a failure."""
     async with serving(replied(b"")) as pages:
         assert (await fetched(fetch_tool(Downloads(may_connect=bool), 1_000), url=pages.url())).endswith("has no text]")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Pages:
-    """What the server was asked for, and where it is."""
+    """The requests that the server received, and its address."""
 
     port: int = 0
     requests: list[str] = field(default_factory=list)
@@ -20,7 +20,7 @@ class Pages:
 
 
 Reply = bytes | Callable[[str], bytes]
-"""The bytes of every reply, or what makes them from the head of a request."""
+"""The bytes of every reply, or a function that makes them from the head of a request."""
 
 
 @asynccontextmanager

@@ -47,7 +47,7 @@ def test_only_an_answered_run_shows_its_need():
 
 
 def test_a_run_landed_at_its_limit_does_not_show_its_need():
-    """A run landed at its limit of 10 is no evidence of how many runs end by themselves at 10."""
+    """A run landed at its limit of 10 does not show how many runs end by themselves at 10."""
     needs = [*cut(10, 10, 10, limit=10), *ended(10, limit=20), *cut(20, limit=20)]
     assert enough_for(needs, Fraction(1, 2)) == 10
 

@@ -37,13 +37,13 @@ def test_an_edited_file_begins_without_runs():
 
 
 def test_without_a_file_the_version_of_the_newest_run_counts():
-    """If the file is gone, the newest run decides which version counts."""
+    """If the file was deleted, the newest run decides which version counts."""
     tuning = tune("finder", [*runs(outcome(3), digest="old"), *runs(outcome(9), digest="newer", begin=1)])
     assert (tuning.runs, tuning.versions[0].digest, tuning.limit_from) == (1, "newer", "run")
 
 
 def test_limits_set_by_a_flag_do_not_count():
-    """Runs whose limits a flag or a parent set are counted apart by status, and change no figure."""
+    """Runs whose limits a flag or a parent set are counted separately by status, and do not change any figure."""
     own = runs(*[outcome(9)] * 10)
     flagged = runs(*[outcome(2, 2, "landed", landed="tool_calls")] * 3, outcome(50, 60), changed=True, begin=10)
     tuning = tune("finder", [*own, *flagged], 30, file=FILE)
@@ -57,6 +57,6 @@ def test_runs_of_older_programs_are_compared_with_the_file():
     told = runs(outcome(3), outcome(3, 4), outcome(3, tokens=9), outcome(3, time=60), changed=None)
     found = comparable(told, FILE, all_versions=False)
     assert [run.run_id for run in found.runs] == ["new-0", "new-3"]
-    # Of another version, nobody knows the limits of the file.
+    # The limits of another version of the file are unknown.
     other = comparable(runs(outcome(3, 4), digest="old", changed=None), FILE, all_versions=True)
     assert (len(other.runs), other.changed_limits) == (1, {})

@@ -16,7 +16,7 @@ def always_tool(
     obeys: bool = True,
     follows_schema: bool | None = None,
 ) -> Policy:
-    """Play a model that calls a tool for ever, and obeys `tool_choice` and the order to respond unless it is deaf.
+    """Play a model that calls a tool forever, and obeys `tool_choice` and the order to respond unless it is deaf.
 
     follows_schema: whether its server constrains a reply to a schema; None for a server that is as deaf as the model.
     """

@@ -104,7 +104,7 @@ class ChatSimulator:
         return f"{self._server.url}/v1"
 
     def check(self) -> None:
-        """Raise ScriptError for a request that nobody had in mind, and for a reply that nobody asked for."""
+        """Raise ScriptError for an unexpected request, and for an unused reply."""
         wrong = list(self.failures)
         wrong += [
             f"{seen.rule}: {seen.error}" for seen in self.requests if seen.rule and seen.rule not in self._may_refuse

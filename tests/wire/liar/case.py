@@ -27,7 +27,7 @@ TIME_LIMIT = 2.0
 SUMMARIES = 3
 """Number of times that a run requests a summary if every request for one fails."""
 RETRIED_FOR = 1.0
-"""Patience of the runs, which lets a request be sent three times [s]; nobody waits, see `skipped_waits.py`."""
+"""Patience of the runs, which lets a request be sent three times [s]; the waits are skipped, see `skipped_waits.py`."""
 
 
 @dataclass(frozen=True)

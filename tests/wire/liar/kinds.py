@@ -30,7 +30,7 @@ class End(Enum):
     """The expected result of a request whose fault persists."""
 
     FAILS = "fails"
-    """It fails at once, without a timeout."""
+    """It fails immediately, without a timeout."""
     STALLS = "stalls"
     """It fails by the client's read timeout."""
     LASTS = "lasts"

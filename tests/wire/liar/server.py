@@ -70,7 +70,7 @@ class Line:
             raise ConnectionResetError
 
     async def head(self, status: int = 200, kind: str = JSON, **headers: object) -> None:
-        """Send the head of a response; `_` in a name stands for `-`, and a value of None omits the header."""
+        """Send the head of a response; `_` in a name means `-`, and a value of None omits the header."""
         given = {"content_type": kind, **headers}
         lines = [f"{name.replace('_', '-')}: {value}" for name, value in given.items() if value is not None]
         await self.write("\r\n".join([f"HTTP/1.1 {status} Status", *lines, "", ""]).encode())

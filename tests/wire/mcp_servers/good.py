@@ -64,7 +64,7 @@ def large(characters: int) -> str:
 
 @server.tool(structured_output=False)
 def mixed() -> list[Any]:
-    """Answer with everything that is no text, and some that is."""
+    """Answer with every kind of non-text content, and some text."""
     data = "QUJD" * 400
     return [
         TextContent(type="text", text="a text"),

@@ -44,7 +44,7 @@ def post(
     path: str = "/v1/messages",
     headers: Mapping[str, str | None] | None = None,
 ) -> Response:
-    """Send one request; a header given as None is left away."""
+    """Send one request; a header given as None is omitted."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {name: value for name, value in {**HEADERS, **(headers or {})}.items() if value is not None}
     address = urlsplit(base_url)

@@ -154,7 +154,7 @@ class Hang:
 
 
 def html(status: int = 200) -> Raw:
-    """Build the page of a proxy that stands in the way."""
+    """Build the page of an intercepting proxy."""
     return Raw(status, b"<!doctype html><title>Sign in</title><p>Welcome to the hotel.", kind="text/html")
 
 

@@ -8,7 +8,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.reached = threading.Event()
-        """Set when a request stands at the gate."""
+        """Set when a request waits at the gate."""
         self.opened = threading.Event()
         """Set when requests may pass."""
 
@@ -17,7 +17,7 @@ class Gate:
         self.opened.set()
 
     def wait_for_request(self, timeout: float = 10.0) -> None:
-        """Return when a request stands at the gate; raise TimeoutError if none comes."""
+        """Return when a request waits at the gate; raise TimeoutError if none comes."""
         if not self.reached.wait(timeout):
             message = f"no request reached the gate within {timeout} s"
             raise TimeoutError(message)

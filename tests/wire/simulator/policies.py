@@ -53,7 +53,7 @@ def works_then_answers(
     calls_per_turn: int = 1,
     answer: str = "what was found",
 ) -> Policy:
-    """Play a model that makes so many calls and then responds by itself, or before when it is told to."""
+    """Play a model that makes this many calls and then responds by itself, or earlier when ordered to."""
 
     def policy(request: Recorded) -> Reply:
         ended = _ordered_to_end(request, answer, ordered_to_respond)

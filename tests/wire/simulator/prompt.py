@@ -53,7 +53,7 @@ def serialise(value: object) -> bytes:
 def canonical(block: Mapping[str, Any]) -> bytes:
     """Return what the model reads of a block, the same bytes for two spellings of one prompt.
 
-    Cache markers, absent options and the order of a block's own keys are no part of the prompt. The order of
+    Cache markers, absent options and the order of a block's own keys are not part of the prompt. The order of
     keys within a tool's input or schema is.
     """
     return serialise(_plain(block))
@@ -88,7 +88,7 @@ def digest(before: bytes, *parts: bytes) -> bytes:
 
 
 def prefixes(blocks: Sequence[Segment]) -> list[bytes]:
-    """Return the digest of what stands in front of each block, and at the end that of the whole prompt.
+    """Return the digest of the prompt before each block, and at the end that of the whole prompt.
 
     Independent of options such as `tool_choice`; messages of one role in a row count as one.
     """

@@ -50,7 +50,7 @@ def thinking(words: str) -> Block:
 
 
 def redacted_thinking(label: str = "0") -> Block:
-    """Build a redacted thinking block; `label` tells two of them apart."""
+    """Build a redacted thinking block; `label` distinguishes two of them."""
     return {"type": "redacted_thinking", "data": label}
 
 

@@ -98,7 +98,7 @@ class Script:
 
     @property
     def unused(self) -> int:
-        """Return the number of replies that nobody asked for."""
+        """Return the number of unused replies."""
         return len(self._left)
 
     def add(self, *replies: Answer) -> None:

@@ -78,7 +78,7 @@ class MessagesSimulator:
         return self
 
     def stop(self) -> None:
-        """Hang up and wait for the threads."""
+        """Close all connections and wait for the threads."""
         self.failures += self._server.stop()
 
     def check(self) -> None:

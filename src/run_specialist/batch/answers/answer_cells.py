@@ -47,7 +47,7 @@ def input_cells(given: object) -> Cells:
 
 
 def cells_of(row: Row) -> Cells:
-    """Return the cells of a row; what is not known is empty."""
+    """Return the cells of a row; unknown values are empty."""
     outcome = row["outcome"] or {}
     evidence: Sequence[Mapping[str, object]] = outcome.get("evidence") or ()
     calls = (outcome.get("tool_calls") or {}).get("used")
@@ -69,13 +69,13 @@ def cells_of(row: Row) -> Cells:
 
 
 def columns_of(rows: Iterable[Iterable[str]]) -> list[str]:
-    """Return the columns of a table, of which each row may have other ones for its input."""
+    """Return the columns of a table whose rows may have different columns for their inputs."""
     found = dict.fromkeys(column for row in rows for column in row)
     return [FIRST, *(column for column in found if column not in (FIRST, *LAST)), *LAST]
 
 
 def guarded_cell(text: str) -> str:
-    """Return a cell that no spreadsheet takes for a formula: an apostrophe is put before one, but not before a number.
+    """Return a cell that no spreadsheet runs as a formula: formulas, but not numbers, are prefixed with an apostrophe.
 
     A text that begins with such an apostrophe gets another one, so that `unguarded_cell` returns every text as it was.
     """

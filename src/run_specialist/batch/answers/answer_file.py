@@ -28,8 +28,8 @@ class AnswerFile:
         answers.finish()
 
     Rows are appended to `FILE.part` as JSON Lines. `finish` replaces the file by them. Without it, at an early end or
-    after a crash, the file keeps the rows that this call did not replace; after a crash, the next call sees to it. So
-    the file is always complete and readable, and no row that was written is lost.
+    after a crash, the file keeps the rows that this call did not replace; after a crash, the next call replaces the
+    file. So the file is always complete and readable, and no row that was written is lost.
     """
 
     def __init__(self, path: Path, *, ordered: bool = False, items: Path | None = None) -> None:
@@ -37,7 +37,7 @@ class AnswerFile:
 
         ordered: sort the rows by number instead of by the end of their items.
         items: the file with the items, which must not be overwritten.
-        Raises UsageError also if the file exists and is no file of answers, or another process writes it.
+        Raises UsageError also if the file exists and does not contain answers, or another process writes it.
         """
         self.path = path
         self._target = Path(os.path.realpath(path))
@@ -75,7 +75,7 @@ class AnswerFile:
         if not target.parent.is_dir():
             raise UsageError(f"{self.path}: the folder {target.parent} does not exist; create it first")
         if target.exists() and not target.is_file():
-            raise UsageError(f"{self.path} is no regular file; write the answers to standard output instead")
+            raise UsageError(f"{self.path} is not a regular file; write the answers to standard output instead")
         if items is not None and os.path.realpath(items) == str(target):
             raise UsageError(f"{self.path} is the file with the items; choose another file for the answers")
 
@@ -158,8 +158,8 @@ class AnswerFile:
 
     def _unwritable(self, error: OSError, note: str = "") -> UsageError:
         return UsageError(
-            f"{self.path} cannot be written: {error.strerror or error}{note}; after that is repaired, the same call "
-            "writes it again"
+            f"{self.path} cannot be written: {error.strerror or error}{note}; fix that, and repeat the call to write "
+            "it again"
         )
 
 

@@ -1,4 +1,4 @@
-"""The answers of a batch as Markdown files, for a specialist that brings them together."""
+"""The answers of a batch as Markdown files, for a specialist that combines them."""
 
 import re
 import tempfile
@@ -65,9 +65,9 @@ class AnswerFolder:
     def finish(self, specialist: str, asked: str | None, task: str | None = None) -> str:
         """Write the index and return the question for the specialist that reads the folder; raises OSError.
 
-        specialist: the name of the one that has answered.
+        specialist: the name of the specialist that answered.
         asked: its question, as a template; None if each item was its own question.
-        task: what to do with the answers; None to bring them together into one.
+        task: what to do with the answers; None to combine them into one.
         """
         total = len(self._lines)
         counts = ", ".join(f"{count} {state}" for state, count in self._states.most_common())

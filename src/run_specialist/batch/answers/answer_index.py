@@ -1,4 +1,4 @@
-"""Where the rows of answer files stand, so that they can be merged and put in order without being in memory."""
+"""The positions of rows in answer files, so that they can be merged and sorted without being in memory."""
 
 import csv
 import hashlib
@@ -55,7 +55,7 @@ class Index:
 def index_of_json(path: Path, *, may_be_torn: bool) -> Index:
     """Return the rows of a file of JSON lines.
 
-    may_be_torn: ignore a line that is no row, because writing it was interrupted; otherwise it raises UsageError.
+    may_be_torn: ignore an incomplete line, because writing it was interrupted; otherwise it raises UsageError.
     """
     index = Index(path, is_csv=False)
     with path.open("rb") as file:
@@ -112,7 +112,7 @@ def _records(path: Path) -> Iterator[tuple[list[str], int, int]]:
 
 
 def _foreign(where: str) -> UsageError:
-    return UsageError(f"{where} is no row of answers; the file is not overwritten, choose another one or delete it")
+    return UsageError(f"{where} is not a row of answers; the file is not overwritten, choose another one or delete it")
 
 
 def cells_at(data: bytes, index: Index) -> Cells:

@@ -108,4 +108,4 @@ def _open_locked(path: Path) -> int | None:
 
 def _require_regular(info: os.stat_result, path: Path) -> None:
     if not stat.S_ISREG(info.st_mode):
-        raise OSError(errno.EINVAL, f"{path} is no regular file")
+        raise OSError(errno.EINVAL, f"{path} is not a regular file")

@@ -60,7 +60,7 @@ def parse_row(line: bytes) -> Row | None:
 
 
 def stored_rows(lines: Iterable[bytes]) -> Iterator[tuple[int, StoredRow | None]]:
-    """Yield the number and the row of each line that is not empty; None for one that is no row."""
+    """Yield the number and the row of each line that is not empty; None if the line is not a row."""
     end = 0
     for number, line in enumerate(lines, 1):
         start, end = end, end + len(line)

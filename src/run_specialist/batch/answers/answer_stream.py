@@ -45,7 +45,8 @@ class AnswerStream:
     def write(self, done: Done) -> None:
         """Write the row of an item.
 
-        Raises BrokenPipeError if nobody reads the stream any more, UsageError if it cannot be written otherwise.
+        Raises BrokenPipeError if the reader has closed the stream, UsageError if it cannot be written for another
+        reason.
         """
         self._print([done] if self._order is None else self._order.add(done))
 
@@ -74,5 +75,5 @@ class AnswerStream:
             raise
         except OSError as error:
             raise UsageError(
-                f"standard output cannot be written: {error.strerror or error}; the same call goes on"
+                f"standard output cannot be written: {error.strerror or error}; repeat the call to continue"
             ) from None

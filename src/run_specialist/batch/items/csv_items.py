@@ -12,7 +12,7 @@ from run_specialist.errors import UsageError
 from run_specialist.specialist.problems import shown
 
 _DELIMITERS = (",", ";", "\t", "|")
-"""Tried in this order; the first of those that give the most columns is taken."""
+"""Tried in this order; the first delimiter that gives the most columns is used."""
 _SAMPLE_LINES = 50
 _SAMPLE_CHARACTERS = 65_536
 # The line with which spreadsheets name the delimiter.
@@ -72,7 +72,7 @@ def _widths(sample: Sequence[str], delimiter: str) -> list[int]:
         # `extend` keeps what it has when the reader raises an error.
         widths.extend(len(row) for row in csv.reader(sample, delimiter=delimiter, strict=True) if any(row))
     except csv.Error as error:
-        # A quoted value may go on after the sample; its row is not counted.
+        # A quoted value may continue after the sample; its row is not counted.
         return widths if "end of data" in str(error) else []
     return widths
 
@@ -104,8 +104,8 @@ def _syntax(where: str, error: csv.Error) -> str:
     if "end of data" in text or "field limit" in text:
         return f'{where}: a quoted value that begins in this row does not end; close it with `"`'
     if "new-line" in text:
-        return f"{where}: a carriage return stands alone; save the file with LF or CRLF line ends"
-    return f'{where}: {text}; write a quote inside of a quoted value as `""`'
+        return f"{where}: a carriage return has no line feed after it; save the file with LF or CRLF line ends"
+    return f'{where}: {text}; write a quote inside a quoted value as `""`'
 
 
 def _header(cells: list[str], where: str) -> list[str]:

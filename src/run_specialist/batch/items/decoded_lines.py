@@ -29,7 +29,7 @@ def decoded_lines(file: BinaryIO, name: str) -> Lines:
     """Yield the lines of a UTF-8 file, without a byte order mark.
 
     name: of the file, for errors.
-    Raises UsageError for a line that is too long, or is no text.
+    Raises UsageError for a line that is too long, or is not text.
     """
     number = 0
     while data := file.readline(LONGEST_LINE + 1):
@@ -43,7 +43,7 @@ def decoded_lines(file: BinaryIO, name: str) -> Lines:
                     raise UsageError(f"{where}: the file is {encoding}; save it as UTF-8")
             data = data.removeprefix(codecs.BOM_UTF8)
         if b"\0" in data:
-            raise UsageError(f"{where}: contains a NUL, so it is no text; save the items as UTF-8 text")
+            raise UsageError(f"{where}: contains a NUL, so it is not text; save the items as UTF-8 text")
         try:
             yield number, data.decode()
         except UnicodeDecodeError as error:

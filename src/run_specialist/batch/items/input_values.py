@@ -13,7 +13,7 @@ _SUSPECT = re.compile(r"\\u(?:d[89a-f]|0000)")
 
 
 def as_text(value: object) -> str:
-    """Return a value as the text that stands for it in a question: strings as they are, other values as JSON."""
+    """Return the text of a value in a question: strings unchanged, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -27,7 +27,7 @@ def problem_of(given: object) -> str | None:
     if not isinstance(given, str | Mapping):
         return f"must be an object or a string, got {type(given).__name__}"
     if isinstance(given, Mapping) and not all(isinstance(name, str) for name in given):
-        return "has a field whose name is no string"
+        return "has a field whose name is not a string"
     try:
         text = json.dumps(given, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -44,5 +44,5 @@ def _bad_characters(given: object, text: str) -> str | None:
     try:
         json.dumps(given, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return "contains half of a surrogate pair, which is no character; remove it"
+        return "contains half of a surrogate pair, which is not a character; remove it"
     return None

@@ -81,7 +81,7 @@ def _reason(error: Exception, *, with_column: bool = True) -> str:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)

@@ -58,7 +58,7 @@ def _syntax(text: str, token: re.Match[str]) -> str:
     place = f"the question, character {token.start() + 1}"
     near = shown(text[token.start() : token.start() + 20])
     if token[1] is None:
-        return f"{place}: the brace in {near!r} has no partner; write a brace that is text as {{{{ or }}}}"
+        return f"{place}: the brace in {near!r} is unmatched; write a literal brace as {{{{ or }}}}"
     return f"{place}: a field has no name; write {{item}} for an item that is a text, else the name of a field"
 
 
@@ -70,7 +70,7 @@ def _hint(name: str, fields: Mapping[str, object]) -> str:
         return f"; did you mean {{{shown(meant)}}}?"
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     listed = ", ".join(shown(one) for one in names[:_MOST_NAMED])
-    return f"; it has {listed}{more}; write braces that are text as {{{{ and }}}}" if listed else "; it has no fields"
+    return f"; it has {listed}{more}; write literal braces as {{{{ and }}}}" if listed else "; it has no fields"
 
 
 def ask(given: Given, template: Template | None, number: int) -> Asked:

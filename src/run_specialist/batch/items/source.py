@@ -16,7 +16,7 @@ class Source:
     title: str
     """Its name in messages, as the user wrote it."""
     read: Callable[[OnBad], Iterator[Given]]
-    """Reads the items; is called with a function for bad items. Raises UsageError where it cannot go on."""
+    """Reads the items; is called with a function for bad items. Raises UsageError where it cannot continue."""
     is_repeatable: bool
     """Whether the items can be read more than once."""
 

@@ -39,7 +39,7 @@ def cost_words(tally: "Tally") -> str:
 
 
 def batch_json(batch: "Batch", tally: "Tally") -> dict[str, Any]:
-    """Return a batch as JSON values, without what its runs need; times in UTC."""
+    """Return a batch as JSON values, without the settings of its runs; times in UTC."""
     values = {key: value for key, value in asdict(batch).items() if key != "frozen"}
     times = {name: None if (at := getattr(tally, name)) is None else iso(at) for name in ("started_at", "ended_at")}
     counted = {"items": tally.items, **asdict(tally), **times}

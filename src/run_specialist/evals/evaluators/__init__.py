@@ -1,1 +1,1 @@
-"""Evaluators: what can be checked of a run."""
+"""Evaluators: the checks that can be applied to a run."""

@@ -1,4 +1,4 @@
-"""Evaluators of what a run answered."""
+"""Evaluators of the answer of a run."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ class Regex(Evaluator[object, object, object]):
         try:
             re.compile(self.pattern)
         except (re.error, RecursionError, OverflowError) as error:
-            raise ValueError(f"{short(self.pattern)!r} is no regular expression: {error}") from None
+            raise ValueError(f"{short(self.pattern)!r} is not a regular expression: {error}") from None
 
     def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
         """Return whether it matches."""
@@ -75,7 +75,7 @@ class OutputMatches(Evaluator[object, object, object]):
 
 
 def _differences(expected: Any, found: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - JSON values
-    """Yield where a value lacks what is expected; objects may have more fields, lists must have the same length."""
+    """Yield where a value differs from the expected one; objects may have more fields, lists need the same length."""
     place = path or "the answer"
     if isinstance(expected, Mapping) and isinstance(found, Mapping):
         for key, value in expected.items():

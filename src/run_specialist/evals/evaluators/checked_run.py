@@ -1,4 +1,4 @@
-"""What an evaluator reads of a run: its outcome, and the words of its answer."""
+"""The parts of a run that evaluators read: its outcome, and the words of its answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class CheckedRun:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a judge says of a run."""
+    """The verdict of a judge on a run."""
 
     passed: bool | None
     """None if the judge gave no verdict."""

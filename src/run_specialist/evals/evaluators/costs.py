@@ -1,4 +1,4 @@
-"""Evaluators of what a run took."""
+"""Evaluators of the calls, tokens, cost and time of a run."""
 
 from dataclasses import dataclass
 

@@ -21,7 +21,7 @@ class Status(Evaluator[object, object, object]):
     def __post_init__(self) -> None:
         for one in texts(self.statuses, "a status"):
             if one not in _STATUSES:
-                raise ValueError(f"{one!r} is no status; there are {', '.join(_STATUSES)}")
+                raise ValueError(f"{one!r} is not a status; expected one of {', '.join(_STATUSES)}")
 
     def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
         """Return whether the status is one of those."""

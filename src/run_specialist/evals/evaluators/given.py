@@ -1,4 +1,4 @@
-"""Check what a file gives an evaluator; each error becomes one line with the place in the file."""
+"""Check the arguments that a file gives an evaluator; each error becomes one line with its location in the file."""
 
 import math
 from typing import Any

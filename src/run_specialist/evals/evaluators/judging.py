@@ -8,7 +8,7 @@ from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorCont
 from run_specialist.evals.evaluators.checked_run import checked_run
 
 ANSWER_JUDGE = "answer-judge"
-"""The judge that comes along."""
+"""The judge included in the package."""
 
 
 @dataclass(repr=False)

@@ -138,7 +138,7 @@ class Account:
 
     @property
     def models(self) -> tuple[AskedModel, ...]:
-        """The models that were asked, in order, each with what it has spent."""
+        """The models that were asked, in order, each with its spending."""
         ends = [*(one.since_turn for one in self._models[1:]), int(self._spent[Kind.TURNS].used) + 1]
         return tuple(
             replace(one, turns=end - one.since_turn, cost_usd=rounded(one.cost_usd))

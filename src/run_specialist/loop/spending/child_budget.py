@@ -9,10 +9,10 @@ from run_specialist.record.events import Event, Warned
 from run_specialist.record.outcome import Child
 
 SHARED_KINDS = (Kind.TOOL_CALLS, Kind.TOKENS, Kind.COST)
-"""The kinds that a child draws on. Turns and characters limit one transcript; time passes for all runs at once."""
+"""The kinds that a child draws on. Turns and characters limit one transcript; time passes for all runs together."""
 
 _NOTHING: Mapping[Kind, float] = {}
-"""What a call without a child spends; shared, because every finished call keeps it."""
+"""The spending of a call without a child; shared, because every finished call keeps it."""
 
 
 def drawn(child: Child) -> dict[Kind, float]:

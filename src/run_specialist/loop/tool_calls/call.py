@@ -1,4 +1,4 @@
-"""Call one tool: what it learns of the run, how long it may take, and how its failure is reported to the model."""
+"""Call one tool: its view of the run, its time limit, and the report of its failure to the model."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class CallResult:
     """For the model; describes the exception if one was raised."""
     raised: BaseException | None
     drawn: Mapping[Kind, float]
-    """What a child run spent of the budget, in addition to the call itself."""
+    """The amounts that a child run spent of the budget, in addition to the call itself."""
 
     @property
     def is_error(self) -> bool:
@@ -65,7 +65,7 @@ class ToolCaller:
         # The model reads every other exception, even one that would end a task or a program, and the run continues.
         except BaseException as error:
             if (task := asyncio.current_task()) and task.cancelling():
-                # The tool may have converted the cancellation into an exception of its own.
+                # The tool may have converted the cancellation into its own exception.
                 raise asyncio.CancelledError from error
             output, raised = Output(prompts.failed(call.name, error_line(error))), error
         if self._tools.runs_child(call.name):

@@ -23,7 +23,7 @@ from run_specialist.tools.respond import NAME as RESPOND
 
 
 class Dispatcher:
-    """Runs the tool calls of a run, and keeps a record of all that returned."""
+    """Runs the tool calls of a run, and keeps a record of all calls that returned."""
 
     def __init__(self, job: Job, account: Account, observers: Observers, stop: StopSignal) -> None:
         self._job = job
@@ -50,7 +50,7 @@ class Dispatcher:
         self._running = range(0)
         """Numbers of the calls of the turn in progress."""
         self._budget = Budget(())
-        """What is left after the calls of the turn that have returned so far."""
+        """The remainder after the calls of the turn that have returned so far."""
 
     @property
     def executed(self) -> tuple[CallRecord, ...]:
@@ -67,7 +67,7 @@ class Dispatcher:
         self._cut_off = range(0)
 
     def book(self, reply: Reply) -> None:
-        """Count and record what the API has run itself while it made a reply."""
+        """Count and record the calls that the API has run itself while it made a reply."""
         booked = self._server_uses.book(reply, self.started)
         self._returned |= booked.records
         self.started += len(booked.records)

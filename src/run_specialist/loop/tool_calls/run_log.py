@@ -1,4 +1,4 @@
-"""What tools tell about their calls, beside the results: events, and records that must be stored first."""
+"""Reports of tools about their calls, besides the results: events, and records that must be stored first."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace

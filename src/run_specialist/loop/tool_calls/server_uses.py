@@ -17,7 +17,7 @@ from run_specialist.record.server_calls import ServerCall, server_calls
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """What the API has run for one reply."""
+    """The calls that the API has run for one reply."""
 
     records: Mapping[int, CallRecord]
     """The calls with a result, by their number in the run."""

@@ -9,7 +9,7 @@ from run_specialist.record.messages import ToolResult
 
 
 def augmented(executed: Executed, augmenters: Iterable[Augmenter], warn: Callable[[str], None]) -> ToolResult:
-    """Return the result of a call with what the augmenters add to it.
+    """Return the result of a call with the additions of the augmenters.
 
     warn: called with one line for each augmenter that raises; its addition is left out.
     """
@@ -29,7 +29,7 @@ def augmented(executed: Executed, augmenters: Iterable[Augmenter], warn: Callabl
 
 
 def with_fields(content: str, fields: Mapping[str, Any]) -> str:
-    """Return a result as a JSON object with further fields; content that is no JSON object becomes its `output`."""
+    """Return a result as a JSON object with further fields; other content becomes its `output`."""
     try:
         read = json.loads(content)
     except (ValueError, RecursionError):

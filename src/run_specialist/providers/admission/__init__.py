@@ -1,1 +1,1 @@
-"""Admission of requests to an endpoint: how many at once, within the vendor's rate limits, shared by all runs."""
+"""Admission of requests to an endpoint: limited in number, within the vendor's rate limits, shared by all runs."""

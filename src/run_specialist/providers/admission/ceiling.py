@@ -1,4 +1,4 @@
-"""How many requests to one endpoint and key a caller allows at once."""
+"""The maximum number of concurrent requests to one endpoint and key that a caller allows."""
 
 import os
 

@@ -37,7 +37,7 @@ class Gates:
         """Return the gate of a client's endpoint and key."""
         keys = [getattr(client, name, None) for name in ("api_key", "auth_token")]
         told = repr((str(client.base_url).rstrip("/"), keys)).encode("utf-8", "surrogatepass")
-        # It tells gates apart, but cannot be compared with the digest of a key from elsewhere.
+        # It distinguishes gates, but cannot be compared with the digest of a key from elsewhere.
         digest = hashlib.blake2b(told, key=_SALT, digest_size=16).digest()
         with self._lock:
             found = self._gates.get(digest)
@@ -83,7 +83,7 @@ class Entrance:
         fault = fault_of(error, self._endpoint, self._provider.client)
         if fault.status not in OVERLOADED:
             return None
-        # A quota that only a payment restores is no matter of waiting, unless the API says for how long.
+        # Waiting does not restore an exhausted quota, unless the API says how long to wait.
         if not fault.may_pass and (fault.wait or 0) <= MINUTE:
             return None
         response = getattr(error, "response", None)

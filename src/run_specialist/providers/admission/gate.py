@@ -41,7 +41,7 @@ class WaitingRequest(Protocol):
         ...
 
     def wake(self) -> None:
-        """Let the request look whether it may begin; called from any thread."""
+        """Make the request check whether it may begin; called from any thread."""
         ...
 
 
@@ -73,7 +73,7 @@ class Gate:
         return len(self._waiting)
 
     def enter(self, turn: WaitingRequest) -> Obstacle | None:
-        """Begin a request if it may; else let it wait, and return for what."""
+        """Begin a request if it may; else let it wait, and return the obstacle."""
         with self._lock:
             if turn not in self._waiting:
                 if turn.ceiling is not None:
@@ -107,7 +107,7 @@ class Gate:
                 del self._models[turn.model]
 
     def leave_queue(self, turn: WaitingRequest) -> None:
-        """Take a request out of the queue, whether it has begun or was given up, and let the next one look."""
+        """Remove a request from the queue, whether it has begun or was abandoned, and make the next one check."""
         with self._lock:
             self._unqueue(turn)
             if turn.begun is None:
@@ -115,7 +115,7 @@ class Gate:
             self._wake_first()
 
     def accepted(self, turn: WaitingRequest, headers: Mapping[str, str]) -> None:
-        """Take note that the API replies to a request, and of what its headers report."""
+        """Register that the API replies to a request, and the rate limits in its headers."""
         read = quotas(headers)
         with self._lock:
             before = self.state
@@ -145,7 +145,7 @@ class Gate:
                 self._wake_first()
 
     def settle(self, turn: WaitingRequest, used: Cost) -> None:
-        """Replace the estimated cost of a request by what it used."""
+        """Replace the estimated cost of a request by its usage."""
         with self._lock:
             if turn.begun is not None:
                 self.state = self.state.settled(self.clock(), turn.begun, used)
@@ -185,7 +185,7 @@ class Gate:
         return self.state.obstacle(now, turn.model, turn.cost, has_changed_model=turn.has_changed_model)
 
     def _wake_first(self) -> None:
-        """Let the first request of each model look whether it may begin."""
+        """Make the first request of each model check whether it may begin."""
         woken: set[str] = set()
         for turn in self._waiting:
             if turn.model not in woken:

@@ -14,13 +14,13 @@ from run_specialist.providers.admission.windows import Cost, ModelUse, Quota
 OVERLOADED = frozenset({429, 503, 529})
 """Statuses that say that there are too many requests."""
 TOO_MANY = 429
-"""The one that speaks of the key, not of the load of the server."""
+"""The status that concerns the key, not the load of the server."""
 MINUTE = 60.0
 """After so long without a refusal one more request is allowed; a longer `retry-after` closes the gate [s]."""
 GENEROUS = 20
-"""The first refusal halves at least this number, since a few requests at a time are hardly what the API minds."""
+"""The first refusal halves at least this number, since a few concurrent requests are hardly its reason."""
 LONGEST_CLOSING = 3600.0
-"""A closed gate is tried again after so long, whatever the API has requested [s]."""
+"""A closed gate is tried again after this time, whatever the API has requested [s]."""
 PROBE_SPACING = 10.0
 """Time between two requests that try whether the API accepts any again [s]."""
 
@@ -42,7 +42,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What a request has to wait for."""
+    """The reason why a request has to wait."""
 
     cause: Cause
     reason: str
@@ -122,7 +122,7 @@ class GateState(NamedTuple):
     def obstacle(
         self, now: float, model: str, cost: Cost, ceiling: int | None = None, *, has_changed_model: bool = False
     ) -> Obstacle | None:
-        """Return what a request has to wait for; None if it may begin.
+        """Return the reason why a request has to wait; None if it may begin.
 
         ceiling: how many requests may be under way at most, at least 1; None = any number.
         has_changed_model: whether its run has asked another model before, whose refusal does not hold this request.
@@ -141,7 +141,7 @@ class GateState(NamedTuple):
         if window is None:
             return None
         kind = window.kind.replace("_", " ")
-        return Obstacle(Cause.QUOTA, f"the API's limit of {kind} per minute is used up", window.resets_at)
+        return Obstacle(Cause.QUOTA, f"the API's limit of {kind} per minute is exhausted", window.resets_at)
 
     def _passes(self, model: str, *, has_changed_model: bool) -> bool:
         """Return whether a request passes a closed gate, because only other models were refused."""
@@ -209,7 +209,7 @@ class GateState(NamedTuple):
 
     def ended(self, begun: Begun, *, was_refused: bool = False) -> "GateState":
         """Return the state after a request has ended, in any way."""
-        # A probe that was neither accepted nor refused says nothing; the next one may begin at once.
+        # A probe that was neither accepted nor refused proves nothing; the next one may begin immediately.
         is_void = begun.is_probe and not was_refused and self.needs_probe and self.probed_at == begun.at
         return self._replace(
             under_way=max(self.under_way - 1, 0),

@@ -1,4 +1,4 @@
-"""Read the headers of a reply that report rate limits; servers lie in them, and what makes no sense is ignored."""
+"""Read the headers of a reply that report rate limits; servers may send wrong values, so invalid ones are ignored."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -77,7 +77,7 @@ def _seconds(text: str, date: str) -> float | None:
 
 
 def _now(date: str) -> datetime:
-    """Return the time, by the clock of the server if it tells it."""
+    """Return the time, by the clock of the server if the headers contain it."""
     return _date(date) or datetime.now(UTC)
 
 
@@ -92,7 +92,7 @@ def _date(text: str) -> datetime | None:
 
 @lru_cache(maxsize=512)
 def _kind_and_what(name: bytes) -> tuple[str, str] | None:
-    """Return the kind of limit that a header is about, and what it says of it; None for any other header."""
+    """Return the kind of limit in a header, and the reported property; None for any other header."""
     match = _NAME.fullmatch(name[:_LONGEST].decode("ascii", "replace").lower())
     if match is None:
         return None

@@ -86,11 +86,11 @@ class Turn:
             self._gate.end(self, refusal)
 
     def accepted(self, headers: Mapping[str, str]) -> None:
-        """Take note of the headers of a reply that is no error."""
+        """Register the headers of a reply that is not an error."""
         self._gate.accepted(self, headers)
 
     def settle(self, used: Cost) -> None:
-        """Replace the estimated cost by what the request used."""
+        """Replace the estimated cost by the usage of the request."""
         self._gate.settle(self, used)
 
     @property
@@ -99,7 +99,7 @@ class Turn:
         return self._loop.is_closed()
 
     def wake(self) -> None:
-        """Let the request look whether it may begin; called from any thread."""
+        """Make the request check whether it may begin; called from any thread."""
         future = self._future
         if future is None:
             return
@@ -117,7 +117,7 @@ class Turn:
             while obstacle is not None:
                 now = gate.clock()
                 if queueing.stopping is not None and queueing.stopping.is_requested:
-                    raise Unavailable("the request waited to begin when its run was to stop")
+                    raise Unavailable("the run was stopped while the request waited to begin")
                 self._check_patience(obstacle, now)
                 if reason is None and now - since >= NOTICE_AFTER:
                     reason = obstacle.reason

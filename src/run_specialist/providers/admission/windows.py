@@ -1,7 +1,8 @@
-"""What an API has left of its rate limits, by its own account; pure values.
+"""The remaining rate limits of an API, as reported by its headers; pure values.
 
-A window is one limit, e.g. of input tokens per minute. The headers of a reply say what is left of it and when it is
-full again. Requests that began later are subtracted as estimated, and corrected once their usage is known.
+A window is one limit, e.g. of input tokens per minute. The headers of a reply report the remainder and the time when
+the window is full again. Requests that began later are subtracted as estimated, and corrected once their usage is
+known.
 """
 
 import math
@@ -18,7 +19,7 @@ LONGEST_RESET = 60.0
 
 
 class Cost(NamedTuple):
-    """What one request, or several, take from each kind of limit; estimated before the reply, exact after it."""
+    """The consumption of one or more requests by kind of limit; estimated before the reply, exact after it."""
 
     requests: float = 1
     tokens: float = 0
@@ -47,14 +48,14 @@ class Quota(NamedTuple):
     kind: str
     """A field of `Cost`."""
     limit: float | None
-    """What a full window has; None = not reported."""
+    """The size of a full window; None = not reported."""
     remaining: float
     seconds: float
     """Until it is full again [s]."""
 
 
 class Window(NamedTuple):
-    """What is left of one rate limit, as far as known."""
+    """The remainder of one rate limit, as far as known."""
 
     kind: str
     limit: float | None
@@ -77,7 +78,7 @@ class Window(NamedTuple):
         return self.remaining < max(self.need(cost), 1)
 
     def need(self, cost: Cost) -> float:
-        """Return what a request takes from this window.
+        """Return the consumption of a request in this window.
 
         An estimate above the limit must be wrong, since no such request would ever be accepted: then the longest
         possible reply is not counted in advance.
@@ -96,7 +97,7 @@ class Sent(NamedTuple):
 
 
 class ModelUse(NamedTuple):
-    """The rate limits of one model; vendors count each model, or class of models, for itself."""
+    """The rate limits of one model; vendors count each model, or class of models, separately."""
 
     model: str
     begun: Cost = NOTHING

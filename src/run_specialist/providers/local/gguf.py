@@ -30,7 +30,7 @@ class NotGguf(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ModelHeader:
-    """What the header says."""
+    """The values of the header."""
 
     context: int | None = None
     """Length of the context that the model was trained with [tokens]; None = not stated."""

@@ -1,4 +1,4 @@
-"""Script that serves the weights in a file by llama.cpp, in a process of its own.
+"""Script that serves the weights in a file by llama.cpp, in a separate process.
 
 It imports the standard library and xllamacpp only. Loading a model holds the lock of the interpreter for its whole
 length, so in the caller's process no event loop would run meanwhile, and a failed assertion of llama.cpp would end it.

@@ -1,4 +1,4 @@
-"""One llama.cpp server in a process of its own: started, watched and ended by this program."""
+"""One llama.cpp server in a separate process: started, watched and ended by this program."""
 
 import json
 import os
@@ -24,7 +24,7 @@ _KEPT_LINES = 200
 _ERROR = re.compile(r"^[\d.]+ E (?:[\w ~]{0,12} )?\s*\w*: (.*)$")
 _LOADING = "error loading model: "
 _UNKNOWN = "Failed to init server"
-"""What xllamacpp says about every failure; the reason is in the log of llama.cpp."""
+"""The text of every failure in xllamacpp; the reason is in the log of llama.cpp."""
 
 
 class LlamaServer:
@@ -112,7 +112,7 @@ class LlamaServer:
         if self._stopped:
             return "it was stopped"
         if code == -signal.SIGKILL:
-            return "the system killed it, probably because the memory was full; take a smaller file"
+            return "the system killed it, probably because the memory was full; use a smaller file"
         return f"llama.cpp ended with code {code}" + (f" ({tidy(self._log[-1])})" if self._log else "")
 
 

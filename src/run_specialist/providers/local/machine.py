@@ -1,4 +1,4 @@
-"""What this machine offers to a model: free memory, and threads that do useful work."""
+"""The resources of this machine for a model: free memory, and useful threads."""
 
 import os
 from contextlib import suppress

@@ -188,7 +188,7 @@ def _too_large(header: ModelHeader, size: int, free: int | None, context: int) -
         return ""
     return (
         f"the model needs {_gigabytes(needed)} of memory ({_gigabytes(size)} for the weights, {_gigabytes(cache)} for "
-        f"a context of {context:,} tokens), but only {_gigabytes(free)} are free; take a smaller file"
+        f"a context of {context:,} tokens), but only {_gigabytes(free)} are free; use a smaller file"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the answers of local servers say about their models and the length of their context."""
+"""Read the models and the context length from the answers of local servers."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ def length(value: object) -> int | None:
 
 
 def model_names(listed: object) -> list[str]:
-    """Return the ids in the answer to `GET /v1/models`, without those that are no names."""
+    """Return the ids in the answer to `GET /v1/models`, without invalid names."""
     return [entry["id"] for entry in _entries(listed) if _is_name(entry.get("id"))]
 
 
@@ -99,7 +99,7 @@ def _assumed(name: str, longest: int, default: int, remedy: str) -> ContextLengt
     if longest <= default:
         return ContextLength(longest)
     note = (
-        f"{name} is not loaded, so the server does not tell the length of its context; "
+        f"{name} is not loaded, so the server does not report the length of its context; "
         f"{default:,} of {longest:,} tokens are assumed; {remedy}"
     )
     return ContextLength(default, note)

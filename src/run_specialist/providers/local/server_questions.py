@@ -34,7 +34,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answered."""
+    """The answer of a server."""
 
     status: int = 0
     """HTTP status; 0 = no answer in time, or one that was too long."""

@@ -30,7 +30,7 @@ class OfflineProvider:
         return 0.0
 
     async def aclose(self) -> None:
-        """Do nothing: there are no connections."""
+        """Do nothing: this provider has no connections."""
 
 
 class OfflineConversation:

@@ -1,8 +1,8 @@
 """Check a JSON Schema, and values against it, without a network and within bounds.
 
 Whatever a schema asks for, checking takes about as long as `MOST_CHECKS` keywords; see `schema_keywords` for what one
-keyword may do. Not covered are a pattern that counts into the thousands, held against a very long text (each of its
-characters takes that many steps), and alternatives of `enum` that are long themselves and differ only at their ends.
+keyword may do. Not covered are a pattern with repetition counts in the thousands on a very long text (each character
+takes that many steps), and long alternatives of `enum` that differ only at their ends.
 """
 
 import json
@@ -35,20 +35,20 @@ MOST_CHECKS = 200_000
 AT_ONCE = 25
 """Names or values that a keyword looks at in the time of one check."""
 CHARACTERS_AT_ONCE = 250
-"""Characters that an error may tell in the time of one check; many quote the whole value."""
+"""Maximum length of an error that counts as one check [characters]; many errors quote the whole value."""
 MOST_LEVELS = 120
-"""Keywords inside each other; Python's own limit must not be met, for the library breaks off in a way of its own."""
-# They look once more, and uncounted, at what the other keywords looked at.
+"""Maximum nesting of keywords, below Python's own limit, at which the library fails in a different way."""
+# They check again, and uncounted, the values that the other keywords have checked.
 _LAST = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _PATTERNED = frozenset({"patternProperties", "additionalProperties", "unevaluatedProperties"})
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-# One value of each type; a reference that only leads back to itself shows with any of them.
+# One value of each type; any of them reveals a reference that only leads back to itself.
 _SAMPLES: tuple[object, ...] = (None, True, 0, "", [None], {"": None})
 _DEPENDENT = ("dependentSchemas", "dependencies")
 
 
 class _TooMuchError(Exception):
-    """The checks of one value came to more than `MOST_CHECKS`."""
+    """One value needed more checks than `MOST_CHECKS`."""
 
 
 def check(schema: Mapping[str, Any]) -> None:
@@ -81,9 +81,9 @@ def _with_all_names(schema: Mapping[str, Any]) -> Mapping[str, object]:
 
 
 def reason(value: object, schema: Mapping[str, Any]) -> str | None:
-    """Return None for a value that matches, else one line on what is wrong at up to three places.
+    """Return None for a value that matches, else one line with up to three errors and their places.
 
-    schema: one that `check` lets pass.
+    schema: a schema that `check` accepts.
     """
     try:
         json.dumps(value, allow_nan=False)
@@ -107,7 +107,7 @@ def _dialect(schema: Mapping[str, Any]) -> "type[Validator]":
     name = schema["$schema"]
     known: Any = isinstance(name, str) and validator_for({"$schema": name}, None)  # type: ignore[arg-type] # it may
     if not known:
-        raise ValueError(f"$schema: {short(repr(name), LONGEST_MESSAGE)} is not known here; leave it out for 2020-12")
+        raise ValueError(f"$schema: {short(repr(name), LONGEST_MESSAGE)} is not supported; omit it for 2020-12")
     return cast("type[Validator]", known)
 
 
@@ -120,14 +120,14 @@ def _is_deep(value: object) -> bool:
 
 
 def _check_form(schema: Any, kind: "type[Validator]", inside: str = "") -> None:  # noqa: ANN401 - any JSON
-    # Of its formats only `regex` matters, and `_checked_patterns` knows better what can be matched.
+    # Of its formats only `regex` matters, which `_checked_patterns` checks more strictly.
     meta = kind(kind.META_SCHEMA)
     if errors := sorted(meta.iter_errors(schema), key=depth):
         raise ValueError(f"{inside}{told(errors[:1], 'the schema')}")
 
 
 def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
-    """Raise ValueError for a pattern that cannot be matched, and for a reference that leads to no schema in here."""
+    """Raise ValueError for a pattern that cannot be matched, and for a reference to no schema in this one."""
     from referencing import Registry  # noqa: PLC0415 - comes with jsonschema
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - only schemas need it
     from referencing.jsonschema import specification_with  # noqa: PLC0415 - only schemas need it
@@ -146,8 +146,8 @@ def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
                 if len(patterns) > MOST_PATTERNS:
                     raise ValueError(f"has more than {MOST_PATTERNS} patterns")
                 if part is not resource and isinstance(part.contents.get("$schema"), str):
-                    # By its `$schema` a part would choose a validator of its own, one that is not bounded.
-                    raise ValueError(f"{_place(part.contents, schema, '$schema')}: may only stand at the top")
+                    # With its own `$schema`, a part would choose a different validator, which is not bounded.
+                    raise ValueError(f"{_place(part.contents, schema, '$schema')}: is allowed only at the top level")
                 found = (part.contents.get(key) for key in _REFERENCES)
                 references += [(to, resolver) for to in found if isinstance(to, str)]
                 opened += [(inner, resolver.in_subresource(inner)) for inner in part.subresources()]
@@ -157,9 +157,9 @@ def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
         try:
             target = resolver.lookup(to)
         except (Unresolvable, LookupError, TypeError, ValueError):
-            raise ValueError(f"the reference {shown} leads nowhere in the schema; nothing is fetched") from None
+            raise ValueError(f"the reference {shown} does not exist in the schema; schemas are not fetched") from None
         if not isinstance(target.contents, dict | bool):
-            raise ValueError(f"the reference {shown} leads to what is no schema")  # noqa: TRY004 - bad input, not a bad call
+            raise ValueError(f"the reference {shown} does not lead to a schema")  # noqa: TRY004 - bad input, not a bad call
         if id(target.contents) not in seen:
             # No keyword expects a schema here, so it has not been checked yet.
             _check_form(target.contents, kind, f"at {shown}: ")
@@ -186,7 +186,7 @@ def _place(part: object, schema: object, key: str) -> str:
 
 
 def _path(part: object, whole: object) -> list[str | int] | None:
-    """Return the path that leads to a part, the very object."""
+    """Return the path to a part, found by object identity."""
     if part is whole:
         return []
     inside: Iterable[tuple[str | int, object]] = ()
@@ -231,7 +231,7 @@ def _errors(value: Any, schema: Mapping[str, Any]) -> "list[ValidationError]":  
 
 
 def _looked_at(name: str, wanted: object, value: object, schema: Mapping[str, Any]) -> int:
-    """Return about how many names or values a keyword looks at by itself."""
+    """Return the approximate number of names or values that a keyword itself checks."""
     if name in _PATTERNED and isinstance(value, dict):
         return len(value) * len(schema.get("patternProperties", ()))
     return len(wanted) if isinstance(wanted, list | dict) else 0

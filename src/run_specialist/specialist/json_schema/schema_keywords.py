@@ -1,7 +1,7 @@
-"""Keywords of JSON Schema that must not take for ever: those with patterns, and `uniqueItems`.
+"""Bounded versions of slow JSON Schema keywords: those with patterns, and `uniqueItems`.
 
-The library's own match with an engine that backtracks, so that a pattern like `^(a+)+$` never ends, and compare each
-item with each other one. What they say when something is wrong is said here in the same words.
+The library's versions match with an engine that backtracks, so that a pattern like `^(a+)+$` never ends, and compare
+every pair of items. The error messages here are the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 Validator = Any
-"""A validator of jsonschema; its protocol leaves out `descend`, without which no keyword can be written."""
+"""A validator of jsonschema; its protocol lacks `descend`, which every keyword needs."""
 Schema = Mapping[str, Any] | bool
 """A part of a schema that is one itself."""
 Errors = Iterator["ValidationError"]
 Keyword = Callable[[Validator, Any, Any, Mapping[str, Any]], Iterable["ValidationError"] | None]
-"""What checks one keyword: validator, the keyword's value in the schema, the value to check, the schema around it."""
+"""The check of one keyword: validator, the keyword's value in the schema, the value to check, the enclosing schema."""
 
 MOST_PATTERNS = 256
-"""Patterns that are kept compiled. With more of them in one schema, each would be compiled again for each match."""
+"""Size of the cache of compiled patterns; with more in one schema, each match would compile its pattern again."""
 UNSUPPORTED = ("look-around", "backreferences")
-"""How the engine calls what no engine can match in linear time."""
+"""The engine's names for constructs that cannot be matched in linear time."""
 
 
 def replaced(keywords: Mapping[str, Keyword]) -> dict[str, Keyword]:
-    """Return a dialect's keywords with ours in the place of those that may take for ever."""
+    """Return a dialect's keywords with the slow ones replaced by the bounded versions."""
     return {name: _OURS.get(name, keyword) for name, keyword in keywords.items()}
 
 
@@ -40,7 +40,7 @@ def check_pattern(pattern: str) -> None:
         why = str(error).splitlines()[-1].strip().removeprefix("error: ").removeprefix("SchemaError: ").rstrip(".")
         if why.startswith(UNSUPPORTED):
             raise ValueError(
-                f"{pattern!r}: lookaround and backreferences are not supported, for they can take for ever"
+                f"{pattern!r}: lookaround and backreferences are not supported, because matching them may never end"
             ) from None
         raise ValueError(f"{pattern!r} is not a 'regex' that can be matched here: {why}") from None
 
@@ -56,7 +56,7 @@ def _sound(text: str) -> str:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Tell whether a pattern is found anywhere in a text."""
+    """Return whether a pattern is found anywhere in a text."""
     return _compiled(pattern).isinstance_python(_sound(text))
 
 
@@ -114,7 +114,7 @@ def _unevaluated_properties(validator: Validator, part: Schema, value: object, s
 
 
 def _evaluated(validator: Validator, value: Mapping[str, Any], schema: Schema) -> set[str]:
-    """Return the names of the properties that a schema, or a part of it that holds, has looked at and let pass."""
+    """Return the names of the properties that a schema, or a matching part of it, has evaluated successfully."""
     if isinstance(schema, bool):
         return set()
 
@@ -138,7 +138,7 @@ def _referred(validator: Validator, schema: Mapping[str, Any]) -> Iterator[Valid
     """Yield a validator for each part that a schema refers to."""
     from referencing.jsonschema import lookup_recursive_ref  # noqa: PLC0415 - comes with jsonschema
 
-    # Only the validator knows where a reference starts from, and it has no public way to tell.
+    # Only the validator knows the base of a reference, and it has no public API for it.
     resolver = validator._resolver  # noqa: SLF001
     found = [resolver.lookup(schema[key]) for key in ("$ref", "$dynamicRef") if key in schema]
     if "$recursiveRef" in schema:

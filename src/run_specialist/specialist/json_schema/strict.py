@@ -1,14 +1,14 @@
 """Make a JSON Schema fit for constrained decoding, and turn the values that a model then writes back.
 
 The vendors accept a part of JSON Schema only: every object is closed and requires all of its properties, and nothing is
-recursive, open or bounded. `strict` expresses a schema in that part, and `restored` undoes what that did to a value:
+recursive, open or bounded. `strict` expresses a schema in that part, and `restored` converts a value back:
 
     optional property                 required, and may be null          null is removed
     anything that cannot be closed    a string that contains JSON        the string is parsed
     bounds, patterns, formats         omitted                            validated by the reader of the value
 
-A schema may come from a server that is not trusted, so the work is bounded: what is too deep or too large is a string
-that contains JSON too.
+A schema may come from a server that is not trusted, so the work is bounded: parts that are too deep or too large become
+strings that contain JSON, too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ from run_specialist.specialist.json_schema.strict_parts import (
 MOST_PARTS = 3_000
 """Properties, values and other parts of a schema that are converted, those of its references included."""
 DEEPEST = 20
-"""Levels of nesting, of which an object has two: the vendors allow ten objects inside one another."""
+"""Levels of nesting; an object has two: the vendors allow ten nested objects."""
 
 _ANNOTATIONS = frozenset(
     {
@@ -41,7 +41,7 @@ _ANNOTATIONS = frozenset(
         *("discriminator", "example", "examples", "readOnly", "title", "writeOnly"),
     }
 )
-"""Keywords allowed beside a reference or alternatives, because they refuse no value."""
+"""Keywords allowed beside a reference or alternatives, because they do not restrict values."""
 
 
 class _NotExpressible(Exception):
@@ -57,7 +57,7 @@ class _Place:
     """Where in the schema a part is."""
 
     references: tuple[str, ...] = ()
-    """The references that lead there; one that repeats is recursive."""
+    """The references on the path; a repeated one is recursive."""
     depth: int = 0
 
     def below(self) -> "_Place":
@@ -67,14 +67,14 @@ class _Place:
 
 
 def strict(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema for constrained decoding, of which every value can be turned back by `restored`."""
+    """Return a schema for constrained decoding whose values `restored` can convert back."""
     return _Converter(schema).convert().schema
 
 
 def restored(value: object, schema: Mapping[str, Any]) -> object:
     """Return a value that matches `strict(schema)` in the form that `schema` describes.
 
-    A value that does not match is turned back as far as it goes.
+    A value that does not match is converted back as far as possible.
     """
     return _Converter(schema).convert().restore(value)
 

@@ -1,4 +1,4 @@
-"""Parts of a schema for constrained decoding: what a value of each must look like, and how it is turned back."""
+"""Parts of a schema for constrained decoding: the shape of their values, and the conversion back."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ class Part:
 
     schema: dict[str, Any]
     restore: Callable[[Any], object]
-    """Turns a value back; one that does not match the converted schema is turned back as far as it goes."""
+    """Converts a value back; one that does not match the converted schema is converted back as far as possible."""
 
 
 def matches(value: object, schema: Mapping[str, Any]) -> bool:
@@ -72,7 +72,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """Turns each property of an object back, and removes those that were omitted."""
+    """Converts each property of an object back, and removes the omitted ones."""
 
     parts: Mapping[str, Part]
     optional: set[str]

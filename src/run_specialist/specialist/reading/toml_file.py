@@ -41,7 +41,7 @@ def _fields(table: TomlTable, problems: Problems) -> dict[str, Field]:
         if key == PROMPT:
             continue
         if key == "skills" and isinstance(value, dict):
-            problems.notice(Position(table.line(key), 1), "has no effect here, because it is no list of names", key)
+            problems.notice(Position(table.line(key), 1), "has no effect here, because it is not a list of names", key)
             continue
         place = Position(table.line(key), START.column)
         node, text = _node(value, 0, 0)

@@ -1,4 +1,4 @@
-"""What Alembic runs: the revisions that are missing, in the transaction of the connection that it is handed."""
+"""Alembic's environment: runs the missing revisions in the transaction of the given connection."""
 
 from alembic import context
 

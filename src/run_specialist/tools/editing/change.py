@@ -1,4 +1,4 @@
-"""Make one change of a file: planned from its content, recorded, then written at once."""
+"""Make one change of a file: planned from its content, recorded, then written atomically."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ class Planned:
 
     @property
     def record(self) -> FileChanging:
-        """What is stored before the change is made."""
+        """The record that is stored before the change is made."""
         before = self.before
         return FileChanging(
             change_id=secrets.token_hex(8),

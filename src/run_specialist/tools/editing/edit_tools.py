@@ -78,9 +78,9 @@ class EditTools:
 
 
 def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
-    """Return what a run may be offered to change files with.
+    """Return the tools with which a run may change files.
 
-    copy: what the run knows of its files.
+    copy: the files that the run has read and changed.
     """
     closed = copy.patch is not None and copy.patch.is_closed
     made: dict[tuple[str, ...], EditTools] = {}

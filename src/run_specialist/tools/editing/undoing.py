@@ -1,4 +1,4 @@
-"""Take the changes of a run back, newest first, where nobody has touched the files since."""
+"""Undo the changes of a run, newest first, in files that have not changed since."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from run_specialist.tools.editing.writable import Writable
 from run_specialist.tools.sandbox.protected_files import own_folders
 
 Result = Literal["restored", "deleted", "unchanged", "partly", "left"]
-"""The file has its content from before the run, does not exist again, or has it already; others have touched it before
-the newest changes, which alone are taken back; or since, so that it is left alone."""
+"""The file has its content from before the run again, was deleted, or had this content already; another program changed
+it before the newest changes, so that only these are undone; or after them, so that it is left alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """A file that a run has changed, and what became of it."""
+    """A file that a run has changed, and the result of undoing the changes."""
 
     path: str
     """Relative to the root."""
@@ -39,7 +39,7 @@ class Undone:
 
 
 def undo(root: Path, changes: Sequence[FileChanging], *, dry_run: bool) -> list[Undone]:
-    """Take changes back; return each file once, by path.
+    """Undo changes; return each file once, by path.
 
     changes: oldest first; each may have been made or not.
     dry_run: only find out what would be done.
@@ -47,7 +47,7 @@ def undo(root: Path, changes: Sequence[FileChanging], *, dry_run: bool) -> list[
     by_path: dict[str, list[FileChanging]] = {}
     for change in changes:
         by_path.setdefault(change.path, []).append(change)
-    # The store may have been written by others, so its paths are checked like those that a model gives.
+    # Others may have written to the store, so its paths are checked like those of a model.
     writable = Writable(root, ["."], own_folders())
     return [_undo_file(writable, path, of_file, dry_run=dry_run) for path, of_file in sorted(by_path.items())]
 

@@ -1,4 +1,4 @@
-"""What a run knows of the files that it may change: which it has read, and, in a dry run, how it has changed them."""
+"""The files that a run may change: which it has read, and, in a dry run, its changes."""
 
 import os
 import threading
@@ -14,9 +14,9 @@ class Patch:
     """The changes of a dry run and its child runs, kept in memory; thread-safe."""
 
     def __init__(self, *, is_closed: bool = False) -> None:
-        """Begin with no change.
+        """Start without changes.
 
-        is_closed: whether it takes none, because the run continues a dry run whose changes are not kept.
+        is_closed: whether it accepts no change, because the run continues a dry run whose changes are not kept.
         """
         self.is_closed = is_closed
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class Patch:
         return None if found is None else found[1]
 
     def change(self, root: Path, relative: str, before: bytes | None, after: bytes) -> None:
-        """Take a change of a file.
+        """Add a change of a file.
 
         before: the content on the disk; None if there is no such file.
         """

@@ -50,7 +50,7 @@ def file_tools(
 
     paths: folders or globs under the root; if given, all other files are invisible.
     result_limit: maximum length of one result [characters].
-    copy: what a run that can change files knows of them; None for a run that cannot.
+    copy: the files that a run has read and changed; None for a run that cannot change files.
     Raises UsageError if one of `paths` is outside the root.
     """
     tools = _FileTools(Sandbox(root, paths), result_limit, copy)

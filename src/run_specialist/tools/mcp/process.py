@@ -211,6 +211,6 @@ def _kill(pid: int) -> None:
 
 
 def kill_all() -> None:
-    """Kill all servers at once, at the end of the program."""
+    """Kill all servers immediately, at the end of the program."""
     for pid in _running:
         _kill(pid)

@@ -178,7 +178,7 @@ class McpSession:
         self._timer = asyncio.get_running_loop().call_later(server.timeout, self._on_timeout)
         from mcp.types import UNSUPPORTED_PROTOCOL_VERSION  # noqa: PLC0415 - as above
 
-        # All servers support the legacy handshake, and some exit at once on the new one.
+        # All servers support the legacy handshake, and some exit immediately on the new one.
         for mode in ("auto",) if server.url else ("legacy", "auto"):
             try:
                 await self._serve(server, mode)

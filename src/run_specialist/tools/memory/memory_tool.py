@@ -31,9 +31,9 @@ _UNREADABLE = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
 def memory_tool(folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool = False) -> Tool:
     """Return the tool of one run.
 
-    hide: masks secrets in what is written.
+    hide: masks secrets in written notes.
     result_limit: maximum length of one result [characters].
-    is_dry: whether nothing is to be changed.
+    is_dry: whether no file may be changed.
     """
     return Tool(NAME, _DESCRIPTION, _Notes(folder, hide, result_limit, is_dry=is_dry).memory)
 

@@ -1,4 +1,4 @@
-"""The text of notes, as it is written and as a prompt gets it."""
+"""The text of notes, as written and as added to a prompt."""
 
 _UNREADABLE = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
 """Control characters, which a note does not need."""

@@ -61,11 +61,11 @@ class NotesFolder:
         return sorted(found, key=lambda one: (one[0] != MAIN, one[0]))
 
     def change(self, note: str, change: Callable[[str | None], str | None], *, may_make: bool) -> str:
-        """Replace a note by what a function makes of it, while no other run changes these notes; return its text.
+        """Replace a note by the result of a function, while no other run changes these notes; return its text.
 
         change: gets the text, None if there is no such note, and returns the new one, None to remove the note.
         may_make: whether the folder is made if there is none.
-        Raises ToolError for a note that is, or would be, too large, or one too many; OSError.
+        Raises ToolError if the note is or would be too large, or if there are too many notes; OSError.
         """
         if may_make:
             self._make()
@@ -94,7 +94,7 @@ class NotesFolder:
 
     def _make(self) -> None:
         """Make the folder of the notes."""
-        # That of the user is for nobody else; a project exists already.
+        # Only the user may read the folder of the user; a project exists already.
         self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.ignored:
             with suppress(Changed):

@@ -1,4 +1,4 @@
-"""The tool `think`, for agents that are told to write down their thoughts between other calls."""
+"""The tool `think`, for agents whose prompts ask them to write down thoughts between other calls."""
 
 from typing import Annotated
 

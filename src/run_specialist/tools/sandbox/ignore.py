@@ -1,4 +1,4 @@
-"""Gitignore patterns, compiled so that a path is matched against many of them at once.
+"""Gitignore patterns, compiled so that a path is matched against many of them in one step.
 
 Patterns without wildcards, and those like `*.log`, are looked up in a dictionary, so their number does not matter;
 pathspec translates all others into regular expressions, which are combined into a few large ones.

@@ -49,7 +49,7 @@ _TEMPLATE_NAMES = frozenset({f"{word[1:]}.env" for word in _TEMPLATE_EXTENSIONS}
 _CASE_EXTENSIONS = (".evals.yaml", ".evals.yml")
 _CASES_OF_SKILLS = "evals/evals.json"
 _NOTES = frozenset({".run-specialist/memory", ".run-specialist/memory-local"})
-"""Folders with the notes of specialists, which are no sources."""
+"""Folders with the notes of specialists, which are not sources."""
 _CLOSED_PATHS = _SECRET_PATHS | _NOTES
 _WILDCARDS = str.maketrans("", "", "*?")
 

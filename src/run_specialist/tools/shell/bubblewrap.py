@@ -1,6 +1,6 @@
 """The sandbox on Linux: the options of `bwrap`, and whether it works here.
 
-Every call gets namespaces of its own: no network, no process of the host, a new root that holds the programs of the
+Every call gets separate namespaces: no network, no process of the host, a new root that contains the programs of the
 system and the shown files, all of it read-only.
 """
 
@@ -137,7 +137,7 @@ def _knows(option: str) -> bool:
 
 @cache
 def why_unusable() -> str:
-    """Return why there is no sandbox on this system, with what to do about it; empty if one could be made.
+    """Return why there is no sandbox on this system, with the remedy; empty if one could be created.
 
     One is made once per process.
     """

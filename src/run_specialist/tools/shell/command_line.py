@@ -1,4 +1,4 @@
-"""Split a command line into its simple commands, as a POSIX shell would; refuse what cannot be decided by reading.
+"""Split a command line into its simple commands, as a POSIX shell would; refuse constructs that parsing cannot decide.
 
 The text of each command is compared with rules, so a command line counts as undecided rather than as understood: a
 variable as the name of a command, a function, a loop, a redirection into a file.
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 UNKNOWN = "\0"
-"""Stands for text that is known only when the command runs, such as the value of a variable."""
+"""Placeholder for text that is known only when the command runs, such as the value of a variable."""
 INNER_BLANK = "\1"
-"""Stands for a blank inside a word."""
+"""Placeholder for a blank inside a word."""
 
 _SEPARATORS = re.compile(r"\n|;(?!;)|&&|\|\||\|&|\||&(?!>)")
 _REDIRECTION = re.compile(r"[0-9]*>&[0-9](?![^\s;&|)])|(?:[0-9]*>>?|&>>?)[ \t]*/dev/null(?![^\s;&|)])")
@@ -26,7 +26,7 @@ _MOST_NESTED = 20
 
 
 class UndecidedError(Exception):
-    """Raised with the reason, as a clause, if it cannot be decided what a command line runs."""
+    """Raised with the reason, as a clause, if the commands of a line cannot be determined."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class _Word:
     text: str = ""
     """Without its quotes, with `UNKNOWN` and `INNER_BLANK`."""
     is_quoted: bool = False
-    """Whether any part of it is quoted, so that it is no reserved word."""
+    """Whether any part of it is quoted, so that it is not a reserved word."""
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ class CommandRules:
         return program not in _RUN_OTHERS and not any(_may_match(pattern, plain) for pattern in self.denied)
 
     def __str__(self) -> str:
-        """Return what is allowed, as sentences for a model; empty if everything is."""
+        """Return the allowed commands, as sentences for a model; empty if all are allowed."""
         sentences = []
         if self.allowed is not None:
             sentences.append(f"Only these commands may be run: {_listed(self.allowed)}.")
@@ -72,7 +72,7 @@ class CommandRules:
 
 
 def _patterns(rule: str, *, is_prefix: bool) -> Iterable[str]:
-    """Yield the patterns of a rule; a comma separates several, none of which can then stand for every command.
+    """Yield the patterns of a rule; a comma separates several, none of which may then allow every command.
 
     is_prefix: whether a pattern without a star allows all commands that begin with it.
     """
@@ -87,14 +87,14 @@ def _matches(pattern: str, command: str) -> bool:
     """Return whether a command matches a pattern: `git log:*` and `git log *` need a word that ends after `log`."""
     prefix = next((pattern.removesuffix(end) for end in (":*", " *") if pattern.endswith(end)), None)
     if prefix is None:
-        # What is not known yet could be the end of one command and the beginning of its dangerous part.
+        # Unknown text could be the end of one command and the beginning of a dangerous part.
         return UNKNOWN not in command and _is_like(pattern, command)
     known = command.partition(UNKNOWN)[0]
     return not prefix or _is_like(prefix, command) or (_is_like(f"{prefix} *", known) if known else False)
 
 
 def _may_match(pattern: str, command: str) -> bool:
-    """Return whether a command matches a pattern, or could with what is known only when it runs."""
+    """Return whether a command matches a pattern, or could match it once its unknown text is known."""
     known, unknown, _ = command.partition(UNKNOWN)
     literal = pattern.partition("*")[0].removesuffix(":").rstrip()
     return _matches(pattern, command) or bool(unknown and (known.startswith(literal) or literal.startswith(known)))

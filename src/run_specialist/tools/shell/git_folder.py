@@ -24,7 +24,7 @@ class GitFolder:
     """The folder of git of a root."""
 
     places: Sequence[Path]
-    """What is shown besides the root."""
+    """The paths that are shown in addition to the root."""
     configs: Sequence[Path]
     """Files with settings, which are replaced."""
     hidden: Sequence[Path]
@@ -69,12 +69,12 @@ def _shown(common: Path, places: Sequence[Path], inner: Path | None = None) -> G
         for entry in os.scandir(folder)
         if is_secret(entry.name) and entry.is_file(follow_symlinks=False)
     ]
-    # Those of submodules have settings of their own.
+    # The folders of submodules have their own settings.
     return GitFolder(places, configs, hidden, [path for path in (common / "modules",) if path.is_dir()])
 
 
 def plain_config(path: Path) -> str:
-    """Return what a repository needs of a file with settings; its remotes can contain credentials."""
+    """Return the settings that a repository needs from a file; its remotes can contain credentials."""
     section, lines = "", []
     try:
         text = _read(path)

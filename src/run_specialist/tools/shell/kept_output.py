@@ -2,7 +2,7 @@
 
 
 class KeptOutput:
-    """Keeps a bounded part of what is written, whatever its length."""
+    """Keeps a bounded part of the output, whatever its length."""
 
     def __init__(self, most: int) -> None:
         """Keep at most so many bytes, half of them from the beginning."""
@@ -21,7 +21,7 @@ class KeptOutput:
         del self._tail[: -self._most]
 
     def text(self, limit: int) -> str:
-        """Return the output, with a line for what is left out.
+        """Return the output, with a line for the omitted part.
 
         limit: maximum length [characters].
         """

@@ -1,4 +1,4 @@
-"""Run one command line in the sandbox of this system, with what it may see at that moment."""
+"""Run one command line in the sandbox of this system, with the files that it may see at that moment."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ class OneCommand:
     def __init__(self, sandbox: Sandbox, writable: Sequence[str], closed: Sequence[Path] = ()) -> None:
         """Set up the folders.
 
-        sandbox: what the file tools see.
+        sandbox: the files that the file tools see.
         writable: as `writable_places` returns them.
         closed: real paths of files that may not be changed in any case.
         """
@@ -68,7 +68,7 @@ class OneCommand:
         """
         if not self._writable:
             return await self._run(await in_thread(self._look), line, output, seconds), []
-        # What one command moves, another one could find in another place than it was looked for.
+        # A file moved by one command could be hidden from the checks of another.
         async with self._turn:
             view = await in_thread(self._look)
             try:
@@ -132,7 +132,7 @@ class OneCommand:
 
 
 def _limits_sandbox(release: str) -> bool:
-    """Return whether a limit of processes holds for a sandbox alone, by the version of the kernel."""
+    """Return whether the kernel's limit of processes applies to each sandbox alone, by its version."""
     numbers = re.match(r"(\d+)\.(\d+)", release)
     if sys.platform != "linux" or numbers is None:
         return False

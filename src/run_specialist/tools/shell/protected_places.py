@@ -19,7 +19,7 @@ MOST_ENTRIES = 200_000
 """Maximum number of entries below the writable places."""
 
 _LONGEST = 200
-"""How much of a name is kept [characters]."""
+"""Length of the part of a name that is kept [characters]."""
 
 
 def protected_places(root: Path, writable: Sequence[str], closed: Sequence[Path] = ()) -> dict[str, str | None]:
@@ -47,7 +47,7 @@ def protected_places(root: Path, writable: Sequence[str], closed: Sequence[Path]
 
 
 def put_back(root: Path, writable: Sequence[str], before: Mapping[str, str | None]) -> list[str]:
-    """Set protected places aside that are new, and restore symlinks; return what was undone.
+    """Move new protected places aside, and restore symlinks; return the undone changes.
 
     before: as `protected_places` returned it before the command.
     Raises ToolError if there are too many files.

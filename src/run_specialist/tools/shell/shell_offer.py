@@ -1,4 +1,4 @@
-"""What a file gets with the tool `bash`, and why not; the sandbox is imported only for a file that asks for it."""
+"""Offer the tool `bash` to a file, or say why not; the sandbox is imported only for a file that asks for it."""
 
 import os
 import sys

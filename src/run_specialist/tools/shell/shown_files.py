@@ -1,4 +1,4 @@
-"""What of the root a sandbox shows: the files that the file tools may read, and what of them may be changed."""
+"""The files of the root that a sandbox shows: those that the file tools may read, and the writable ones."""
 
 import os
 import re
@@ -42,7 +42,7 @@ class ShownFiles:
     protected: Sequence[str] = ()
     """Places below `writable` that may not be changed."""
     pinned: Sequence[str] = ()
-    """Folders below `writable` that may be changed but not renamed, because what is hidden in them depends on it."""
+    """Folders below `writable` that may be changed but not renamed, because their names hide files."""
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class _Walk:
             )
 
     def pinned(self) -> Sequence[str]:
-        """Return the writable folders by whose names something in them is known as secret."""
+        """Return the writable folders whose names mark files in them as secret."""
         hidden = (one for one in (*self.hidden_folders, *self.hidden_files) if not is_secret(one.rpartition("/")[2]))
         above = dict.fromkeys(one.rpartition("/")[0] for one in hidden)
         return [one for one in above if any(not top or one.startswith(f"{top}/") for top in self.writable) and one]

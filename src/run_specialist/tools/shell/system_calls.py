@@ -1,7 +1,7 @@
 """A filter of system calls for sandboxed commands, as a program for the kernel.
 
 Namespaces do not separate everything: sockets of virtual machines (vsock) lead to the host, keyrings are inherited, and
-some calls are seldom needed but were often the way out of a sandbox. Refused calls fail with an error.
+some calls are rarely needed but have often allowed an escape from a sandbox. Refused calls fail with an error.
 
 Sources: linux/seccomp.h, linux/filter.h, the tables of system calls of the kernel.
 """

@@ -1,4 +1,4 @@
-"""What the processes of a sandbox use, as the kernel shows it."""
+"""The resource usage of the processes in a sandbox, as the kernel reports it."""
 
 import os
 from contextlib import suppress
@@ -11,9 +11,9 @@ _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 def used_by(init: int) -> tuple[int, int]:
-    """Return how many tasks a sandbox has, and how much memory of its own [bytes].
+    """Return the number of tasks of a sandbox, and its private memory [bytes].
 
-    init: its first process; its /proc has the processes of the sandbox only.
+    init: its first process, whose /proc contains only the processes of the sandbox.
     """
     here, tasks, memory = Path(f"/proc/{init}/root/proc"), 0, 0
     with suppress(OSError):

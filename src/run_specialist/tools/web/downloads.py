@@ -45,7 +45,7 @@ class NotPublic(OSError):
 
 
 class Downloads:
-    """Downloads pages; each has a connection of its own, and no cookies, proxies or credentials."""
+    """Downloads pages, each over a separate connection, without cookies, proxies or credentials."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Downloads:
         import aiohttp  # noqa: PLC0415 - as above
 
         def connecting(found: tuple[Any, ...]) -> socket.socket:
-            # Called for each address after the name was resolved: whatever is checked here is what is connected to.
+            # Called for each address after the name was resolved: the checked address is the one that is connected to.
             family, kind, protocol, _, address = found
             if not self._may_connect(address[0]):
                 raise NotPublic(f"its address {address[0]} is not public")

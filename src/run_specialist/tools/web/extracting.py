@@ -1,6 +1,6 @@
 """Script that prints the content of a page as Markdown: `extracting.py URL < HTML`.
 
-It runs in a process of its own, because the parser is native code that cannot be interrupted.
+It runs in a separate process, because the parser is native code that cannot be interrupted.
 """
 
 import sys

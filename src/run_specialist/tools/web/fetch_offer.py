@@ -1,4 +1,4 @@
-"""What a file gets with the tool `fetch`, and why not; the tool is imported only for a file that asks for it."""
+"""Offer the tool `fetch` to a file, or say why not; the tool is imported only for a file that asks for it."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +26,7 @@ def _make(settings: Specialist, _root: Path) -> Tool:
 
 
 def _action(settings: Specialist) -> str:
-    # What a specialist reads, it can send away as part of a URL.
+    # A specialist can send data away as part of a URL.
     return f"fetch pages of {', '.join(settings.allowed_domains) or 'any web site'}"
 
 

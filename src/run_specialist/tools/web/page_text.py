@@ -1,4 +1,4 @@
-"""The text of a downloaded page: HTML as Markdown, other text as it is."""
+"""The text of a downloaded page: HTML as Markdown, other text unchanged."""
 
 import codecs
 import re
@@ -32,7 +32,7 @@ _HEAD = 2_048
 def text_of(page: Download) -> Sequence[str]:
     """Return the lines of a page.
 
-    Raises ToolError for a page that is no text.
+    Raises ToolError for a page that is not text.
     """
     is_html = page.media_type in _HTML or (
         page.media_type in {"", "text/plain"} and bool(_LOOKS_LIKE_HTML.match(page.body[:_HEAD]))
@@ -55,7 +55,7 @@ def _decoded(page: Download, *, is_html: bool) -> str:
             decoder = codecs.lookup(name or "utf-8-sig")
         except LookupError:
             continue
-        # Codecs such as `zip` are no encodings of text.
+        # Codecs such as `zip` are not text encodings.
         if name and decoder._is_text_encoding:  # noqa: SLF001 - the flag that `bytes.decode` checks
             return decoder.decode(page.body, "replace")[0]
     return page.body.decode("utf-8", "replace")

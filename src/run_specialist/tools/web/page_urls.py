@@ -6,7 +6,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 from run_specialist.errors import ToolError
 
 LONGEST = 2_000
-"""Maximum length of a URL; a longer one may carry away what was read [characters]."""
+"""Maximum length of a URL; a longer one may leak read data [characters]."""
 _MAX_SHOWN = 200
 
 

@@ -1,4 +1,4 @@
-"""Tell addresses of the public internet from those of this machine, its network and its cloud."""
+"""Distinguish addresses of the public internet from those of this machine, its network and its cloud."""
 
 import ipaddress
 

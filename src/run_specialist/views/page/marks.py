@@ -41,7 +41,7 @@ def _landings_and_summaries(run: StoredRun) -> Iterator[_Mark]:
             case "forked":
                 yield event.at, "forked", f"Forked from {event.body['source']}", str(event.body["note"])
             case "model_changed":
-                yield event.at, "changed", f"Goes on with {event.body['model']}", _changed(event)
+                yield event.at, "changed", f"Continues with {event.body['model']}", _changed(event)
             case "landing":
                 kind, how = Kind(event.body["reason"]), Rung(event.body["how"])
                 yield event.at, "landing", f"Limit of {kind.label} reached: {HOW[how]}", ""

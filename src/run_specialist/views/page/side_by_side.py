@@ -1,4 +1,4 @@
-"""A fork beside the run that it begins with: where they part, and what each did, cost and answered after that."""
+"""A fork beside its source run: the turn in which they differ, and the calls, cost and answer of each after it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from run_specialist.views.page.formats import brief
 MOST_FORKS = 20
 """How many forks a report compares with their source, the newest ones."""
 BRIEF = 120
-"""Maximum length of what a run did in the turn in which the two part [characters]."""
+"""Maximum length of the description of the first turn that differs [characters]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def _loaded(run_id: str, load: Callable[[str], StoredRun]) -> StoredRun | None:
         found = load(run_id)
     except RunNotFound:
         return None
-    # An id that is gone may be the beginning of another one.
+    # The id of a deleted run may be the beginning of another one.
     return found if found.run_id == run_id else None
 
 
@@ -101,7 +101,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
 
 
 def _spent(run: StoredRun, at: int, later: Sequence[StoredTurn]) -> tuple[int, float | None]:
-    """Return tokens and cost of what a run did after its first turns, summaries and child runs included.
+    """Return tokens and cost of a run after its first turns, summaries and child runs included.
 
     at: number of these turns.
     """

@@ -48,7 +48,7 @@ def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str,
 
 
 def _duration(call: StoredCall, by_api: Container[str]) -> str:
-    """Return how long a call took; nobody knows it of a call that the API has run during its request."""
+    """Return the duration of a call; it is unknown for a call that the API has run during its request."""
     if call.call.id in by_api:
         return "by the API"
     return "again" if call.repeated else lasted(call.seconds)

@@ -48,7 +48,7 @@ def test_r1_the_key_is_not_kept(client):
 
 
 def test_r1_gates_that_are_not_in_use_are_forgotten(client, monkeypatch):
-    """A program with many keys keeps only those gates that know something."""
+    """A program with many keys keeps only the gates with state."""
     monkeypatch.setattr(entrance, "MOST_GATES", 3)
     gates = Gates()
     busy = gates.of(client(key="busy"))

@@ -233,7 +233,7 @@ async def test_r9_a_request_that_may_not_wait_as_long_fails_at_once(time, patien
 
 
 async def test_r9_a_closing_that_becomes_too_long_ends_the_waits(time):
-    """A second refusal that requests a longer wait is seen at once by those who may not wait that long."""
+    """A second refusal with a longer wait immediately fails the requests that may not wait that long."""
     gate, begun, release = Gate(), [], asyncio.Event()
     late = turn(gate)
     await late.__aenter__()

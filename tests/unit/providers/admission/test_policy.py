@@ -44,7 +44,7 @@ def closed(wait, now=100.0, status=429):
 
 
 def test_r2_without_a_refusal_nothing_waits():
-    """Ten thousand requests may be under way at once as long as none is refused."""
+    """Ten thousand requests may be under way at the same time as long as none is refused."""
     state, _ = begun(GateState(), 0.0, 10_000)
     assert cause(state, 0.0) is None
 
@@ -78,7 +78,7 @@ def test_r2_the_limit_never_falls_below_one():
 
 
 def test_r2_each_quiet_minute_allows_one_more():
-    """The limit grows with time; any refusal, also one of the same burst, begins the minute anew."""
+    """The limit grows with time; any refusal, even one of the same burst, restarts the minute."""
     state, requests = begun(GateState(), 1.0, 40)
     state = state.refused(10.0, requests[0], BUSY)
     assert [state.limit(10 + MINUTE * minutes) for minutes in (0, 0.99, 1, 2.5, 60)] == [20, 20, 21, 22, 80]
@@ -87,7 +87,7 @@ def test_r2_each_quiet_minute_allows_one_more():
 
 
 def test_r3_the_ceiling_holds_whatever_the_api_takes():
-    """A ceiling is no starting point: it holds without refusals, and the smaller of both limits counts."""
+    """A ceiling is not a starting point: it applies without refusals, and the smaller of both limits counts."""
     state, _ = begun(GateState(), 0.0, 3)
     assert cause(state, 0.0, 3) is Cause.AT_ONCE
     assert cause(state, 0.0, 4) is None
@@ -121,7 +121,7 @@ def test_r5_a_requested_wait_closes_the_gate(status, wait, holds, probes):
 
 
 def test_r5_a_shorter_wait_does_not_open_a_closed_gate():
-    """Of several requests that were refused at once, the longest requested wait holds."""
+    """If several requests are refused at the same time, the longest requested wait applies."""
     state, (first, second) = begun(GateState(), 0.0, 2)
     state = state.refused(1.0, first, Refusal(429, 300, "a")).refused(2.0, second, Refusal(429, 5, "b"))
     assert state.closed_until == 301

@@ -29,7 +29,7 @@ async def test_the_wait_ends_and_the_next_request_begins(now):
     stopped, behind = asyncio.create_task(ask(at_once, stop)), asyncio.create_task(ask(at_once))
     await settle(gate, 2)
     stop.request(now=now)
-    with pytest.raises(Unavailable, match="was to stop"):
+    with pytest.raises(Unavailable, match="was stopped while"):
         await stopped
     await settle(gate, 1)
     assert not under_way.done()

@@ -31,7 +31,7 @@ def test_r4_what_begins_is_subtracted_as_estimated():
 
 
 def test_r4_after_the_reset_no_more_begin_than_the_limit_has():
-    """Requests that waited for the reset do not all begin at once."""
+    """Requests that waited for the reset do not all begin at the same time."""
     one, large = use(Quota("tokens", 1000, 0, 20)), Cost(1, 400, 400, 0)
     one = one.with_begun(21.0, 2, large).with_begun(21.0, 3, large)
     assert one.obstacle(21.0, large).resets_at == 21 + LONGEST_RESET

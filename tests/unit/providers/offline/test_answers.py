@@ -181,7 +181,7 @@ async def test_any_subset_of_the_file_tools_works(ask, root, tools):
 
 
 async def test_without_tools_the_answer_says_that_nothing_was_looked_up(ask):
-    """With no tool but `respond` the provider answers at once that nothing was looked up."""
+    """With no tool but `respond` the provider answers immediately that nothing was looked up."""
     finished = await ask("Why was the cache removed?", tools=())
     assert finished.calls == ()
     assert finished.response.answer == "Nothing could be looked up, so no file has a word in this answer."

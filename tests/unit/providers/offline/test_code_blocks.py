@@ -74,7 +74,7 @@ def test_a_definition_is_recognized(line, suffix, name):
     ],
 )
 def test_other_lines_define_nothing(line, suffix):
-    """Calls, conditions and values are no definitions."""
+    """Calls, conditions and values are not definitions."""
     assert defined(line, suffix) is None
 
 
@@ -89,7 +89,7 @@ def test_the_pattern_finds_definitions_by_a_part_of_the_name(line):
 
 @pytest.mark.parametrize(("path", "expected"), [("a/b.py", True), ("B.TSX", True), ("README.md", False), ("x", False)])
 def test_code_is_known_by_its_suffix(path, expected):
-    """Notes, data and settings are no code."""
+    """Notes, data and settings are not code."""
     assert is_code(path) is expected
 
 
@@ -102,20 +102,20 @@ def test_a_body_is_apart_from_its_docstring():
 
 
 def test_a_comment_above_a_function_belongs_to_it():
-    """What a comment says of the function below it is found with the function."""
+    """A comment above a function is found with the function."""
     block = next(block for block in blocks_of("cart.js", CART) if block.name == "expireItems" and not block.is_comment)
     assert "nobody bought" in block.doc
     assert "visitor" not in block.doc
 
 
 def test_a_method_is_not_assumed_to_go_on_for_ever():
-    """A line far below a method belongs to the class at most, since what is between them is not known."""
+    """A line far below a method belongs to the class at most, since the lines between them are unknown."""
     lines = [(1, "class A:", 1), (2, "    def near(self):", 1), (200, "        far()", 2)]
     assert [block.name for block in code_blocks("a.py", lines)] == ["A", "near", "A"]
 
 
 def test_only_a_definition_that_was_not_read_is_unread():
-    """A line that a search showed alone promises more, one with its body does not."""
+    """A definition of which only the first line was seen is unread; one with its body is not."""
     unread, *_ = code_blocks("a.py", [(7, "def f():", 1)])
     read, *_ = code_blocks("a.py", [(7, "def f():", 1), (8, "    return 1", 1)])
     assert (unread.is_unread, read.is_unread) == (True, False)
@@ -141,7 +141,7 @@ def test_a_piece_that_begins_inside_a_statement_is_rated_lower():
     )
 )
 def test_blocks_are_verbatim_lines_of_one_result(pieces):
-    """Whatever was seen of a file, each block is made of consecutive lines as they are, and of one result."""
+    """Each block consists of consecutive, unchanged lines of one result, whichever parts of a file were seen."""
     number, lines = 0, []
     for step, indent, text, origin in pieces:
         number += step

@@ -18,7 +18,7 @@ MARK = {"type": "ephemeral"}
 
 
 def request(**fields: Any) -> Body:
-    """Return a good request with some fields replaced; a field given as None is left away."""
+    """Return a good request with some fields replaced; a field given as None is omitted."""
     whole = {"model": HAIKU, "max_tokens": 4096, "messages": [user("What do owls eat?")], **fields}
     return {name: value for name, value in whole.items() if value is not None}
 

@@ -119,7 +119,7 @@ def append_only(call: Call) -> Iterator[str]:
 
 
 def _loop(call: Call) -> Iterator[int]:
-    """Yield the assistant's messages since the user last said something that is no tool result."""
+    """Yield the assistant's messages since the last user message that is not a tool result."""
     start = 0
     for index, role, blocks in call.turns:
         if role == "user" and all(block["type"] != "tool_result" for block in blocks):

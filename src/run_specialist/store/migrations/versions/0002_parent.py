@@ -8,6 +8,6 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Add the parent; what was stored before has none."""
+    """Add the parent; older runs have none."""
     op.add_column("runs", Column("parent_id", String))
     op.create_index("ix_runs_parent_id", "runs", ["parent_id"])

@@ -18,7 +18,7 @@ revision = "0003"
 down_revision = "0002"
 
 PORTION = 200
-"""How many runs are in memory at once."""
+"""Number of runs in memory at the same time."""
 _RUNS = table("runs", *map(column, ("run_id", "question", "frozen", "outcome", "project", "digest", "duration_s")))
 _SEARCH = table("search", column("run_id"), column("question"), column("answer"))
 
