@@ -70,7 +70,7 @@ class CallUnit:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CompactionPlan:
     """The changes that one pass makes to a transcript."""
 
     history: tuple[Message, ...]
@@ -120,7 +120,9 @@ class Plan:
         return Flattened.of(self.history[0])
 
 
-def plan(history: Sequence[Message], *, size: int, target: int, summary_limit: int, chunk_size: int) -> Plan | None:
+def plan(
+    history: Sequence[Message], *, size: int, target: int, summary_limit: int, chunk_size: int
+) -> CompactionPlan | None:
     """Plan to summarize the oldest turns, at least one, until the rest fits; None if there is nothing to summarize.
 
     size: estimated size of the next request [tokens].
@@ -152,7 +154,7 @@ def plan(history: Sequence[Message], *, size: int, target: int, summary_limit: i
     start = 1 + max((index for index, turn in enumerate(old) if turn.summary is not None), default=-1)
     units = [unit for turn in old[start:] for unit in _units(turn)]
     chunks = packed(units, lambda unit: unit.tokens, chunk_size)
-    return Plan(tuple(history), old, all_turns[cut:], chunks, is_flattened)
+    return CompactionPlan(tuple(history), old, all_turns[cut:], chunks, is_flattened)
 
 
 def _length(turn: Turn, *, is_old: bool, is_flattened: bool) -> int:
