@@ -15,7 +15,7 @@ from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.quoting import Quote, cut, grown
 from run_specialist.providers.offline.ranking import RankingTarget, Weights, scores
 from run_specialist.providers.offline.similarity import roots
-from run_specialist.tools.respond import Evidence, Response
+from run_specialist.tools.respond import Citation, Response
 
 LONGEST_ANSWER = 1500
 MOST_QUOTES = 8
@@ -57,7 +57,7 @@ def answer(question: Question, gathered: Gathered) -> Response:
     lead = _lead(absent, best, place_word(quote.path for quote in quotes))
     return Response(
         answer="\n\n".join([lead, *map(str, quotes)]),
-        evidence=[Evidence(source=quote.source, quote=quote.text) for quote in quotes],
+        evidence=[Citation(source=quote.source, quote=quote.text) for quote in quotes],
         gaps=gaps,
     )
 
