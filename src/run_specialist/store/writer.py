@@ -15,7 +15,7 @@ from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.record.journal import Journal, Opened, Record
 from run_specialist.store.as_text import column_text
 from run_specialist.store.backoff import Backoff
-from run_specialist.store.inbox import CLOSED, Batch, Inbox, Question, Records, RunJournal
+from run_specialist.store.inbox import CLOSED, Inbox, Question, Records, RunJournal, WriteBatch
 from run_specialist.store.known_run import KnownRun
 from run_specialist.store.location import ELSEWHERE, Location, file_of, shown
 from run_specialist.store.owners import GRACE
@@ -200,7 +200,7 @@ class Writer:
             self._failure = str(error) if isinstance(error, StoreUnusable) else f"{self._name}: {error!r}"
             return None
 
-    def _process(self, ledger: "Ledger | None", batch: Batch) -> None:
+    def _process(self, ledger: "Ledger | None", batch: WriteBatch) -> None:
         # After a run has lost records, later ones would leave a gap.
         if records := {journal: queued for journal, queued in batch.records.items() if not journal.lost}:
             self._write(ledger, records)

@@ -9,17 +9,17 @@ import pytest
 from run_specialist.store import batches
 from run_specialist.store.backoff import Backoff
 from run_specialist.store.base import StoreOutage
-from run_specialist.store.batches import Batch, BatchWriter, Item, Mark
+from run_specialist.store.batches import BatchWriter, Mark, StoredBatch, StoredItem
 from tests.unit.store.finished_runs import keep, run_of
 from tests.unit.store.records import ask, unpacked
 
-BATCH = Batch("b1", "looker", "What does {input} say?", 5.0, {"file": "content"}, cost_limit=2.5, project="/p")
+BATCH = StoredBatch("b1", "looker", "What does {input} say?", 5.0, {"file": "content"}, cost_limit=2.5, project="/p")
 NUMBERED = "select run_id, number, state, takeovers from items order by run_id"
 
 
 def item(name, number):
     """Return an item whose run is named by its input."""
-    return Item(f"b1-{name}", number, name, f"What does {name} say?")
+    return StoredItem(f"b1-{name}", number, name, f"What does {name} say?")
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def book(store_url):
 
 def test_a_batch_and_its_items_are_stored(store_url, book):
     """Each value of a batch and of its items is in its column."""
-    assert book.put(BATCH, [item("a", 1), Item("b1-x", 2, {"é": [1, None]}, "\0\udcff")]) == 2
+    assert book.put(BATCH, [item("a", 1), StoredItem("b1-x", 2, {"é": [1, None]}, "\0\udcff")]) == 2
     assert ask(store_url, "select specialist, model, project, created_at, cost_limit, state from batches") == [
         ("looker", None, "/p", 5.0, 2.5, "open")
     ]
@@ -50,7 +50,7 @@ def test_the_same_call_again_changes_nothing(store_url, book):
     book.put(BATCH, [item("a", 1), item("b", 2)])
     book.mark("b1", [Mark("b1-a", "ended", "no such file")])
     before = ask(store_url, "select * from items order by run_id")
-    book.put(Batch("b1", "looker", "What does {input} say?", 99.0), [item("a", 1), item("b", 2)])
+    book.put(StoredBatch("b1", "looker", "What does {input} say?", 99.0), [item("a", 1), item("b", 2)])
     assert ask(store_url, "select * from items order by run_id") == before
     assert ask(store_url, "select created_at, cost_limit from batches") == [(5.0, None)]
 
@@ -70,7 +70,7 @@ def test_a_changed_call_gives_new_numbers(store_url, book):
 def test_batches_do_not_touch_each_other(store_url, book):
     """Putting, cancelling and marking in one batch leaves the items of another as they are."""
     book.put(BATCH, [item("a", 1)])
-    book.put(Batch("b2", "looker", "?", 6.0), [Item("b2-a", 1, "a", "?")])
+    book.put(StoredBatch("b2", "looker", "?", 6.0), [StoredItem("b2-a", 1, "a", "?")])
     book.set_state("b2", "cancelled", "by hand")
     book.mark("b2", [Mark("b1-a", "dead")])
     book.put_back("b2", ["b1-a"])
@@ -130,7 +130,7 @@ def test_many_items_are_written_in_portions(store_url, book, monkeypatch):
         for number in range(1, 2_001):
             if number % 500 == 0:
                 stored.append(ask(store_url, "select count(*) from items")[0][0])
-            yield Item(f"b1-{number:04}", number, "x" * 1_000, "y" * 1_000)
+            yield StoredItem(f"b1-{number:04}", number, "x" * 1_000, "y" * 1_000)
 
     tracemalloc.start()
     assert book.put(BATCH, reading()) == 2_000
@@ -172,7 +172,7 @@ def test_the_stored_runs_of_the_newest_call_are_known_with_their_costs(store_url
     book.put(BATCH, [item("gone", 1)])
     book.put(BATCH, [item("a", 1), item("b", 2)])
     assert book.add("b1", [item("new", 3)]) == 1
-    book.put(Batch("b2", "looker", "?", 6.0), [Item("b2-a", 1, "a", "?")])
+    book.put(StoredBatch("b2", "looker", "?", 6.0), [StoredItem("b2-a", 1, "a", "?")])
     assert book.begun("b1") == {run_id: costs[run_id] for run_id in ("b1-a", "b1-b")}
     assert book.begun("b3") == {}
 
