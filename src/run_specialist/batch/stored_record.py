@@ -24,7 +24,7 @@ class StoredRecord:
 
     def __init__(
         self,
-        batch: "Callable[[], batches.Batch]",
+        batch: "Callable[[], batches.StoredBatch]",
         run_id: Callable[[Item], str],
         url: Callable[[], Awaitable[str | None]],
     ) -> None:
@@ -98,10 +98,10 @@ class StoredRecord:
             await asyncio.to_thread(self._writer.close)
             self._writer = None
 
-    def _row(self, item: Item) -> "batches.Item":
+    def _row(self, item: Item) -> "batches.StoredItem":
         from run_specialist.store import batches  # noqa: PLC0415 - as above
 
-        return batches.Item(self._run_id(item), item.number, item.input, item.question)
+        return batches.StoredItem(self._run_id(item), item.number, item.input, item.question)
 
     @staticmethod
     async def _tried(write: Callable[[], object]) -> None:

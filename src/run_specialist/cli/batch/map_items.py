@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from run_specialist.batch.item import Given, Item, keyed
+from run_specialist.batch.item import InputRecord, Item, keyed
 from run_specialist.batch.items.checking import check
 from run_specialist.batch.items.file_items import files_source
 from run_specialist.batch.items.question_template import Template, asked
@@ -24,7 +24,7 @@ class Asked:
 
     name: str
     source: "Source"
-    given: Iterable[Given]
+    given: Iterable[InputRecord]
     """The checked items; they have a length if they can be read more than once."""
     template: Template | None
 
