@@ -18,7 +18,7 @@ from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedBatch:
     """A batch that was put into the queue."""
 
     batch_id: str
@@ -41,7 +41,7 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     at_once: int = 0,
     cost_limit: float | None = None,
     typical_cost: float = 0.0,
-) -> Queued:
+) -> QueuedBatch:
     """Put a batch into the queue; calling it again adds only missing items.
 
     url: a PostgreSQL store, with a queue.
@@ -71,7 +71,7 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     template = None if question is None else Template(question)
     count = await asyncio.to_thread(_write, url, row, _rows(name, keyed(asked(items, template))))
     async with Control(url) as control:
-        return Queued(name, count, await control.put(name))
+        return QueuedBatch(name, count, await control.put(name))
 
 
 def _rows(name: str, items: Iterable[batch_item.Item]) -> Iterator[StoredItem]:
