@@ -14,8 +14,8 @@ from run_specialist.providers.knowledge import InformedProvider
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.record.blocks import Block
 from run_specialist.record.messages import Message, Reply, Stop, Usage
-from run_specialist.replay.cassette import Answered, Body, Setup
-from run_specialist.replay.compare_requests import Comparison, Normalize
+from run_specialist.replay.cassette import AnsweredRequest, Body, Setup
+from run_specialist.replay.compare_requests import Normalize, RequestComparison
 from run_specialist.replay.difference import Difference
 from run_specialist.replay.recorded_tools import stand_ins
 from run_specialist.replay.shown_parts import json_text
@@ -64,7 +64,12 @@ class Wire:
         return httpx2.Response(200, json=self._reply)
 
     async def differs(
-        self, comparison: Comparison, line: Answered, opening: Opening, request: Request, known: Capabilities
+        self,
+        comparison: RequestComparison,
+        line: AnsweredRequest,
+        opening: Opening,
+        request: Request,
+        known: Capabilities,
     ) -> Difference | None:
         """Send a request; return how its body, or the reply that is read, differs from the recorded one.
 
