@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class MapRequest:
     """A specialist and what it is asked: a question about each item."""
 
     name: str
@@ -29,7 +29,7 @@ class Asked:
     template: Template | None
 
     @classmethod
-    def of(cls, items: str | None, each: ItemOptions, runner: "Runner", name: str) -> "Asked":
+    def of(cls, items: str | None, each: ItemOptions, runner: "Runner", name: str) -> "MapRequest":
         """Return checked items; exit, or raise UsageError, if they cannot be asked about."""
         source = _source(items, each, runner, name)
         template = None if each.question is None else Template(each.question)

@@ -11,7 +11,7 @@ from run_specialist.evals.reuse import Reused
 
 
 @dataclass(frozen=True)
-class Announced:
+class AnnouncedEval:
     """A planned eval, with its forecast."""
 
     reused: Reused
