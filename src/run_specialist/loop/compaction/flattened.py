@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from run_specialist.loop.compaction.turns import Pair, Part, TextPart, Turn, archived_placeholder
+from run_specialist.loop.compaction.turns import Part, TextPart, Turn, archived_placeholder
 from run_specialist.record.blocks import Block
-from run_specialist.record.messages import Message, ToolCall, encode
+from run_specialist.record.messages import CompletedCall, Message, ToolCall, encode
 
 SUMMARY = "Your work on this until now, as a summary; the outputs themselves are archived:\n"
 ARCHIVED = "Your calls whose outputs are archived; get_tool_response reads one again by its executionId:\n"
@@ -56,7 +56,7 @@ class Flattened:
         group: list[Part] = []
         for part in self.parts:
             group.append(part)
-            if isinstance(part, Pair):
+            if isinstance(part, CompletedCall):
                 yield Turn(tuple(group))
                 group = []
         if group:
@@ -71,7 +71,7 @@ def labeled(part: Part) -> str:
     return f"Tool call {call} {'failed' if part.is_error else 'returned'}:\n{part.result}"
 
 
-def archived_line(pair: Pair) -> str:
+def archived_line(pair: CompletedCall) -> str:
     """Return the line that shows a call whose output is archived."""
     arguments = encode(pair.call.arguments).decode()
     if len(arguments) > LONGEST_ARGUMENTS:
@@ -86,7 +86,7 @@ def _part(text: str) -> Part:
     if match := _CALL.match(text):
         values = json.loads(match[1])
         call = ToolCall(values["id"], values["name"], values["input"])
-        return Pair(call, text[match.end() :], is_error=match[2] == "failed")
+        return CompletedCall(call, text[match.end() :], is_error=match[2] == "failed")
     return TextPart("user", text)
 
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TypeVar
 
 from run_specialist.loop.compaction.flattened import Flattened, archived_line, labeled
-from run_specialist.loop.compaction.turns import Pair, Part, Turn, characters, is_bound, summary_pair, turns
+from run_specialist.loop.compaction.turns import Part, Turn, characters, is_bound, summary_pair, turns
 from run_specialist.record.blocks import text_of
-from run_specialist.record.messages import Message, ToolCall, Usage
+from run_specialist.record.messages import CompletedCall, Message, ToolCall, Usage
 
 CHARACTERS_PER_TOKEN = 4
 """Length of a token in estimates [characters]."""
@@ -66,7 +66,7 @@ class CallUnit:
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The call; empty if the model only wrote text."""
-        return tuple(part.call for part in self.parts if isinstance(part, Pair))
+        return tuple(part.call for part in self.parts if isinstance(part, CompletedCall))
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class CompactionPlan:
         return "\n\n".join(text for text in (self._head.summary, *(turn.summary for turn in self.old)) if text)
 
     @property
-    def archived(self) -> tuple[Pair, ...]:
+    def archived(self) -> tuple[CompletedCall, ...]:
         """The pairs whose outputs are archived in this pass, oldest first."""
         return tuple(pair for turn in self.old for pair in turn.fresh)
 
@@ -173,7 +173,7 @@ def _units(turn: Turn) -> Iterator[CallUnit]:
         if part in turn.by_user:
             continue
         pending.append(part)
-        if isinstance(part, Pair):
+        if isinstance(part, CompletedCall):
             units.append(pending)
             pending = []
     if units:

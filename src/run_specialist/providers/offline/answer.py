@@ -75,7 +75,7 @@ def _is_unrelated(question: Question, absent: Sequence[Term], best: float) -> bo
 
 
 def _refusal(gathered: Gathered, question: Question, absent: Sequence[Term]) -> str:
-    if not any(exchange.call.name in _LOOKING and not exchange.failed for exchange in gathered.exchanges):
+    if not any(completed.call.name in _LOOKING and not completed.is_error for completed in gathered.calls):
         return "Nothing could be looked up, so no file has a word in this answer."
     place = place_word(gathered.lines)
     missing = _listed([term for term in absent if term.name] or absent or question.terms)

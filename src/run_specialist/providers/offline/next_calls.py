@@ -45,7 +45,7 @@ class NextCall:
 def next_calls(question: Question, gathered: Gathered, tools: Toolset) -> list[NextCall]:
     """Return the calls of the next turn; an empty list = time to answer."""
     at_once = _AT_ONCE_IN_CODE if is_in_code(question, gathered) else _AT_ONCE
-    most = min(at_once, MOST - gathered.recent) if gathered.exchanges else 1
+    most = min(at_once, MOST - gathered.recent) if gathered.calls else 1
     new: dict[str, NextCall] = {}
     for call in _candidates(question, gathered, tools):
         if len(new) >= most:
@@ -110,7 +110,7 @@ def _browse(gathered: Gathered) -> Iterator[NextCall]:
 
 def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator[NextCall]:
     """Yield calls that read the context of the best lines, best first."""
-    windows = [found for exchange in gathered.exchanges if (found := _window(exchange.call))]
+    windows = [found for completed in gathered.calls if (found := _window(completed.call))]
     seen = all_units(gathered)
     ranked = best(seen, question, weights)[: _SURE if gathered.recent >= ENOUGH else _HOPEFUL]
     # Notes tend to start with the essentials.
