@@ -59,7 +59,7 @@ class StoredItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ItemStateChange:
     """A new state of an item."""
 
     run_id: str
@@ -136,7 +136,7 @@ class BatchWriter:
         """Replace the frozen values of a batch, as JSON values; raises StoreUnusable."""
         self._write((self._sql.set_frozen, [(_packed(json_text(frozen)), column_text(batch_id))]))
 
-    def mark(self, batch_id: str, marks: Iterable[Mark]) -> None:
+    def mark(self, batch_id: str, marks: Iterable[ItemStateChange]) -> None:
         """Set states and errors of items; unknown items are ignored.
 
         Raises StoreUnusable.

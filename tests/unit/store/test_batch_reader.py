@@ -11,7 +11,7 @@ from run_specialist.errors import RunNotFound, StoreMissing, UsageError
 from run_specialist.store import batch_reader
 from run_specialist.store.batch_reader import StoredBatches
 from run_specialist.store.batch_status import ENDPOINT_KINDS, ITEM_STATUSES
-from run_specialist.store.batches import BatchWriter, Mark, StoredBatch, StoredItem
+from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
 from run_specialist.store.stored_batch import BatchTotals
 from tests.unit.store.finished_batches import EVERY_STATE, STARTED, TEMPLATE, item_of, keep_batch
 from tests.unit.store.finished_runs import keep, run_of, write
@@ -71,7 +71,7 @@ def test_an_item_that_was_taken_back_is_not_run(store_url, kind):
     keep_batch(store_url, {name: {"status": "failed", "kind": kind} for name in "abc"})
     waits = "not run" if kind in ENDPOINT_KINDS else "failed"
     with BatchWriter(store_url) as book:
-        book.mark("b1", [Mark("b1-b", "ended"), Mark("b1-c", "begun")])
+        book.mark("b1", [ItemStateChange("b1-b", "ended"), ItemStateChange("b1-c", "begun")])
     assert statuses(store_url) == {1: waits, 2: "failed", 3: "failed"}
     assert statuses(store_url, failures=True) == {
         number: "failed" for number in (1, 2, 3) if number > 1 or waits == "failed"
@@ -84,7 +84,7 @@ def test_a_dead_item_is_dead_until_its_run_ends(store_url):
     """An item given up while its run is unfinished is dead; if the run ended after all, that is what counts."""
     keep_batch(store_url, {"a": {"status": "interrupted"}, "b": {"status": "answered"}})
     with BatchWriter(store_url) as book:
-        book.mark("b1", [Mark("b1-a", "dead", "taken over 3 times"), Mark("b1-b", "dead")])
+        book.mark("b1", [ItemStateChange("b1-a", "dead", "taken over 3 times"), ItemStateChange("b1-b", "dead")])
     assert statuses(store_url) == {1: "dead", 2: "answered"}
     assert tally(store_url).counts == {"answered": 1, "dead": 1}
 

@@ -9,7 +9,7 @@ import pytest
 from run_specialist.store import batches
 from run_specialist.store.backoff import Backoff
 from run_specialist.store.base import StoreOutage
-from run_specialist.store.batches import BatchWriter, Mark, StoredBatch, StoredItem
+from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
 from tests.unit.store.finished_runs import keep, run_of
 from tests.unit.store.records import ask, unpacked
 
@@ -48,7 +48,7 @@ def test_a_batch_and_its_items_are_stored(store_url, book):
 def test_the_same_call_again_changes_nothing(store_url, book):
     """A repeated call keeps numbers, states, and the time of the first call."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
-    book.mark("b1", [Mark("b1-a", "ended", "no such file")])
+    book.mark("b1", [ItemStateChange("b1-a", "ended", "no such file")])
     before = ask(store_url, "select * from items order by run_id")
     book.put(StoredBatch("b1", "looker", "What does {input} say?", 99.0), [item("a", 1), item("b", 2)])
     assert ask(store_url, "select * from items order by run_id") == before
@@ -58,7 +58,7 @@ def test_the_same_call_again_changes_nothing(store_url, book):
 def test_a_changed_call_gives_new_numbers(store_url, book):
     """Items that the newest call does not have lose their number; new ones are added, moved ones keep their state."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
-    book.mark("b1", [Mark("b1-b", "begun")])
+    book.mark("b1", [ItemStateChange("b1-b", "begun")])
     book.put(BATCH, [item("b", 1), item("c", 2)])
     assert ask(store_url, NUMBERED) == [
         ("b1-a", None, "waiting", 0),
@@ -72,7 +72,7 @@ def test_batches_do_not_touch_each_other(store_url, book):
     book.put(BATCH, [item("a", 1)])
     book.put(StoredBatch("b2", "looker", "?", 6.0), [StoredItem("b2-a", 1, "a", "?")])
     book.set_state("b2", "cancelled", "by hand")
-    book.mark("b2", [Mark("b1-a", "dead")])
+    book.mark("b2", [ItemStateChange("b1-a", "dead")])
     book.put_back("b2", ["b1-a"])
     assert book.take_over("b2", "b1-a", 0) == 0
     assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0), ("b2-a", 1, "cancelled", 0)]
@@ -85,7 +85,7 @@ def test_batches_do_not_touch_each_other(store_url, book):
 def test_a_cancelled_batch_can_be_called_again(store_url, book):
     """Cancelling spares the items that have begun; the same call again opens the batch, and its items wait."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
-    book.mark("b1", [Mark("b1-a", "begun")])
+    book.mark("b1", [ItemStateChange("b1-a", "begun")])
     book.set_state("b1", "cancelled", "by hand")
     assert ask(store_url, NUMBERED) == [("b1-a", 1, "begun", 0), ("b1-b", 2, "cancelled", 0)]
     assert unpacked(ask(store_url, "select reason from batches")[0][0]) == "by hand"
@@ -114,7 +114,7 @@ def test_an_item_put_back_is_as_new(store_url, book):
     """An item that is put back has no error and no takeovers, and waits."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
     book.take_over("b1", "b1-a", 4)
-    book.mark("b1", [Mark("b1-a", "dead", "taken over 3 times"), Mark("b1-b", "dead", "as well")])
+    book.mark("b1", [ItemStateChange("b1-a", "dead", "taken over 3 times"), ItemStateChange("b1-b", "dead", "as well")])
     book.put_back("b1", ["b1-a"])
     assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0), ("b1-b", 2, "dead", 0)]
     assert ask(store_url, "select turns, error from items where run_id = 'b1-a'") == [(0, None)]

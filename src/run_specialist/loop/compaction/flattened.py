@@ -24,7 +24,7 @@ _CALL = re.compile(r"Tool call (\{[^\n]*\}) (returned|failed):\n")
 
 
 @dataclass(frozen=True)
-class Flattened:
+class FlattenedTranscript:
     """The first user message: the question, and the work so far if the transcript was flattened into it."""
 
     question: tuple[Block, ...]

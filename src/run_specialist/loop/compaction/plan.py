@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from run_specialist.loop.compaction.flattened import Flattened, archived_line, labeled
+from run_specialist.loop.compaction.flattened import FlattenedTranscript, archived_line, labeled
 from run_specialist.loop.compaction.turns import Part, Turn, characters, is_bound, summary_pair, turns
 from run_specialist.record.blocks import text_of
 from run_specialist.record.messages import CompletedCall, Message, ToolCall, Usage
@@ -116,8 +116,8 @@ class CompactionPlan:
         ]
 
     @cached_property
-    def _head(self) -> Flattened:
-        return Flattened.of(self.history[0])
+    def _head(self) -> FlattenedTranscript:
+        return FlattenedTranscript.of(self.history[0])
 
 
 def plan(
@@ -132,7 +132,7 @@ def plan(
     """
     if not history or history[0].role != "user":
         return None
-    head = Flattened.of(history[0])
+    head = FlattenedTranscript.of(history[0])
     all_turns = (*head.turns, *turns(history[1:]))
     # The model still works on its newest turn with calls; turns from a flattened message are older.
     newest = max((index for index, turn in enumerate(all_turns) if turn.pairs and turn.messages), default=0)

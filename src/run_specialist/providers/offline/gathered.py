@@ -21,7 +21,7 @@ _LONGEST = 4000
 
 
 @dataclass
-class Gathered:
+class Findings:
     """The lines, word counts and files seen so far."""
 
     question: str
@@ -49,7 +49,7 @@ class Gathered:
     _last: tuple[str, int] = ("", 0)
 
     @classmethod
-    def of(cls, messages: Sequence[Message]) -> "Gathered":
+    def of(cls, messages: Sequence[Message]) -> "Findings":
         """Parse a transcript with any content; never raises."""
         texts = [text_of(message.blocks) if message.role == "user" else "" for message in messages]
         from_user = [at for at, text in enumerate(texts) if text] or [0]
