@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from run_specialist.record.outcome import Outcome
 
 
-class Prepare(Protocol):
+class PrepareRun(Protocol):
     """Prepares the run, e.g. `partial(runner.prepare, name, question)`."""
 
     async def __call__(self, *, listener: "Listener | None", watch: "Watch | None") -> "Run | EndedRun":
@@ -33,7 +33,7 @@ class Prepare(Protocol):
         ...
 
 
-def answer(runner: "Runner", prepare: Prepare, output: OutputSettings) -> "Outcome":
+def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Outcome":
     """Execute a run, show its progress, and print its outcome.
 
     Raises OSError if the events can no longer be written; BrokenPipeError if the reader closed the pipe.

@@ -12,7 +12,7 @@ from run_specialist.providers.chosen_models import choose_model
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store.location import place, shown
 
-Source = Literal["environment", "project", "user", "default"]
+ValueSource = Literal["environment", "project", "user", "default"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ConfigValue:
     key: str
     value: object
     """JSON value; None = not set, or no limit."""
-    source: Source
+    source: ValueSource
     variable: str | None = None
     """Environment variable that it comes from."""
     path: Path | None = None

@@ -9,7 +9,7 @@ from run_specialist.record.blocks import Block, sendable
 from run_specialist.record.messages import Message, Reply
 from run_specialist.record.outcome import Child
 
-Parameters = Mapping[str, Any]
+RequestParameters = Mapping[str, Any]
 """The body of a request without its system prompt, tools and messages."""
 
 
@@ -19,7 +19,7 @@ class Body:
 
     digest: str
     """SHA-256 of its bytes, in hexadecimal."""
-    parameters: Parameters
+    parameters: RequestParameters
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,14 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.presets import PRESETS, Preset
 from run_specialist.specialist.problems import shown
 
-Source = Literal["flag", "file", "preset", "project", "user", "default"]
+SettingSource = Literal["flag", "file", "preset", "project", "user", "default"]
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Origin of a value."""
 
-    source: Source
+    source: SettingSource
     """`flag` for the call, by a single setting or a preset; `preset` for the preset of the file; `project` and `user`
     for their config files."""
     line: int | None = None

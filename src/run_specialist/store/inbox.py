@@ -54,7 +54,7 @@ class Inbox:
             self._wake_at_once()
         return True
 
-    def ask(self, run_id: str, question: "Question") -> "Future[Any] | None":
+    def ask(self, run_id: str, question: "LedgerQuery") -> "Future[Any] | None":
         """Let the thread call a function with the open store, after a run's records; None if the queue is closed."""
         answer: Future[Any] = Future()
         with self._changed:
@@ -97,7 +97,7 @@ class WriteBatch:
 
     records: dict["RunJournal", list[Record]] = field(default_factory=dict)
     waiting: list[tuple["RunJournal", "asyncio.Future[None]"]] = field(default_factory=list)
-    questions: list[tuple[str, "Question", Future[Any]]] = field(default_factory=list)
+    questions: list[tuple[str, "LedgerQuery", Future[Any]]] = field(default_factory=list)
     """Each with the id of its run."""
 
     def __bool__(self) -> bool:
@@ -226,7 +226,7 @@ class RunJournal:
         self._reason, self._taken_over, self.lost = f"{lost}: {why}", taken_over, True
 
 
-Question = Callable[["Ledger"], Any]
+LedgerQuery = Callable[["Ledger"], Any]
 """A function that is called with the open store."""
 Records = Mapping[RunJournal, Sequence[Record]]
 """Records by run, in the order of writing."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from run_specialist.loop.compaction.turns import Part, TextPart, Turn, archived_placeholder
+from run_specialist.loop.compaction.turns import TextPart, Turn, TurnPart, archived_placeholder
 from run_specialist.record.blocks import Block
 from run_specialist.record.messages import CompletedCall, Message, ToolCall, encode
 
@@ -33,7 +33,7 @@ class FlattenedTranscript:
     """Empty if the message contains only the question."""
     archived: tuple[str, ...] = ()
     """One line for each call whose output is archived."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TurnPart, ...] = ()
     """The parts kept in full."""
 
     @classmethod
@@ -53,7 +53,7 @@ class FlattenedTranscript:
     @property
     def turns(self) -> Iterator[Turn]:
         """The parts kept in full, as turns of one call each; text after the last call is a turn without a call."""
-        group: list[Part] = []
+        group: list[TurnPart] = []
         for part in self.parts:
             group.append(part)
             if isinstance(part, CompletedCall):
@@ -63,7 +63,7 @@ class FlattenedTranscript:
             yield Turn(tuple(group))
 
 
-def labeled(part: Part) -> str:
+def labeled(part: TurnPart) -> str:
     """Return a part as text under its label."""
     if isinstance(part, TextPart):
         return _LABELS[part.role] + part.text
@@ -79,7 +79,7 @@ def archived_line(pair: CompletedCall) -> str:
     return f"{pair.call.name} {arguments} -> {archived_placeholder(pair.call.id)}".replace("\n", " ")
 
 
-def _part(text: str) -> Part:
+def _part(text: str) -> TurnPart:
     for role, label in _LABELS.items():
         if text.startswith(label):
             return TextPart(role, text.removeprefix(label))

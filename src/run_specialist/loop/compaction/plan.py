@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from run_specialist.loop.compaction.flattened import FlattenedTranscript, archived_line, labeled
-from run_specialist.loop.compaction.turns import Part, Turn, characters, is_bound, summary_pair, turns
+from run_specialist.loop.compaction.turns import Turn, TurnPart, characters, is_bound, summary_pair, turns
 from run_specialist.record.blocks import text_of
 from run_specialist.record.messages import CompletedCall, Message, ToolCall, Usage
 
@@ -51,7 +51,7 @@ def packed(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> tuple[
 class CallUnit:
     """A call with its result and the text before it; never split between requests."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[TurnPart, ...]
 
     @cached_property
     def text(self) -> str:
@@ -167,8 +167,8 @@ def _length(turn: Turn, *, is_old: bool, is_flattened: bool) -> int:
 
 def _units(turn: Turn) -> Iterator[CallUnit]:
     """Yield each call of a turn with the text before it; text after the last call belongs to that call."""
-    units: list[list[Part]] = []
-    pending: list[Part] = []
+    units: list[list[TurnPart]] = []
+    pending: list[TurnPart] = []
     for part in turn.parts:
         if part in turn.by_user:
             continue

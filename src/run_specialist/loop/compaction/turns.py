@@ -31,7 +31,7 @@ class TextPart:
     text: str
 
 
-Part = TextPart | CompletedCall
+TurnPart = TextPart | CompletedCall
 """A call and its result are never separated."""
 
 
@@ -39,7 +39,7 @@ Part = TextPart | CompletedCall
 class Turn:
     """One turn of the model: its text and calls, with the results and any text of the user."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[TurnPart, ...]
     """The parts in order, each call with its result; thinking is omitted."""
     messages: tuple[Message, ...] = ()
     """The messages that the turn was parsed from; empty for a turn from a flattened message."""
@@ -91,7 +91,7 @@ def turns(messages: Sequence[Message]) -> tuple[Turn, ...]:
     return tuple(Turn(tuple(_parts(group)), tuple(group)) for group in groups)
 
 
-def _parts(messages: Sequence[Message]) -> Iterator[Part]:
+def _parts(messages: Sequence[Message]) -> Iterator[TurnPart]:
     results: defaultdict[object, deque[Block]] = defaultdict(deque)
     for block in _blocks(messages, "tool_result"):
         results[block.get("tool_use_id")].append(block)

@@ -10,7 +10,7 @@ from run_specialist.providers.offline.definitions import is_code, pattern
 from run_specialist.providers.offline.gathered import Findings
 from run_specialist.providers.offline.question import Question, Term
 
-Arguments = tuple[str, Mapping[str, Any]]
+ToolAndArguments = tuple[str, Mapping[str, Any]]
 """A tool, and the arguments of a call."""
 _MOST_NAMES = 120
 _TERMS, _WORDS = 6, 4
@@ -24,7 +24,7 @@ def is_in_code(question: Question, gathered: Findings) -> bool:
     return question.is_about_behaviour and any(map(is_code, gathered.lines))
 
 
-def named_definitions(terms: Sequence[Term], gathered: Findings) -> Iterator[Arguments]:
+def named_definitions(terms: Sequence[Term], gathered: Findings) -> Iterator[ToolAndArguments]:
     """Yield a call that finds the definitions whose names contain a term of the question."""
     words = {word.casefold() for term in terms[:_TERMS] for word in [term.text, *names_in_code(term.text)[:_WORDS]]}
     stems = sorted({_stem(word) for word in words if word.isalnum() and len(word) >= _SHORTEST})
