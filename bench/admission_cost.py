@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 import httpx2
 
 from run_specialist.providers.admission.gate import Gate
-from run_specialist.providers.admission.turn import GatedRequest
+from run_specialist.providers.admission.gated_request import GatedRequest
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Queueing
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from run_specialist.providers.admission.gate import Gate
+from run_specialist.providers.admission.gated_request import GatedRequest
 from run_specialist.providers.admission.policy import MINUTE, OVERLOADED, RateLimitRefusal
 from run_specialist.providers.admission.rate_headers import quotas
-from run_specialist.providers.admission.turn import GatedRequest
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Queueing, Request
 from run_specialist.providers.endpoint import Endpoint
@@ -70,8 +70,8 @@ class Entrance:
         self._endpoint = endpoint
         self._gate = GATES.of(provider.client)
 
-    def turn(self, request: Request, cost: Cost) -> GatedRequest:
-        """Return the turn of a request, to be entered before it is sent and left once it is answered."""
+    def gated(self, request: Request, cost: Cost) -> GatedRequest:
+        """Return a request at its gate, to be entered before it is sent and left once it is answered."""
         queueing = request.queueing or Queueing()
         return GatedRequest(
             self._gate, self._provider.model, cost, self._provider.requests_at_once, queueing, self._blame

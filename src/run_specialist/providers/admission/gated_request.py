@@ -1,4 +1,4 @@
-"""The turn of one request: it waits at the gate, begins, and ends, whatever happens to its run."""
+"""One request at its gate: it waits, begins, and ends, whatever happens to its run."""
 
 import asyncio
 from collections.abc import Callable, Mapping
