@@ -30,6 +30,13 @@ async def refuse(gate, **refusal):
     await one.__aexit__(None, Refused(**refusal), None)
 
 
+async def hold(gate, begun, name, release, **options):
+    """Hold a place until `release` is set."""
+    async with turn(gate, **options):
+        begun.append(name)
+        await release.wait()
+
+
 async def settle(gate, waiting):
     """Return once so many requests wait at a gate, and have nothing else to do."""
     while gate.waiting != waiting:  # noqa: ASYNC110 - a gate has no event for it
