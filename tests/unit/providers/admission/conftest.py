@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.providers.admission.gates import ManualTime
+from tests.unit.providers.admission.gate_turns import ManualTime
 
 
 @pytest.fixture
