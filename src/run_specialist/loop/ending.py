@@ -141,14 +141,9 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
     landing = _landing_report(parts, ending)
     # The error may quote foreign code, and with it a secret.
     ending = replace(ending, error=ending.error and job.hide(ending.error)).with_kept(parts.kept)
-    executed, total, budget = parts.dispatcher.executed, parts.account.total, parts.account.budget
-    response = ending.response
+    total, budget, response = parts.account.total, parts.account.budget, ending.response
     answer, quotes = _answer(job, ending, parts)
-    status, exit_code = ending.status, ending.exit_code
-    if status == "partial" and answer:
-        exit_code = Exit.OK
-    elif status == "partial":
-        status, exit_code = "failed", exit_code or Exit.NO_ANSWER
+    status, exit_code = _status(ending, answer)
     calls = budget[Kind.TOOL_CALLS]
     return Outcome(
         run_id=job.run_id,
@@ -162,15 +157,10 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
         tool_calls=ToolCalls(
             used=int(calls.used),
             limit=None if calls.limit is None else int(calls.limit),
-            failed=sum(call.is_error for call in executed),
+            failed=sum(call.is_error for call in parts.dispatcher.executed),
             skipped=parts.dispatcher.skipped,
         ),
-        limits={
-            limit.kind.value: Spent(
-                None if limit.kind is Kind.COST and total.cost_usd is None else _used(limit), limit.limit
-            )
-            for limit in budget.limits
-        },
+        limits={limit.kind.value: _spent(limit, total.cost_usd) for limit in budget.limits},
         landing=landing,
         usage=total.usage,
         cost_usd=rounded(total.cost_usd),
@@ -191,6 +181,13 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
         patch=None if job.patch is None else job.patch(),
         models=parts.account.models,
     )
+
+
+def _status(ending: Ending, answer: str) -> tuple[Status, Exit]:
+    """Return the status and the exit code; a run that was to have a partial answer but has none has failed."""
+    if ending.status != "partial":
+        return ending.status, ending.exit_code
+    return ("partial", Exit.OK) if answer else ("failed", ending.exit_code or Exit.NO_ANSWER)
 
 
 def _answer(job: Job, ending: Ending, parts: RunParts) -> tuple[str, tuple[Evidence, ...]]:
@@ -215,6 +212,14 @@ def _exceeded_limits(budget: Budget) -> list[str]:
         for limit in budget.limits
         if limit.limit is not None and _used(limit) > limit.limit
     ]
+
+
+def _spent(limit: Limit, cost_usd: float | None) -> Spent:
+    """Return what was used of a limit.
+
+    cost_usd: cost of the run; None if a price is unknown [USD].
+    """
+    return Spent(None if limit.kind is Kind.COST and cost_usd is None else _used(limit), limit.limit)
 
 
 def _used(limit: Limit) -> float:
