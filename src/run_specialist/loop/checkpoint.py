@@ -98,7 +98,7 @@ class Checkpoint:
         self._observers.record(self.checkpointed())
         if not (self._needs_store or self._account.limit(Kind.TURNS).used):
             return
-        left = self._account.seconds_left(landing=False)
+        left = self._account.seconds_left(in_landing=False)
         try:
             problem = await self._flush(self._reply_timeout(left), left)
         except TakenOver as error:
@@ -121,7 +121,7 @@ class Checkpoint:
 
         briefly: wait no longer for an unreachable store than for a slow one.
         """
-        left = COMMIT_TIMEOUT if briefly else self._account.seconds_left(landing=True)
+        left = COMMIT_TIMEOUT if briefly else self._account.seconds_left(in_landing=True)
         try:
             problem = await self._flush(COMMIT_TIMEOUT, None if left is None else max(left, COMMIT_TIMEOUT))
         except TakenOver as error:

@@ -114,11 +114,11 @@ class Ending:
         """Return the ending of a run that was stopped because it can no longer be stored."""
         return cls("aborted", None, error, Exit.NO_ANSWER, error_kind="store_lost")
 
-    def with_kept(self, kept: Response | None) -> Self:
+    def with_returned_answer(self, answer: Response | None) -> Self:
         """Return the ending with an answer that was returned to the model, if the model ended without another one."""
-        if kept is None or self.response is not None or not (self.by_reply or self.status == "partial"):
+        if answer is None or self.response is not None or not (self.by_reply or self.status == "partial"):
             return self
-        return replace(self, status="partial", response=kept, exit_code=Exit.OK)
+        return replace(self, status="partial", response=answer, exit_code=Exit.OK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class RunParts:
     dispatcher: Dispatcher
     last_text: str
     """The newest text of the model, for a salvaged answer."""
-    kept: Response | None
+    returned_answer: Response | None
     """The newest answer that was returned to the model; None if there is none."""
     warnings: Sequence[str]
     """The warnings of the run so far."""
@@ -140,7 +140,7 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
     """Return the outcome: the answer with its evidence checked, or a salvaged one."""
     landing = _landing_report(parts, ending)
     # The error may quote foreign code, and with it a secret.
-    ending = replace(ending, error=ending.error and job.hide(ending.error)).with_kept(parts.kept)
+    ending = replace(ending, error=ending.error and job.hide(ending.error)).with_returned_answer(parts.returned_answer)
     total, budget, response = parts.account.total, parts.account.budget, ending.response
     answer, quotes = _answer(job, ending, parts)
     status, exit_code = _status(ending, answer)
@@ -192,16 +192,16 @@ def _status(ending: Ending, answer: str) -> tuple[Status, Exit]:
 
 def _answer(job: Job, ending: Ending, parts: RunParts) -> tuple[str, tuple[Evidence, ...]]:
     """Return the answer with its evidence, or a salvaged one."""
-    executed, children, kept = parts.dispatcher.executed, parts.account.children, parts.kept
+    executed, children, returned = parts.dispatcher.executed, parts.account.children, parts.returned_answer
     if ending.response is not None:
         return ending.response.answer, founded.quotes(job, ending.response, executed, children)
     # The result of a failed child contains its salvaged answer.
     runs_child = job.opening.tools.runs_child
     usable = [replace(call, is_error=False) if runs_child(call.call.name) else call for call in executed]
-    is_newest = kept is not None and kept.answer.startswith(parts.last_text)
-    texts = [*([kept.answer] if kept else []), *([] if is_newest else [parts.last_text])]
+    is_newest = returned is not None and returned.answer.startswith(parts.last_text)
+    texts = [*([returned.answer] if returned else []), *([] if is_newest else [parts.last_text])]
     salvaged = evidence.salvage(ending.error or ending.status, "\n\n".join(filter(None, texts)), usable)
-    claimed = founded.quotes(job, kept, executed, children) if kept else ()
+    claimed = founded.quotes(job, returned, executed, children) if returned else ()
     gathered = evidence.gathered(founded.own_calls(job, executed))
     return salvaged, (*claimed, *gathered, *founded.proven(children))
 
