@@ -76,5 +76,5 @@ class ContextWindow:
     async def _shorten(self, over: int = 0, *, in_landing: bool) -> bool:
         is_shorter = await self._exchange.shorten(over, in_landing=in_landing)
         if is_shorter:
-            await self._checkpoint.reach()
+            await self._checkpoint.record_and_wait()
         return is_shorter

@@ -47,7 +47,7 @@ class Loop:
         self._observers = observers
         self._stop = stop
         self.landing = Landing(job, observers)
-        self._models = ModelChange(job, account, exchange, self.landing, checkpoint, observers)
+        self._model_change = ModelChange(job, account, exchange, self.landing, checkpoint, observers)
         self._window = ContextWindow(job, account, exchange, self.landing, checkpoint, stop)
         self.replies = Replies(job, account, exchange, dispatcher, self.landing, self._window)
 
@@ -68,7 +68,7 @@ class Loop:
         self.landing.begin_if_spent(self._account.budget)
         if self.landing.is_over:
             return Ending.spent(self._account.limit(self.landing.reason))
-        await self._checkpoint.reach()
+        await self._checkpoint.record_and_wait()
         if not await self._window.make_room():
             # That began the landing, or the run is to stop: the next turn acts on it.
             return None
@@ -93,7 +93,7 @@ class Loop:
                 raise
             return None
         except ProviderError as error:
-            await self._models.go_on_after(error, in_landing=in_landing)
+            await self._model_change.go_on_after(error, in_landing=in_landing)
             return None
         if reply is None and not self._stop.is_requested:
             self.landing.ran_out_of_time()

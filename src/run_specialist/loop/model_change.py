@@ -88,7 +88,7 @@ class ModelChange:
         price = rounded(self._account.change_model(reason, cold))
         self._landing.change_model()
         # In this order: after a crash between the two, the model before can read the new transcript, too.
-        self._observers.record(self._checkpoint.checkpointed())
+        self._observers.record(self._checkpoint.new_record())
         self._observers.record(self._job.opened())
         price = None if cold is None else price
         self._observers.notify(ModelChanged(turn, before, model, reason, error.kind, lost, cold, price))

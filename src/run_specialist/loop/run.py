@@ -182,7 +182,7 @@ class Run:
             self._observers.record(self._job.opened())
         if self._job.resume_note is not None:
             # Another model may continue, with another transcript, which is recorded before anything else happens.
-            self._observers.record(self._checkpoint.checkpointed())
+            self._observers.record(self._checkpoint.new_record())
         self._observers.notify(self._job.started())
         if (forked := self._job.forked()) is not None:
             self._observers.notify(forked)
@@ -202,7 +202,7 @@ class Run:
             warnings=self._observers.warnings,
         )
         outcome = self._ended = conclude(self._job, ending, parts)
-        self._observers.record(Ended(outcome, self._checkpoint.checkpointed()))
+        self._observers.record(Ended(outcome, self._checkpoint.new_record()))
         await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)
         self._observers.notify(Finished(outcome))
         return outcome

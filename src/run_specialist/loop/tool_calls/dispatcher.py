@@ -34,7 +34,8 @@ class Dispatcher:
         self._server_uses = ServerUses(job, account, observers)
         self._gate = asyncio.Semaphore(job.dispatch.parallel_tools_limit)
         earlier = job.resume_state.earlier
-        self._returned = dict(earlier.executed)
+        self._records = dict(earlier.executed)
+        """The calls that returned, by their number in the run."""
         self._first: dict[str, asyncio.Task[CallRecord] | CallRecord] = {}
         """Calls of repeatable tools, which answer later identical ones."""
         for record in earlier.executed.values():
@@ -56,21 +57,21 @@ class Dispatcher:
     @property
     def executed(self) -> tuple[CallRecord, ...]:
         """All calls that returned so far, in call order."""
-        return tuple(self._returned[number] for number in sorted(self._returned))
+        return tuple(self._records[number] for number in sorted(self._records))
 
     @property
     def read_by_model(self) -> tuple[CallRecord, ...]:
         """The calls of earlier turns that returned, in call order; nothing was read of an interrupted turn."""
-        return tuple(self._returned[number] for number in sorted(self._returned) if number <= self.started)
+        return tuple(self._records[number] for number in sorted(self._records) if number <= self.started)
 
     def forget_interrupted(self) -> None:
-        """Run the next calls although calls may have been running when the process ended: those are not repeated."""
+        """Run later calls, also those with the numbers of interrupted ones, whose turn is over."""
         self._cut_off = range(0)
 
     def book_server_calls(self, reply: Reply) -> None:
         """Count and record the calls that the API has run itself while it made a reply."""
         booked = self._server_uses.book(reply, self.started)
-        self._returned |= booked.records
+        self._records |= booked.records
         self.started += len(booked.records)
         self.skipped += booked.skipped
         # The calls that were interrupted have the numbers after these.
@@ -96,7 +97,7 @@ class Dispatcher:
         for number, executed in enumerate(in_call_order(budget, [task.result() for task in tasks]), first_number):
             self._account.spend(len(executed.text), Kind.CHARACTERS)
             # An `Executed` would keep its budget alive: more than half of the objects that a call leaves behind.
-            self._returned[number] = self._returned[number].cut(len(executed.text))
+            self._records[number] = self._records[number].cut(len(executed.text))
             budget = executed.budget
             results.append(augmented(executed, self._job.augmenters, self._warn))
         results += [self.refuse(call, prompts.skipped(call.name)) for call in rest]
@@ -109,6 +110,7 @@ class Dispatcher:
     def close(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Answer the calls of an interrupted turn: with their result if they returned, else with the reason."""
         numbers, self._running = iter(self._running), range(0)
+        # 0 = a call that was not started.
         return [self._closed(call, 0 if call.name == RESPOND else next(numbers, 0)) for call in calls]
 
     def refuse(self, call: ToolCall, why: str) -> ToolResult:
@@ -122,7 +124,7 @@ class Dispatcher:
             return ToolResult(call.id, prompts.NOT_TAKEN, is_error=True)
         if number == 0:
             return self.refuse(call, prompts.NOT_BEGUN.format(tool=call.name))
-        record = self._returned.get(number) or self._record_unfinished(call, number, prompts.STOPPED)
+        record = self._records.get(number) or self._record_unfinished(call, number, prompts.STOPPED)
         return ToolResult(call.id, "\n".join(record.lines), record.is_error)
 
     def _start(self, group: asyncio.TaskGroup, call: ToolCall, number: int) -> asyncio.Task[CallRecord]:
@@ -139,7 +141,7 @@ class Dispatcher:
 
     async def _recall(self, call: ToolCall, number: int) -> CallRecord:
         """Return the result from before the process ended; a call that had not returned is not run again."""
-        return self._returned.get(number) or self._record_unfinished(call, number, prompts.PROCESS_ENDED)
+        return self._records.get(number) or self._record_unfinished(call, number, prompts.PROCESS_ENDED)
 
     def _record_unfinished(self, call: ToolCall, number: int, why: str) -> CallRecord:
         return self._record(CallRecord(call, why.format(tool=call.name), is_error=True), number, 0.0)
@@ -178,7 +180,7 @@ class Dispatcher:
 
     def _record(self, record: CallRecord, number: int, seconds: float) -> CallRecord:
         """Store a call and report it, as calls return, which may differ from call order."""
-        self._returned[number] = record
+        self._records[number] = record
         call, size, turn = record.call, len(record.text), int(self._account.limit(Kind.TURNS).used)
         returned = Returned(
             number, turn, call, record.all, size, record.is_error, record.note, record.repeated, seconds
