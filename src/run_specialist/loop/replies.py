@@ -10,7 +10,7 @@ from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import Job
 from run_specialist.loop.landing import Landing
 from run_specialist.loop.quote_rule import QuoteRule
-from run_specialist.loop.returned_answers import Returned
+from run_specialist.loop.returned_answers import ReturnReason
 from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.record.blocks import sendable
@@ -107,7 +107,7 @@ class Replies:
         elif response is None:
             await self._run_calls(reply)
         elif not self._is_from_an_earlier_landing(reply) and self._quotes.are_too_early(reply.calls, response):
-            self._exchange.returned.add(Returned.TOO_EARLY, response)
+            self._exchange.returned.add(ReturnReason.TOO_EARLY, response)
             await self._run_calls(reply)
         else:
             self._dispatcher.forget_interrupted()

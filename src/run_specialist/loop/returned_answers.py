@@ -8,7 +8,7 @@ from run_specialist.loop.job import Job
 from run_specialist.tools.respond import Response
 
 
-class Returned(StrEnum):
+class ReturnReason(StrEnum):
     """Why an answer went back to the model."""
 
     TOO_EARLY = "too_early"
@@ -18,8 +18,8 @@ class Returned(StrEnum):
 
 
 MARKS = {
-    Returned.TOO_EARLY: "[given before the results of the last calls were read]",
-    Returned.WITHOUT_QUOTE: "[no quote of this answer was found in what was read]",
+    ReturnReason.TOO_EARLY: "[given before the results of the last calls were read]",
+    ReturnReason.WITHOUT_QUOTE: "[no quote of this answer was found in what was read]",
 }
 """The line that ends such an answer when no other one followed."""
 
@@ -36,7 +36,7 @@ class ReturnedAnswers:
         self.newest: Mapping[str, Any] | None = None if is_new_question else snapshot.returned_answer
         """The newest answer that went back, as the input of `respond`."""
 
-    def add(self, why: Returned, response: Response) -> None:
+    def add(self, why: ReturnReason, response: Response) -> None:
         """Remember a returned answer; an empty one is not kept."""
         self.reasons = (*self.reasons, why)
         if response.answer.strip():
@@ -48,5 +48,5 @@ class ReturnedAnswers:
         if self.newest is None:
             return None
         response = Response.parse(self.newest, self._schema)
-        marks = [MARKS[why] for why in Returned if why in self.reasons[-1:]]
+        marks = [MARKS[why] for why in ReturnReason if why in self.reasons[-1:]]
         return response.model_copy(update={"answer": "\n".join([response.answer.rstrip(), *marks])})

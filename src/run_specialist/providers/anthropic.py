@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.providers import anthropic_refusals, gc_tuning, prices
 from run_specialist.providers.admission.entrance import Entrance, tokens_in
-from run_specialist.providers.admission.turn import Turn
+from run_specialist.providers.admission.turn import GatedRequest
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.json_reader import EncodedMessages
-from run_specialist.providers.knowledge import Informed, Lessons
+from run_specialist.providers.knowledge import InformedProvider, Lessons
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import failure, final
-from run_specialist.providers.served_tools import OfferedTools, Unanswered
+from run_specialist.providers.served_tools import EndpointTools, UnansweredToolUses
 from run_specialist.providers.transport import connection, send, stream, url_of
 from run_specialist.record.blocks import Block
 from run_specialist.record.messages import Message, Reply, Usage, encode
@@ -39,7 +39,7 @@ LOOKBACK_BLOCKS = 18
 """Maximum size of a turn that still finds the last cache write, for which the API looks 20 blocks back."""
 
 
-class AnthropicProvider(Informed):
+class AnthropicProvider(InformedProvider):
     """Opens conversations with one model of a Messages-compatible endpoint."""
 
     def __init__(self, model: str, client: "AsyncAnthropic") -> None:
@@ -89,8 +89,8 @@ class AnthropicConversation:
         self._url = url_of(provider.client, PATH)
         self._cached_tokens = self._answered = 0
         self._opening = opening
-        self._tools = OfferedTools(opening, provider.knowledge)
-        self._unanswered = Unanswered()
+        self._tools = EndpointTools(opening, provider.knowledge)
+        self._unanswered = UnansweredToolUses()
         # Without any tools there is only one request, so no later one would read from the cache.
         self._has_tools = bool(self._tools.definitions)
         self._effort: Block = {"effort": opening.effort} if opening.effort else {}
@@ -188,7 +188,7 @@ class AnthropicConversation:
         encoded[-1] += b"]}"
         return b",".join(encoded)
 
-    async def _exchange(self, request: Request, turn: Turn) -> Block:
+    async def _exchange(self, request: Request, turn: GatedRequest) -> Block:
         try:
             return await self._send(request, turn)
         except Exception as error:
@@ -203,7 +203,7 @@ class AnthropicConversation:
             self._provider.knowledge.refused(Choice.NONE, str(error))
             return await self._send(request, turn)
 
-    async def _send(self, request: Request, turn: Turn) -> Block:
+    async def _send(self, request: Request, turn: GatedRequest) -> Block:
         client, body = self._provider.client, self._body(request)
         if self._watch is None:
             return await send(client, self._url, body, MESSAGES, turn.accepted, request.retries)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.providers import gc_tuning, openai_refusals, prices
 from run_specialist.providers.admission.entrance import Entrance, tokens_in
-from run_specialist.providers.admission.turn import Turn
+from run_specialist.providers.admission.turn import GatedRequest
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import CHAT, OPENAI_URL, Endpoint
 from run_specialist.providers.json_reader import EncodedMessages
-from run_specialist.providers.knowledge import Informed, Lessons
+from run_specialist.providers.knowledge import InformedProvider, Lessons
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
@@ -45,7 +45,7 @@ STREAMING = "stream_options"
 """The key that requests the usage of a streamed reply; some servers do not support it."""
 
 
-class ChatProvider(Informed):
+class ChatProvider(InformedProvider):
     """Opens conversations with one model of a chat completions endpoint."""
 
     def __init__(
@@ -205,7 +205,7 @@ class ChatConversation:
         """Return whether a request with this choice does not leave the model its tools."""
         return self._has_tools and choice in {Choice.RESPOND, Choice.NONE}
 
-    async def _exchange(self, request: Request, max_tokens: int, turn: Turn) -> Block:
+    async def _exchange(self, request: Request, max_tokens: int, turn: GatedRequest) -> Block:
         client, body = self._provider.client, self._body(request, max_tokens)
         if self._watch is None:
             return await send(client, self._url, body, self._provider.endpoint, turn.accepted, request.retries)

@@ -18,7 +18,7 @@ _ABOUT_TOOLS = re.compile(r"web_search|web_fetch|server[ _]tool|input_schema|\bt
 """Error texts of endpoints that do not know these tools; most take them for tools without a schema."""
 
 
-class OfferedTools:
+class EndpointTools:
     """The tools of a conversation, as its endpoint takes them."""
 
     def __init__(self, opening: Opening, knowledge: Knowledge) -> None:
@@ -54,7 +54,7 @@ class OfferedTools:
         return True
 
 
-class Unanswered:
+class UnansweredToolUses:
     """Leaves out the uses that the API will not answer any more, because it refuses a transcript with one of them.
 
     It runs a use without a result at the beginning of the next request, if that adds nothing but results of tools.

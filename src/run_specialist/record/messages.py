@@ -57,6 +57,16 @@ class ToolResult:
         return {**block, "is_error": True} if self.is_error else block
 
 
+@dataclass(frozen=True, slots=True)
+class CompletedCall:
+    """A tool call of a transcript with its result."""
+
+    call: ToolCall
+    result: str = ""
+    """The text of the result; empty without one."""
+    is_error: bool = False
+
+
 class _ComputedOnce:
     """Slots for what a message computes once; an instance dictionary each would burden the garbage collector."""
 

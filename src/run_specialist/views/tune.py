@@ -15,7 +15,7 @@ from run_specialist.views.needs import Need, NeedBar, bars, enough_for, reason
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class LimitHits:
     """Runs that one kind of limit ended."""
 
     reason: str
@@ -91,7 +91,7 @@ class Tuning:
     """Calls that suffice for nine of ten evaluated runs; None if too many were cut to estimate it."""
     bars: tuple[NeedBar, ...]
     """Histogram of the calls used by evaluated runs."""
-    hits: tuple[Hit, ...]
+    hits: tuple[LimitHits, ...]
     """Limits that ended any of the runs, most frequent first."""
     calls: Calls
     tokens: Bill
@@ -171,15 +171,15 @@ def _current_limit(current: int | Literal["none"] | None, outcomes: Sequence[Map
     return None if current == "none" else current
 
 
-def _hits(outcomes: Sequence[Mapping[str, Any]]) -> tuple[Hit, ...]:
+def _hits(outcomes: Sequence[Mapping[str, Any]]) -> tuple[LimitHits, ...]:
     cut = [(cause, one) for one in outcomes if (cause := reason(one)) is not None]
     return tuple(_hit(cause, [one for by, one in cut if by == cause]) for cause in _counted(by for by, _ in cut))
 
 
-def _hit(cause: str, outcomes: Sequence[Mapping[str, Any]]) -> Hit:
+def _hit(cause: str, outcomes: Sequence[Mapping[str, Any]]) -> LimitHits:
     statuses = Counter(one["status"] for one in outcomes)
     how = _counted(one["landing"]["how"] for one in outcomes)
-    return Hit(cause, len(outcomes), how, statuses["partial"], statuses["failed"] + statuses["aborted"])
+    return LimitHits(cause, len(outcomes), how, statuses["partial"], statuses["failed"] + statuses["aborted"])
 
 
 def _calls(runs: Sequence[PastRun]) -> Calls:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from run_specialist.api.shutdown import with_bounded_cleanup
 from run_specialist.cli.batch.map_lines import ItemLines
-from run_specialist.cli.batch.map_progress import Progress
+from run_specialist.cli.batch.map_progress import MapProgress
 from run_specialist.cli.batch.map_signals import Interrupts
 from run_specialist.cli.console import print_json, say
 from run_specialist.errors import UsageError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from run_specialist.record.events import Event
 
 
-class Rows(Protocol):
+class RowWriter(Protocol):
     """Where the rows of the answers go."""
 
     def write(self, done: "Done") -> object:
@@ -32,7 +32,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True)
-class Shown:
+class MapDisplay:
     """What the command shows while it works."""
 
     events: bool
@@ -46,16 +46,16 @@ class Shown:
     """What the lines and the view call an item."""
 
 
-class Worker:
+class MapWorker:
     """Works through a batch, once."""
 
-    def __init__(self, batch: "Batch", rows: Sequence[Rows], shown: Shown) -> None:
+    def __init__(self, batch: "Batch", rows: Sequence[RowWriter], shown: MapDisplay) -> None:
         """Prepare the work.
 
         rows: where each item that has ended is written.
         """
         self.batch = batch
-        self.progress = Progress()
+        self.progress = MapProgress()
         self.interrupts = Interrupts(batch, self._notify)
         self._rows = rows
         self._shown = shown

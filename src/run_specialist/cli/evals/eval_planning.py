@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asking:
+class EvalRequest:
     """What a call of the command asks for."""
 
     name: str

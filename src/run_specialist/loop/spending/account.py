@@ -80,12 +80,17 @@ class Account:
     @property
     def budget(self) -> Budget:
         """The current budget, including the time."""
-        elapsed = 0 if self._started_at is None else self._clock() - self._started_at
-        return self._spent.spend(elapsed, Kind.TIME)
+        return self._spent.spend(self._elapsed, Kind.TIME)
 
     def limit(self, kind: Kind) -> Limit:
         """Return the current state of one kind."""
-        return self.budget[kind] if kind is Kind.TIME else self._spent[kind]
+        limit = self._spent[kind]
+        return limit.spend(self._elapsed) if kind is Kind.TIME else limit
+
+    @property
+    def _elapsed(self) -> float:
+        """Time since `start` [s]; 0 before."""
+        return 0 if self._started_at is None else self._clock() - self._started_at
 
     def spend(self, amount: float, kind: Kind) -> None:
         """Spend an amount of one kind, as `Budget.spend` does [the kind's unit]."""
@@ -191,7 +196,7 @@ class Account:
         limit = self._spent[Kind.TIME].limit
         if limit is None:
             return None
-        time = self.budget[Kind.TIME]
+        time = self.limit(Kind.TIME)
         return max(limit * (1 + LANDING_OVERTIME) - time.used, 0) if in_landing else time.until_landing
 
     def _affordable_reply(self) -> int:

@@ -10,7 +10,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from typing import Protocol
 
-from run_specialist.providers.admission.policy import LONGEST_CLOSING, Begun, Cause, GateState, Obstacle, Refusal
+from run_specialist.providers.admission.policy import (
+    LONGEST_CLOSING,
+    Cause,
+    GateState,
+    InFlightRequest,
+    Obstacle,
+    RateLimitRefusal,
+)
 from run_specialist.providers.admission.rate_headers import quotas
 from run_specialist.providers.admission.windows import Cost
 
@@ -32,7 +39,7 @@ class WaitingRequest(Protocol):
     """How many requests may be under way while this one waits or is; None = any number."""
     has_changed_model: bool
     """Whether its run has asked another model before."""
-    begun: Begun | None
+    begun: InFlightRequest | None
     """Set by the gate once the request has begun."""
 
     @property
@@ -124,7 +131,7 @@ class Gate:
             if self.state is not before:
                 self._wake_first()
 
-    def end(self, turn: WaitingRequest, refusal: Refusal | None = None) -> None:
+    def end(self, turn: WaitingRequest, refusal: RateLimitRefusal | None = None) -> None:
         """Take note that a request has ended.
 
         refusal: None unless the API refused it because there are too many.

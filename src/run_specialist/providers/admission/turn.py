@@ -7,7 +7,7 @@ from typing import Self
 
 from run_specialist.errors import Unavailable
 from run_specialist.providers.admission.gate import Gate
-from run_specialist.providers.admission.policy import Begun, Cause, Obstacle, Refusal
+from run_specialist.providers.admission.policy import Cause, InFlightRequest, Obstacle, RateLimitRefusal
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Queueing
 from run_specialist.record.events import Waiting
@@ -18,7 +18,7 @@ LONGEST_SLEEP = 10.0
 """A waiting request looks again after so long, in case an event loop ended without ending its requests [s]."""
 
 
-class Turn:
+class GatedRequest:
     """One request at its gate, a context manager: entered once the request may begin, left when it has ended."""
 
     __slots__ = (
@@ -41,7 +41,7 @@ class Turn:
         cost: Cost,
         ceiling: int | None,
         queueing: Queueing,
-        blame: Callable[[Exception], Refusal | None],
+        blame: Callable[[Exception], RateLimitRefusal | None],
     ) -> None:
         """Describe the request; nothing happens yet.
 
@@ -56,7 +56,7 @@ class Turn:
         self.cost = cost
         self.ceiling = ceiling
         self.has_changed_model = queueing.has_changed_model
-        self.begun: Begun | None = None
+        self.begun: InFlightRequest | None = None
         """Set once the request has begun."""
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] | None = None

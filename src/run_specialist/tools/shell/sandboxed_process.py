@@ -28,7 +28,7 @@ _GONE_WITHIN = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandExit:
     """How a command ended."""
 
     exit_code: int | None
@@ -65,7 +65,7 @@ class SandboxedProcess:
         descriptors: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
         folder: Path = Path("/"),
-    ) -> Ended:
+    ) -> CommandExit:
         """Run a command; all its processes have ended when this returns or raises.
 
         seconds: maximum time.
@@ -91,10 +91,10 @@ class SandboxedProcess:
             done, _ = await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if ended in done:
                 # The code of `bwrap` itself, or of its first process, says nothing about the command.
-                return Ended(self._exit_code(transport.get_returncode()) if watched.ready.done() else None)
+                return CommandExit(self._exit_code(transport.get_returncode()) if watched.ready.done() else None)
             if watched.flooded in done:
-                return Ended(None, f"it wrote more than {MOST_OUTPUT // 1024**2} MB")
-            return Ended(None, watching.result() if done else f"it took more than {seconds:.3g} seconds")
+                return CommandExit(None, f"it wrote more than {MOST_OUTPUT // 1024**2} MB")
+            return CommandExit(None, watching.result() if done else f"it took more than {seconds:.3g} seconds")
         finally:
             self._kill(transport.get_pid())
             for task in (ended, watching, beginning):

@@ -3,8 +3,8 @@
 import asyncio
 
 from run_specialist.providers.admission.gate import Gate
-from run_specialist.providers.admission.policy import Refusal
-from run_specialist.providers.admission.turn import Turn
+from run_specialist.providers.admission.policy import RateLimitRefusal
+from run_specialist.providers.admission.turn import GatedRequest
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Queueing
 
@@ -14,13 +14,13 @@ class Refused(Exception):
 
     def __init__(self, status=429, wait=None):
         super().__init__(status)
-        self.refusal = Refusal(status, wait, f"the API answered {status}")
+        self.refusal = RateLimitRefusal(status, wait, f"the API answered {status}")
 
 
 def turn(gate, ceiling=None, queueing=None, model="m", cost=None):
     """Return the turn of a request."""
     blame = lambda error: getattr(error, "refusal", None)  # noqa: E731 - shorter
-    return Turn(gate, model, cost or Cost(), ceiling, queueing or Queueing(), blame)
+    return GatedRequest(gate, model, cost or Cost(), ceiling, queueing or Queueing(), blame)
 
 
 async def refuse(gate, **refusal):
