@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.providers.admission.gate_turns import ManualTime
+from tests.unit.providers.admission.gated_requests import ManualTime
 
 
 @pytest.fixture

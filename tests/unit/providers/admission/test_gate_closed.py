@@ -7,7 +7,7 @@ import pytest
 from run_specialist.errors import Unavailable
 from run_specialist.providers.admission.gate import Gate
 from run_specialist.providers.base import Queueing
-from tests.unit.providers.admission.gate_turns import Refused, hold, refuse, settle, turn
+from tests.unit.providers.admission.gated_requests import Refused, hold, refuse, settle, turn
 
 pytestmark = pytest.mark.anyio
 

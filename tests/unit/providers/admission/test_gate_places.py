@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from run_specialist.providers.admission.gate import Gate
 from run_specialist.providers.base import Queueing
-from tests.unit.providers.admission.gate_turns import Refused, hold, settle, turn
+from tests.unit.providers.admission.gated_requests import Refused, hold, settle, turn
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Turns at a gate, for tests."""
+"""Requests at a gate, for tests."""
 
 import asyncio
 
