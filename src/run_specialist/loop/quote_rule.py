@@ -60,7 +60,7 @@ class QuoteRule:
         return answer_prompts.without_quote([quote.quote or quote.source for quote in checked])
 
     def _checked(self, response: Response) -> tuple[Evidence, ...]:
-        return founded.quotes(self._job, response, self._dispatcher.read, self._account.children)
+        return founded.quotes(self._job, response, self._dispatcher.read_by_model, self._account.children)
 
     def _may_reply_again(self) -> bool:
         position = self._landing.position

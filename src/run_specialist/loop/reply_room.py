@@ -11,14 +11,14 @@ CALL_TOKENS = 2_048
 """The same for other requests if calls are JSON, of which each reply contains one [tokens]."""
 
 
-def longest_reply(*, landing: bool, json_calls: bool, thinks: bool) -> int | None:
+def longest_reply(*, in_landing: bool, json_calls: bool, thinks: bool) -> int | None:
     """Return the maximum length of a reply; None if only the account limits it [tokens].
 
     thinks: whether the model may think, which takes as much of the same room as it likes.
     """
     if thinks:
         return None
-    if landing:
+    if in_landing:
         return LANDING_TOKENS
     return CALL_TOKENS if json_calls else None
 

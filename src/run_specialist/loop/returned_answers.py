@@ -43,7 +43,7 @@ class ReturnedAnswers:
             self.newest = response.model_dump()
 
     @property
-    def kept(self) -> Response | None:
+    def newest_marked(self) -> Response | None:
         """The newest returned answer, marked with the reason; None if there is none."""
         if self.newest is None:
             return None

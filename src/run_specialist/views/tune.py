@@ -132,9 +132,7 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
     found = comparable(sorted(runs, key=lambda run: (run.started_at, run.run_id)), file, all_versions=all_versions)
     runs = found.runs if last is None else found.runs[-last:]
     outcomes = [run.outcome for run in runs]
-    limit = None if current == "none" else current
-    if current is None and outcomes:
-        limit = outcomes[-1]["tool_calls"]["limit"]
+    limit = _current_limit(current, outcomes)
     judged = [(run, need) for run in runs if (need := Need.of(run.outcome)) is not None]
     needs = [need for _, need in judged]
     landings = [one["landing"] for one in outcomes if one["landing"] is not None]
@@ -164,6 +162,13 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
         changed_limits=found.changed_limits,
         versions=found.versions,
     )
+
+
+def _current_limit(current: int | Literal["none"] | None, outcomes: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the tool-call limit of the file, else that of the newest run; None = no limit, or not known."""
+    if current is None:
+        return outcomes[-1]["tool_calls"]["limit"] if outcomes else None
+    return None if current == "none" else current
 
 
 def _hits(outcomes: Sequence[Mapping[str, Any]]) -> tuple[LimitHits, ...]:

@@ -109,11 +109,11 @@ class Account:
         self.children.append(child)
         self._spent = self._spent.spend_all(drawn)
 
-    def book(self, usage: Usage, *, landing: bool) -> float | None:
+    def book(self, usage: Usage, *, in_landing: bool) -> float | None:
         """Charge an answered request and return its cost [USD]; None if the price is unknown."""
         cost = self._provider.cost(usage)
         self.total = self.total.plus(usage, cost)
-        if landing:
+        if in_landing:
             self.landing = self.landing.plus(usage, cost)
         self._of_model = self._of_model.plus(usage, cost)
         self._largest_input = max(self._largest_input, usage.total_tokens - usage.output_tokens)
@@ -188,16 +188,16 @@ class Account:
         """
         return self.max_tokens if longest is None else min(self.max_tokens, longest * self._growth)
 
-    def seconds_left(self, *, landing: bool) -> float | None:
+    def seconds_left(self, *, in_landing: bool) -> float | None:
         """Return the timeout of the next request [s]; None without a time limit.
 
-        landing: whether the request is part of the landing, which may exceed the limit by LANDING_OVERTIME.
+        in_landing: whether the request is part of the landing, which may exceed the limit by LANDING_OVERTIME.
         """
         limit = self._spent[Kind.TIME].limit
         if limit is None:
             return None
         time = self.limit(Kind.TIME)
-        return max(limit * (1 + LANDING_OVERTIME) - time.used, 0) if landing else time.until_landing
+        return max(limit * (1 + LANDING_OVERTIME) - time.used, 0) if in_landing else time.until_landing
 
     def _affordable_reply(self) -> int:
         """Return the `max_tokens` that the limits of tokens and cost can pay for [tokens]."""

@@ -1,4 +1,4 @@
-"""Turns at a gate, for tests."""
+"""Requests at a gate, for tests."""
 
 import asyncio
 
@@ -28,6 +28,13 @@ async def refuse(gate, **refusal):
     one = turn(gate)
     await one.__aenter__()
     await one.__aexit__(None, Refused(**refusal), None)
+
+
+async def hold(gate, begun, name, release, **options):
+    """Hold a place until `release` is set."""
+    async with turn(gate, **options):
+        begun.append(name)
+        await release.wait()
 
 
 async def settle(gate, waiting):
