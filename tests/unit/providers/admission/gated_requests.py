@@ -3,8 +3,8 @@
 import asyncio
 
 from run_specialist.providers.admission.gate import Gate
-from run_specialist.providers.admission.policy import RateLimitRefusal
 from run_specialist.providers.admission.gated_request import GatedRequest
+from run_specialist.providers.admission.policy import RateLimitRefusal
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Queueing
 
