@@ -59,7 +59,7 @@ def one_index_per_sandbox() -> Iterator[None]:
         return known.setdefault((sandbox.root, repr(sandbox._named.paths)), SearchIndex(sandbox, *more))
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(files, "Index", index)
+        patched.setattr(files, "SearchIndex", index)
         yield
 
 
