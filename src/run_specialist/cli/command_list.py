@@ -1,4 +1,4 @@
-"""The list of commands in `specialists --help`, with whole summaries."""
+"""The list of commands in `specialists --help`, with uncut summaries."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class CommandList(TyperGroup):
-    """A group of commands whose summaries wrap in a narrow terminal; those of its base class end in `...`."""
+    """A group of commands whose summaries wrap in a narrow terminal; its base class cuts them."""
 
     def get_params(self, ctx: "Context") -> "list[Parameter]":
-        """Return the options; flags without a default are False, because typer imports pydantic to convert a None."""
+        """Return the options; sets the default of flags to False, because typer imports pydantic to convert None."""
         found = super().get_params(ctx)
         for one in found:
             if getattr(one, "is_flag", False) and one.default is None:
@@ -21,7 +21,7 @@ class CommandList(TyperGroup):
         return found
 
     def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
-        """Write the commands below their headings, with the first sentence of their help."""
+        """Write the commands below their headings, each with the first sentence of its help."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)

@@ -1,4 +1,4 @@
-"""How the commands print specialist files: paths, problems, texts of one line."""
+"""Format specialist files for the commands: paths, problems, texts on one line."""
 
 import shutil
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def project_folder(given: Path | None) -> Path:
-    """Return the folder of `--root`, else the project of the current folder; exit if there is no such folder."""
+    """Return the folder of `--root`, otherwise the current project; exit if the folder does not exist."""
     from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
 
     if given is not None and not given.is_dir():

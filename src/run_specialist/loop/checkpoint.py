@@ -20,7 +20,7 @@ COMMIT_TIMEOUT_ONCE_SLOW = 0.1
 REQUIRED_STORE_TIMEOUT = 60.0
 """Timeout of a checkpoint with `on_lost="abort"`, where the run ends without its store [s]."""
 POLL_INTERVAL = 0.2
-"""How often a waiting run checks whether its store is slow or unreachable [s]."""
+"""Interval at which a waiting run checks whether its store is slow or unreachable [s]."""
 STORE_SLOW = (
     f"the store has not answered for more than {COMMIT_TIMEOUT:.0f} seconds; "
     "the run continues, but if it is interrupted, its latest steps may be lost"
@@ -65,7 +65,7 @@ class Checkpoint:
         return self._observers.journal is not None and not self._is_lost and not self._is_slow
 
     def checkpointed(self) -> Checkpointed:
-        """Return the current state of the run; of the messages, those since the last checkpoint."""
+        """Return the current state of the run, with the messages since the last checkpoint."""
         transcript = self._exchange.transcript
         snapshot = self._account.snapshot(
             calls=self._dispatcher.started,
@@ -175,7 +175,7 @@ class Checkpoint:
         return None if self._observers.journal is None else self._observers.journal.outage
 
     def _warn_if_unreachable(self, seconds: float) -> None:
-        """Warn once that the run waits for its store, for anyone who watches the run.
+        """Warn once that the run waits for its store.
 
         seconds: waited so far [s].
         """

@@ -1,4 +1,4 @@
-"""The exchange with the model: one request at a time, within the time that is left, charged to the account."""
+"""Exchange messages with the model: one request at a time, within the remaining time, charged to the account."""
 
 import asyncio
 import time
@@ -59,15 +59,15 @@ class Exchange:
         self._retries.has_changed_model = len(state.snapshot.models) > 1
         self._open(messages)
         self.returned = ReturnedAnswers(job)
-        """The answers that went back to the model."""
+        """Answers that were returned to the model."""
         self.open_reply: Reply | None = None
-        """The newest reply, until it enters the transcript or the model is asked again."""
+        """The newest reply, until it is added to the transcript or the next request is sent."""
         self.response: Response | None = None
-        """The response in the newest reply, if its request constrained it to JSON and that is what it is."""
+        """The input of `respond` in the newest reply, if that reply was constrained to JSON and contains it."""
         self._landing_instruction: str | None = None
 
     def _open(self, messages: Sequence[Message]) -> None:
-        """Open a conversation with the present model.
+        """Open a conversation with the current model.
 
         messages: the transcript.
         """
@@ -79,7 +79,7 @@ class Exchange:
         self._thinks = capabilities.thinks or bool(job.opening.effort) or has_thought(messages)
 
     def change_model(self) -> str:
-        """Go on with the model that the provider has now; return which parts of the transcript it does not get."""
+        """Continue with the provider's current model; return the parts of the transcript that it does not receive."""
         job, before = self._job, self.transcript.messages()
         lost, named = lost_parts(before), with_portable_ids(before)
         if job.archive is not None:
@@ -97,7 +97,7 @@ class Exchange:
         return self._partial_reply.text or self._last_text
 
     async def ask(self, choice: Choice, landing_instruction: str | None, *, landing: bool) -> Reply | None:
-        """Send the transcript and return the model's next turn; None if the time is up or the run was stopped.
+        """Send the transcript and return the model's next turn; None if time ran out or the run was stopped.
 
         Raises ProviderError and its subclasses.
         """
@@ -141,7 +141,7 @@ class Exchange:
         return reply
 
     def _last_line(self, choice: Choice, landing_instruction: str | None) -> str | None:
-        """Return the end of the next request: the landing instruction, and what a model that calls in JSON must know.
+        """Return the last line of the next request: the landing instruction, and the notice for calls in JSON.
 
         It becomes part of the history, because thinking in the reply may be bound to it.
         """
@@ -157,7 +157,7 @@ class Exchange:
     def book(self, reply: Reply, choice: str, landing_instruction: str | None, *, landing: bool) -> float | None:
         """Charge a reply to the account and return its cost [USD].
 
-        choice, landing_instruction: those of the request that it answers.
+        choice, landing_instruction: of the request that the reply answers.
         """
         self.open_reply, self._landing_instruction = reply, landing_instruction
         self._thinks = self._thinks or is_thought(reply.content)
@@ -170,12 +170,12 @@ class Exchange:
         return self._account.book(reply.usage, landing=landing)
 
     def enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
-        """Append a turn to the transcript, with a result for each call."""
+        """Append a turn and the results of its calls to the transcript."""
         self.transcript.enter(reply, results, self._landing_instruction)
         self.open_reply = None
 
     async def shorten(self, over: int = 0, *, landing: bool) -> bool:
-        """Summarize the older part of a transcript of more than `over` tokens; return False if nothing was done."""
+        """Summarize the older part of a transcript longer than `over` tokens; return False if nothing was done."""
         summarizer, before = self._job.summarizer, self.transcript.tokens
         if summarizer is None or before <= over:
             return False
@@ -200,7 +200,7 @@ class Exchange:
         return True
 
     def _retrying(self, event: Retrying) -> None:
-        """Report a wait; the reply will be streamed anew, but what has arrived is kept in case that none does."""
+        """Report a wait before a retry; text that has arrived is kept in case that no retry succeeds."""
         self._last_text, self._partial_reply = self.last_text, PartialReply()
         if self._schema_stream is not None:
             self._schema_stream = SchemaStream()
@@ -213,7 +213,7 @@ class Exchange:
             self._observers.show(shown)
 
     async def _in_time(self, work: Awaitable[_T], *, landing: bool) -> _T | None:
-        """Await within the time limit; None when the time is up, or if the run is to stop before a retry."""
+        """Await within the time limit; return None if time runs out, or if the run is to stop before a retry."""
         try:
             async with asyncio.timeout(self._account.seconds_left(landing=landing)) as timeout:
                 return await work

@@ -27,7 +27,7 @@ RETRIED: dict[str | None, tuple[str, ...]] = {
     "partial": ("partial", "aborted"),
     "all": ("failed", "aborted", "partial"),
 }
-"""Statuses of earlier outcomes to resume; interrupted runs always are, and those that the endpoint failed."""
+"""Statuses of earlier runs to resume, by `--retry`; interrupted runs and endpoint failures are always resumed."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class BatchOptions:
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """What was given of the bounds of the batch, as arguments of `Runner.map`."""
+        """Return the limits of the batch that were given, as arguments of `Runner.map`."""
         given = {"batch": self.batch, "breaker": self.breaker, "pause_limit": self.pause_limit}
         return {name: value for name, value in given.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""The results of an eval on the terminal: a table of cases by variants, the checks that failed, and the totals."""
+"""Print the results of an eval: a table of cases by variants, the failed checks, and the totals."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
@@ -34,7 +34,7 @@ def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> No
 
 
 def _differences(compared: Sequence[Comparison]) -> dict[tuple[str, str], str]:
-    """Return how cells differ from those of the baseline, by case and variant."""
+    """Return how cells differ from the baseline, by case and variant."""
     return {
         (pair.case, one.variant): f" {signed(pair.difference)}"
         for one in compared
@@ -44,9 +44,9 @@ def _differences(compared: Sequence[Comparison]) -> dict[tuple[str, str], str]:
 
 
 def failures(result: EvalResult) -> Iterator[str]:
-    """Yield a line for each check that failed, and for each run without one; not of the baseline.
+    """Yield a line for each failed check, and for each run that could not be checked, except the baseline's.
 
-    Repeats that failed alike share a line, which names the first run.
+    Repeats that failed in the same way share a line, which names the first run.
     """
     base = {one.name for one in result.variants if one.is_baseline}
     found: dict[tuple[str, str], list[CaseRun]] = {}

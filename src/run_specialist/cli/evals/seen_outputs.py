@@ -1,4 +1,4 @@
-"""Warn of results that were written among the files that a specialist reads."""
+"""Warn about result files that the specialist itself could read."""
 
 import os
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def warn_of_seen(outputs: Iterable[Path | None], root: Path, file: "SpecialistFile") -> None:
-    """Print a line for each file that the file tools of a specialist can read; they would find the answers there.
+    """Print a warning for each output file that a specialist's file tools can read: it would find the answers there.
 
-    outputs: what was written; None for what was not asked for.
+    outputs: files that were written; None for those that were not requested.
     root: the folder that the file tools can read.
     """
     for path in outputs:

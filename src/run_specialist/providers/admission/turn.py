@@ -1,4 +1,4 @@
-"""The turn of one request: it waits at the gate, begins, and ends, whatever happens to its run."""
+"""The turn of one request: it waits at the gate, begins, and always ends, whatever happens to its run."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -13,13 +13,13 @@ from run_specialist.providers.base import Queueing
 from run_specialist.record.events import Waiting
 
 NOTICE_AFTER = 1.0
-"""Shorter waits are not reported [s]."""
+"""Minimum duration of a wait that is reported [s]."""
 LONGEST_SLEEP = 10.0
-"""A waiting request looks again after so long, in case an event loop ended without ending its requests [s]."""
+"""Interval at which a waiting request checks again, in case an event loop ended without ending its requests [s]."""
 
 
 class Turn:
-    """One request at its gate, a context manager: entered once the request may begin, left when it has ended."""
+    """One request at its gate, as a context manager: entered once the request may begin, left when it has ended."""
 
     __slots__ = (
         "_blame",
@@ -45,8 +45,8 @@ class Turn:
     ) -> None:
         """Describe the request; nothing happens yet.
 
-        cost: as estimated.
-        ceiling: how many requests may be under way at the gate as long as this one waits or is; None = any number.
+        cost: estimated consumption.
+        ceiling: maximum number of running requests at the gate while this one waits or runs; None = any number.
         blame: returns the refusal in an error of the request; None for any other error.
         """
         self._gate = gate
@@ -64,7 +64,7 @@ class Turn:
     async def __aenter__(self) -> Self:
         """Wait until the request may begin.
 
-        Raises Unavailable if the gate is closed for longer than the request may wait, or its run is to stop.
+        Raises Unavailable if the gate is closed for longer than the request may wait, or if its run must stop.
         """
         try:
             obstacle = self._gate.enter(self)
@@ -78,7 +78,7 @@ class Turn:
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """End the request, and remember if it was refused."""
+        """End the request, and register a refusal."""
         refusal = None
         try:
             refusal = self._blame(error) if isinstance(error, Exception) else None
@@ -137,7 +137,7 @@ class Turn:
             queueing.notify(Waiting("finished", round(gate.clock() - since, 3), reason))
 
     def _pause(self, obstacle: Obstacle, now: float, since: float, *, noticed: bool) -> float:
-        """Return how long to sleep unless another request changes something [s]."""
+        """Return how long to sleep unless another request changes the state [s]."""
         ends = [now + LONGEST_SLEEP]
         if obstacle.until is not None:
             ends.append(obstacle.until)

@@ -1,7 +1,7 @@
-"""Run one sandboxed command: its output bounded, its processes counted, and all of them ended with the call.
+"""Run one sandboxed command: limit its output, count its processes, and end all of them with the call.
 
-The kernel ends the sandbox with this program, but only once `bwrap` has asked it to. Until then the command waits, so
-that it is never run if the program is killed in between.
+The kernel ends the sandbox with this program, but only after `bwrap` has requested that. The command waits until then,
+so it never runs if this program is killed before.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Ended:
     """How a command ended."""
 
     exit_code: int | None
-    """None if it was stopped, or if there was no sandbox for it."""
+    """Exit code; None if it was stopped, or if there was no sandbox for it."""
     stopped: str = ""
     """Why it was stopped, as a clause; empty if it ended by itself."""
 
@@ -58,7 +58,7 @@ class SandboxedProcess:
         self._said = b""
         self._init: int | None = None
         self._held: int | None = None
-        """Descriptor of the first process of the sandbox; without that process, no other one exists."""
+        """Descriptor of the sandbox's first process, without which no other process exists there."""
 
     async def run(
         self,
@@ -129,12 +129,12 @@ class SandboxedProcess:
             os.write(tell, b"\n")
 
     def _is_bound(self, pid: int) -> bool:
-        """Return whether `bwrap` and the first process of its sandbox wait: they have nothing to wait for before."""
+        """Return whether `bwrap` and the sandbox's first process wait, which they do only once everything is set up."""
         self._find_init()
         return self._init is not None and all(_state(one) == "S" for one in (pid, self._init))
 
     async def _watch(self) -> str:
-        """Return why the command must be stopped, once it must be."""
+        """Wait until the command must be stopped, and return the reason."""
         while True:
             self._find_init()
             if self._init is not None:
@@ -192,15 +192,15 @@ class SandboxedProcess:
 
 
 class _Watched(asyncio.SubprocessProtocol):
-    """Collects the output of a process as it comes, and notes its end."""
+    """Collects the output of a process, and records its end."""
 
     def __init__(self, output: KeptOutput, loop: asyncio.AbstractEventLoop) -> None:
         self._output = output
         self.exited: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
-        """Done once no process has the pipe."""
+        """Done once no process holds the pipe open."""
         self.ready: asyncio.Future[None] = loop.create_future()
-        """Done once the shell in the sandbox has said so, by a NUL before all output."""
+        """Done once the shell in the sandbox has started, which it reports by a NUL before all output."""
         self.flooded: asyncio.Future[None] = loop.create_future()
         """Done once there is too much output."""
 
@@ -221,7 +221,7 @@ class _Watched(asyncio.SubprocessProtocol):
         _set(self.exited)
 
     async def ended(self) -> None:
-        """Wait for the end of the process and of its output, which a process that it left behind may keep open."""
+        """Wait for the end of the process and of its output, which a process that it started may hold open."""
         await asyncio.wait([self.exited])
         await asyncio.wait([self.closed], timeout=_DRAINED_WITHIN)
 
