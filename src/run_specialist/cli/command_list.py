@@ -5,12 +5,23 @@ from typing import TYPE_CHECKING
 
 from typer.core import TyperGroup
 
+from run_specialist.cli.help_format import HelpContext
+
 if TYPE_CHECKING:
-    from typer._click import Context, HelpFormatter, Parameter
+    from typer._click import Command, Context, HelpFormatter, Parameter
 
 
 class CommandList(TyperGroup):
     """A group of commands whose summaries wrap in a narrow terminal; its base class cuts them."""
+
+    context_class = HelpContext
+
+    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
+        """Return the command with this name, whose help text has the same format."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            command.context_class = HelpContext
+        return command
 
     def get_params(self, ctx: "Context") -> "list[Parameter]":
         """Return the options; sets the default of flags to False, because typer imports pydantic to convert None."""

@@ -80,18 +80,22 @@ SpecialistName = Annotated[
     typer.Argument(metavar="NAME", help="Name of the specialist, or path of its file.", autocompletion=complete_names),
 ]
 Dir = Annotated[
-    Path | None, typer.Option("--dir", help="Folder to search for specialist files before the default folders.")
+    Path | None,
+    typer.Option("--dir", metavar="FOLDER", help="Folder to search for specialist files before the default folders."),
 ]
 FilesRoot = Annotated[
-    Path | None, typer.Option("--root", help="Folder that the file tools can read.  [default: the project root]")
+    Path | None,
+    typer.Option("--root", metavar="FOLDER", help="Folder that the file tools can read.  [default: the project root]"),
 ]
 ProjectRoot = Annotated[
-    Path | None, typer.Option("--root", help="Project to search for specialists.  [default: the project root]")
+    Path | None,
+    typer.Option("--root", metavar="FOLDER", help="Project to search for specialists.  [default: the project root]"),
 ]
 Model = Annotated[
     str | None,
     typer.Option(
         "--model",
+        metavar="MODEL",
         help="Model: sonnet, opus, haiku, fable, a full id, `openai:ID`, `offline`, or a local one: `ollama:NAME`, "
         "`lmstudio:NAME`, `llamacpp:`, `vllm:NAME` or `local:FILE`; several with commas.",
     ),

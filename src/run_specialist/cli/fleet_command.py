@@ -41,7 +41,7 @@ def setup(store: StoreUrl = None) -> None:
 
 @app.command()
 def status(
-    batch: Annotated[str | None, typer.Argument(metavar="[BATCH]", help="Id of a batch.  [default: all]")] = None,
+    batch: Annotated[str | None, typer.Argument(metavar="BATCH", help="Id of a batch.  [default: all]")] = None,
     store: StoreUrl = None,
     json_: Json = False,
 ) -> None:

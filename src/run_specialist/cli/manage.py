@@ -88,7 +88,7 @@ def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> No
 def check(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="Files or folders.  [default: the specialists of the project]"),
+        typer.Argument(metavar="PATH", help="Files or folders.  [default: the specialists of the project]"),
     ] = None,
     dir_: Dir = None,
     root: ProjectRoot = None,
@@ -128,10 +128,16 @@ def check(
 @app.command(rich_help_panel=FILES)
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Lowercase letters, digits and hyphens.")],
-    description: Annotated[str | None, typer.Option(help="When a parent agent should use the specialist.")] = None,
-    tools: Annotated[str | None, typer.Option(help="Tools, comma-separated.  [default: all read-only tools]")] = None,
-    paths: Annotated[str | None, typer.Option(help="Folders that the file tools can read, comma-separated.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model: sonnet, opus, haiku, a full id, or inherit.")] = None,
+    description: Annotated[str | None, typer.Option(metavar="TEXT", help="When a parent agent should use it.")] = None,
+    tools: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Tools, comma-separated.  [default: all read-only tools]")
+    ] = None,
+    paths: Annotated[
+        str | None, typer.Option(metavar="PATHS", help="Folders that the file tools can read, comma-separated.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="sonnet, opus, haiku, a full id, or inherit.")
+    ] = None,
     tool_calls_limit: Annotated[
         str | None,
         typer.Option(
@@ -140,7 +146,9 @@ def new(
             help="Maximum number of tool calls in a run.  [default: 30]",
         ),
     ] = None,
-    dir_: Annotated[Path | None, typer.Option("--dir", help="Output folder.  [default: specialists/]")] = None,
+    dir_: Annotated[
+        Path | None, typer.Option("--dir", metavar="FOLDER", help="Output folder.  [default: specialists/]")
+    ] = None,
     root: ProjectRoot = None,
     force: Overwrite = False,
 ) -> None:

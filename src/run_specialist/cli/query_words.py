@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from run_specialist.cli.console import fail, say
+from run_specialist.cli.help_format import HelpContext
 
 STDIN = "-"
 """The word that is replaced by the text on standard input."""
@@ -42,6 +43,8 @@ MoreWords = Annotated[
 
 class WordsCommand(TyperCommand):
     """A command whose last argument is a question in words, some of which may look like options."""
+
+    context_class = HelpContext
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's context
         """Parse the arguments; the error for an unknown option says how to ask a question that contains it."""

@@ -35,10 +35,15 @@ ReplayedRun = Annotated[
 ]
 ResultsOfTools = Annotated[
     Literal["stored", "live"],
-    typer.Option("--tools", help="Results of the tools: those of the run, or those of running the tools again."),
+    typer.Option(
+        "--tools",
+        metavar="stored|live",
+        help="Results of the tools: those of the run, or those of running the tools again.",
+    ),
 ]
 RootOfRun = Annotated[
-    Path | None, typer.Option("--root", help="Folder that the file tools can read.  [default: that of the run]")
+    Path | None,
+    typer.Option("--root", metavar="FOLDER", help="Folder that the file tools can read.  [default: that of the run]"),
 ]
 SavedCassette = Annotated[
     Path | None,

@@ -29,7 +29,9 @@ def resume(
     *,
     limits: LimitOptions,
     requests_at_once: RequestsAtOnce = None,
-    model: Annotated[str | None, typer.Option(help="Another model.  [default: the model of the run]")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Another model.  [default: the model of the run]")
+    ] = None,
     at: ForkAt = None,
     landing: ForkLanding = None,
     preset: ForkPreset = None,

@@ -193,7 +193,9 @@ Limit = Annotated[int | None, _newest("runs", "with --json or --delete, none")]
 AllProjects = Annotated[
     bool, typer.Option("--all-projects", help="Include the runs of other projects, not only of this one.")
 ]
-RunsRoot = Annotated[Path | None, typer.Option("--root", help="Project of the runs.  [default: the project root]")]
+RunsRoot = Annotated[
+    Path | None, typer.Option("--root", metavar="FOLDER", help="Project of the runs.  [default: the project root]")
+]
 Search = Annotated[
     str | None,
     typer.Option(

@@ -1,6 +1,6 @@
 """The JSON form of a tool call: the schema of a reply that is one call; writing and reading calls in this form.
 
-    {"call": {"tool": "search", "arguments": {"query": "cache", "limit": null}}}
+{"call": {"tool": "search", "arguments": {"query": "cache", "limit": null}}}
 """
 
 import json
