@@ -1,11 +1,14 @@
-"""Format help texts: wrapped between words in narrow terminals, without the names of Python types."""
+"""Format help texts and usage errors: wrapped between words in any terminal, without the names of Python types."""
 
 import re
 import shutil
 from collections.abc import Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from typer.core import TyperCommand
+
+from run_specialist.cli.usage_errors import wrap_usage_error
 
 if TYPE_CHECKING:
     from typer._click import Context as _Context
@@ -58,6 +61,14 @@ class HelpFormatter(_HelpFormatter):
 
 
 class HelpContext(_Context):
-    """The context of a command whose help text is written by `HelpFormatter`."""
+    """The context of a command whose help text is written by `HelpFormatter`, and whose usage errors are wrapped."""
 
     formatter_class = HelpFormatter
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        """Leave the context; a usage error that passes through is wrapped for the terminal."""
+        if exc_value is not None:
+            wrap_usage_error(exc_value)
+        return super().__exit__(exc_type, exc_value, tb)

@@ -57,6 +57,7 @@ app = typer.Typer(
 
 FILES = "Specialist files"
 """Heading of the commands for files in `--help`."""
+_STATUSES = {"ok": "ok", "warning": "with warnings", "error": "with errors"}
 
 
 @app.callback()
@@ -238,8 +239,8 @@ def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str
 
 
 def _summary(files: Sequence["SpecialistFile"]) -> str:
-    counts = {status: sum(file.status == status for file in files) for status in ("ok", "warning", "error")}
-    by_status = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    counts = {text: sum(file.status == status for file in files) for status, text in _STATUSES.items()}
+    by_status = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
     return f"{len(files)} file{'' if len(files) == 1 else 's'}{': ' if by_status else ''}{by_status}"
 
 

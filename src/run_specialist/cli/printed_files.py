@@ -6,12 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from run_specialist.api.flag_names import with_flags
-from run_specialist.cli.console import fail, is_terminal, print_line, printable
+from run_specialist.cli.console import fail, has_colours, is_terminal, print_line, print_styled, printable
 from run_specialist.cli.wrapping import wrapped
 
 if TYPE_CHECKING:
     from run_specialist.specialist.problems import Problem
+
+_COLORS = {"error": "red", "warning": "yellow"}
 
 
 def project_folder(given: Path | None) -> Path:
@@ -29,11 +33,15 @@ def relative(path: Path) -> Path:
 
 
 def print_problems(problems: Sequence["Problem"]) -> None:
-    """Print a line for each problem, with the path relative to the current folder; wrapped on a terminal."""
+    """Print a line for each problem, with the path relative to the current folder; its color shows the level."""
     for problem in problems:
         line = with_flags(str(replace(problem, path=relative(problem.path))))
-        lines = wrapped(printable(line), shutil.get_terminal_size().columns) if is_terminal() else [line]
-        print_line("\n".join(lines))
+        if not is_terminal():
+            print_line(line)
+            continue
+        text = "\n".join(wrapped(printable(line), shutil.get_terminal_size().columns))
+        color = _COLORS.get(problem.level) if has_colours() else None
+        print_styled(typer.style(text, fg=color) if color else text)
 
 
 def one_line(text: str) -> str:

@@ -8,7 +8,7 @@ from run_specialist.cli.batch.map_units import counted, duration
 from run_specialist.cli.evals.comparison_lines import print_comparisons, print_wrapped
 from run_specialist.cli.table import print_table
 from run_specialist.evals.comparison import Comparison
-from run_specialist.evals.eval_results import CaseRun, EvalResult
+from run_specialist.evals.eval_results import CaseRun, Check, EvalResult
 from run_specialist.evals.verdict_text import signed
 
 
@@ -56,13 +56,20 @@ def failures(result: EvalResult) -> Iterator[str]:
         where = f"{run.case} · {run.variant}"
         for one in run.checks:
             if one.value is False:
-                found.setdefault((where, f"{one.name}: {one.reason or 'failed'}"), []).append(run)
+                found.setdefault((where, _failure(one)), []).append(run)
         if run.error:
             found.setdefault((where, run.error), []).append(run)
     for (where, what), runs in found.items():
         times = f" ({len(runs)} times)" if len(runs) > 1 else ""
         page = "" if runs[0].run_id is None else f"; specialists report {runs[0].run_id}"
         yield f"{where}: {what}{times}{page}"
+
+
+def _failure(check: Check) -> str:
+    """Return the name and the reason of a failed check, without an argument in the name that the reason repeats."""
+    evaluator, _, argument = check.name.partition(": ")
+    reason = check.reason or "failed"
+    return f"{evaluator if argument and argument in reason else check.name}: {reason}"
 
 
 def _cell(result: EvalResult, case: str, variant: str) -> str:
