@@ -75,7 +75,7 @@ def question_from(words: Sequence[str] | None) -> str:
         return more_from(words) or ""
     if sys.stdin is None or sys.stdin.isatty():
         program = "run-specialist NAME"
-        fail(f"there is no question; use: {program} why does it stop, or from a pipe: git diff | {program}")
+        fail(f"there is no question; use: {program} 'why does it stop?', or from a pipe: git diff | {program}")
     _say_if_waiting()
     text = _read()
     if not text.strip():

@@ -76,7 +76,8 @@ async def _work(url: str, roots: Mapping[str, Path], *, at_once: int, trust: boo
         nonlocal signals
         signals += 1
         say(
-            f"{name}: {'the replies under way end' if signals == 1 else 'stopping at once'}, items go back to the queue"
+            f"{name}: {'completing the current replies' if signals == 1 else 'stopping immediately'}, "
+            "items go back to the queue"
         )
         worker.stop(after_turn=signals == 1)
 

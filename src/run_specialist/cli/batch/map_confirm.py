@@ -19,7 +19,7 @@ def confirm(most: float | None, money: MoneyOptions) -> None:
     if money.yes or most is None or most <= above:
         return
     if is_terminal(sys.stdin) and is_terminal(sys.stderr):
-        if not typer.confirm(f"This may cost {dollars(most)}. Go on?", err=True):
+        if not typer.confirm(f"This may cost {dollars(most)}. Continue?", err=True):
             fail("nothing was sent", 0)
     elif money.confirm_above is not None:
         fail(

@@ -75,7 +75,7 @@ class BatchOptions:
         str | None,
         typer.Option(
             metavar="STATE",
-            help="Resume runs of earlier calls that ended as failed, aborted or partial, or all of these.",
+            help="Resume earlier runs that ended as failed, aborted or partial, or all of these.",
             **choice(*filter(None, RETRIED)),
         ),
     ] = None
@@ -89,14 +89,12 @@ class BatchOptions:
     queue: Annotated[
         bool, typer.Option("--queue", help="Put the items into the queue of a fleet instead, for workers on any hosts.")
     ] = False
-    wait: Annotated[
-        bool, typer.Option("--wait", help="With --queue: wait until the fleet has worked on all items.")
-    ] = False
+    wait: Annotated[bool, typer.Option("--wait", help="With --queue: wait until the fleet has finished all items.")] = (
+        False
+    )
     breaker: Annotated[
         int,
-        typer.Option(
-            metavar="N", min=1, help="Pause after so many failures of the endpoint in a row, of the same kind."
-        ),
+        typer.Option(metavar="N", min=1, help="Pause after N consecutive failures of the endpoint of the same kind."),
     ] = FAILURES
     pause_limit: Annotated[
         Any,
@@ -138,7 +136,9 @@ class AnswerOptions:
     ordered: Annotated[bool, typer.Option("--ordered", help="Write the rows in the order of the items.")] = False
     reduce: Annotated[
         str | None,
-        typer.Option(metavar="SPECIALIST", help="Then ask this specialist, who can read the answers as files."),
+        typer.Option(
+            metavar="SPECIALIST", help="Then ask this specialist to combine the answers, which it reads as files."
+        ),
     ] = None
     json_: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False
     events: Annotated[

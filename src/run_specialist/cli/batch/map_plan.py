@@ -121,7 +121,7 @@ class Plan:
             return
         forecast = self.forecast
         if not forecast.runs:
-            yield f"no past runs: the first {TELLING} items tell"
+            yield f"no past runs: the first {TELLING} items give a forecast"
             return
         cost, seconds = forecast.cost_usd, forecast.seconds
         each = f" and {dollars(cost.high)}" if cost is not None and cost.high else ""

@@ -101,7 +101,7 @@ async def _ended(control: "Control", batch_id: str, *, quiet: bool) -> Followed:
         if not status.queued and not status.at_work:
             break
         if status.state == "paused":
-            say(f"batch {batch_id} is paused: {status.reason}; to go on: specialists fleet resume {batch_id}")
+            say(f"batch {batch_id} is paused: {status.reason}; to continue: specialists fleet resume {batch_id}")
             raise typer.Exit(4)
         if waited >= SECONDS and (line := _state(status)) != said and not quiet:
             say(line)

@@ -45,12 +45,12 @@ class Interrupts:
             self._batch.stop()
             turns = self._batch.counts.under_way
             doing = f"finishing {counted(turns, 'turn')}" if turns else "stopping"
-            self._notify(f"{doing}; Ctrl-C again to stop at once")
+            self._notify(f"{doing}; Ctrl-C again to stop immediately")
             return
         # The next one ends the program, even if a tool ignores that it is cancelled; what was paid is stored.
         loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, _exit)
-        self._notify("stopping at once")
+        self._notify("stopping immediately")
         self._batch.stop(now=True)
 
 

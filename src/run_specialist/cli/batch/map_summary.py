@@ -130,7 +130,7 @@ class Ended:
             if self.out.exists():
                 yield f"answers: {self.out}", None
         elif self.is_stored and not self.is_written:
-            yield "the answers are stored; the same command with --out FILE writes them and asks nothing again", None
+            yield "the answers are stored; the same command with --out FILE writes them at no cost", None
 
     def _next(self) -> Iterator[tuple[str, str | None]]:
         counts = self.batch.counts
@@ -140,7 +140,7 @@ class Ended:
             yield from self._next_limit()
         elif (counts.not_run or counts.aborted) and self.batch.ended_because != "fleet":
             command = str(self.call)
-            yield f"to go on: {command}", command
+            yield f"to continue: {command}", command
         if counts.failed:
             command = self.call.retrying("failed")
             yield f"to retry the failed: {command}", command
@@ -149,11 +149,11 @@ class Ended:
         """Yield a line with a sufficient cost limit, from the mean cost of the items so far."""
         counts, spent = self.batch.counts, self.progress.spent
         if not spent or not counts.done:
-            yield "to go on, raise --cost-limit", None
+            yield "to continue, raise --cost-limit", None
             return
         needed = spent * (counts.done + counts.not_run) / counts.done
         command = self.call.with_limit(_rounded_up(max(needed, self.batch.cost_limit or 0.0) * ROOM))
-        yield f"to go on with a higher limit: {command}", command
+        yield f"to continue with a higher limit: {command}", command
 
     def as_json(self, reduced: "Outcome | None" = None) -> dict[str, Any]:
         """Return the summary as JSON values."""

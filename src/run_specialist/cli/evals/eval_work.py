@@ -130,7 +130,7 @@ class EvalWork:
         if left:
             reason = reason_of(batch, "run")
             why = f"{reason}; " if reason else ""
-            say(f"{why}{counted(left, 'run')} left to make; the same command makes them, and pays for nothing twice")
+            say(f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice")
 
     @staticmethod
     def _keep(plan: EvalPlan, result: Mapping[str, Any], store: str | None) -> None:

@@ -22,8 +22,8 @@ def warn_of_seen(outputs: Iterable[Path | None], root: Path, file: "SpecialistFi
     for path in outputs:
         if path is not None and _is_seen(path, root, file):
             say(
-                f"{path} is among the files that {file.name} reads, so its runs find it, and the next eval makes them "
-                "again; write it elsewhere, or list it in .gitignore"
+                f"{path} is among the files that {file.name} reads, so its runs can find the answers there, and the "
+                "next eval repeats them; write it elsewhere, or list it in .gitignore"
             )
 
 
