@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 import httpx2
 
 from run_specialist.providers.admission.gate import Gate
-from run_specialist.providers.admission.turn import Turn
+from run_specialist.providers.admission.gated_request import GatedRequest
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Queueing
 
@@ -39,7 +39,7 @@ COST, USED = Cost(1, 2_000, 2_000, 0), Cost(1, 1_900, 1_400, 500)
 
 async def one(gate: Gate, headers: Mapping[str, str], ceiling: int | None) -> None:
     """Send one request, without sending it."""
-    turn = Turn(gate, "model", COST, ceiling, Queueing(), lambda _: None)
+    turn = GatedRequest(gate, "model", COST, ceiling, Queueing(), lambda _: None)
     async with turn:
         turn.accepted(headers)
     turn.settle(USED)

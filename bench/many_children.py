@@ -20,8 +20,8 @@ from collections import Counter
 from pathlib import Path
 
 from tests.crowd.crowd import alive, play, unread, wrong
+from tests.crowd.crowd_server import serving
 from tests.crowd.fates import FATES, drawn
-from tests.crowd.server import serving
 from tests.leak_check import Census, left_since, resident
 
 MEGABYTE = 1024 * 1024

@@ -10,7 +10,7 @@ from pathlib import Path
 from run_specialist.budget.budget import Budget
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.context import Context
-from run_specialist.tools.shell.shell import SHELL
+from run_specialist.tools.shell.shell_offer import SHELL
 
 CALLS = 50
 

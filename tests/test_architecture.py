@@ -1,5 +1,6 @@
 """The architecture: imports only go down the layers, and heavy libraries are imported late."""
 
+import ast
 import subprocess
 import sys
 from collections import Counter
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
+PACKAGE = Path(__file__).parents[1] / "src" / "run_specialist"
 HEAVY = ("anthropic", "httpx2", "pydantic", "yaml", "rich", "sqlite3", "jiter")
 
 
@@ -18,9 +20,18 @@ def test_imports_follow_the_layers_without_cycles(capsys):
 
 def test_a_module_is_known_by_its_name_alone():
     """No two modules of the package have the same file name, except `__init__` and the interface `base`."""
-    package = Path(__file__).parents[1] / "src" / "run_specialist"
-    names = Counter(path.name for path in package.rglob("*.py"))
+    names = Counter(path.name for path in PACKAGE.rglob("*.py"))
     assert {name for name, count in names.items() if count > 1} == {"__init__.py", "base.py"}
+
+
+def test_a_class_is_known_by_its_name_alone():
+    """No two classes of the package have the same name, private and nested ones included.
+
+    `Landed` is an event, which the package exports, and an evaluator, which files with cases call by that name.
+    """
+    trees = (ast.parse(path.read_bytes()) for path in PACKAGE.rglob("*.py"))
+    names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    assert {name for name, count in names.items() if count > 1} == {"Landed"}
 
 
 def modules_after(code: str) -> set[str]:

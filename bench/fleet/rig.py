@@ -20,7 +20,7 @@ from bench.process import environment
 from run_specialist.fleet.control import Control
 from run_specialist.fleet.frozen_batch import freeze
 from run_specialist.specialist.loader import load
-from run_specialist.store.batches import Batch, BatchWriter, Item
+from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 from tests.postgres_server import PostgresServer, postgres_server
 
 BATCH = "b00000001"
@@ -97,9 +97,10 @@ class Rig:
     def put(self, count: int, **settings: object) -> None:
         """Put a batch into the queue."""
         frozen = freeze(load(self._file), self.root, settings)
-        batch = Batch(BATCH, "finder", "What do owls eat?", time.time(), frozen.as_json())
+        batch = StoredBatch(BATCH, "finder", "What do owls eat?", time.time(), frozen.as_json())
         items = (
-            Item(f"{BATCH}-{n:016x}", n, f"item {n}", f"What do owls eat? ITEM{{{n}}}") for n in range(1, count + 1)
+            StoredItem(f"{BATCH}-{n:016x}", n, f"item {n}", f"What do owls eat? ITEM{{{n}}}")
+            for n in range(1, count + 1)
         )
         with BatchWriter(self.server.url) as writer:
             writer.put(batch, items)

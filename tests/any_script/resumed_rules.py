@@ -13,7 +13,7 @@ from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.resuming import ResumeRequest as Asked
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.archive import Archive
-from tests.any_script.rules import every_call_has_one_result
+from tests.any_script.run_rules import every_call_has_one_result
 from tests.any_script.scripted_model import ScriptedModel
 from tests.journals import Notebook, stored
 

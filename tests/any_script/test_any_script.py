@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from run_specialist.budget.budget import Kind
 from run_specialist.record.events import BudgetSpent, Landed, Requested
 from run_specialist.record.messages import Stop, Usage
-from tests.any_script.rules import RULES
+from tests.any_script.run_rules import RULES
 from tests.any_script.run_script import ScriptedRun, play
 from tests.any_script.scripted_model import Line, ScriptedCall
 from tests.any_script.scripts import DUTIFUL, MUTE, SCRIPTS, STUBBORN, Script

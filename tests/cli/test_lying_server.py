@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from run_specialist.cli.manage import app as manage
 from run_specialist.providers.admission.entrance import GATES
 from tests.wire.liar.kinds import KINDS
+from tests.wire.liar.lying_proxy import Liar
 from tests.wire.liar.moments import MOMENTS
-from tests.wire.liar.server import Liar
 from tests.wire.simulator import policies
 
 PATIENCE = 90

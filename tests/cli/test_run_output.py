@@ -11,7 +11,7 @@ from typer.main import get_command
 from run_specialist.cli.ask import app, run
 from run_specialist.providers import prices
 from run_specialist.record.messages import Usage
-from tests.contracts.tables import ERROR_KINDS
+from tests.contracts.values import ERROR_KINDS
 from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls, says
 

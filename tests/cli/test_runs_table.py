@@ -13,7 +13,7 @@ from run_specialist.cli.runs_table import (
     short_path,
 )
 from run_specialist.cli.table import cell_width
-from run_specialist.store.stored import Listed
+from run_specialist.store.stored import ListedRun
 
 WIDTHS = {"RUN": 26, "SPECIALIST": 17, "STATUS": 11, "MODEL": 24, "CALLS": 5, "COST": 7, "DURATION": 8, "STARTED": 12}
 
@@ -24,7 +24,7 @@ def run(**changed):
         "run_id": "20261122-112233-abcdef0123", "parent_id": None, "specialist": "finder", "model": "m",
         "question": "Why?", "status": "answered", "started_at": 1.0, "ended_at": 2.0, "tool_calls": 1, "cost_usd": 0.5,
     }  # fmt: skip
-    return Listed(**values | {"project": "/p", "duration_s": 3.0} | changed)
+    return ListedRun(**values | {"project": "/p", "duration_s": 3.0} | changed)
 
 
 @pytest.mark.parametrize(

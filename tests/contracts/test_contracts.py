@@ -21,14 +21,27 @@ from run_specialist.record import events
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import ErrorKind, Exit, Outcome, Status
 from run_specialist.views.advice import Verdict
-from tests.contracts import tables
+from tests.contracts.event_tables import EVENTS
+from tests.contracts.outcome_table import OUTCOME
+from tests.contracts.printed_tables import FILE, MESSAGES, PRINTED, PROBLEM, SETTING
 from tests.contracts.shapes import Shape, faults
+from tests.contracts.values import (
+    BUDGET_PHASES,
+    CALL_PHASES,
+    CHOICES,
+    ERROR_KINDS,
+    EXIT_CODES,
+    HOW,
+    KINDS,
+    STATUSES,
+    STOPS,
+)
 from tests.docs.markdown import COMMAND_LINE, named, table
 from tests.loop_jobs import LOOK
 from tests.scripted_specialists import ScriptedSpecialists, write
 
 CONTRACT = (
-    "this is a contract with the programs that read it: change docs/command-line.md and CHANGELOG.md, then tables.py"
+    "this is a contract with the programs that read it: change docs/command-line.md and CHANGELOG.md, then the tables"
 )
 ANSWER = calls(("respond", {"answer": "mice", "evidence": [{"source": "a:1", "quote": "no"}]}), first_id=90)
 FINDER = Specialist(name="finder", description="", prompt="You look.", tools=())
@@ -70,33 +83,33 @@ def test_a_changed_key_or_type_is_reported(value, shape, found):
 
 def test_exit_codes_and_statuses_equal_the_tables():
     """Exit codes, statuses, kinds, phases, rungs, stops, choices and verdicts equal those of the tables."""
-    the_same({code.name: int(code) for code in Exit}, tables.EXIT_CODES)
-    the_same(set(get_args(Status)), tables.STATUSES)
-    the_same(set(get_args(ErrorKind)), tables.ERROR_KINDS)
-    the_same({kind.value for kind in Kind}, tables.KINDS)
-    the_same({phase.value for phase in Phase}, tables.BUDGET_PHASES)
-    the_same(set(get_args(events.CallPhase)), tables.CALL_PHASES)
-    the_same({rung.value for rung in Rung} - {"wait"}, tables.HOW)
-    the_same({stop.value for stop in Stop}, tables.STOPS)
-    the_same({choice.value for choice in Choice}, tables.CHOICES)
-    the_same(set(get_args(Verdict)), tables.PRINTED["specialists tune"]["suggestion"]["verdict"])
+    the_same({code.name: int(code) for code in Exit}, EXIT_CODES)
+    the_same(set(get_args(Status)), STATUSES)
+    the_same(set(get_args(ErrorKind)), ERROR_KINDS)
+    the_same({kind.value for kind in Kind}, KINDS)
+    the_same({phase.value for phase in Phase}, BUDGET_PHASES)
+    the_same(set(get_args(events.CallPhase)), CALL_PHASES)
+    the_same({rung.value for rung in Rung} - {"wait"}, HOW)
+    the_same({stop.value for stop in Stop}, STOPS)
+    the_same({choice.value for choice in Choice}, CHOICES)
+    the_same(set(get_args(Verdict)), PRINTED["specialists tune"]["suggestion"]["verdict"])
 
 
 def test_every_event_and_field_is_in_the_tables():
     """Every event and every field is listed in the tables, even those that no test run emits."""
     known = {one.event: {field.name for field in fields(one)} for one in events.Event.__subclasses__()}
-    the_same(known, {name: set(shape) for name, shape in tables.EVENTS.items()})
-    the_same({field.name for field in fields(Outcome)} - {"error", "exit_code"}, set(tables.OUTCOME))
+    the_same(known, {name: set(shape) for name, shape in EVENTS.items()})
+    the_same({field.name for field in fields(Outcome)} - {"error", "exit_code"}, set(OUTCOME))
 
 
 def test_the_fields_of_a_listed_file_are_documented():
     """The fields of `list` and `check` are documented in one table, and those that `show` adds are in its text."""
     told = [name for row in table(COMMAND_LINE, "### specialists list") for name in named(row[0])]
-    the_same(told, list(tables.FILE))
+    the_same(told, list(FILE))
     row = table(COMMAND_LINE, "### specialists list")[-1][1]
-    assert [key for key in tables.PROBLEM if f"`{key}`" not in row] == []
+    assert [key for key in PROBLEM if f"`{key}`" not in row] == []
     text = COMMAND_LINE.split("### specialists show")[1].split("### specialists schema")[0]
-    added = (set(tables.PRINTED["specialists show"]) - set(tables.FILE)) | set(tables.SETTING)
+    added = (set(PRINTED["specialists show"]) - set(FILE)) | set(SETTING)
     assert [key for key in sorted(added) if f"`{key}`" not in text] == []
 
 
@@ -135,7 +148,7 @@ async def test_the_outcome_has_the_same_shape_for_every_ending(tmp_path, script,
         outcome = await (aborted(runner) if settings is None else runner.run(FINDER, "What?", **settings))
     the_same((outcome.status, int(outcome.exit_code), outcome.error_kind), (status, code, kind))
     the_same(outcome.retry_after, 3.5 if kind == "quota" else None)
-    holds(outcome.as_json(), tables.OUTCOME)
+    holds(outcome.as_json(), OUTCOME)
 
 
 @pytest.mark.anyio
@@ -174,16 +187,16 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
     # Scripted models have no endpoint at which requests wait; see tests/wire/test_rate_limits.py.
     told += [events.Waiting("started", None, "busy"), events.Waiting("finished", 2.5, "busy")]
     for event in told:
-        shape = {"event": {event.event}, **tables.EVENTS[event.event]}
+        shape = {"event": {event.event}, **EVENTS[event.event]}
         holds(event.as_json(), shape)
         if isinstance(event, events.ChildTold):
-            holds(event.told.as_json(), {"event": {event.told.event}, **tables.EVENTS[event.told.event]})
-    the_same({event.event for event in told}, set(tables.EVENTS))
-    the_same({event.phase for event in told if isinstance(event, events.Called)}, tables.CALL_PHASES)
+            holds(event.told.as_json(), {"event": {event.told.event}, **EVENTS[event.told.event]})
+    the_same({event.event for event in told}, set(EVENTS))
+    the_same({event.phase for event in told if isinstance(event, events.Called)}, CALL_PHASES)
     messages = json.loads(call(f"specialists transcript {resumed} --json --store {store}"))["messages"]
     for message in messages:
-        holds(message, {"kind": {message["kind"]}, **tables.MESSAGES[message["kind"]]})
-    the_same({message["kind"] for message in messages}, set(tables.MESSAGES))
+        holds(message, {"kind": {message["kind"]}, **MESSAGES[message["kind"]]})
+    the_same({message["kind"] for message in messages}, set(MESSAGES))
 
 
 # JSON output of the commands
@@ -216,11 +229,11 @@ def call(command: str, *more: str, code: int = 0) -> str:
 def test_json_output_of_each_command_matches_its_table(project):
     """Each command prints one object with its table's keys and types; exit code 0, or 2 if a file has an error."""
     asked = ("run-specialist finder", "What do owls eat?", "--model", "offline", "--json")
-    holds(json.loads(call(*asked)), tables.OUTCOME)
-    holds(json.loads(call("specialists resume last --tool-calls-limit 5 --json")), tables.OUTCOME)
+    holds(json.loads(call(*asked)), OUTCOME)
+    holds(json.loads(call("specialists resume last --tool-calls-limit 5 --json")), OUTCOME)
     for line in call(*asked[:-1], "--events").splitlines():
         event = json.loads(line)
-        holds(event, {"event": {event["event"]}, **tables.EVENTS[event["event"]]})
+        holds(event, {"event": {event["event"]}, **EVENTS[event["event"]]})
     for command, arguments, code in (
         ("specialists list", "", 0),
         ("specialists check", "", 2),
@@ -232,9 +245,9 @@ def test_json_output_of_each_command_matches_its_table(project):
         ("specialists tune", "finder", 0),
         ("specialists config", "", 0),
     ):
-        holds(json.loads(call(f"{command} {arguments} --json", code=code)), tables.PRINTED[command])
+        holds(json.loads(call(f"{command} {arguments} --json", code=code)), PRINTED[command])
     gone = json.loads(call("specialists runs last --delete --yes --json"))
-    holds(gone, tables.PRINTED["specialists runs --delete"])
+    holds(gone, PRINTED["specialists runs --delete"])
 
 
 @pytest.mark.parametrize(

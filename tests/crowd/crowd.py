@@ -13,8 +13,8 @@ from run_specialist.record.events import Called, Event, Finished
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store.reader import Store
+from tests.crowd.crowd_server import Crowded
 from tests.crowd.fates import Fate, question
-from tests.crowd.server import Crowded
 from tests.leak_check import resident
 
 CHILD = Specialist(name="child", description="", prompt="You look.", tools=(), tool_timeout=0.2, model="haiku")

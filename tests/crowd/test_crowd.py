@@ -9,8 +9,8 @@ import os
 import pytest
 
 from tests.crowd.crowd import alive, play, unread, wrong
+from tests.crowd.crowd_server import serving
 from tests.crowd.fates import FATES, drawn
-from tests.crowd.server import serving
 from tests.leak_check import Census, left_since
 from tests.plugins.tiers import seed
 

@@ -13,7 +13,8 @@ from run_specialist.batch.items.reading import FORMATS
 from run_specialist.cli.batch import map_lines, shared_options
 from run_specialist.cli.batch.map_progress import TELLING
 from run_specialist.record.outcome import Exit
-from tests.contracts import tables
+from tests.contracts.event_tables import BATCH_COUNTS, BATCH_EVENTS
+from tests.contracts.printed_tables import PRINTED
 from tests.docs.examples import execute
 from tests.docs.markdown import COMMAND_LINE, ROOT, blocks, named, table
 from tests.map_batches import done
@@ -68,11 +69,11 @@ def test_the_json_and_the_events_of_the_command_are_documented():
     first, second = section.split("| event | when | fields |")
     keys = set(re.findall(r"`([a-z_0-9]+)`", first))
     for name in ("specialists map", "specialists map --dry-run"):
-        assert set(tables.PRINTED[name]) <= keys
-    assert set(tables.BATCH_COUNTS) | set(tables.PRINTED["specialists map --dry-run"]["forecast"]) <= keys
+        assert set(PRINTED[name]) <= keys
+    assert set(BATCH_COUNTS) | set(PRINTED["specialists map --dry-run"]["forecast"]) <= keys
     rows = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| ([^|]*) \|$", second, re.MULTILINE))
     assert {name: text.split(", ") for name, text in rows.items()} == {
-        name: [*shape] for name, shape in tables.BATCH_EVENTS.items()
+        name: [*shape] for name, shape in BATCH_EVENTS.items()
     }
 
 

@@ -20,7 +20,7 @@ from run_specialist.loop.checkpoint import COMMIT_TIMEOUT
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.store.location import VARIABLE, file_of, place
 from run_specialist.store.reader import Store
-from run_specialist.store.stored import Listed
+from run_specialist.store.stored import ListedRun
 from run_specialist.store.tables import PackedText, metadata
 from run_specialist.views.report import data
 from run_specialist.views.tune import tune
@@ -127,7 +127,7 @@ def test_the_json_fields_of_runs_are_documented(project):
     call(f"{story(STORED)[0]} -q")
     printed = json.loads(call("specialists runs --json").stdout)
     told = [name for row in table(COMMAND_LINE, "### specialists runs") for name in named(row[0])]
-    assert sorted(told) == sorted(field.name for field in fields(Listed)) == sorted(printed["runs"][0])
+    assert sorted(told) == sorted(field.name for field in fields(ListedRun)) == sorted(printed["runs"][0])
     text = COMMAND_LINE.split("### specialists runs")[1].split("\n| ")[0]
     assert [f"`{name}`" for name in printed if f"`{name}`" not in text] == []
 

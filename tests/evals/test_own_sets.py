@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from run_specialist.cli.manage import app
 from run_specialist.tools.files import files
 from run_specialist.tools.sandbox.sandbox import Sandbox
-from run_specialist.tools.search.index import Index
+from run_specialist.tools.search.index import SearchIndex
 from tests.docs.markdown import ROOT
 from tests.evals.searching_model import searches_reads_answers
 from tests.wire.simulator import MessagesSimulator
@@ -53,10 +53,10 @@ MEASURED = {
 @pytest.fixture(scope="module")
 def one_index_per_sandbox() -> Iterator[None]:
     """Let runs with the same root and `paths` share one search index, since no file changes meanwhile."""
-    known: dict[tuple[Path, str], Index] = {}
+    known: dict[tuple[Path, str], SearchIndex] = {}
 
-    def index(sandbox: Sandbox, *more: Any) -> Index:
-        return known.setdefault((sandbox.root, repr(sandbox._named.paths)), Index(sandbox, *more))
+    def index(sandbox: Sandbox, *more: Any) -> SearchIndex:
+        return known.setdefault((sandbox.root, repr(sandbox._named.paths)), SearchIndex(sandbox, *more))
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(files, "Index", index)

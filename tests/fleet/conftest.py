@@ -12,7 +12,7 @@ from run_specialist.fleet.frozen_batch import freeze
 from run_specialist.fleet.queue import Queue
 from run_specialist.fleet.worker import Worker
 from run_specialist.specialist.loader import load
-from run_specialist.store.batches import Batch, BatchWriter, Item
+from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 from tests.postgres_server import postgres_server
 from tests.unit.store.records import change
 
@@ -71,9 +71,11 @@ def put(url, root):
 
     async def put_items(count, **frozen):
         content = freeze(load(root / "specialists" / "finder.md"), root, {}).as_json() | frozen
-        batch = Batch(BATCH, "finder", "What do owls eat?", time.time(), content)
+        batch = StoredBatch(BATCH, "finder", "What do owls eat?", time.time(), content)
         with BatchWriter(url) as writer:
-            items = (Item(run_id(n), n, f"item {n}", f"What do owls eat? ITEM{{{n}}}") for n in range(1, count + 1))
+            items = (
+                StoredItem(run_id(n), n, f"item {n}", f"What do owls eat? ITEM{{{n}}}") for n in range(1, count + 1)
+            )
             writer.put(batch, items)
         async with Control(url) as control:
             return await control.put(BATCH)

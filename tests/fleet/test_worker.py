@@ -6,7 +6,7 @@ from run_specialist.fleet import job_verdict, job_work
 from run_specialist.fleet import queue as queue_module
 from run_specialist.fleet.control import Control
 from run_specialist.record.outcome import Exit
-from run_specialist.store.batches import BatchWriter, Mark
+from run_specialist.store.batches import BatchWriter, ItemStateChange
 from tests.fleet.conftest import BATCH, FILE, run_id, until
 from tests.unit.store.records import ask, change
 
@@ -216,7 +216,7 @@ async def test_an_item_that_cannot_begin_fails_alone(put, working, model, url):
     async with working():
         await until(lambda: states(url) == {"ended": 2})
     with BatchWriter(url) as writer:
-        writer.mark(BATCH, [Mark(run_id(1), "waiting"), Mark(run_id(2), "waiting")])
+        writer.mark(BATCH, [ItemStateChange(run_id(1), "waiting"), ItemStateChange(run_id(2), "waiting")])
     first = "select question from run_specialist.items where number = 1"
     change(url, f"update run_specialist.items set question = ({first}) where number = 2")  # noqa: S608 - a constant
     await put_again(url)

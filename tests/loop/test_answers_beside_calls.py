@@ -5,7 +5,7 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
-from run_specialist.loop.returned_answers import MARKS, Returned
+from run_specialist.loop.returned_answers import MARKS, ReturnReason
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.outcome import Exit
@@ -81,7 +81,7 @@ async def test_g_4_an_answer_that_is_never_given_again_is_kept():
     provider = ScriptedProvider([looks(1), beside(READ, INVENTED, answer="early"), says(""), says("")])
     outcome = await outcome_of(job(provider, 9))
     assert (outcome.status, outcome.exit_code) == ("partial", Exit.OK)
-    assert outcome.answer == f"early\n{MARKS[Returned.TOO_EARLY]}"
+    assert outcome.answer == f"early\n{MARKS[ReturnReason.TOO_EARLY]}"
     assert [quote.verified for quote in outcome.evidence] == [True, False]
 
 
@@ -113,4 +113,4 @@ async def test_g_4_an_abort_while_the_calls_run_leaves_one_result_for_each():
         prompts.STOPPED.format(tool="look"),
     ]
     assert outcome.answer.count("early") == 1
-    assert MARKS[Returned.TOO_EARLY] in outcome.answer
+    assert MARKS[ReturnReason.TOO_EARLY] in outcome.answer

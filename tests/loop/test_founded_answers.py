@@ -5,7 +5,7 @@ import pytest
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import ProviderError
 from run_specialist.loop.founded import NOTHING_READ
-from run_specialist.loop.returned_answers import MARKS, Returned
+from run_specialist.loop.returned_answers import MARKS, ReturnReason
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import Stop
@@ -122,7 +122,7 @@ async def test_g_5_an_answer_that_is_never_given_again_is_kept(then, status, exi
     provider = ScriptedProvider([looks(1), responds("the one answer", INVENTED), *then])
     outcome = await outcome_of(job(provider, 2, evidence="require"))
     assert (outcome.status, outcome.exit_code) == (status, exit_code)
-    assert f"the one answer\n{MARKS[Returned.WITHOUT_QUOTE]}" in outcome.answer
+    assert f"the one answer\n{MARKS[ReturnReason.WITHOUT_QUOTE]}" in outcome.answer
     assert outcome.answer.count("the one answer") == 1
     assert outcome.evidence[0].verified is False
     if status == "failed":
@@ -135,7 +135,7 @@ async def test_g_5_an_answer_as_text_is_kept_too():
         [looks(1), says("The one answer."), says("Let me look", Stop.PAUSED), ProviderError("down")]
     )
     outcome = await outcome_of(job(provider, 9, evidence="require"))
-    assert f"The one answer.\n{MARKS[Returned.WITHOUT_QUOTE]}\n\nLet me look" in outcome.answer
+    assert f"The one answer.\n{MARKS[ReturnReason.WITHOUT_QUOTE]}\n\nLet me look" in outcome.answer
 
 
 async def test_g_5_calls_beside_an_answer_that_goes_back_are_refused_in_words_that_are_true():

@@ -3,7 +3,7 @@
 import pytest
 
 from run_specialist import prompts
-from run_specialist.loop.returned_answers import MARKS, Returned
+from run_specialist.loop.returned_answers import MARKS, ReturnReason
 from run_specialist.providers.scripted import calls, says
 from run_specialist.record import journal
 from run_specialist.record.journal import Checkpointed, Received
@@ -97,7 +97,7 @@ async def test_g_5_once_a_run_and_the_kept_answer_hold_across_a_crash(desk, kind
     await dies(desk, kind, number, looks(1), UNFOUNDED, LATE, evidence="require")
     again = await desk.go_on(says(""), says(""))
     assert again.outcome.status == "partial"
-    assert again.outcome.answer == f"early\n{MARKS[Returned.WITHOUT_QUOTE]}"
+    assert again.outcome.answer == f"early\n{MARKS[ReturnReason.WITHOUT_QUOTE]}"
     assert "it has no quote" in results(again.requests[0].messages[-1])[0]
 
 

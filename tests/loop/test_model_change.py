@@ -20,7 +20,7 @@ from run_specialist.spawning.spawner import spawn
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.store.conversation import transcript_rows
 from tests.journals import Notebook, stored
-from tests.loop.model_chains import GONE, Model, chained
+from tests.loop.scripted_chains import GONE, Model, chained
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import LOOK, Clock, job, outcome_of
 from tests.stored_runs import LOOKER

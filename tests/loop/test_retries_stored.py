@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import Unavailable
-from run_specialist.mcp_server.progress import Progress
+from run_specialist.mcp_server.progress import ProgressReporter
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.events import ChildTold, Retrying, Summarized
 from run_specialist.spawning.begun_with import begun_with
@@ -92,7 +92,7 @@ async def test_p1_a_request_for_a_summary_is_retried(tmp_path):
 
 def test_p2_the_progress_of_mcp_tells_each_wait():
     """A client hears of a wait, of a child's under its name, and the figure of the progress still grows."""
-    progress = Progress()
+    progress = ProgressReporter()
     wait = Retrying(429, 2.96, 3, "the API answered 429: busy")
     own = progress.take(wait)
     child = progress.take(ChildTold("run-2", "second", wait))

@@ -2,14 +2,14 @@
 
 import re
 
-from run_specialist.store.batches import Batch
-from run_specialist.store.stored_batch import ItemResult, Tally
+from run_specialist.store.batches import StoredBatch
+from run_specialist.store.stored_batch import BatchTotals, ItemResult
 from run_specialist.views import batch_page
 from run_specialist.views.batch_failures import failures
 from run_specialist.views.batch_page import batch_data
 
 STATUSES = ("answered", "landed", "partial", "failed", "aborted", "dead", "running", "interrupted", "not run")
-BATCH = Batch("b1f00d", "looker", "What does {path} say?", 1_795_348_800.0, cost_limit=5.0, project="/home/ada")
+BATCH = StoredBatch("b1f00d", "looker", "What does {path} say?", 1_795_348_800.0, cost_limit=5.0, project="/home/ada")
 EVIDENCE = [
     {"source": "a.md:1", "quote": "It leaks.", "verified": True},
     {"source": "b.md:2", "quote": "It does not.", "verified": False},
@@ -42,7 +42,7 @@ def data_of(*items, batch=BATCH, reports=None, **tally):
     counts = {status: sum(one.status == status for one in items) for status in STATUSES}
     values = {"counts": {status: count for status, count in counts.items() if count}, "runs": len(items)} | tally
     found = failures(one for one in items if one.status in {"failed", "aborted", "dead"})
-    return batch_data(batch, Tally(**values), found, iter(items), reports)
+    return batch_data(batch, BatchTotals(**values), found, iter(items), reports)
 
 
 def page_of(*items, **given):

@@ -8,7 +8,7 @@ from run_specialist.loop.run import Run
 from run_specialist.record.messages import Usage
 from run_specialist.views.report import data, report
 from tests.journals import Notebook, stored
-from tests.loop.model_chains import GONE, chained
+from tests.loop.scripted_chains import GONE, chained
 from tests.loop.stored_replies import ANSWER, looks
 from tests.loop_jobs import job
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from run_specialist.store.stored import Listed
+from run_specialist.store.stored import ListedRun
 from run_specialist.views import run_index
 from run_specialist.views.run_index import index_data
 from tests.views.test_page import CONTRASTS
@@ -26,7 +26,7 @@ def listed(number, **changed):
         "tool_calls": number % 31,
         "cost_usd": None if number % 7 == 6 else number / 1_000,
     }
-    return Listed(**(values | changed))
+    return ListedRun(**(values | changed))
 
 
 def page_of(*runs, outcomes=None, reports=None):

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from run_specialist.batch.changes import Changes
+from run_specialist.batch.changes import ChangeSignal
 from tests.wire.serving import owl_project
 from tests.wire.simulator.replies import answers, says, tool_use
 
@@ -50,5 +50,5 @@ def names(count):
 def at_time_of(batch, clock):
     """Let the pauses of a batch follow the clock of a test."""
     batch._state.clock = clock
-    batch._state.changes = Changes(clock.sleep)
+    batch._state.changes = ChangeSignal(clock.sleep)
     return batch

@@ -13,8 +13,8 @@ from run_specialist.replay.cassette import Cassette
 from run_specialist.replay.cassette_file import read_cassette
 from run_specialist.replay.cassette_lines import cassette_text, fit_for_file
 from run_specialist.replay.from_store import cassette_of
-from run_specialist.replay.rebuilt_job import Place
-from run_specialist.replay.replay import Replayed, replay
+from run_specialist.replay.rebuilt_job import SpecialistLocation
+from run_specialist.replay.replay import ReplayResult, replay
 from run_specialist.store.stored import StoredRun
 from tests.journals import load
 from tests.wire.chat import replies as chat_replies
@@ -62,9 +62,9 @@ class RecordedRuns:
         return f"sqlite:///{self.root}/runs.db"
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SpecialistLocation:
         """Where the specialist is."""
-        return Place(self.root)
+        return SpecialistLocation(self.root)
 
     def write(self, *lines: str, name: str = "looker", body: str = "You look things up.") -> None:
         """Write the specialist."""
@@ -95,8 +95,8 @@ class RecordedRuns:
         return load(self.url, str(run.parent_id))
 
     async def replay(
-        self, cassette: Cassette | StoredRun, tools: Any = "stored", place: Place | None = None
-    ) -> Replayed:
+        self, cassette: Cassette | StoredRun, tools: Any = "stored", place: SpecialistLocation | None = None
+    ) -> ReplayResult:
         """Replay a run without any network."""
         recorded = cassette_of(cassette) if isinstance(cassette, StoredRun) else cassette
         with no_network():
@@ -111,7 +111,7 @@ class RecordedRuns:
         path.write_text(cassette_text(cassette, replayed.bodies))
         return path
 
-    async def replay_file(self, path: Path, tools: Any = "stored") -> Replayed:
+    async def replay_file(self, path: Path, tools: Any = "stored") -> ReplayResult:
         """Replay a cassette file."""
         return await self.replay(read_cassette(path), tools)
 

@@ -13,8 +13,8 @@ from tests.loop_jobs import job, outcome_of
 from tests.wire.liar import plays
 from tests.wire.liar.case import Case, play, provider_of
 from tests.wire.liar.kinds import KINDS, MIB, End
+from tests.wire.liar.lying_proxy import Liar
 from tests.wire.liar.moments import MOMENTS
-from tests.wire.liar.server import Liar
 
 pytestmark = pytest.mark.anyio
 SLOW = {End.STALLS, End.LASTS}

@@ -15,7 +15,7 @@ from tests.wire.serving import PATIENCE, BlockingTool, ProgressLog, serving, wri
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 
 
-async def test_a_started_run_reports_progress_and_its_outcome(looker, mode):
+async def test_a_started_run_reports_progress_and_its_outcome(looker, mode, monkeypatch):
     """start_run returns an id immediately; get_run reports progress, waits for the outcome, and returns it.
 
     Waiting sends progress notifications too.
@@ -35,9 +35,13 @@ async def test_a_started_run_reports_progress_and_its_outcome(looker, mode):
             "outcome": None,
         }
         assert midway.content[0].text.startswith("[running] looker started")
-        waiting = asyncio.ensure_future(
-            served.call("get_run", progress_log, run_id=begun["run_id"], wait_seconds=PATIENCE)
-        )
+        # The first keep-alive notification shows that the server has begun to wait for the run.
+        with monkeypatch.context() as patched:
+            patched.setattr(mcp_runs, "HEARTBEAT", 0.01)
+            waiting = asyncio.ensure_future(
+                served.call("get_run", progress_log, run_id=begun["run_id"], wait_seconds=PATIENCE)
+            )
+            await asyncio.wait_for(progress_log.received.wait(), PATIENCE)
         held.released.set()
         done = (await waiting).structured_content
         again = await served.call("get_run", run_id=begun["run_id"], wait_seconds=5)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from run_specialist.mcp_server.http_connection import READ_SIZE, Connection, TimeLimits
+from run_specialist.mcp_server.http_connection import READ_SIZE, HttpConnection, TimeLimits
 from run_specialist.providers.scripted import calls, says
 from tests.wire.raw_http import HEAD, KNOWN, ask, list_request, opened, rest, serves, serving, tool_call
 from tests.wire.serving import PATIENCE, BlockingTool, write_specialist
@@ -190,7 +190,7 @@ async def test_input_is_parsed_in_small_pieces():
     assert READ_SIZE == 16_384
     async with serving() as served:
         reader, writer = await opened(served, KNOWN)
-        assert issubclass(Connection, asyncio.BufferedProtocol)
+        assert issubclass(HttpConnection, asyncio.BufferedProtocol)
         writer.write(f"X: {'x' * 4 * READ_SIZE}\r\n\r\n".encode())
         assert (await rest(reader)).startswith("HTTP/1.1 400 ")
         writer.close()

@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from run_specialist.api.ended_run import EndedRun
 from run_specialist.api.price_check import check_price
-from run_specialist.api.run_maker import Asked, RunMaker
+from run_specialist.api.run_maker import RunMaker, RunRequest
 from run_specialist.api.taking_up import checked_statuses, take_up
 from run_specialist.loop.run import Run
 from run_specialist.record.outcome import Outcome
@@ -20,7 +20,7 @@ from run_specialist.specialist.project import project_path
 
 if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch, Bounds
-    from run_specialist.batch.item import Given, Input, Item
+    from run_specialist.batch.item import Input, InputRecord, Item
     from run_specialist.batch.item_run import Lend
     from run_specialist.batch.items.question_template import Template
     from run_specialist.store import batches
@@ -30,13 +30,13 @@ ANY = "?"
 
 
 @dataclass(frozen=True)
-class Runs:
+class BatchRuns:
     """The runs of the items of a batch, made by a `Runner`."""
 
     maker: RunMaker
-    asked: "Callable[[Item], Asked]"
+    asked: "Callable[[Item], RunRequest]"
     """Returns the specialist and the question for an item."""
-    kinds: Sequence[Asked]
+    kinds: Sequence[RunRequest]
     """Items that differ in more than their question; one of each kind is checked before the first item begins."""
     retry: frozenset[str]
     """Statuses of earlier outcomes that are resumed."""
@@ -74,7 +74,7 @@ class BatchMaker:
     def make(
         self,
         specialist: str | Path | Specialist,
-        items: "Iterable[Input | Given]",
+        items: "Iterable[Input | InputRecord]",
         question: str | None,
         options: Mapping[str, Any],
     ) -> "Batch":
@@ -100,17 +100,17 @@ class BatchMaker:
         parts = (asked.file.name, asked.file.digest, settings, model)
         name = batch_id(project, parts, question, source) if named is None else checked_id(named)
 
-        def row() -> "batches.Batch":
+        def row() -> "batches.StoredBatch":
             from run_specialist.store import batches  # noqa: PLC0415 - as above
 
             frozen = {"file": str(asked.file.path), "digest": asked.file.digest, "given": given, "source": source}
             text = "" if template is None else template.text
-            return batches.Batch(
+            return batches.StoredBatch(
                 name, asked.settings.name, text, time.time(), frozen, model, project, bounds.cost_limit
             )
 
         has_limit = bounds.cost_limit is not None
-        runs = Runs(maker, lambda item: replace(asked, question=item.question), [asked], retry, has_limit)
+        runs = BatchRuns(maker, lambda item: replace(asked, question=item.question), [asked], retry, has_limit)
         batch = Batch(
             name,
             lambda: _items(items, template),
@@ -121,7 +121,7 @@ class BatchMaker:
         )
         return self._tracked(batch)
 
-    def asked(self, file: SpecialistFile, question: str, settings: Mapping[str, Any]) -> Asked:
+    def asked(self, file: SpecialistFile, question: str, settings: Mapping[str, Any]) -> RunRequest:
         """Return a question to a specialist with its settings resolved; raises UsageError.
 
         settings: override those of the file.
@@ -129,15 +129,15 @@ class BatchMaker:
         options = dict(settings)
         return self._maker.asked(file, question, options.pop("model", None), options)
 
-    def model_of(self, asked: Asked) -> str:
+    def model_of(self, asked: RunRequest) -> str:
         """Return the id of the model that a new run would use; contacts nothing."""
         return self._maker.models.model_id(asked.settings, asked.model)
 
     def make_of(  # noqa: PLR0913, PLR0917 - the parts of a batch
         self,
-        row: "batches.Batch",
+        row: "batches.StoredBatch",
         items: "Sequence[Item]",
-        asked: "Sequence[Asked]",
+        asked: "Sequence[RunRequest]",
         bounds: "Bounds",
         run_ids: Sequence[str],
         retry: Sequence[str] = (),
@@ -160,7 +160,7 @@ class BatchMaker:
 
         has_limit = bounds.cost_limit is not None
         statuses = checked_statuses(retry)
-        runs = Runs(self._maker, lambda item: asked[item.number - 1], [*kinds.values()], statuses, has_limit)
+        runs = BatchRuns(self._maker, lambda item: asked[item.number - 1], [*kinds.values()], statuses, has_limit)
         batch = Batch(
             row.batch_id,
             lambda: items,
@@ -189,12 +189,12 @@ def _is_unfinished(outcome: Outcome) -> bool:
     return outcome.status == "aborted" or (outcome.status == "failed" and outcome.error_kind in ENDPOINT)
 
 
-def _total(items: "Iterable[Input | Given]") -> int | None:
+def _total(items: "Iterable[Input | InputRecord]") -> int | None:
     """Return the number of items; None for an iterator, which can be read only once."""
     return len(items) if isinstance(items, Sized) and not hasattr(items, "__next__") else None
 
 
-def _items(items: "Iterable[Input | Given]", template: "Template | None") -> "Iterator[Item]":
+def _items(items: "Iterable[Input | InputRecord]", template: "Template | None") -> "Iterator[Item]":
     from run_specialist.batch.item import keyed  # noqa: PLC0415 - as above
     from run_specialist.batch.items.question_template import asked  # noqa: PLC0415 - as above
 

@@ -10,7 +10,7 @@ from run_specialist.providers.chosen_models import choose_models
 from run_specialist.providers.described import DescribedModel, described
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.providers.model_names import check_served, check_spelling
-from run_specialist.spawning.effective import Effective, EffectiveModel, effective
+from run_specialist.spawning.effective import EffectiveModel, EffectiveSettings, effective
 from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
 from run_specialist.spawning.model_trust import model_claims
 from run_specialist.spawning.prompt_texts import missing_skill
@@ -18,7 +18,7 @@ from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.model_list import KEY
-from run_specialist.specialist.resolve import Resolved, resolve
+from run_specialist.specialist.resolve import ResolvedSettings, resolve
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 
@@ -29,7 +29,7 @@ _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "requir
 _NOT_ALLOWED = "the imports, commands and servers of the file must be allowed once with --trust"
 
 
-async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str, Any]) -> Effective:
+async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str, Any]) -> EffectiveSettings:
     """Return what a run of a specialist gets.
 
     file: a file without errors.
@@ -57,7 +57,7 @@ def _place_of(file: SpecialistFile, model: str) -> str:
     return f"{file.place(KEY)}: {KEY}" if named else ""
 
 
-def _source_of(resolved: Resolved, model: str) -> str:
+def _source_of(resolved: ResolvedSettings, model: str) -> str:
     by_settings = model in resolved.settings.fallback_models
     return str(resolved.origin(KEY)) if by_settings else "SPECIALIST_MODEL or a config file"
 

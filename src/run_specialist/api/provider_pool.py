@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from run_specialist.providers.admission.ceiling import ceiling
 from run_specialist.providers.base import Provider
 from run_specialist.providers.choose import make_provider
-from run_specialist.providers.knowledge import Informed, Knowledge
+from run_specialist.providers.knowledge import InformedProvider, Knowledge
 from run_specialist.providers.local.local_servers import WEIGHTS, prefix_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ProviderPool:
 
     def _with_knowledge(self, provider: Provider) -> Provider:
         """Return a provider that shares what providers in other event loops have learned about the endpoint."""
-        if isinstance(provider, Informed):
+        if isinstance(provider, InformedProvider):
             known = self._knowledge.setdefault(provider.address, provider.knowledge)
             # The server may have another context since it was started again.
             told = provider.capabilities
@@ -72,7 +72,7 @@ class ProviderPool:
 
     def limited(self, provider: Provider) -> Provider:
         """Return a provider that makes only as many concurrent requests as this pool allows."""
-        if isinstance(provider, Informed) and self._requests_at_once is not None:
+        if isinstance(provider, InformedProvider) and self._requests_at_once is not None:
             provider.requests_at_once = self._requests_at_once
         return provider
 

@@ -59,7 +59,7 @@ class Watchers:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """A question to a specialist, with its settings resolved."""
 
     file: SpecialistFile
@@ -113,7 +113,7 @@ class RunMaker:
         query: str | None,
         model: str | None,
         options: Mapping[str, Any],
-    ) -> Asked:
+    ) -> RunRequest:
         """Return the question of a call.
 
         options: `RunOptions`.
@@ -134,25 +134,25 @@ class RunMaker:
         settings = resolve(file, overrides, strict=self.strict).settings
         if model is not None:
             model = ",".join([str(settings.model), *settings.fallback_models])
-        return Asked(file, settings, question, model, by_program, watchers)
+        return RunRequest(file, settings, question, model, by_program, watchers)
 
-    async def new(self, asked: Asked) -> Run:
+    async def new(self, asked: RunRequest) -> Run:
         """Return a new run with a new id."""
         job = await self._job(asked)
         return self._run(job, asked.watchers, await self.store.journal(job.run_id))
 
-    async def begin(self, asked: Asked, run_id: str) -> Run | KnownRun:
+    async def begin(self, asked: RunRequest, run_id: str) -> Run | KnownRun:
         """Return a new run with a given id, which is stored before this returns; or the stored run with this id."""
         job = replace(await self._job(asked), run_id=run_id)
         journal = await self.store.begin(job.opened())
         return journal if isinstance(journal, KnownRun) else self._run(job, asked.watchers, journal)
 
-    async def provider(self, asked: Asked) -> Provider:
+    async def provider(self, asked: RunRequest) -> Provider:
         """Return the provider of a new run; raises UsageError if the run needs a language model and there is none."""
         model = asked.model or self.models.model
         return await self.models.provider(asked.file, asked.settings, model, by_program=asked.by_program)
 
-    async def _job(self, asked: Asked) -> Job:
+    async def _job(self, asked: RunRequest) -> Job:
         file, settings, by_program = asked.file, asked.settings, asked.by_program
         provider = await self.provider(asked)
         try:
@@ -162,7 +162,7 @@ class RunMaker:
         return await _lent(spawn(file, settings, asked.question, environment), asked.lend)
 
     async def resume(
-        self, run: StoredRun, request: ResumeRequest, watchers: Watchers, asked: Asked | None = None
+        self, run: StoredRun, request: ResumeRequest, watchers: Watchers, asked: RunRequest | None = None
     ) -> Run:
         """Return a stored run, ready to continue in the folder where it began, or in the root of this `Runner`.
 
@@ -191,7 +191,7 @@ class RunMaker:
         return self._run(job, watchers, await self.store.fork(job.opened(), made.copied, request.at))
 
     async def _as_stored(
-        self, run: StoredRun, place: ResumePlace, asked: Asked | None, model: str | None = None
+        self, run: StoredRun, place: ResumePlace, asked: RunRequest | None, model: str | None = None
     ) -> RunEnvironment:
         """Return the environment in which a stored run continues.
 

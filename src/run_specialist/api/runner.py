@@ -36,7 +36,7 @@ from run_specialist.tools.mcp.clients import McpClients
 
 if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch
-    from run_specialist.batch.item import Given, Input
+    from run_specialist.batch.item import Input, InputRecord
 
 
 class Runner:
@@ -252,7 +252,7 @@ class Runner:
     def map(
         self,
         specialist: str | Path | Specialist,
-        items: "Iterable[Input | Given]",
+        items: "Iterable[Input | InputRecord]",
         question: str | None = None,
         **options: Unpack[MapOptions],
     ) -> "Batch":

@@ -6,7 +6,7 @@ from typing import Any
 
 from run_specialist.api.ended_run import EndedRun
 from run_specialist.api.query import optional_question
-from run_specialist.api.run_maker import Asked, RunMaker, Watchers
+from run_specialist.api.run_maker import RunMaker, RunRequest, Watchers
 from run_specialist.errors import AtWork, NotResumable, UsageError
 from run_specialist.loop.run import Run
 from run_specialist.spawning.forking import ForkRequest
@@ -54,7 +54,7 @@ def checked_statuses(retry: Sequence[str]) -> frozenset[str]:
     return statuses
 
 
-async def begin(maker: RunMaker, asked: Asked, run_id: str) -> Run:
+async def begin(maker: RunMaker, asked: RunRequest, run_id: str) -> Run:
     """Return a new run with an id of the caller.
 
     Raises AtWork if a process works on a run with this id, UsageError if one is stored.
@@ -102,7 +102,7 @@ async def fork(  # noqa: PLR0913 - keyword arguments, all optional
 
 async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
     maker: RunMaker,
-    asked: Asked,
+    asked: RunRequest,
     run_id: str,
     *,
     force: bool = False,
@@ -140,7 +140,7 @@ async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
     raise AtWork(f"{run_id} is repeatedly created and deleted by other processes")
 
 
-async def _resumed(maker: RunMaker, asked: Asked, run_id: str, *, force: bool) -> Run:
+async def _resumed(maker: RunMaker, asked: RunRequest, run_id: str, *, force: bool) -> Run:
     stored = await maker.store.load(run_id, "")
     if stored.run_id != run_id:
         raise NotResumable(f"{run_id} was deleted")

@@ -9,11 +9,11 @@ from run_specialist.batch.batch_events import BatchEnded, BatchListener, BatchSt
 from run_specialist.batch.batch_record import BatchRecord, NoRecord
 from run_specialist.batch.batch_state import FLEET, STOPPED, BatchState, Clock
 from run_specialist.batch.breaker import ENDING, FAILURES, PAUSE_LIMIT, PAUSING, USAGE, Breaker, Pause
-from run_specialist.batch.changes import Changes, Sleep
+from run_specialist.batch.changes import ChangeSignal, Sleep
 from run_specialist.batch.counts import Counts
 from run_specialist.batch.done import Done
 from run_specialist.batch.grants import Grants
-from run_specialist.batch.inputs import Inputs
+from run_specialist.batch.inputs import ItemQueue
 from run_specialist.batch.item import Item
 from run_specialist.batch.item_run import ItemRuns
 from run_specialist.batch.scheduler import Scheduler
@@ -90,14 +90,14 @@ class Batch:
             grants = Grants(bounds.cost_limit, slots, typical=bounds.typical_cost)
         self._state = BatchState(
             batch_id,
-            Inputs(items, total, bounds.at_once),
+            ItemQueue(items, total, bounds.at_once),
             runs,
             bounds.at_once,
             Breaker(bounds.breaker, bounds.pause_limit),
             grants,
             record or NoRecord(),
             clock,
-            Changes(sleep),
+            ChangeSignal(sleep),
             own_run_id=run_id,
         )
         self._scheduler = Scheduler(self._state)

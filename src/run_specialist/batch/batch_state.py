@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from run_specialist.batch.batch_events import BatchEvent, BatchListener, ItemEnded, RunListener
 from run_specialist.batch.batch_record import BatchRecord
 from run_specialist.batch.breaker import Breaker
-from run_specialist.batch.changes import Changes
-from run_specialist.batch.counts import Tally
+from run_specialist.batch.changes import ChangeSignal
+from run_specialist.batch.counts import ItemCounter
 from run_specialist.batch.done import Done
 from run_specialist.batch.grants import Grants
-from run_specialist.batch.inputs import Inputs
+from run_specialist.batch.inputs import ItemQueue
 from run_specialist.batch.item import Item
 from run_specialist.batch.item_run import ItemRun, ItemRuns
 
@@ -26,7 +26,7 @@ Clock = Callable[[], float]
 
 
 @dataclass(eq=False, slots=True)
-class Working:
+class ActiveItem:
     """An item in progress."""
 
     item: Item
@@ -45,7 +45,7 @@ class BatchState:
     """The items of a batch, the ended ones, and the limits for the others."""
 
     batch_id: str
-    inputs: Inputs
+    inputs: ItemQueue
     runs: ItemRuns
     at_once: int
     """Maximum number of items in progress."""
@@ -54,8 +54,8 @@ class BatchState:
     """The shares of the cost limit; None without one."""
     record: BatchRecord
     clock: Clock
-    changes: Changes
-    tally: Tally = field(default_factory=Tally)
+    changes: ChangeSignal
+    tally: ItemCounter = field(default_factory=ItemCounter)
     cost_usd: float = 0.0
     """Known cost of the runs of all ended items, including earlier calls [USD]."""
     ended: asyncio.Queue[Done | None] = field(default_factory=asyncio.Queue)
@@ -66,7 +66,7 @@ class BatchState:
     """Why no more items begin; None while they do, and after all have begun."""
     stops_now: bool = False
     """Whether the items in progress must end immediately."""
-    under_way: dict[asyncio.Task[None], Working] = field(default_factory=dict)
+    under_way: dict[asyncio.Task[None], ActiveItem] = field(default_factory=dict)
     own_run_id: Callable[[Item], str] | None = None
     """Returns the run id of an item; None = it is derived from the batch and the key of the item."""
     listeners: list[BatchListener] = field(default_factory=list)

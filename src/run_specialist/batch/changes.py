@@ -8,7 +8,7 @@ Sleep = Callable[[float], Awaitable[None]]
 """Waits for some seconds."""
 
 
-class Changes:
+class ChangeSignal:
     """Lets tasks wait for a change of state; after each wait they check their condition again."""
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:

@@ -42,7 +42,7 @@ class Counts:
         return self.has_answer + sum(self.failed.values()) + self.aborted + self.at_work_elsewhere
 
 
-class Tally:
+class ItemCounter:
     """Counts the items that have ended, and adds up their cost."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ ATTEMPTS = 3
 """Maximum number of attempts for an item that may itself cause the failures of the endpoint."""
 
 
-class Inputs:
+class ItemQueue:
     """Hands out items one by one. Memory is bounded, except for items that other processes work on."""
 
     def __init__(self, read: Callable[[], Iterable[Item]], total: int | None, waiting: int) -> None:

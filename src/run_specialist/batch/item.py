@@ -11,7 +11,7 @@ Input = str | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class InputRecord:
     """An input as it was read."""
 
     input: Input
@@ -32,11 +32,11 @@ class Item:
     key: str
     """16 hexadecimal digits that stay the same when the batch is called again; see `keyed`."""
     where: str = ""
-    """Place of the input, for errors; see `Given`."""
+    """Place of the input, for errors; see `InputRecord`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UnnumberedItem:
     """An input with its question, before it has a number and a key."""
 
     input: Input
@@ -44,10 +44,10 @@ class Asked:
     content: str = ""
     """Digest of a file that the input names; empty for none."""
     where: str = ""
-    """Place of the input, for errors; see `Given`."""
+    """Place of the input, for errors; see `InputRecord`."""
 
 
-def keyed(asked: Iterable[Asked]) -> Iterator[Item]:
+def keyed(asked: Iterable[UnnumberedItem]) -> Iterator[Item]:
     """Number inputs and give each a key: the same input, question and file content have the same key in every call.
 
     Equal inputs get different keys, by how often the input occurred before.

@@ -3,7 +3,7 @@
 from functools import partial
 
 from run_specialist.batch.batch_events import BatchPaused, BatchResumed, ItemStarted
-from run_specialist.batch.batch_state import STOPPED, BatchState, Working
+from run_specialist.batch.batch_state import STOPPED, ActiveItem, BatchState
 from run_specialist.batch.breaker import ENDING, MAY_BE_THE_ITEM, PAUSING, USAGE
 from run_specialist.batch.done import Done
 from run_specialist.batch.item_run import ItemRun, NotAffordable
@@ -21,7 +21,7 @@ class ItemWork:
     def __init__(self, state: BatchState) -> None:
         self._state = state
 
-    async def work(self, working: Working) -> None:
+    async def work(self, working: ActiveItem) -> None:
         """Work on an item in a separate task, and report its end unless it was taken back."""
         state, done = self._state, None
         try:
@@ -37,7 +37,7 @@ class ItemWork:
         if done is not None:
             state.pass_on(done)
 
-    async def _done(self, working: Working) -> Done | None:
+    async def _done(self, working: ActiveItem) -> Done | None:
         """Return the end of an item; None if it was taken back, or was not run."""
         item, state = working.item, self._state
         run_id = state.run_id(item)
@@ -61,7 +61,7 @@ class ItemWork:
             return Done(item, run_id, run.ended, run.ended.error, is_earlier=True)
         return await self._judged(working, await self._outcome(working, run))
 
-    async def _lend(self, working: Working, own: float | None) -> float | None:
+    async def _lend(self, working: ActiveItem, own: float | None) -> float | None:
         """Return an item's share of the batch's cost limit, as soon as it is available."""
         state = self._state
         if state.grants is None:
@@ -76,7 +76,7 @@ class ItemWork:
             await state.changes.wait()
         raise NotAffordable(state.batch_id)
 
-    async def _outcome(self, working: Working, run: ItemRun) -> Outcome:
+    async def _outcome(self, working: ActiveItem, run: ItemRun) -> Outcome:
         state, number = self._state, working.item.number
         if state.ended_because == STOPPED:
             run.abort(after_turn=not state.stops_now)
@@ -90,7 +90,7 @@ class ItemWork:
         working.spent = (working.grant or 0.0) if cost is None else max(cost - run.cost_before, 0.0)
         return outcome
 
-    def _hear(self, working: Working, event: Event) -> None:
+    def _hear(self, working: ActiveItem, event: Event) -> None:
         """End the pause when a request of a probe has been answered."""
         if not isinstance(event, Replied):
             return
@@ -101,7 +101,7 @@ class ItemWork:
             self._state.changes.happened()
         working.is_probe = False
 
-    async def _judged(self, working: Working, outcome: Outcome) -> Done | None:
+    async def _judged(self, working: ActiveItem, outcome: Outcome) -> Done | None:
         """Return the end of an item, or take it back if the endpoint caused the failure."""
         state, item, kind = self._state, working.item, outcome.error_kind
         done = Done(item, state.run_id(item), outcome, outcome.error)
@@ -118,7 +118,7 @@ class ItemWork:
         await state.record.mark_failed(item, None)
         return done
 
-    async def _without_run(self, working: Working, error: str) -> Done | None:
+    async def _without_run(self, working: ActiveItem, error: str) -> Done | None:
         """Return the end of an item whose run could not begin; take it back if no run can begin for any item."""
         state, item = self._state, working.item
         if await self._is_paused_by(working, USAGE, error, None):
@@ -130,7 +130,7 @@ class ItemWork:
         await state.record.mark_failed(item, error)
         return Done(item, state.run_id(item), error=error, without_run="failed")
 
-    async def _is_paused_by(self, working: Working, kind: str, error: str, retry_after: float | None) -> bool:
+    async def _is_paused_by(self, working: ActiveItem, kind: str, error: str, retry_after: float | None) -> bool:
         """Register a failure; return whether the batch is paused or ends, so that no item counts as failed."""
         state, breaker = self._state, self._state.breaker
         before, now = breaker.pause, state.clock()

@@ -3,7 +3,7 @@
 import asyncio
 import math
 
-from run_specialist.batch.batch_state import STOPPED, BatchState, Working
+from run_specialist.batch.batch_state import STOPPED, ActiveItem, BatchState
 from run_specialist.batch.done import Done
 from run_specialist.batch.item import Item
 from run_specialist.batch.item_work import ItemWork
@@ -30,7 +30,7 @@ class Scheduler:
         try:
             await self._open()
             while (item := await self._next()) is not None:
-                working = Working(item, is_probe=state.breaker.begin())
+                working = ActiveItem(item, is_probe=state.breaker.begin())
                 task = asyncio.create_task(self._work.work(working))
                 state.under_way[task] = working
                 # A task that is cancelled before its first step runs none of its code.

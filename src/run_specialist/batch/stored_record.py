@@ -24,7 +24,7 @@ class StoredRecord:
 
     def __init__(
         self,
-        batch: "Callable[[], batches.Batch]",
+        batch: "Callable[[], batches.StoredBatch]",
         run_id: Callable[[Item], str],
         url: Callable[[], Awaitable[str | None]],
     ) -> None:
@@ -81,10 +81,10 @@ class StoredRecord:
     async def mark_failed(self, item: Item, error: str | None) -> None:
         """Record that an item failed permanently, with its error if it has no run."""
         from run_specialist.store.batch_statements import ENDED  # noqa: PLC0415 - as above
-        from run_specialist.store.batches import Mark  # noqa: PLC0415 - as above
+        from run_specialist.store.batches import ItemStateChange  # noqa: PLC0415 - as above
 
         if (writer := self._writer) is not None:
-            mark = Mark(self._run_id(item), ENDED, error)
+            mark = ItemStateChange(self._run_id(item), ENDED, error)
             await self._tried(lambda: writer.mark(self._batch_id, [mark]))
 
     async def set_state(self, state: str, reason: str | None = None) -> None:
@@ -98,10 +98,10 @@ class StoredRecord:
             await asyncio.to_thread(self._writer.close)
             self._writer = None
 
-    def _row(self, item: Item) -> "batches.Item":
+    def _row(self, item: Item) -> "batches.StoredItem":
         from run_specialist.store import batches  # noqa: PLC0415 - as above
 
-        return batches.Item(self._run_id(item), item.number, item.input, item.question)
+        return batches.StoredItem(self._run_id(item), item.number, item.input, item.question)
 
     @staticmethod
     async def _tried(write: Callable[[], object]) -> None:

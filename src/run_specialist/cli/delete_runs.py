@@ -13,11 +13,11 @@ from run_specialist.cli.stored_run_flags import nothing_found
 
 if TYPE_CHECKING:
     from run_specialist.store.reader import Store
-    from run_specialist.store.stored import Listed
+    from run_specialist.store.stored import ListedRun
 
 
 def delete_runs(
-    opened: "Store", found: list["Listed"], project: str | None, *, named: bool, yes: bool, json_: bool
+    opened: "Store", found: list["ListedRun"], project: str | None, *, named: bool, yes: bool, json_: bool
 ) -> None:
     """Delete runs with their children; skip those that are running, or fail if they were named by id."""
     chosen = [one for one in found if named or one.status != "running"]

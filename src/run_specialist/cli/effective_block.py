@@ -14,7 +14,7 @@ from run_specialist.cli.console import is_terminal, print_line, printable
 from run_specialist.errors import RunSpecialistError, StoreMissing
 
 if TYPE_CHECKING:
-    from run_specialist.spawning.effective import Effective, EffectiveModel
+    from run_specialist.spawning.effective import EffectiveModel, EffectiveSettings
     from run_specialist.spawning.prompt_texts import AddedText
     from run_specialist.specialist.defaults import Defaults
     from run_specialist.specialist.loader import SpecialistFile
@@ -32,7 +32,7 @@ class EffectiveBlock:
     """Model, tools and limits of a run, and the medians of past runs."""
 
     file: "SpecialistFile"
-    effective: "Effective"
+    effective: "EffectiveSettings"
     medians: Sequence["Medians"]
     """Of past runs of this file, by model."""
     note: str

@@ -23,7 +23,7 @@ from run_specialist.errors import StoreMissing
 if TYPE_CHECKING:
     from run_specialist.store.reader import Store
     from run_specialist.store.selection import Selection
-    from run_specialist.store.stored import Listed
+    from run_specialist.store.stored import ListedRun
 
 PAUSE = 0.5
 """Interval at which the store is polled [s]."""
@@ -86,12 +86,12 @@ class _Printer:
         """Status and end of each run, as printed last."""
         self._depths: dict[str, int] = {}
 
-    def skip(self, found: Sequence["Listed"]) -> None:
+    def skip(self, found: Sequence["ListedRun"]) -> None:
         """Mark the current state of runs as already printed."""
         for run in found:
             self._states.setdefault(run.run_id, (run.status, run.ended_at))
 
-    def print(self, found: Sequence["Listed"]) -> None:
+    def print(self, found: Sequence["ListedRun"]) -> None:
         """Print the runs whose state has changed.
 
         found: oldest first, so that children follow their parents.
@@ -105,7 +105,7 @@ class _Printer:
             else:
                 self._print_row(run)
 
-    def _print_row(self, run: "Listed") -> None:
+    def _print_row(self, run: "ListedRun") -> None:
         if not self._depths:
             self._print_head()
         depth = self._depths[run.run_id] = self._depths.get(run.parent_id or "", -1) + 1

@@ -8,9 +8,9 @@ from run_specialist.budget import units
 from run_specialist.budget.budget import Kind
 from run_specialist.budget.ladder import Style
 from run_specialist.cli.flags import one_of
-from run_specialist.cli.live_run import Prepare
+from run_specialist.cli.live_run import PrepareRun
 from run_specialist.cli.notes import note
-from run_specialist.cli.output_options import Output
+from run_specialist.cli.output_options import OutputSettings
 from run_specialist.specialist.presets import Preset
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class PrepareFork(Protocol):
         ...
 
 
-def forked(prepare: PrepareFork, output: Output) -> Prepare:
+def forked(prepare: PrepareFork, output: OutputSettings) -> PrepareRun:
     """Return a function that prepares a fork and prints the cost of the copied turns if the model is another one."""
 
     async def prepare_and_say(*, listener: "Listener | None", watch: "Watch | None") -> "Run":

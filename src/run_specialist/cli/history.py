@@ -45,7 +45,7 @@ from run_specialist.errors import StoreMissing
 if TYPE_CHECKING:
     from run_specialist.store.reader import Store
     from run_specialist.store.selection import Selection
-    from run_specialist.store.stored import Listed
+    from run_specialist.store.stored import ListedRun
 
 _UNENDED = ("running", "interrupted")
 
@@ -161,7 +161,7 @@ def _print_missing(missing: StoreMissing, store: str | None, project: str | None
 def _print_found(
     opened: "Store",
     selection: "Selection",
-    found: list["Listed"],
+    found: list["ListedRun"],
     *,
     filtered: bool,
     has_more: bool,
@@ -206,7 +206,7 @@ def _full_ids(opened: "Store", ids: Sequence[str], project: str | None, *, exact
     return full
 
 
-def _select(opened: "Store", selection: "Selection", limit: int) -> tuple[list["Listed"], bool]:
+def _select(opened: "Store", selection: "Selection", limit: int) -> tuple[list["ListedRun"], bool]:
     """Return the selected runs, and whether there are more than `limit`, without children of listed runs."""
     from run_specialist.store.run_trees import first_trees  # noqa: PLC0415 - fast `--help`
 

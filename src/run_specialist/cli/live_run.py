@@ -10,7 +10,7 @@ from run_specialist.api.flag_names import with_flags
 from run_specialist.api.shutdown import with_bounded_cleanup
 from run_specialist.cli.console import is_terminal, print_json, print_line, say
 from run_specialist.cli.notes import note, without_shown
-from run_specialist.cli.output_options import Output
+from run_specialist.cli.output_options import OutputSettings
 from run_specialist.cli.query_words import unread_input
 from run_specialist.cli.startup import resume_gc
 from run_specialist.store.location import shown
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from run_specialist.record.outcome import Outcome
 
 
-class Prepare(Protocol):
+class PrepareRun(Protocol):
     """Prepares the run, e.g. `partial(runner.prepare, name, question)`."""
 
     async def __call__(self, *, listener: "Listener | None", watch: "Watch | None") -> "Run | EndedRun":
@@ -33,7 +33,7 @@ class Prepare(Protocol):
         ...
 
 
-def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
+def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Outcome":
     """Execute a run, show its progress, and print its outcome.
 
     Raises OSError if the events can no longer be written; BrokenPipeError if the reader closed the pipe.
@@ -69,7 +69,7 @@ def answer(runner: "Runner", prepare: Prepare, output: Output) -> "Outcome":
     return outcome
 
 
-def _warn_about_unread_input(output: Output) -> bool:
+def _warn_about_unread_input(output: OutputSettings) -> bool:
     """Warn if text on standard input is not part of the question; return whether there is any."""
     unread = unread_input()
     if unread and not output.quiet:
@@ -129,7 +129,7 @@ def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
         loop.add_signal_handler(number, abort)
 
 
-def _view(output: Output) -> "LiveView | None":
+def _view(output: OutputSettings) -> "LiveView | None":
     if output.json or output.events or output.quiet or sys.stderr is None or not sys.stderr.isatty():
         return None
     from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
@@ -137,7 +137,7 @@ def _view(output: Output) -> "LiveView | None":
     return LiveView()
 
 
-def _show(outcome: "Outcome", output: Output, *, resume: str | None) -> None:
+def _show(outcome: "Outcome", output: OutputSettings, *, resume: str | None) -> None:
     """Print the outcome, its warnings and the summary.
 
     resume: the command that resumes the run; None if the run is not stored.

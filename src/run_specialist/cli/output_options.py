@@ -11,7 +11,7 @@ from run_specialist.cli.output_file import OutputFile, OutputOption
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputSettings:
     """What to print, and where."""
 
     json: bool
@@ -31,10 +31,10 @@ class OutputOptions:
     quiet: Annotated[bool, quiet_option("Print only the answer and errors.")] = False
     raw: Annotated[bool, typer.Option("--raw", help="Print the answer as it is, on a terminal too.")] = False
 
-    def chosen(self) -> Output:
+    def chosen(self) -> OutputSettings:
         """Return the chosen output; exit if options exclude each other, or if the file cannot be written."""
         if self.json_ and self.events:
             fail("--json and --events cannot be combined; the last event of --events contains the outcome")
         if self.raw and (self.json_ or self.events):
             fail("--raw is about the answer as text; it cannot be combined with --json or --events")
-        return Output(self.json_, self.events, self.quiet, self.raw, OutputFile(self.output))
+        return OutputSettings(self.json_, self.events, self.quiet, self.raw, OutputFile(self.output))

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from run_specialist.store.reader import Store
     from run_specialist.store.stored import StoredRun
-    from run_specialist.views.page.side_by_side import Kin
+    from run_specialist.views.page.side_by_side import RelatedRuns
 
 
-def with_related(opened: "Store", run_id: str) -> tuple["StoredRun", Mapping[str, "StoredRun"], "Kin"]:
+def with_related(opened: "Store", run_id: str) -> tuple["StoredRun", Mapping[str, "StoredRun"], "RelatedRuns"]:
     """Return a run, all its descendants by id, and the runs to compare it with.
 
     Raises RunSpecialistError for a run that cannot be read.

@@ -15,8 +15,8 @@ from run_specialist.cli.trust_flag import TrustFlag
 
 if TYPE_CHECKING:
     from run_specialist.replay.cassette import Cassette
-    from run_specialist.replay.rebuilt_job import Place, Tools
-    from run_specialist.replay.replay import Replayed
+    from run_specialist.replay.rebuilt_job import SpecialistLocation, Tools
+    from run_specialist.replay.replay import ReplayResult
 
 DIFFERS = 1
 """Exit code of a replay with a difference."""
@@ -42,8 +42,7 @@ ResultsOfTools = Annotated[
     ),
 ]
 RootOfRun = Annotated[
-    Path | None,
-    typer.Option("--root", metavar="FOLDER", help="Folder that the file tools can read.  [default: that of the run]"),
+    Path | None, typer.Option("--root", help="Folder that the file tools can read.  [default: that of the run]")
 ]
 SavedCassette = Annotated[
     Path | None,
@@ -74,10 +73,10 @@ def replay(
     request differs.
     """
     with guarded():
-        from run_specialist.replay.rebuilt_job import Place  # noqa: PLC0415 - fast `--help`
+        from run_specialist.replay.rebuilt_job import SpecialistLocation  # noqa: PLC0415 - fast `--help`
 
         _check(root, save, overwrite=force)
-        cassette, place = _recorded(run, Place(root, dir_, None, trust), store, all_projects=all_projects)
+        cassette, place = _recorded(run, SpecialistLocation(root, dir_, None, trust), store, all_projects=all_projects)
         done = _replayed(cassette, place, tools, save)
     if json_:
         print_json(done.as_json())
@@ -96,7 +95,9 @@ def _check(root: Path | None, save: Path | None, *, overwrite: bool) -> None:
         fail(f"--save: {save} already exists; use --force to overwrite it")
 
 
-def _recorded(run: str, place: "Place", store: str | None, *, all_projects: bool) -> tuple["Cassette", "Place"]:
+def _recorded(
+    run: str, place: "SpecialistLocation", store: str | None, *, all_projects: bool
+) -> tuple["Cassette", "SpecialistLocation"]:
     """Return a recorded run and the folder of its specialist: by default the one where the run found it."""
     from run_specialist.replay.cassette_file import read_cassette  # noqa: PLC0415 - fast `--help`
     from run_specialist.replay.from_store import cassette_of  # noqa: PLC0415 - fast `--help`
@@ -113,7 +114,7 @@ def _recorded(run: str, place: "Place", store: str | None, *, all_projects: bool
     return cassette_of(stored), place
 
 
-def _replayed(cassette: "Cassette", place: "Place", tools: "Tools", save: Path | None) -> "Replayed":
+def _replayed(cassette: "Cassette", place: "SpecialistLocation", tools: "Tools", save: Path | None) -> "ReplayResult":
     """Replay a run; write it to a cassette file if nothing differs."""
     from run_specialist.api.shutdown import with_bounded_cleanup  # noqa: PLC0415 - fast `--help`
     from run_specialist.replay.cassette_lines import cassette_text, fit_for_file  # noqa: PLC0415 - fast `--help`

@@ -8,14 +8,14 @@ import typer
 
 from run_specialist.cli.console import has_colours, is_terminal, print_line, print_styled, printable, say
 from run_specialist.cli.wrapping import wrapped
-from run_specialist.replay.replay import Replayed
+from run_specialist.replay.replay import ReplayResult
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _HEAD = 2
 """Number of lines at the beginning of a diff that name its two sides."""
 
 
-def print_replay(done: Replayed, saved: Path | None) -> None:
+def print_replay(done: ReplayResult, saved: Path | None) -> None:
     """Print the result.
 
     saved: the file that a replay without a difference was written to.
@@ -72,7 +72,7 @@ def _common(one: str, other: str) -> int:
     return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
-def _same(done: Replayed) -> str:
+def _same(done: ReplayResult) -> str:
     """Return the line for a replay without a difference."""
     cassette = done.cassette
     sizes = f"{_counted(len(cassette.requests), 'request')}, {_counted(len(cassette.calls), 'tool call')}"

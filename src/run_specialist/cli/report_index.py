@@ -14,7 +14,7 @@ from run_specialist.errors import RunSpecialistError
 
 if TYPE_CHECKING:
     from run_specialist.store.reader import Store
-    from run_specialist.store.stored import Listed
+    from run_specialist.store.stored import ListedRun
 
 STDOUT = Path("-")
 _OURS = b'<meta name="generator" content="specialists report --index">'
@@ -82,7 +82,7 @@ def print_page(page: str) -> None:
         sys.stdout.buffer.flush()
 
 
-def _data(opened: "Store", runs: Sequence["Listed"], folder: Path | None, project: str | None) -> Mapping[str, Any]:
+def _data(opened: "Store", runs: Sequence["ListedRun"], folder: Path | None, project: str | None) -> Mapping[str, Any]:
     """Return the data of the index.
 
     folder: Folder of the index, where reports are looked for; None = nothing is linked.

@@ -9,7 +9,7 @@ import typer
 from run_specialist.cli.console import fail, guarded
 from run_specialist.cli.flags import OnLostFlag, RequestsAtOnce, RequireModel, StoreUrl, settings
 from run_specialist.cli.forked import ForkAt, ForkLanding, ForkPreset, forked
-from run_specialist.cli.live_run import Prepare, answer
+from run_specialist.cli.live_run import PrepareRun, answer
 from run_specialist.cli.option_groups import flattened
 from run_specialist.cli.output_options import OutputOptions
 from run_specialist.cli.query_words import MoreWords, more_from
@@ -68,7 +68,7 @@ def resume(
             requests_at_once=requests_at_once,
         )
         if at is None:
-            prepare: Prepare = partial(runner.resume, run, question, force=force, **given)
+            prepare: PrepareRun = partial(runner.resume, run, question, force=force, **given)
         else:
             prepare = forked(partial(runner.fork, run, question, at=at, force=force, **given, **forking), shown)
         outcome = answer(runner, prepare, shown)

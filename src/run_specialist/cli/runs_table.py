@@ -15,7 +15,7 @@ from run_specialist.cli.console import has_colours, is_terminal, printable
 from run_specialist.cli.table import GAP, cell_width, print_table, print_table_with_lines, shortened
 
 if TYPE_CHECKING:
-    from run_specialist.store.stored import Listed
+    from run_specialist.store.stored import ListedRun
 
 _SHORTEST_QUESTION = 24
 """Minimum width of the question column; in a narrower terminal the question is below each run [columns]."""
@@ -38,7 +38,7 @@ class Cell(NamedTuple):
     """The value in the line below the run, where it has no heading."""
 
 
-def print_runs(found: Sequence["Listed"], *, projects: bool = False, words: str = "") -> None:
+def print_runs(found: Sequence["ListedRun"], *, projects: bool = False, words: str = "") -> None:
     """Print a table of runs, or nothing if there are none; child runs are indented below their parent.
 
     found: newest first.
@@ -86,7 +86,7 @@ def print_cells(
     print_table_with_lines(columns, [[row[head].text for head in columns] for row in rows], lines)
 
 
-def run_cells(run: "Listed", depth: int, *, projects: bool) -> dict[str, Cell]:
+def run_cells(run: "ListedRun", depth: int, *, projects: bool) -> dict[str, Cell]:
     """Return the values of a run by the heading of their columns, without the question."""
     cost = "unknown" if run.cost_usd is None else dollars(run.cost_usd)
     calls = f"{run.tool_calls:,}"
@@ -104,7 +104,7 @@ def run_cells(run: "Listed", depth: int, *, projects: bool) -> dict[str, Cell]:
     return cells | ({"PROJECT": project_cell(run.project)} if projects else {})
 
 
-def question_of(run: "Listed", depth: int) -> str:
+def question_of(run: "ListedRun", depth: int) -> str:
     """Return the question of a run on one line, after the id of a parent that is not listed, or of a fork's source."""
     parent = "" if depth or run.parent_id is None else f"(of {run.parent_id}) "
     source = f" (fork of {run.forked_from} at turn {run.forked_at})" if run.forked_from else ""

@@ -13,12 +13,12 @@ from run_specialist.cli.console import has_colours, print_line, print_styled, pr
 
 if TYPE_CHECKING:
     from run_specialist.store.conversation import Row
-    from run_specialist.store.stored import Listed
+    from run_specialist.store.stored import ListedRun
 
 NO_LINES: Mapping[int, str] = MappingProxyType({})
 
 
-def as_json(run: "Listed") -> dict[str, Any]:
+def as_json(run: "ListedRun") -> dict[str, Any]:
     """Return a run as an item of `runs --json`; times in UTC."""
     ended_at = None if run.ended_at is None else iso(run.ended_at)
     return {**asdict(run), "started_at": iso(run.started_at), "ended_at": ended_at}
@@ -28,7 +28,7 @@ END_OF_COPY = "the copied turns end here"
 """Line in the transcript of a fork before its own messages."""
 
 
-def forked_line(run: "Listed") -> str:
+def forked_line(run: "ListedRun") -> str:
     """Return the line that names the run that a fork begins with."""
     turns = run.forked_at or 0
     return f"forked from {run.forked_from} after {f'{turns} turn' if turns == 1 else f'{turns} turns'}"

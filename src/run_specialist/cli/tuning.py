@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.views.advice import Suggestion
     from run_specialist.views.file_versions import FileVersion
-    from run_specialist.views.tune import Bill, Hit, Tuning
+    from run_specialist.views.tune import Bill, LimitHits, Tuning
 
 _VERDICTS = {
     "raise": "Raise the limit of tool calls from {now} to {limit}",
@@ -175,7 +175,7 @@ def _print_bars(tuning: "Tuning") -> None:
     print_histogram(tuning.bars, labels)
 
 
-def _hit(hit: "Hit") -> tuple[str, ...]:
+def _hit(hit: "LimitHits") -> tuple[str, ...]:
     kind = "model's context" if hit.reason == "context" else hit.reason.replace("_", " ")
     landings = ", ".join(f"{how} {number}" for how, number in hit.how.items())
     return (kind, str(hit.runs), str(hit.partial), str(hit.failed), landings)

@@ -12,7 +12,7 @@ from run_specialist.cli.stored_run_flags import AllProjects, RunId, RunsRoot, fi
 
 if TYPE_CHECKING:
     from run_specialist.store.file_changes import StoredChange
-    from run_specialist.tools.editing.undoing import Undone
+    from run_specialist.tools.editing.undoing import UndoneFile
 
 LEFT = 4
 """Exit code if a file was not reverted."""
@@ -66,7 +66,7 @@ def _by_root(changes: "list[StoredChange]") -> "dict[Path, list[StoredChange]]":
     return found
 
 
-def _undone(root: Path, changes: "list[StoredChange]", dry_run: bool) -> "list[Undone]":
+def _undone(root: Path, changes: "list[StoredChange]", dry_run: bool) -> "list[UndoneFile]":
     from run_specialist.tools.editing.undoing import undo  # noqa: PLC0415 - fast `--help`
 
     if not root.is_dir():
@@ -74,11 +74,11 @@ def _undone(root: Path, changes: "list[StoredChange]", dry_run: bool) -> "list[U
     return undo(root, [one.change for one in changes], dry_run=dry_run)
 
 
-def _as_json(one: "Undone") -> dict[str, object]:
+def _as_json(one: "UndoneFile") -> dict[str, object]:
     return {"path": one.path, "result": one.result, "reason": one.reason, "diff": one.diff.text}
 
 
-def _print(run_id: str, done: "list[tuple[Path, Undone]]", *, dry_run: bool) -> None:
+def _print(run_id: str, done: "list[tuple[Path, UndoneFile]]", *, dry_run: bool) -> None:
     if not done:
         say(f"{run_id} has changed no file")
     for _, one in done:

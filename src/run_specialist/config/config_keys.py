@@ -6,7 +6,7 @@ from typing import Literal
 
 from run_specialist.redaction.secret_names import ends_like_a_name
 
-Kind = Literal["setting", "model", "folder", "store", "on_lost", "switch", "count"]
+ValueKind = Literal["setting", "model", "folder", "store", "on_lost", "switch", "count"]
 TABLE = ("tool", "run-specialist")
 """Table of the keys in pyproject.toml; the user's file has them at the top level."""
 
@@ -17,7 +17,7 @@ class Key:
 
     name: str
     """Name in snake_case, as in JSON output; files may use hyphens instead."""
-    kind: Kind
+    kind: ValueKind
     """`setting` for a key of specialist files, with the same values."""
     personal: bool = False
     """Whether only the user's own file may contain it."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from run_specialist.config.config_keys import Key, Kind
+from run_specialist.config.config_keys import Key, ValueKind
 from run_specialist.errors import UsageError
 from run_specialist.record.journal import OnLost
 from run_specialist.redaction import passwords
@@ -105,7 +105,7 @@ def _got(given: object) -> str:
     return shown(repr(given))
 
 
-_CHECKS: dict[Kind, Callable[[Key, object, Path, Scope], object]] = {
+_CHECKS: dict[ValueKind, Callable[[Key, object, Path, Scope], object]] = {
     "setting": _setting,
     "model": _model,
     "folder": _folder,

@@ -12,17 +12,17 @@ from run_specialist.providers.chosen_models import choose_model
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store.location import place, shown
 
-Source = Literal["environment", "project", "user", "default"]
+ValueSource = Literal["environment", "project", "user", "default"]
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class ConfigValue:
     """The value of one key."""
 
     key: str
     value: object
     """JSON value; None = not set, or no limit."""
-    source: Source
+    source: ValueSource
     variable: str | None = None
     """Environment variable that sets it."""
     path: Path | None = None
@@ -56,16 +56,16 @@ class Holding:
         }
 
 
-def holdings(config: Config) -> Iterator[Holding]:
+def holdings(config: Config) -> Iterator[ConfigValue]:
     """Yield the value of each key with its source, in the order of the keys."""
     for name, key in KEYS.items():
         found = config.values.get(name)
         if key.variable and (named := os.environ.get(key.variable)):
-            yield Holding(name, _plain(key, named), "environment", key.variable)
+            yield ConfigValue(name, _plain(key, named), "environment", key.variable)
         elif found is None:
-            yield Holding(name, _default(key), "default")
+            yield ConfigValue(name, _default(key), "default")
         else:
-            yield Holding(name, _plain(key, found.value), found.scope, None, found.path, found.line)
+            yield ConfigValue(name, _plain(key, found.value), found.scope, None, found.path, found.line)
 
 
 def _plain(key: Key, value: object) -> object:

@@ -9,11 +9,11 @@ from run_specialist.spawning.prompt_texts import PromptTexts, read_texts
 from run_specialist.tools.threads import in_thread
 
 if TYPE_CHECKING:
-    from run_specialist.api.run_maker import Asked
+    from run_specialist.api.run_maker import RunRequest
     from run_specialist.api.runner import Runner
 
 
-async def has_same_texts(asked: "Asked", known: StoredRuns, run_id: str, runner: "Runner") -> bool:
+async def has_same_texts(asked: "RunRequest", known: StoredRuns, run_id: str, runner: "Runner") -> bool:
     """Return whether a run would get the texts of its stored prompt; True if the run is not stored."""
     settings = asked.settings
     if not (settings.skills or settings.project_instructions or settings.memory):
@@ -29,7 +29,7 @@ async def has_same_texts(asked: "Asked", known: StoredRuns, run_id: str, runner:
     return str(run.frozen.get("system", "")).startswith(texts.added_to(settings.prompt))
 
 
-def _texts(asked: "Asked", runner: "Runner") -> PromptTexts:
+def _texts(asked: "RunRequest", runner: "Runner") -> PromptTexts:
     file, settings, trust = asked.file, asked.settings, runner.environments.trust
     wanted = MemoryRequest(runner.secrets, by_program=asked.by_program)
     memory = agent_memory(file, settings, runner.root, trust, wanted)

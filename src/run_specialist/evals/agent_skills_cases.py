@@ -8,7 +8,7 @@ from pathlib import Path
 
 from run_specialist.evals.case import EvalCase, EvalSet
 from run_specialist.evals.case_reader import CaseReader
-from run_specialist.evals.positions import Placed, read
+from run_specialist.evals.positions import PlacedValue, read
 from run_specialist.specialist.problems import shown
 
 ASSERTIONS = ("assertions", "expectations")
@@ -24,7 +24,7 @@ def load_skill_cases(path: Path, check_judge: Callable[[str], None]) -> EvalSet:
 
 
 class _SkillReader(CaseReader):
-    def cases(self, file: Placed) -> EvalSet:
+    def cases(self, file: PlacedValue) -> EvalSet:
         listed = file.get("evals")
         if listed is None or not listed.items:
             self._problems.error((listed or file).place, "has no cases; expected a list", "evals")
@@ -34,7 +34,7 @@ class _SkillReader(CaseReader):
             self._problems.error(file.place, f"two evals have the id {shown(name)}", "id")
         return self._without_problems(found)
 
-    def _case(self, given: Placed) -> Iterator[EvalCase]:
+    def _case(self, given: PlacedValue) -> Iterator[EvalCase]:
         prompt, known = given.get("prompt"), given.get("id")
         if prompt is None or not isinstance(prompt.value, str) or not prompt.value.strip():
             self._problems.error((prompt or given).place, "has no question; expected a text", "prompt")
@@ -53,7 +53,7 @@ class _SkillReader(CaseReader):
         )
 
     @staticmethod
-    def _judges(given: Placed, expected: Placed | None) -> Placed:
+    def _judges(given: PlacedValue, expected: PlacedValue | None) -> PlacedValue:
         """Return a judge for each statement, or for the description of the answer if there are no statements."""
         lists = [found for name in ASSERTIONS if (found := given.get(name)) is not None]
         rubrics = [(str(one.value), one.place) for found in lists for one in found.items]
@@ -61,6 +61,6 @@ class _SkillReader(CaseReader):
             rubrics = [(f"It is as this describes: {expected.value}", expected.place)]
         judges = []
         for text, place in rubrics:
-            rubric = Placed(text, place)
-            judges.append(Placed({"Judge": text}, place, fields=(("Judge", Placed("Judge", place), rubric),)))
-        return Placed([one.value for one in judges], given.place, items=tuple(judges))
+            rubric = PlacedValue(text, place)
+            judges.append(PlacedValue({"Judge": text}, place, fields=(("Judge", PlacedValue("Judge", place), rubric),)))
+        return PlacedValue([one.value for one in judges], given.place, items=tuple(judges))

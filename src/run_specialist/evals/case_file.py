@@ -9,7 +9,7 @@ from typing import Any
 from run_specialist.errors import UsageError
 from run_specialist.evals.case import EvalCase, EvalSet
 from run_specialist.evals.case_reader import CaseReader
-from run_specialist.evals.positions import Placed, read
+from run_specialist.evals.positions import PlacedValue, read
 from run_specialist.specialist.problems import Position, shown
 from run_specialist.specialist.resolve import checked
 
@@ -27,7 +27,7 @@ def load_cases(path: Path, check_judge: Callable[[str], None]) -> EvalSet:
 
 
 class _FileReader(CaseReader):
-    def cases(self, file: Placed) -> EvalSet:
+    def cases(self, file: PlacedValue) -> EvalSet:
         """Return the cases; raises UsageError with a line per error."""
         if not file.fields:
             self._problems.error(file.place, "has no cases; expected `cases:` with a list")
@@ -47,7 +47,7 @@ class _FileReader(CaseReader):
         self._check_names(listed)
         return self._without_problems(cases)
 
-    def _case(self, given: Placed, number: int) -> Iterator[EvalCase]:
+    def _case(self, given: PlacedValue, number: int) -> Iterator[EvalCase]:
         if not given.fields:
             self._problems.error(given.place, f"case {number} must be a mapping with `inputs`, its question")
             return
@@ -72,7 +72,7 @@ class _FileReader(CaseReader):
                 None if metadata is None else metadata.value,
             )
 
-    def _inputs(self, given: Placed | None, place: Position, name: str) -> tuple[str | None, dict[str, Any]]:
+    def _inputs(self, given: PlacedValue | None, place: Position, name: str) -> tuple[str | None, dict[str, Any]]:
         """Return the question and the settings of a case; None, after an error is noted, if it has no question."""
         asked, settings = given, None
         if given is not None and given.fields:
@@ -87,7 +87,7 @@ class _FileReader(CaseReader):
             return asked.value, {}
         return asked.value, self._settings(settings)
 
-    def _settings(self, given: Placed) -> dict[str, Any]:
+    def _settings(self, given: PlacedValue) -> dict[str, Any]:
         if not isinstance(given.value, dict):
             self._problems.error(given.place, "must be a mapping of keys of the specialist's file", "settings")
             return {}
@@ -98,14 +98,14 @@ class _FileReader(CaseReader):
                 self._problems.error(placed.place, str(error), "settings")
         return dict(given.value)
 
-    def _check_keys(self, given: Placed, known: tuple[str, ...], owner: str) -> None:
+    def _check_keys(self, given: PlacedValue, known: tuple[str, ...], owner: str) -> None:
         for key, placed, _ in given.fields:
             if key not in known:
                 close = difflib.get_close_matches(key, known, n=1)
                 hint = f"did you mean {close[0]}?" if close else f"{shown(owner)} can have {', '.join(known)}"
                 self._problems.error(placed.place, f"unknown key; {hint}", key)
 
-    def _check_names(self, listed: Placed | None) -> None:
+    def _check_names(self, listed: PlacedValue | None) -> None:
         seen: set[str] = set()
         for given in listed.items if listed else ():
             named = given.get("name")

@@ -6,7 +6,7 @@ from pathlib import Path
 from run_specialist.errors import UsageError
 from run_specialist.evals.case import EvalCase, EvalSet
 from run_specialist.evals.evaluator_list import EvaluatorList
-from run_specialist.evals.positions import Placed
+from run_specialist.evals.positions import PlacedValue
 from run_specialist.specialist.problems import Problems
 
 
@@ -22,7 +22,7 @@ class CaseReader:
         self._problems = Problems(path)
         self._evaluators = EvaluatorList(self._problems, check_judge)
 
-    def _place(self, given: Placed) -> str:
+    def _place(self, given: PlacedValue) -> str:
         """Return the position of a value, as `file:line:column`."""
         return f"{self._path}:{given.place.line}:{given.place.column}"
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from run_specialist.evals.eval_results import CaseRun, EvalResult, Variant
 from run_specialist.evals.intervals import cases_needed, exact, mean_interval, median_interval
-from run_specialist.evals.pairing import Paired, amounts, paired
+from run_specialist.evals.pairing import PairedVariants, amounts, paired
 
 ALPHA = 0.05
 """Maximum probability that any comparison reports a difference although there is none, over all variants together."""
@@ -16,7 +16,7 @@ Verdict = Literal["better", "worse", "no difference", "cannot be told"]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class MetricDifference:
     """A quantity of the baseline and of a variant."""
 
     baseline: float
@@ -47,12 +47,12 @@ class Comparison:
     """Error probability of each interval: `ALPHA` divided by the number of compared variants."""
     cases_needed: int | None
     """Estimated number of cases that would detect the observed difference; None if it is 0 or already detected."""
-    paired: Paired
-    score: Difference | None
+    paired: PairedVariants
+    score: MetricDifference | None
     """Mean scores; None without pairs."""
-    passed: Difference | None
+    passed: MetricDifference | None
     """Mean shares of repeats that passed."""
-    medians: Mapping[str, Difference]
+    medians: Mapping[str, MetricDifference]
     """Medians of `cost_usd`, `tool_calls`, `tokens` and `seconds`, without unknown ones."""
 
     @property
@@ -112,7 +112,7 @@ def _compared(result: EvalResult, base: Variant, variant: Variant, tolerance: fl
     )
 
 
-def _verdict(score: Difference | None, tolerance: float, *, same_runs: bool) -> tuple[Verdict, bool]:
+def _verdict(score: MetricDifference | None, tolerance: float, *, same_runs: bool) -> tuple[Verdict, bool]:
     """Return the verdict, and whether it is a regression."""
     if same_runs:
         return "no difference", False
@@ -125,19 +125,19 @@ def _verdict(score: Difference | None, tolerance: float, *, same_runs: bool) -> 
     return ("worse", score.high < -tolerance) if score.high < 0 else ("cannot be told", False)
 
 
-def _means(pairs: Sequence[tuple[float, float]], alpha: float) -> Difference | None:
+def _means(pairs: Sequence[tuple[float, float]], alpha: float) -> MetricDifference | None:
     if not pairs:
         return None
     differences = [exact(right - left) for left, right in pairs]
     low, high = mean_interval(differences, alpha) or (None, None)
     before, after = (fmean(side) for side in zip(*pairs, strict=True))
-    return Difference(before, after, exact(fmean(differences)), low, high, len(pairs))
+    return MetricDifference(before, after, exact(fmean(differences)), low, high, len(pairs))
 
 
-def _medians(pairs: Sequence[tuple[float, float]], alpha: float) -> Difference | None:
+def _medians(pairs: Sequence[tuple[float, float]], alpha: float) -> MetricDifference | None:
     if not pairs:
         return None
     differences = [exact(right - left) for left, right in pairs]
     low, high = median_interval(differences, alpha) or (None, None)
     before, after = (median(side) for side in zip(*pairs, strict=True))
-    return Difference(before, after, exact(median(differences)), low, high, len(pairs))
+    return MetricDifference(before, after, exact(median(differences)), low, high, len(pairs))

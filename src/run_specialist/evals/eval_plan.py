@@ -13,7 +13,7 @@ from run_specialist.evals.variants import Subject
 from run_specialist.specialist.project import project_path
 
 if TYPE_CHECKING:
-    from run_specialist.api.run_maker import Asked
+    from run_specialist.api.run_maker import RunRequest
     from run_specialist.api.runner import Runner
     from run_specialist.store import batches
 
@@ -28,7 +28,7 @@ class PlannedRun:
     subject: Subject
     repeat: int
     """Number of the repeat, from 1."""
-    asked: "Asked"
+    asked: "RunRequest"
     key: str
     """See `run_key`."""
     generation: int = 1
@@ -71,7 +71,7 @@ class EvalPlan:
     is_fresh: bool = False
     """Whether no stored run is reused."""
 
-    def row(self, cost_limit: float | None) -> "batches.Batch":
+    def row(self, cost_limit: float | None) -> "batches.StoredBatch":
         """Return the row that stores the eval."""
         from run_specialist.store import batches  # noqa: PLC0415 - fast `--help`
 
@@ -82,7 +82,7 @@ class EvalPlan:
             "eval": {"cases": str(self.cases.path), "variants": variants, "repeat": self.repeat, "fresh": self.is_fresh}
         }
         question = f"eval of {self.cases.path.name}"
-        return batches.Batch(
+        return batches.StoredBatch(
             self.eval_id, self.specialist, question, time.time(), frozen, None, self.project, cost_limit=cost_limit
         )
 
@@ -106,7 +106,7 @@ def planned(
 def _runs(runner: "Runner", cases: EvalSet, subjects: Sequence[Subject], repeat: int) -> Iterator[PlannedRun]:
     """Yield the runs of a case with all variants one after the other, so that they meet the same conditions."""
     project = project_path(runner.root)
-    resolved: dict[tuple[int, str], Asked] = {}
+    resolved: dict[tuple[int, str], RunRequest] = {}
     for case in cases.cases:
         for place, subject in enumerate(subjects):
             # Cases without their own settings share the resolved ones.

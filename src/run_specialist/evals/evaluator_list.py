@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import UsageError
-from run_specialist.evals.positions import Placed
+from run_specialist.evals.positions import PlacedValue
 from run_specialist.specialist.problems import Problems, shown
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class EvaluatorList:
         self._check_judge = check_judge
         self._made: dict[str, Evaluator[Any, Any, Any]] = {}
 
-    def read(self, given: Placed | None) -> "tuple[Evaluator[Any, Any, Any], ...]":
+    def read(self, given: PlacedValue | None) -> "tuple[Evaluator[Any, Any, Any], ...]":
         """Return the evaluators of a list; those with an error are missing."""
         if given is None or given.value is None:
             return ()
@@ -37,7 +37,7 @@ class EvaluatorList:
             return ()
         return tuple(made for one in given.items if (made := self._made_of(one)) is not None)
 
-    def _made_of(self, given: Placed) -> "Evaluator[Any, Any, Any] | None":
+    def _made_of(self, given: PlacedValue) -> "Evaluator[Any, Any, Any] | None":
         from run_specialist.evals.evaluators.judging import Judge  # noqa: PLC0415 - heavy
         from run_specialist.evals.evaluators.known_evaluators import by_name, make  # noqa: PLC0415 - as above
 
@@ -66,7 +66,7 @@ class EvaluatorList:
         return made
 
 
-def _name(given: Placed) -> str | None:
+def _name(given: PlacedValue) -> str | None:
     if isinstance(given.value, str):
         return given.value
     if len(given.fields) == 1:

@@ -18,7 +18,7 @@ from run_specialist.evals.run_keys import run_id, run_key
 from run_specialist.evals.verdict import KEYS, judgement
 
 if TYPE_CHECKING:
-    from run_specialist.api.run_maker import Asked
+    from run_specialist.api.run_maker import RunRequest
     from run_specialist.api.runner import Runner
 
 Judgements = dict[int, dict[str, Judgement]]
@@ -34,7 +34,7 @@ class JudgedAnswer:
     name: str
     """The case and the variant, for people."""
     judge: Judge
-    asked: "Asked"
+    asked: "RunRequest"
     run_id: str
 
 
@@ -81,7 +81,7 @@ class JudgePlan:
             Item(number, {"name": f"judge · {one.name}"}, one.asked.question, one.run_id)
             for number, one in enumerate(distinct.values(), 1)
         ]
-        row = batches.Batch(
+        row = batches.StoredBatch(
             f"{self._plan.eval_id}{JUDGES}",
             "/".join(sorted({one.judge.specialist for one in self.answers})),
             f"judges of {self._plan.eval_id}",

@@ -10,7 +10,7 @@ from run_specialist.evals.intervals import exact
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CasePair:
     """The scores of a case with the baseline and with a variant."""
 
     case: str
@@ -27,10 +27,10 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedVariants:
     """The results of two variants, by case."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[CasePair, ...]
     """In the order of the cases."""
     only_baseline: tuple[str, ...] = ()
     """Cases without an ended run of the variant."""
@@ -42,11 +42,11 @@ class Paired:
     """Cases without a common check, which are omitted."""
 
 
-def paired(cases: Iterable[str], baseline: Sequence[CaseRun], variant: Sequence[CaseRun]) -> Paired:
+def paired(cases: Iterable[str], baseline: Sequence[CaseRun], variant: Sequence[CaseRun]) -> PairedVariants:
     """Pair the ended runs of two variants by case."""
     ours, theirs = _by_case(baseline), _by_case(variant)
     names = list(dict.fromkeys([*cases, *ours, *theirs]))
-    pairs: list[Pair] = []
+    pairs: list[CasePair] = []
     unlike: list[str] = []
     lacking: list[str] = []
     for case in names:
@@ -58,7 +58,7 @@ def paired(cases: Iterable[str], baseline: Sequence[CaseRun], variant: Sequence[
             (unlike if known else lacking).append(case)
         if known or not every:
             pairs.append(_pair(case, before, after, known))
-    return Paired(
+    return PairedVariants(
         tuple(pairs),
         tuple(case for case in names if case in ours and case not in theirs),
         tuple(case for case in names if case in theirs and case not in ours),
@@ -68,7 +68,7 @@ def paired(cases: Iterable[str], baseline: Sequence[CaseRun], variant: Sequence[
 
 
 def amounts(
-    pairs: Iterable[Pair],
+    pairs: Iterable[CasePair],
     baseline: Sequence[CaseRun],
     variant: Sequence[CaseRun],
     of: Callable[[CaseRun], float | None],
@@ -79,8 +79,8 @@ def amounts(
     return [(left, right) for left, right in found if left is not None and right is not None]
 
 
-def _pair(case: str, before: Sequence[CaseRun], after: Sequence[CaseRun], checks: frozenset[str]) -> Pair:
-    return Pair(
+def _pair(case: str, before: Sequence[CaseRun], after: Sequence[CaseRun], checks: frozenset[str]) -> CasePair:
+    return CasePair(
         case,
         fmean(_score(one, checks) for one in before),
         fmean(_score(one, checks) for one in after),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedEval:
     """An eval that was interrupted before all its runs had ended."""
 
     is_fresh: bool
@@ -75,7 +75,7 @@ class StoredRuns:
             if run.parent_id is None:
                 yield run.question, past.outcome
 
-    def unfinished(self, eval_id: str) -> Unfinished | None:
+    def unfinished(self, eval_id: str) -> UnfinishedEval | None:
         """Return the state left by an interrupted call of an eval; None if there was none, or if it was completed."""
         if self._store is None:
             return None
@@ -89,7 +89,7 @@ class StoredRuns:
             if earlier.batch_id != eval_id or (earlier.state == "ended" and earlier.reason is None):
                 return None
             is_fresh = bool(earlier.frozen.get("eval", {}).get("fresh"))
-            return Unfinished(is_fresh, frozenset(item.run_id for item in batches.items(eval_id)))
+            return UnfinishedEval(is_fresh, frozenset(item.run_id for item in batches.items(eval_id)))
 
 
 @contextmanager

@@ -28,23 +28,23 @@ _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-f
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedValue:
     """A value with its position."""
 
     value: Any
     """A JSON value, or a date in YAML."""
     place: Position
-    fields: "tuple[tuple[str, Placed, Placed], ...]" = ()
+    fields: "tuple[tuple[str, PlacedValue, PlacedValue], ...]" = ()
     """Entries of a mapping: the key as text, the key's position, and the value."""
-    items: "tuple[Placed, ...]" = ()
+    items: "tuple[PlacedValue, ...]" = ()
     """Items of a list."""
 
-    def get(self, key: str) -> "Placed | None":
+    def get(self, key: str) -> "PlacedValue | None":
         """Return the value of a key."""
         return next((value for name, _, value in self.fields if name == key), None)
 
 
-def read(path: Path) -> Placed:
+def read(path: Path) -> PlacedValue:
     """Return the content of a file; raises UsageError with the position of the first error."""
     try:
         with safe_open.open_file(path, None) as file:
@@ -75,7 +75,7 @@ class NotReadable(ValueError):
         self.place = place
 
 
-def parse(text: str) -> Placed:
+def parse(text: str) -> PlacedValue:
     """Return the value of a YAML text, which may be JSON; raises NotReadable."""
     try:
         loader = _Loader(text)
@@ -83,7 +83,7 @@ def parse(text: str) -> Placed:
             node = loader.get_single_node()
             if node is None:
                 raise NotReadable("the file is empty")
-            return _Reader(loader).placed(node, 0)
+            return _NodeReader(loader).placed(node, 0)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -99,12 +99,12 @@ def parse(text: str) -> Placed:
         raise NotReadable(f"is nested deeper than {DEEPEST} levels") from None
 
 
-class _Reader:
+class _NodeReader:
     def __init__(self, loader: Any) -> None:  # noqa: ANN401 - either loader of PyYAML
         self._loader = loader
         self._left = MOST_VALUES
 
-    def placed(self, node: yaml.Node, depth: int) -> Placed:
+    def placed(self, node: yaml.Node, depth: int) -> PlacedValue:
         place = Position(node.start_mark.line + 1, node.start_mark.column + 1)
         self._left -= 1
         if self._left < 0:
@@ -113,17 +113,17 @@ class _Reader:
             raise NotReadable(f"is nested deeper than {DEEPEST} levels", place)
         if isinstance(node, yaml.SequenceNode):
             items = tuple(self.placed(one, depth + 1) for one in node.value)
-            return Placed([one.value for one in items], place, items=items)
+            return PlacedValue([one.value for one in items], place, items=items)
         if isinstance(node, yaml.MappingNode):
             fields = tuple(self._fields(node, depth))
-            return Placed({name: value.value for name, _, value in fields}, place, fields=fields)
+            return PlacedValue({name: value.value for name, _, value in fields}, place, fields=fields)
         try:
-            return Placed(self._loader.construct_object(node), place)
+            return PlacedValue(self._loader.construct_object(node), place)
         except (ValueError, OverflowError):
             # A date such as 2026-99-99 has the form of one.
-            return Placed(node.value, place)
+            return PlacedValue(node.value, place)
 
-    def _fields(self, node: yaml.MappingNode, depth: int) -> Iterator[tuple[str, Placed, Placed]]:
+    def _fields(self, node: yaml.MappingNode, depth: int) -> Iterator[tuple[str, PlacedValue, PlacedValue]]:
         self._loader.flatten_mapping(node)
         seen = set()
         for key_node, value_node in node.value:

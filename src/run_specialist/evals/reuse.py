@@ -17,7 +17,7 @@ ENDED = frozenset({"answered", "landed", "partial", "failed"})
 
 
 @dataclass(frozen=True)
-class Reused:
+class ReusePlan:
     """A plan in which each run has its generation."""
 
     plan: EvalPlan
@@ -27,7 +27,7 @@ class Reused:
     """Number of runs to be repeated because files that they read have changed."""
 
 
-async def reused(plan: EvalPlan, runner: "Runner", known: StoredRuns, *, fresh: bool) -> Reused:
+async def reused(plan: EvalPlan, runner: "Runner", known: StoredRuns, *, fresh: bool) -> ReusePlan:
     """Return the plan with the newest stored run of each question, or a new run where that is outdated.
 
     An interrupted eval continues with its planned runs.
@@ -59,7 +59,7 @@ async def reused(plan: EvalPlan, runner: "Runner", known: StoredRuns, *, fresh: 
         runs.append(chosen)
         if status in ENDED:
             earlier.add(chosen.run_id)
-    return Reused(replace(plan, runs=tuple(runs), is_fresh=fresh), frozenset(earlier), stale)
+    return ReusePlan(replace(plan, runs=tuple(runs), is_fresh=fresh), frozenset(earlier), stale)
 
 
 def _newest(runs: Iterable[PlannedRun], known: StoredRuns) -> tuple[Mapping[tuple[str, int], int], Mapping[str, str]]:

@@ -5,12 +5,12 @@ import json
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from run_specialist.api.run_maker import Asked
+    from run_specialist.api.run_maker import RunRequest
 
 _DIGITS = 16
 
 
-def run_key(asked: "Asked", model: str, project: str, kind: Literal["e", "j"] = "e") -> str:
+def run_key(asked: "RunRequest", model: str, project: str, kind: Literal["e", "j"] = "e") -> str:
     """Return a letter and 16 hexadecimal digits that depend on every input of the run.
 
     model: id of the model.

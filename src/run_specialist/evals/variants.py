@@ -30,14 +30,14 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Varied:
+class VariedKey:
     """A key of a specialist's file, and the values that it takes in the variants."""
 
     key: str
     values: tuple[Any, ...]
 
 
-def varied(given: str) -> Varied:
+def varied(given: str) -> VariedKey:
     """Parse `KEY=VALUE,VALUE`; raises UsageError."""
     key, equals, values = (part.strip() for part in given.partition("="))
     key = key.replace("-", "_")
@@ -54,11 +54,11 @@ def varied(given: str) -> Varied:
             raise UsageError(f"--vary: {error}") from None
     if len(set(texts)) < len(texts):
         raise UsageError(f"--vary: {shown(given)} has a value twice")
-    return Varied(key, found)
+    return VariedKey(key, found)
 
 
 def subjects(
-    files: "Sequence[SpecialistFile]", common: Mapping[str, Any], vary: Sequence[Varied]
+    files: "Sequence[SpecialistFile]", common: Mapping[str, Any], vary: Sequence[VariedKey]
 ) -> tuple[Subject, ...]:
     """Return all combinations of files and values.
 
@@ -73,7 +73,7 @@ def subjects(
 
 
 def _subjects(
-    files: "Sequence[SpecialistFile]", common: Mapping[str, Any], vary: Sequence[Varied]
+    files: "Sequence[SpecialistFile]", common: Mapping[str, Any], vary: Sequence[VariedKey]
 ) -> Iterator[Subject]:
     for file in files:
         for values in product(*(one.values for one in vary)):

@@ -1,6 +1,6 @@
 """Format the verdict of a comparison as a sentence."""
 
-from run_specialist.evals.comparison import Comparison, Difference
+from run_specialist.evals.comparison import Comparison, MetricDifference
 from run_specialist.evals.intervals import fewest_cases
 
 MOST_CASES = 10_000
@@ -39,7 +39,7 @@ def signed(value: float, digits: int = 2) -> str:
     return f"{value:+.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
 
 
-def interval_text(difference: Difference, alpha: float) -> str:
+def interval_text(difference: MetricDifference, alpha: float) -> str:
     """Return an interval as ` (95 % interval +0.04 to +0.21)`; empty if there is none."""
     if difference.low is None or difference.high is None:
         return ""
@@ -61,7 +61,7 @@ def _by_how_much(one: Comparison) -> str:
     return f" by more than {tolerance}" if one.regression else f", but not certainly by more than {tolerance}"
 
 
-def _open(one: Comparison, score: Difference) -> str:
+def _open(one: Comparison, score: MetricDifference) -> str:
     fewest = fewest_cases(one.alpha)
     if not score.difference:
         needed = f"; it takes at least {_cases(fewest)}" if one.cases < fewest else ""

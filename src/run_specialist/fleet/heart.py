@@ -19,7 +19,7 @@ LOOP_PATIENCE = 60.0
 """Time without a sign of the event loop after which the worker counts as dead [s]."""
 
 
-class Heart:
+class Heartbeat:
     """Reports to the queue that the worker is alive, until it is stopped; a frozen process reports nothing."""
 
     def __init__(self, url: str, worker: UUID, held: Callable[[], Collection[int]]) -> None:

@@ -22,7 +22,7 @@ PAUSING = frozenset({"rate_limited", "overloaded", "quota", "connection"})
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class JobFinished:
     """The job is removed from the queue."""
 
     state: str | None = "ended"
@@ -31,7 +31,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class HandedBack:
+class JobRequeued:
     """The job goes back to the queue."""
 
     delay: float = 0.0
@@ -51,7 +51,7 @@ class HandedBack:
     reason: str = ""
 
 
-Verdict = Finished | HandedBack
+Verdict = JobFinished | JobRequeued
 
 
 def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdict:
@@ -61,34 +61,34 @@ def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdic
     cancelled: whether the batch was cancelled, which aborts its runs.
     """
     if outcome.error_kind == "store_lost":
-        return HandedBack(STORE_DELAY)
+        return JobRequeued(STORE_DELAY)
     if outcome.status == "aborted":
-        return Finished("cancelled") if cancelled else HandedBack()
-    return _judge_failure(outcome, attempts) if outcome.status == "failed" else Finished()
+        return JobFinished("cancelled") if cancelled else JobRequeued()
+    return _judge_failure(outcome, attempts) if outcome.status == "failed" else JobFinished()
 
 
 def unbegun(error: RunSpecialistError) -> Verdict:
     """Return the verdict on the job of an item whose run could not begin."""
     match error:
         case AtWork():
-            return HandedBack(AT_WORK_DELAY, waits=False)
+            return JobRequeued(AT_WORK_DELAY, waits=False)
         case StoreUnusable():
-            return HandedBack(STORE_DELAY)
+            return JobRequeued(STORE_DELAY)
         case LimitReached():
-            return Finished(state=None)
+            return JobFinished(state=None)
         case NotAffordable():
-            return HandedBack(SHARE_DELAY)
+            return JobRequeued(SHARE_DELAY)
         case PriceUnknown():
-            return HandedBack(stops=str(error), pauses=True)
-    return Finished(error=str(error))
+            return JobRequeued(stops=str(error), pauses=True)
+    return JobFinished(error=str(error))
 
 
 def _judge_failure(outcome: Outcome, attempts: int) -> Verdict:
     kind, reason = outcome.error_kind, outcome.error or ""
     if kind in PAUSING:
-        return HandedBack(closes=True, wait=outcome.retry_after, reason=reason)
+        return JobRequeued(closes=True, wait=outcome.retry_after, reason=reason)
     if kind in {"credentials", "model_missing"}:
-        return HandedBack(stops=reason, pauses=kind == "model_missing")
+        return JobRequeued(stops=reason, pauses=kind == "model_missing")
     if kind == "server_error" and attempts < MAX_SERVER_ERRORS - 1:
-        return HandedBack(SERVER_ERROR_DELAY * 2**attempts, counts=True, reason=reason)
-    return Finished()
+        return JobRequeued(SERVER_ERROR_DELAY * 2**attempts, counts=True, reason=reason)
+    return JobFinished()

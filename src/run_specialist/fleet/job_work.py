@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from run_specialist.errors import AtWork, RunSpecialistError
 from run_specialist.fleet.batch_here import BatchHere
-from run_specialist.fleet.job_verdict import Finished, HandedBack, Verdict, judge, unbegun
-from run_specialist.fleet.queue import Begun, Job, Queue
+from run_specialist.fleet.job_verdict import JobFinished, JobRequeued, Verdict, judge, unbegun
+from run_specialist.fleet.queue import FleetJob, Queue, StartedItem
 from run_specialist.fleet.shares import share
 from run_specialist.store import owners
 from run_specialist.store.server_owner import challenge
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 class JobWork:
     """Works on one job."""
 
-    def __init__(self, job: Job, batch: BatchHere, queue: Queue, slots: int) -> None:
+    def __init__(self, job: FleetJob, batch: BatchHere, queue: Queue, slots: int) -> None:
         """Prepare the work.
 
         batch: the batch of the job.
@@ -59,12 +59,12 @@ class JobWork:
         begun = await self._queue.begin(self.job)
         _log.debug("%s: %s", self.job.run_id, begun)
         if begun is None:
-            return Finished(state=None)
+            return JobFinished(state=None)
         if begun.taken_over and not begun.has_ended and await self._is_dead(begun):
-            return Finished("dead", DEAD.format(begun.takeovers))
+            return JobFinished("dead", DEAD.format(begun.takeovers))
         refused = await self._begin(begun)
         if refused is not None or self._run is None:
-            return refused or HandedBack()
+            return refused or JobRequeued()
         if begun.taken_over and self._run.ended is not None:
             # It ended in between, so no worker has abandoned it.
             await self._queue.uncount(self.job)
@@ -73,7 +73,7 @@ class JobWork:
         outcome = await self._run.outcome()
         return judge(outcome, self.job.attempts, cancelled=self.is_cancelled)
 
-    async def _begin(self, begun: Begun) -> Verdict | None:
+    async def _begin(self, begun: StartedItem) -> Verdict | None:
         """Take up the run; return the verdict on the job if that fails."""
         try:
             self._run = await self._taken_up(begun)
@@ -84,12 +84,12 @@ class JobWork:
             return unbegun(error)
         return None
 
-    async def _taken_up(self, begun: Begun) -> "Run | EndedRun":
+    async def _taken_up(self, begun: StartedItem) -> "Run | EndedRun":
         """Return the run of the item; a run that failed because of the endpoint is resumed."""
         retry, question = [*self.job.retry], begun.question
         lend = self._lend if begun.has_cost_limit else None
         run = await self._batch.take_up(self.job.run_id, question, retry, lend)
-        if run.ended is not None and isinstance(judge(run.ended, self.job.attempts), HandedBack):
+        if run.ended is not None and isinstance(judge(run.ended, self.job.attempts), JobRequeued):
             return await self._batch.take_up(self.job.run_id, question, [*retry, run.ended.status], lend)
         return run
 
@@ -105,7 +105,7 @@ class JobWork:
             typical=frozen.typical_cost,
         )
 
-    async def _is_dead(self, begun: Begun) -> bool:
+    async def _is_dead(self, begun: StartedItem) -> bool:
         """Return whether an item is abandoned; ends the session of a frozen worker, so that its run can be taken up."""
         url, owner = self._queue.connection.url, begun.owner
         was_held = owner is not None and await asyncio.to_thread(challenge, url, owner)

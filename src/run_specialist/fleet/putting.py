@@ -8,17 +8,17 @@ from typing import Any
 
 from run_specialist.api.runner import Runner
 from run_specialist.batch import item as batch_item
-from run_specialist.batch.item import Given, Input, keyed
+from run_specialist.batch.item import Input, InputRecord, keyed
 from run_specialist.batch.items.question_template import Template, asked
 from run_specialist.errors import UsageError
 from run_specialist.fleet.control import Control
 from run_specialist.fleet.frozen_batch import freeze
 from run_specialist.specialist.project import project_path
-from run_specialist.store.batches import Batch, BatchWriter, Item
+from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedBatch:
     """A batch in the queue."""
 
     batch_id: str
@@ -31,7 +31,7 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     runner: Runner,
     url: str,
     specialist: str,
-    items: Iterable[Input | Given],
+    items: Iterable[Input | InputRecord],
     *,
     question: str | None = None,
     model: str | None = None,
@@ -41,7 +41,7 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     at_once: int = 0,
     cost_limit: float | None = None,
     typical_cost: float = 0.0,
-) -> Queued:
+) -> QueuedBatch:
     """Put a batch into the queue; calling it again adds only missing items.
 
     url: a PostgreSQL store, with a queue.
@@ -67,17 +67,17 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     frozen = freeze(file, runner.root, {**defaults, **given}, model, at_once)
     frozen = replace(frozen, typical_cost=typical_cost)
     project = project_path(runner.root)
-    row = Batch(name, file.name, question or "", time.time(), frozen.as_json(), model, project, cost_limit)
+    row = StoredBatch(name, file.name, question or "", time.time(), frozen.as_json(), model, project, cost_limit)
     template = None if question is None else Template(question)
     count = await asyncio.to_thread(_write, url, row, _rows(name, keyed(asked(items, template))))
     async with Control(url) as control:
-        return Queued(name, count, await control.put(name))
+        return QueuedBatch(name, count, await control.put(name))
 
 
-def _rows(name: str, items: Iterable[batch_item.Item]) -> Iterator[Item]:
-    return (Item(f"{name}-{one.key}", one.number, one.input, one.question) for one in items)
+def _rows(name: str, items: Iterable[batch_item.Item]) -> Iterator[StoredItem]:
+    return (StoredItem(f"{name}-{one.key}", one.number, one.input, one.question) for one in items)
 
 
-def _write(url: str, batch: Batch, items: Iterable[Item]) -> int:
+def _write(url: str, batch: StoredBatch, items: Iterable[StoredItem]) -> int:
     with BatchWriter(url) as writer:
         return writer.put(batch, items)

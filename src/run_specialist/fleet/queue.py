@@ -29,7 +29,7 @@ _SET_UP_LOCK = 0x52537132
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class FleetJob:
     """A job that this worker holds; it names an item, whose state is in the store."""
 
     job_id: int
@@ -43,7 +43,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedItem:
     """An item whose run is about to begin."""
 
     taken_over: bool
@@ -116,7 +116,7 @@ class Queue:
         content: Mapping[str, Any] = json.loads(_unpacked(row["frozen"]))
         return content
 
-    async def take(self, limits: Mapping[str, int], most: int) -> list[Job]:
+    async def take(self, limits: Mapping[str, int], most: int) -> list[FleetJob]:
         """Take jobs that no worker holds, or whose holder has been silent for `SILENCE`.
 
         limits: how many jobs of each batch the whole fleet may hold; 0 = any.
@@ -138,20 +138,20 @@ class Queue:
         found = await self.connection.fetch(queue_sql.BEAT, list(jobs), self.worker)
         return {int(str(row["id"])) for row in found}
 
-    async def begin(self, job: Job) -> Begun | None:
+    async def begin(self, job: FleetJob) -> StartedItem | None:
         """Begin the item of a job; None if it has already ended or was cancelled."""
         found = await self.connection.fetch(queue_sql.BEGIN, job.run_id, job.batch_id)
         if not found:
             return None
         row: dict[str, Any] = found[0]
         question, is_limited = _unpacked(row["question"]), row["cost_limit"] is not None
-        return Begun(row["taken_over"], row["takeovers"], question, row["owner"], row["has_ended"], is_limited)
+        return StartedItem(row["taken_over"], row["takeovers"], question, row["owner"], row["has_ended"], is_limited)
 
-    async def uncount(self, job: Job) -> None:
+    async def uncount(self, job: FleetJob) -> None:
         """Do not count the takeover of an item, because its run is in progress or has ended elsewhere."""
         await self.connection.fetch(queue_sql.UNCOUNT, job.run_id, job.batch_id)
 
-    async def finish(self, job: Job, state: str | None, error: str | None = None) -> bool:
+    async def finish(self, job: FleetJob, state: str | None, error: str | None = None) -> bool:
         """Remove a job and set the state of its item, unless another worker has taken it; return whether this was done.
 
         state: None to keep that of the item.
@@ -160,7 +160,7 @@ class Queue:
         values = (job.job_id, self.worker, job.run_id, job.batch_id, state, packed)
         return bool(await self.connection.fetch(queue_sql.FINISH, *values))
 
-    async def hand_back(self, job: Job, delay: float, *, waits: bool = True, counts: bool = False) -> bool:
+    async def hand_back(self, job: FleetJob, delay: float, *, waits: bool = True, counts: bool = False) -> bool:
         """Queue a job again, unless another worker has taken it; return whether this was done.
 
         delay: time before it can be taken [s].
@@ -203,10 +203,10 @@ class Queue:
         await self.connection.close()
 
 
-def _job(job_id: int, attempts: int, payload: bytes) -> Job:
+def _job(job_id: int, attempts: int, payload: bytes) -> FleetJob:
     content = json.loads(payload)
     retry = tuple(content.get("retry", ()))
-    return Job(job_id, content["batch"], content["run_id"], content["number"], retry, attempts)
+    return FleetJob(job_id, content["batch"], content["run_id"], content["number"], retry, attempts)
 
 
 def _unpacked(value: object) -> str:

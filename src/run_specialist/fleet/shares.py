@@ -4,7 +4,7 @@ from run_specialist.batch.grants import Grants
 from run_specialist.batch.item_run import LimitReached, NotAffordable
 from run_specialist.budget.units import dollars
 from run_specialist.fleet import share_sql
-from run_specialist.fleet.queue import Job, Queue
+from run_specialist.fleet.queue import FleetJob, Queue
 from run_specialist.store.packing import pack
 
 SPARE = 1
@@ -12,7 +12,7 @@ SPARE = 1
 
 
 async def share(  # noqa: PLR0913 - what the share depends on
-    queue: Queue, job: Job, own: float | None, *, worker_slots: int, batch_slots: int, typical: float
+    queue: Queue, job: FleetJob, own: float | None, *, worker_slots: int, batch_slots: int, typical: float
 ) -> float | None:
     """Reserve the share of an item and return it; None without a limit [USD].
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.fleet.control import set_state
-from run_specialist.fleet.heart import INTERVAL, Heart
-from run_specialist.fleet.job_verdict import STORE_DELAY, Finished, HandedBack, Verdict
+from run_specialist.fleet.heart import INTERVAL, Heartbeat
+from run_specialist.fleet.job_verdict import STORE_DELAY, JobFinished, JobRequeued, Verdict
 from run_specialist.fleet.job_work import JobWork
 from run_specialist.fleet.known_batches import KnownBatches
-from run_specialist.fleet.queue import PROBE_TIME, SILENCE, Job, Queue
+from run_specialist.fleet.queue import PROBE_TIME, SILENCE, FleetJob, Queue
 from run_specialist.fleet.queue_connection import QueueAway
 from run_specialist.fleet.upkeep import Upkeep
 from run_specialist.record.outcome import Exit
@@ -58,7 +58,7 @@ class Worker:
         self._paused: set[str] = set()
         """Batches whose gate was closed at the last look."""
         self._is_away = False
-        self._heart = Heart(url, self.queue.worker, self._held)
+        self._heart = Heartbeat(url, self.queue.worker, self._held)
         self._upkeep = Upkeep(self.queue, lambda: len(self._under_way))
 
     def _held(self) -> list[int]:
@@ -120,7 +120,7 @@ class Worker:
             if self._is_away:
                 return await self._came_back()
             limits: dict[str, int] = {}
-            jobs: list[Job] = []
+            jobs: list[FleetJob] = []
             for batch_id, (state, closed) in waiting.items():
                 if state == "cancelled":
                     self._cancel(batch_id)
@@ -143,7 +143,7 @@ class Worker:
         await self._batches.forget_all_but({*waiting} | {work.job.batch_id for work in self._under_way.values()})
         return bool(jobs) and len(self._under_way) < self._at_once
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: FleetJob) -> None:
         if any(work.job.job_id == job.job_id for work in self._under_way.values()):
             # Its heartbeats were late, so this worker has taken it from itself.
             return
@@ -163,19 +163,19 @@ class Worker:
         try:
             verdict = await work.verdict()
         except (QueueAway, StoreUnusable):
-            verdict = HandedBack(STORE_DELAY)
+            verdict = JobRequeued(STORE_DELAY)
         except Exception as error:  # noqa: BLE001 - a defect in one item must not end the worker
             line = f"internal error: {error!r}; please report it"
             self._say(f"{job.run_id}: {line}")
             last = job.attempts >= _MAX_DEFECTS - 1
-            verdict = Finished(error=line) if last else HandedBack(SILENCE, counts=True)
+            verdict = JobFinished(error=line) if last else JobRequeued(SILENCE, counts=True)
         else:
-            if isinstance(verdict, Finished) and verdict.error is not None:
+            if isinstance(verdict, JobFinished) and verdict.error is not None:
                 self._say(f"{job.run_id} failed: {verdict.error}")
         _log.debug("%s: %s", job.run_id, verdict)
         await self._obey(job, verdict)
 
-    async def _obey(self, job: Job, verdict: Verdict) -> None:
+    async def _obey(self, job: FleetJob, verdict: Verdict) -> None:
         """Carry out a verdict, however long the database is unavailable; a stopping worker waits only briefly."""
         since_stop = 0.0
         while since_stop < FAREWELL:
@@ -187,8 +187,8 @@ class Worker:
             else:
                 return
 
-    async def _record(self, job: Job, verdict: Verdict) -> None:
-        if isinstance(verdict, Finished):
+    async def _record(self, job: FleetJob, verdict: Verdict) -> None:
+        if isinstance(verdict, JobFinished):
             await self.queue.finish(job, verdict.state, verdict.error)
             if job.batch_id in self._paused:
                 await self.queue.open_gate(job.batch_id)

@@ -64,8 +64,8 @@ class Checkpoint:
         """True while all records are stored; False without a journal, after a failure, and while that is unknown."""
         return self._observers.journal is not None and not self._is_lost and not self._is_slow
 
-    def checkpointed(self) -> Checkpointed:
-        """Return the current state of the run, with the messages since the last checkpoint."""
+    def new_record(self) -> Checkpointed:
+        """Return the current state of the run; of the messages, only those since the last call: record each."""
         transcript = self._exchange.transcript
         snapshot = self._account.snapshot(
             calls=self._dispatcher.started,
@@ -76,7 +76,7 @@ class Checkpoint:
             returned=self._exchange.returned.reasons,
             returned_answer=self._exchange.returned.newest,
         )
-        return self._without_recorded(transcript.checkpointed(snapshot))
+        return self._without_recorded(transcript.new_record(snapshot))
 
     def _without_recorded(self, checkpoint: Checkpointed) -> Checkpointed:
         """Omit a first message that is already recorded unchanged: results are long, and the store compresses each."""
@@ -87,7 +87,7 @@ class Checkpoint:
             return replace(checkpoint, place=checkpoint.place + 1, messages=messages[1:])
         return checkpoint
 
-    async def reach(self) -> None:
+    async def record_and_wait(self) -> None:
         """Record the state of the run before its next request, and wait until it is stored.
 
         Before the first reply there is nothing to lose, so only a run that needs its store waits.
@@ -95,10 +95,10 @@ class Checkpoint:
         """
         if self._observers.journal is None:
             return
-        self._observers.record(self.checkpointed())
+        self._observers.record(self.new_record())
         if not (self._needs_store or self._account.limit(Kind.TURNS).used):
             return
-        left = self._account.seconds_left(landing=False)
+        left = self._account.seconds_left(in_landing=False)
         try:
             problem = await self._flush(self._reply_timeout(left), left)
         except TakenOver as error:
@@ -116,12 +116,12 @@ class Checkpoint:
             return COMMIT_TIMEOUT
         return REQUIRED_STORE_TIMEOUT if left is None else max(min(left, REQUIRED_STORE_TIMEOUT), COMMIT_TIMEOUT)
 
-    async def kept(self, *, briefly: bool = False) -> None:
+    async def wait_until_stored(self, *, briefly: bool = False) -> None:
         """Wait at the end until all records are stored; if that fails, warn once.
 
         briefly: wait no longer for an unreachable store than for a slow one.
         """
-        left = COMMIT_TIMEOUT if briefly else self._account.seconds_left(landing=True)
+        left = COMMIT_TIMEOUT if briefly else self._account.seconds_left(in_landing=True)
         try:
             problem = await self._flush(COMMIT_TIMEOUT, None if left is None else max(left, COMMIT_TIMEOUT))
         except TakenOver as error:
@@ -129,10 +129,10 @@ class Checkpoint:
         self._warn(problem)
 
     async def wait_until_stored_uncancelled(self, *, briefly: bool = False) -> None:
-        """Wait as `kept` does, and ignore cancellations: the work is done and only has to be stored."""
+        """Wait as `wait_until_stored` does, and ignore cancellations: the work is done and only has to be stored."""
         if self._observers.journal is None:
             return
-        storing = asyncio.ensure_future(self.kept(briefly=briefly))
+        storing = asyncio.ensure_future(self.wait_until_stored(briefly=briefly))
         while not storing.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(storing)

@@ -45,14 +45,14 @@ class ContextWindow:
         if self._job.summarize_at is not None and not (position and position.reason is Kind.TIME):
             transcript = self._exchange.transcript
             was_over = transcript.tokens > self._job.summarize_at
-            await self._shorten(self._job.summarize_at, landing=was_landing)
+            await self._shorten(self._job.summarize_at, in_landing=was_landing)
             self._landing.begin_if_spent(self._account.budget)
             if was_over and transcript.history_tokens > (self._job.longest_history or math.inf):
                 # The calls of old turns stay. The results of another turn might not fit beside them.
                 self._landing.begin(Kind.TOKENS)
         return self._landing.is_active is was_landing and not self._stop.is_requested
 
-    async def land_from_less(self) -> bool:
+    async def shorten_and_land(self) -> bool:
         """Land from a shorter transcript after the context overflowed; return False if nothing more can be cut.
 
         If the run must stop, its resumption does this.
@@ -66,15 +66,15 @@ class ContextWindow:
 
     async def _summarize_once(self) -> bool:
         is_first, self._was_summarized = not self._was_summarized, True
-        return is_first and await self._shorten(landing=True)
+        return is_first and await self._shorten(in_landing=True)
 
     def _cut_newest_once(self) -> bool:
         # The refused request never entered the transcript, so its newest results may still change.
         is_first, self._was_cut = not self._was_cut, True
         return is_first and self._exchange.transcript.cut_tail(prompts.TRUNCATED)
 
-    async def _shorten(self, over: int = 0, *, landing: bool) -> bool:
-        is_shorter = await self._exchange.shorten(over, landing=landing)
+    async def _shorten(self, over: int = 0, *, in_landing: bool) -> bool:
+        is_shorter = await self._exchange.shorten(over, in_landing=in_landing)
         if is_shorter:
-            await self._checkpoint.reach()
+            await self._checkpoint.record_and_wait()
         return is_shorter

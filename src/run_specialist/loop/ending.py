@@ -114,11 +114,11 @@ class Ending:
         """Return the ending of a run that was stopped because it can no longer be stored."""
         return cls("aborted", None, error, Exit.NO_ANSWER, error_kind="store_lost")
 
-    def with_kept(self, kept: Response | None) -> Self:
+    def with_returned_answer(self, answer: Response | None) -> Self:
         """Return the ending with an answer that was returned to the model, if the model ended without another one."""
-        if kept is None or self.response is not None or not (self.by_reply or self.status == "partial"):
+        if answer is None or self.response is not None or not (self.by_reply or self.status == "partial"):
             return self
-        return replace(self, status="partial", response=kept, exit_code=Exit.OK)
+        return replace(self, status="partial", response=answer, exit_code=Exit.OK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class RunParts:
     dispatcher: Dispatcher
     last_text: str
     """The newest text of the model, for a salvaged answer."""
-    kept: Response | None
+    returned_answer: Response | None
     """The newest answer that was returned to the model; None if there is none."""
     warnings: Sequence[str]
     """The warnings of the run so far."""
@@ -140,15 +140,10 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
     """Return the outcome: the answer with its evidence checked, or a salvaged one."""
     landing = _landing_report(parts, ending)
     # The error may quote foreign code, and with it a secret.
-    ending = replace(ending, error=ending.error and job.hide(ending.error)).with_kept(parts.kept)
-    executed, total, budget = parts.dispatcher.executed, parts.account.total, parts.account.budget
-    response = ending.response
+    ending = replace(ending, error=ending.error and job.hide(ending.error)).with_returned_answer(parts.returned_answer)
+    total, budget, response = parts.account.total, parts.account.budget, ending.response
     answer, quotes = _answer(job, ending, parts)
-    status, exit_code = ending.status, ending.exit_code
-    if status == "partial" and answer:
-        exit_code = Exit.OK
-    elif status == "partial":
-        status, exit_code = "failed", exit_code or Exit.NO_ANSWER
+    status, exit_code = _status(ending, answer)
     calls = budget[Kind.TOOL_CALLS]
     return Outcome(
         run_id=job.run_id,
@@ -162,15 +157,10 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
         tool_calls=ToolCalls(
             used=int(calls.used),
             limit=None if calls.limit is None else int(calls.limit),
-            failed=sum(call.is_error for call in executed),
+            failed=sum(call.is_error for call in parts.dispatcher.executed),
             skipped=parts.dispatcher.skipped,
         ),
-        limits={
-            limit.kind.value: Spent(
-                None if limit.kind is Kind.COST and total.cost_usd is None else _used(limit), limit.limit
-            )
-            for limit in budget.limits
-        },
+        limits={limit.kind.value: _spent(limit, total.cost_usd) for limit in budget.limits},
         landing=landing,
         usage=total.usage,
         cost_usd=rounded(total.cost_usd),
@@ -193,18 +183,25 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
     )
 
 
+def _status(ending: Ending, answer: str) -> tuple[Status, Exit]:
+    """Return the status and the exit code; a run that was to have a partial answer but has none has failed."""
+    if ending.status != "partial":
+        return ending.status, ending.exit_code
+    return ("partial", Exit.OK) if answer else ("failed", ending.exit_code or Exit.NO_ANSWER)
+
+
 def _answer(job: Job, ending: Ending, parts: RunParts) -> tuple[str, tuple[Evidence, ...]]:
     """Return the answer with its evidence, or a salvaged one."""
-    executed, children, kept = parts.dispatcher.executed, parts.account.children, parts.kept
+    executed, children, returned = parts.dispatcher.executed, parts.account.children, parts.returned_answer
     if ending.response is not None:
         return ending.response.answer, founded.quotes(job, ending.response, executed, children)
     # The result of a failed child contains its salvaged answer.
     runs_child = job.opening.tools.runs_child
     usable = [replace(call, is_error=False) if runs_child(call.call.name) else call for call in executed]
-    is_newest = kept is not None and kept.answer.startswith(parts.last_text)
-    texts = [*([kept.answer] if kept else []), *([] if is_newest else [parts.last_text])]
+    is_newest = returned is not None and returned.answer.startswith(parts.last_text)
+    texts = [*([returned.answer] if returned else []), *([] if is_newest else [parts.last_text])]
     salvaged = evidence.salvage(ending.error or ending.status, "\n\n".join(filter(None, texts)), usable)
-    claimed = founded.quotes(job, kept, executed, children) if kept else ()
+    claimed = founded.quotes(job, returned, executed, children) if returned else ()
     gathered = evidence.gathered(founded.own_calls(job, executed))
     return salvaged, (*claimed, *gathered, *founded.proven(children))
 
@@ -215,6 +212,14 @@ def _exceeded_limits(budget: Budget) -> list[str]:
         for limit in budget.limits
         if limit.limit is not None and _used(limit) > limit.limit
     ]
+
+
+def _spent(limit: Limit, cost_usd: float | None) -> Spent:
+    """Return what was used of a limit.
+
+    cost_usd: cost of the run; None if a price is unknown [USD].
+    """
+    return Spent(None if limit.kind is Kind.COST and cost_usd is None else _used(limit), limit.limit)
 
 
 def _used(limit: Limit) -> float:

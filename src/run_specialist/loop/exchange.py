@@ -56,6 +56,7 @@ class Exchange:
         messages = state.messages or (Message.user(job.question),)
         self.transcript = Transcript(messages, state.snapshot.history_tokens, state.part, state.copies)
         self._last_text = state.snapshot.last_text
+        """The newest text of the model, without the reply that is arriving."""
         self._retries.has_changed_model = len(state.snapshot.models) > 1
         self._open(messages)
         self.returned = ReturnedAnswers(job)
@@ -64,7 +65,8 @@ class Exchange:
         """The newest reply, until it is added to the transcript or the next request is sent."""
         self.response: Response | None = None
         """The input of `respond` in the newest reply, if that reply was constrained to JSON and contains it."""
-        self._landing_instruction: str | None = None
+        self._request_end: str | None = None
+        """The end of the request that `open_reply` answers."""
 
     def _open(self, messages: Sequence[Message]) -> None:
         """Open a conversation with the current model.
@@ -96,51 +98,56 @@ class Exchange:
         """The newest text of the model, including that of an interrupted reply or a rejected answer."""
         return self._partial_reply.text or self._last_text
 
-    async def ask(self, choice: Choice, landing_instruction: str | None, *, landing: bool) -> Reply | None:
+    async def ask(self, choice: Choice, landing_instruction: str | None, *, in_landing: bool) -> Reply | None:
         """Send the transcript and return the model's next turn; None if time ran out or the run was stopped.
 
         Raises ProviderError and its subclasses.
         """
         turn = int(self._account.limit(Kind.TURNS).used) + 1
         self._observers.notify(Requested(turn, choice))
+        # A listener of the event may have stopped the run.
         if self._stop.is_requested:
             return None
-        last_line = self._last_line(choice, landing_instruction)
-        last_text = self._last_text = self.last_text
+        # Read before `open_reply` is cleared: the end says so if that reply was cut.
+        request_end = self._end_of_request(choice, landing_instruction)
+        self.open_reply = None
+        text_before = self._last_text = self.last_text
         self._partial_reply = PartialReply()
         self._schema_stream = SchemaStream() if choice is Choice.SCHEMA else None
-        self.open_reply = None
-        if landing:
+        if in_landing:
             self.transcript.end_pause(prompts.PAUSE_ENDED)
-        messages = self.transcript.messages(last_line)
+        messages = self.transcript.messages(request_end)
+        longest = longest_reply(in_landing=in_landing, json_calls=self._has_json_calls, thinks=self._thinks)
         request = Request(
             messages,
             choice,
-            self._account.room(longest_reply(landing=landing, json_calls=self._has_json_calls, thinks=self._thinks)),
+            self._account.room(longest),
+            # None after a pause: the last message is the model's own, and takes no instruction.
             messages[-1].landing_instruction and landing_instruction,
             self._schema_replies.schema if choice is Choice.SCHEMA else None,
         )
         begun = time.monotonic()
         with telemetry.chat(self._job.provider, request.max_tokens) as span:
-            seconds_left = self._account.seconds_left(landing=landing)
-            reply = await self._in_time(self._retries.ask(self._conversation, request, seconds_left), landing=landing)
+            seconds_left = self._account.seconds_left(in_landing=in_landing)
+            sending = self._retries.ask(self._conversation, request, seconds_left)
+            reply = await self._in_time(sending, in_landing=in_landing)
             if reply is None:
                 span.failed("CancelledError" if self._retries.was_stopped else "timeout")
                 return None
             # Without the text of attempts that broke off.
-            self._last_text = last_text
+            self._last_text = text_before
             seconds = time.monotonic() - begun
             reply = self._normalizer.normalized(reply, self.transcript, turn, choice)
             span.replied(reply, reply.usage)
-        cost = self.book(reply, choice, last_line, landing=landing)
-        received = Received(turn, choice, landing, reply, rounded(cost), seconds, last_line)
+        cost = self.receive(reply, choice, request_end, in_landing=in_landing)
+        received = Received(turn, choice, in_landing, reply, rounded(cost), seconds, request_end)
         self._observers.record(received)
         self._observers.notify(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
         if reply.detail:
             self._observers.notify(Warned(reply.detail))
         return reply
 
-    def _last_line(self, choice: Choice, landing_instruction: str | None) -> str | None:
+    def _end_of_request(self, choice: Choice, landing_instruction: str | None) -> str | None:
         """Return the last line of the next request: the landing instruction, and the notice for calls in JSON.
 
         It becomes part of the history, because thinking in the reply may be bound to it.
@@ -154,12 +161,12 @@ class Exchange:
             lines.append(json_prompts.ANSWER_IN_TEXT)
         return "\n".join(lines) or None
 
-    def book(self, reply: Reply, choice: str, landing_instruction: str | None, *, landing: bool) -> float | None:
-        """Charge a reply to the account and return its cost [USD].
+    def receive(self, reply: Reply, choice: str, request_end: str | None, *, in_landing: bool) -> float | None:
+        """Make a reply the newest one, charge it to the account, and return its cost [USD].
 
-        choice, landing_instruction: of the request that the reply answers.
+        choice, request_end: those of the request that it answers.
         """
-        self.open_reply, self._landing_instruction = reply, landing_instruction
+        self.open_reply, self._request_end = reply, request_end
         self._thinks = self._thinks or is_thought(reply.content)
         self.response = self._schema_replies.response(reply, choice)
         called = Response.among(reply.calls)
@@ -167,26 +174,27 @@ class Exchange:
         self._last_text = (called and called.answer) or text or self._last_text
         self._partial_reply = PartialReply()
         self._account.spend(1, Kind.TURNS)
-        return self._account.book(reply.usage, landing=landing)
+        return self._account.book(reply.usage, in_landing=in_landing)
 
     def enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
         """Append a turn and the results of its calls to the transcript."""
-        self.transcript.enter(reply, results, self._landing_instruction)
+        self.transcript.enter(reply, results, self._request_end)
         self.open_reply = None
 
-    async def shorten(self, over: int = 0, *, landing: bool) -> bool:
+    async def shorten(self, over: int = 0, *, in_landing: bool) -> bool:
         """Summarize the older part of a transcript longer than `over` tokens; return False if nothing was done."""
         summarizer, before = self._job.summarizer, self.transcript.tokens
         if summarizer is None or before <= over:
             return False
-        bill, seconds_left = Spending(), self._account.seconds_left(landing=landing)
+        bill, seconds_left = Spending(), self._account.seconds_left(in_landing=in_landing)
 
         def pay(usage: Usage) -> None:
             nonlocal bill
-            bill = bill.plus(usage, self._account.book(usage, landing=landing))
+            bill = bill.plus(usage, self._account.book(usage, in_landing=in_landing))
 
         ask = partial(self._retries.ask, seconds=seconds_left)
-        done = await self._in_time(summarizer.summarize(self.transcript.messages(), before, pay, ask), landing=landing)
+        summarizing = summarizer.summarize(self.transcript.messages(), before, pay, ask)
+        done = await self._in_time(summarizing, in_landing=in_landing)
         # A summary of which a request was given up would have a gap.
         if done is None or self._retries.was_stopped:
             return False
@@ -212,10 +220,10 @@ class Exchange:
             self._partial_reply.add(shown)
             self._observers.show(shown)
 
-    async def _in_time(self, work: Awaitable[_T], *, landing: bool) -> _T | None:
+    async def _in_time(self, work: Awaitable[_T], *, in_landing: bool) -> _T | None:
         """Await within the time limit; return None if time runs out, or if the run is to stop before a retry."""
         try:
-            async with asyncio.timeout(self._account.seconds_left(landing=landing)) as timeout:
+            async with asyncio.timeout(self._account.seconds_left(in_landing=in_landing)) as timeout:
                 return await work
         except StopRequested:
             return None

@@ -12,9 +12,8 @@ from run_specialist.loop.executed import CallRecord
 from run_specialist.loop.job import Job
 from run_specialist.record.outcome import Child, Evidence
 from run_specialist.tools.archive import NAME as ARCHIVE
-from run_specialist.tools.respond import MOST_EVIDENCE, Response
+from run_specialist.tools.respond import MOST_EVIDENCE, Citation, Response
 from run_specialist.tools.respond import NAME as RESPOND
-from run_specialist.tools.respond import Evidence as Claim
 
 QUOTE_NOT_FOUND = "quote not found in the tool results"
 NOT_FOUNDED = "no quote of the answer was found in what was read: {}"
@@ -87,7 +86,7 @@ def _claims(job: Job, response: Response) -> Iterator[tuple[str, str]]:
     claims = list(response.evidence)
     if job.evidence == "require" and isinstance(response.output, Mapping):
         items = response.output.get("evidence")
-        parsed = map(Claim.parse, items if isinstance(items, list) else ())
+        parsed = map(Citation.parse, items if isinstance(items, list) else ())
         claims += [claim for claim in parsed if claim and claim not in response.evidence][:MOST_EVIDENCE]
     for claim in claims:
         yield claim.source, claim.quote

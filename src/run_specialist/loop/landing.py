@@ -112,7 +112,7 @@ class Landing:
         if self.position:
             self.position = self.position.answered()
 
-    def notify(self, budget: Budget) -> None:
+    def calls_were_skipped(self, budget: Budget) -> None:
         """Leave the waiting rung of `finalize`, because the model has made calls beyond the limit."""
         self.begin_if_spent(budget)
         if self.position and self.position.rung is Rung.WAIT:

@@ -47,7 +47,7 @@ class Loop:
         self._observers = observers
         self._stop = stop
         self.landing = Landing(job, observers)
-        self._models = ModelChange(job, account, exchange, self.landing, checkpoint, observers)
+        self._model_change = ModelChange(job, account, exchange, self.landing, checkpoint, observers)
         self._window = ContextWindow(job, account, exchange, self.landing, checkpoint, stop)
         self.replies = Replies(job, account, exchange, dispatcher, self.landing, self._window)
 
@@ -68,33 +68,35 @@ class Loop:
         self.landing.begin_if_spent(self._account.budget)
         if self.landing.is_over:
             return Ending.spent(self._account.limit(self.landing.reason))
-        await self._checkpoint.reach()
+        await self._checkpoint.record_and_wait()
         if not await self._window.make_room():
+            # That began the landing, or the run is to stop: the next turn acts on it.
             return None
         reply = await self._ask()
         if reply is None or self._stop.is_now:
+            # A reply that arrived nevertheless is not acted upon; `Replies.close` enters it into the transcript.
             return None
         return await self.replies.take(reply)
 
     async def _ask(self) -> Reply | None:
         """Send one request; None if there is no reply, and the next turn uses what was learned from the failure."""
-        landing = self.landing
+        in_landing = self.landing.is_active
         try:
-            reply = await self._exchange.ask(landing.choice, landing.instruction, landing=landing.is_active)
+            reply = await self._exchange.ask(self.landing.choice, self.landing.instruction, in_landing=in_landing)
         except ChoiceRefused:
-            if landing.choice is Choice.AUTO:
+            if self.landing.choice is Choice.AUTO:
                 raise
-            landing.was_refused()
+            self.landing.was_refused()
             return None
         except ContextExceeded:
-            if not await self._window.land_from_less():
+            if not await self._window.shorten_and_land():
                 raise
             return None
         except ProviderError as error:
-            await self._models.go_on_after(error, landing=landing.is_active)
+            await self._model_change.go_on_after(error, in_landing=in_landing)
             return None
         if reply is None and not self._stop.is_requested:
-            landing.ran_out_of_time()
+            self.landing.ran_out_of_time()
         return reply
 
     async def _resume(self) -> Ending | None:
@@ -103,14 +105,15 @@ class Loop:
         ending = None
         if state.pending is not None and not self._stop.is_requested:
             self._account.spend(state.pending_seconds, Kind.TIME)
-            choice, landing = state.pending_choice, state.pending_in_landing
-            self._exchange.book(state.pending, choice, state.pending_instruction, landing=landing)
-            if landing:
+            choice, in_landing = state.pending_choice, state.pending_in_landing
+            self._exchange.receive(state.pending, choice, state.pending_instruction, in_landing=in_landing)
+            if in_landing:
                 self.landing.resume_if_spent(self._account.budget, choice)
             ending = await self.replies.take(state.pending)
         if note is None or (ending and note.question is None):
             return ending
         if ending:
+            # The reply that ended the run becomes history, and a further question follows.
             self.replies.close()
         text = prompts.resumed(self._account.budget, note.changed, note.question, note.remarks)
         self._exchange.transcript.add(text)

@@ -49,7 +49,7 @@ class ModelChange:
         self._failures: list[str] = []
         """Failed models, each with the reason."""
 
-    async def go_on_after(self, error: ProviderError, *, landing: bool) -> None:
+    async def go_on_after(self, error: ProviderError, *, in_landing: bool) -> None:
         """Switch to the next usable model.
 
         error: the failure of the current model.
@@ -65,7 +65,7 @@ class ModelChange:
         while chain.following:
             named = chain.following[0].model
             try:
-                async with asyncio.timeout(self._account.seconds_left(landing=landing)):
+                async with asyncio.timeout(self._account.seconds_left(in_landing=in_landing)):
                     await chain.advance()
             except (UsageError, TimeoutError) as failure:
                 why = NO_TIME if isinstance(failure, TimeoutError) else str(failure)
@@ -88,7 +88,7 @@ class ModelChange:
         price = rounded(self._account.change_model(reason, cold))
         self._landing.change_model()
         # In this order: after a crash between the two, the model before can read the new transcript, too.
-        self._observers.record(self._checkpoint.checkpointed())
+        self._observers.record(self._checkpoint.new_record())
         self._observers.record(self._job.opened())
         price = None if cold is None else price
         self._observers.notify(ModelChanged(turn, before, model, reason, error.kind, lost, cold, price))

@@ -9,7 +9,7 @@ from run_specialist.loop.ending import Ending
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import Job
 from run_specialist.loop.landing import Landing
-from run_specialist.loop.returned_answers import Returned
+from run_specialist.loop.returned_answers import ReturnReason
 from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.record.messages import ToolCall
@@ -39,7 +39,7 @@ class QuoteRule:
         read.
         """
         has_others = any(call.name != RESPOND for call in calls)
-        if not has_others or self._landing.is_active or Returned.TOO_EARLY in self._exchange.returned.reasons:
+        if not has_others or self._landing.is_active or ReturnReason.TOO_EARLY in self._exchange.returned.reasons:
             return False
         budget = self._account.budget
         has_budget = budget.phase is not Phase.SPENT and budget[Kind.TOOL_CALLS].remaining != 0
@@ -52,15 +52,15 @@ class QuoteRule:
         checked = self._checked(response)
         if founded.is_founded(response, checked, self._dispatcher.executed):
             return None
-        if Returned.WITHOUT_QUOTE in self._exchange.returned.reasons or not self._may_reply_again():
+        if ReturnReason.WITHOUT_QUOTE in self._exchange.returned.reasons or not self._may_reply_again():
             return Ending.without_quote(response, checked)
-        self._exchange.returned.add(Returned.WITHOUT_QUOTE, response)
+        self._exchange.returned.add(ReturnReason.WITHOUT_QUOTE, response)
         # The request was answered; the rung stays.
         self._landing.was_paused()
         return answer_prompts.without_quote([quote.quote or quote.source for quote in checked])
 
     def _checked(self, response: Response) -> tuple[Evidence, ...]:
-        return founded.quotes(self._job, response, self._dispatcher.read, self._account.children)
+        return founded.quotes(self._job, response, self._dispatcher.read_by_model, self._account.children)
 
     def _may_reply_again(self) -> bool:
         position = self._landing.position

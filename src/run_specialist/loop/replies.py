@@ -10,7 +10,7 @@ from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import Job
 from run_specialist.loop.landing import Landing
 from run_specialist.loop.quote_rule import QuoteRule
-from run_specialist.loop.returned_answers import Returned
+from run_specialist.loop.returned_answers import ReturnReason
 from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.record.blocks import sendable
@@ -51,7 +51,7 @@ class Replies:
 
     async def take(self, reply: Reply) -> Ending | None:
         """Act on a reply; return None if the model is to be asked again."""
-        self._dispatcher.book(reply)
+        self._dispatcher.book_server_calls(reply)
         ending = await self._act_on(reply)
         return replace(ending, by_reply=True) if ending else None
 
@@ -80,6 +80,7 @@ class Replies:
         verdict = self._judge(self._exchange.response or Response.of_text(reply.text, self._job.answer_schema))
         if not isinstance(verdict, Objection):
             return verdict
+        # A reply without text does not enter the transcript: the same request is sent again.
         if reply.text:
             # A reply with an unknown stop reason may contain calls; each needs a result.
             self._exchange.enter(reply, [self._dispatcher.refuse(call, verdict.to_text) for call in reply.calls])
@@ -90,22 +91,23 @@ class Replies:
     def _judge(self, response: Response) -> Ending | Objection | None:
         """Accept an answer, or object to it, once per reason; return None to send another request."""
         if not response.answer.strip():
-            if not self._may_retry(Stop.ANSWERED):
+            if not self._use_retry(Stop.ANSWERED):
                 return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
             return answer_prompts.does_not_fit(response.reason) if response.reason else None
         if response.reason:
-            may_retry = self._may_retry("schema")
-            return answer_prompts.does_not_fit(response.reason) if may_retry else Ending.schema_mismatch(response)
+            is_retried = self._use_retry("schema")
+            return answer_prompts.does_not_fit(response.reason) if is_retried else Ending.schema_mismatch(response)
         return self._quotes.judge(response) or Ending.answered(response, at_limit=self._landing.is_active)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
         response = Response.among(reply.calls, self._job.answer_schema)
         if response is None and self._is_from_an_earlier_landing(reply):
+            # No call could be run then; the model may make them again.
             self._exchange.enter(reply, self._dispatcher.close(reply.calls))
         elif response is None:
             await self._run_calls(reply)
         elif not self._is_from_an_earlier_landing(reply) and self._quotes.are_too_early(reply.calls, response):
-            self._exchange.returned.add(Returned.TOO_EARLY, response)
+            self._exchange.returned.add(ReturnReason.TOO_EARLY, response)
             await self._run_calls(reply)
         else:
             self._dispatcher.forget_interrupted()
@@ -124,9 +126,10 @@ class Replies:
             for call in reply.calls
         ]
         self._exchange.enter(reply, in_call_order)
+        # Does nothing before the landing.
         self._landing.was_ignored()
         if to_run < len(wanted):
-            self._landing.notify(self._account.budget)
+            self._landing.calls_were_skipped(self._account.budget)
 
     def _responded(self, reply: Reply, response: Response) -> Ending | None:
         """Act on a turn that calls `respond`; no other call in it is run."""
@@ -153,7 +156,8 @@ class Replies:
 
     def _paused(self, reply: Reply) -> Ending | None:
         # With a tool that the API has run, the limits of the run bound the pauses.
-        self._pauses += not has_server_calls(reply.content)
+        if not has_server_calls(reply.content):
+            self._pauses += 1
         if self._pauses > MAX_PAUSES:
             return Ending.salvaged(f"the model paused more than {MAX_PAUSES} times")
         self._exchange.enter(reply, ())
@@ -161,11 +165,14 @@ class Replies:
         return None
 
     async def _truncated(self, reply: Reply, *, again: bool) -> Ending | None:
-        """Retry once with a larger `max_tokens`; then accept the received part, but never run a truncated call."""
-        if reply.more_room_helps and self._may_retry(Stop.TRUNCATED):
+        """Retry once with a larger `max_tokens`; then accept the received part, but never run a truncated call.
+
+        again: whether the reply before it was truncated, too.
+        """
+        if reply.more_room_helps and self._use_retry(Stop.TRUNCATED):
             self._account.raise_max_tokens()
             return None
-        if not reply.more_room_helps and await self._window.land_from_less():
+        if not reply.more_room_helps and await self._window.shorten_and_land():
             return None
         response = Response.among(reply.calls) or self._exchange.response
         if response is not None or not reply.calls:
@@ -182,8 +189,8 @@ class Replies:
             self._landing.begin(Kind.TOKENS)
         return None
 
-    def _may_retry(self, what: str) -> bool:
-        """Allow each kind of retry once per run; a retry is not a rung of the ladder."""
+    def _use_retry(self, what: str) -> bool:
+        """Use up the one retry of its kind; return False if it was used before. A retry is not a rung of the ladder."""
         is_first = what not in self._retried
         self._retried.add(what)
         return is_first

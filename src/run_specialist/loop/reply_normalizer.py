@@ -33,7 +33,9 @@ class ReplyNormalizer:
         turn: number of the turn, from 1.
         choice: tool choice of the request.
         """
-        return _bounded(self._with_leaked_calls(self._with_usage(reply, transcript), transcript, turn, choice))
+        reply = self._with_usage(reply, transcript)
+        reply = self._with_leaked_calls(reply, transcript, turn, choice)
+        return _bounded(reply)
 
     def _with_usage(self, reply: Reply, transcript: Transcript) -> Reply:
         """Return a reply with its token usage, estimated if the server reports none: limits need a number."""

@@ -11,14 +11,14 @@ CALL_TOKENS = 2_048
 """Maximum `max_tokens` of other requests if calls are JSON, because each reply then contains one call [tokens]."""
 
 
-def longest_reply(*, landing: bool, json_calls: bool, thinks: bool) -> int | None:
+def longest_reply(*, in_landing: bool, json_calls: bool, thinks: bool) -> int | None:
     """Return the maximum length of a reply; None if only the account limits it [tokens].
 
     thinks: whether the model may think; thinking counts as part of the reply.
     """
     if thinks:
         return None
-    if landing:
+    if in_landing:
         return LANDING_TOKENS
     return CALL_TOKENS if json_calls else None
 

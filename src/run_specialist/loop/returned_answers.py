@@ -8,7 +8,7 @@ from run_specialist.loop.job import Job
 from run_specialist.tools.respond import Response
 
 
-class Returned(StrEnum):
+class ReturnReason(StrEnum):
     """Why an answer was returned to the model."""
 
     TOO_EARLY = "too_early"
@@ -18,8 +18,8 @@ class Returned(StrEnum):
 
 
 MARKS = {
-    Returned.TOO_EARLY: "[given before the results of the last calls were read]",
-    Returned.WITHOUT_QUOTE: "[no quote of this answer was found in what was read]",
+    ReturnReason.TOO_EARLY: "[given before the results of the last calls were read]",
+    ReturnReason.WITHOUT_QUOTE: "[no quote of this answer was found in what was read]",
 }
 """The line that is appended to a returned answer if no other answer followed."""
 
@@ -36,17 +36,17 @@ class ReturnedAnswers:
         self.newest: Mapping[str, Any] | None = None if is_new_question else snapshot.returned_answer
         """The newest returned answer, as the input of `respond`."""
 
-    def add(self, why: Returned, response: Response) -> None:
+    def add(self, why: ReturnReason, response: Response) -> None:
         """Record a returned answer; an empty one is not kept."""
         self.reasons = (*self.reasons, why)
         if response.answer.strip():
             self.newest = response.model_dump()
 
     @property
-    def kept(self) -> Response | None:
+    def newest_marked(self) -> Response | None:
         """The newest returned answer, marked with the reason; None if there is none."""
         if self.newest is None:
             return None
         response = Response.parse(self.newest, self._schema)
-        marks = [MARKS[why] for why in Returned if why in self.reasons[-1:]]
+        marks = [MARKS[why] for why in ReturnReason if why in self.reasons[-1:]]
         return response.model_copy(update={"answer": "\n".join([response.answer.rstrip(), *marks])})

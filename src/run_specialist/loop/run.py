@@ -56,7 +56,7 @@ class Run:
             job, self._account, self._exchange, self._dispatcher, self._checkpoint, self._observers, self._stop
         )
         self._task: asyncio.Task[object] | None = None
-        self._was_cancelled = self._has_begun = False
+        self._abort_cancelled = self._has_begun = False
         self._ended: Outcome | None = None
 
     def abort(self, *, after_turn: bool = False) -> None:
@@ -78,7 +78,7 @@ class Run:
     def _cancel(self) -> None:
         # Once the work is done, a cancellation would hit the caller's own awaits.
         if self._task is not None:
-            self._was_cancelled = self._task.cancel()
+            self._abort_cancelled = self._task.cancel()
 
     @property
     def run_id(self) -> str:
@@ -148,11 +148,11 @@ class Run:
 
     async def _work(self) -> Outcome:
         task = self._task = asyncio.current_task()
-        cancellations = task.cancelling() if task else 0
+        cancellations_before = task.cancelling() if task else 0
         self._begin()
-        cancelled: asyncio.CancelledError | None = None
+        cancellation: asyncio.CancelledError | None = None
         try:
-            if cancellations:
+            if cancellations_before:
                 # A cancellation while the run was prepared takes effect here, before the first request.
                 await asyncio.sleep(0)
             ending = await self._loop.run()
@@ -163,17 +163,17 @@ class Run:
         except StoreLost as error:
             ending = Ending.store_lost(str(error))
         except asyncio.CancelledError as error:
-            ending, cancelled = Ending.aborted(), error
+            ending, cancellation = Ending.aborted(), error
         except Exception as error:  # noqa: BLE001 - a bug here must not cost what was gathered
             _log.debug("the run broke off", exc_info=True)
             ending = Ending.failed(f"internal error: {error!r}; please report it", Exit.NO_ANSWER, "internal")
         self._task = None
         outcome = await self._conclude(ending)
         # The cancellation by `abort` ends here; one from outside is raised again.
-        if task and self._was_cancelled:
+        if task and self._abort_cancelled:
             task.uncancel()
-        if (task and task.cancelling() > cancellations) or (cancelled and not self._was_cancelled):
-            raise cancelled or asyncio.CancelledError
+        if (task and task.cancelling() > cancellations_before) or (cancellation and not self._abort_cancelled):
+            raise cancellation or asyncio.CancelledError
         return outcome
 
     def _begin(self) -> None:
@@ -181,8 +181,8 @@ class Run:
         if self._observers.journal is not None:
             self._observers.record(self._job.opened())
         if self._job.resume_note is not None:
-            # Another model continues with another transcript, which is recorded before anything else happens.
-            self._observers.record(self._checkpoint.checkpointed())
+            # Another model may continue, with another transcript, which is recorded before anything else happens.
+            self._observers.record(self._checkpoint.new_record())
         self._observers.notify(self._job.started())
         if (forked := self._job.forked()) is not None:
             self._observers.notify(forked)
@@ -194,15 +194,15 @@ class Run:
         await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)
         self._loop.replies.close()
         parts = RunParts(
-            self._account,
-            self._loop.landing.position,
-            self._dispatcher,
-            self._exchange.last_text,
-            self._exchange.returned.kept,
-            self._observers.warnings,
+            account=self._account,
+            landing=self._loop.landing.position,
+            dispatcher=self._dispatcher,
+            last_text=self._exchange.last_text,
+            returned_answer=self._exchange.returned.newest_marked,
+            warnings=self._observers.warnings,
         )
         outcome = self._ended = conclude(self._job, ending, parts)
-        self._observers.record(Ended(outcome, self._checkpoint.checkpointed()))
+        self._observers.record(Ended(outcome, self._checkpoint.new_record()))
         await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)
         self._observers.notify(Finished(outcome))
         return outcome

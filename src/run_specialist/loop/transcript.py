@@ -102,7 +102,7 @@ class Transcript:
         self._copies = len(messages)
         self._recorded = 0
 
-    def checkpointed(self, snapshot: RunSnapshot) -> Checkpointed:
+    def new_record(self, snapshot: RunSnapshot) -> Checkpointed:
         """Return the record of the messages since the last record; it includes the tail, which the next one repeats."""
         place, self._recorded = self._recorded, len(self._history)
         return Checkpointed(self._part, place, tuple(self.messages()[place:]), self._copies, snapshot)

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sized
 
-from run_specialist.mcp_server.http_connection import AwaitedPart, Connection
+from run_specialist.mcp_server.http_connection import AwaitedPart, HttpConnection
 
 RETRY_DELAY = 0.05
 """Delay between attempts to accept while no connection can be closed or no file descriptor is free [s]."""
@@ -28,16 +28,16 @@ class Acceptor:
         self._most = most
         self._closed = closed
         # Ordered by the time when waiting began. A body is awaited only from an authorized client.
-        self._waiting: dict[AwaitedPart, dict[Connection, None]] = {awaited: {} for awaited in AwaitedPart}
+        self._waiting: dict[AwaitedPart, dict[HttpConnection, None]] = {awaited: {} for awaited in AwaitedPart}
 
-    def watch(self, connection: Connection, awaited: AwaitedPart | None) -> None:
+    def watch(self, connection: HttpConnection, awaited: AwaitedPart | None) -> None:
         """Record what a connection waits for; None if it is being answered, or closed."""
         for waiting in self._waiting.values():
             waiting.pop(connection, None)
         if awaited is not None:
             self._waiting[awaited][connection] = None
 
-    async def accept(self, connections: Sized, make: Callable[[], Connection]) -> None:
+    async def accept(self, connections: Sized, make: Callable[[], HttpConnection]) -> None:
         """Accept until cancelled.
 
         connections: the open connections; each adds and removes itself.

@@ -17,7 +17,7 @@ _DISCONNECT_CALLBACKS = "run_specialist.disconnect_callbacks"
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ErrorResponse:
     """The response to a refused request."""
 
     status: int
@@ -34,7 +34,7 @@ class Guard:
     hosts: frozenset[str] | None
     """Accepted host names; None accepts any name, for servers that require a token."""
 
-    def refusal(self, host: Iterable[str], origin: Iterable[str], authorization: Iterable[str]) -> Refusal | None:
+    def refusal(self, host: Iterable[str], origin: Iterable[str], authorization: Iterable[str]) -> ErrorResponse | None:
         """Return the refusal of a request; None if it is accepted.
 
         Checking Host and Origin prevents cross-site requests and DNS rebinding: a web page can make a browser send
@@ -44,12 +44,12 @@ class Guard:
         """
         hosts, origins, sent = [*host], [*origin], [*authorization]
         if len(hosts) != 1 or (name := _host_name(f"//{hosts[0]}")) is None or not self._is_accepted(name):
-            return Refusal(421, "the Host header does not name this server")
+            return ErrorResponse(421, "the Host header does not name this server")
         if len(origins) > 1 or not all(self._is_own_origin(one, hosts[0]) for one in origins):
-            return Refusal(403, "requests from this Origin are not allowed")
+            return ErrorResponse(403, "requests from this Origin are not allowed")
         if self.token is not None and not (len(sent) == 1 and _is_token(sent[0], self.token)):
             wrong = ' error="invalid_token"' if sent else ""
-            return Refusal(
+            return ErrorResponse(
                 401,
                 "the header `Authorization: Bearer TOKEN` with the token of this server is required",
                 {"WWW-Authenticate": f"Bearer{wrong}"},
@@ -121,7 +121,9 @@ class GuardedApp:
         refusal = self._guard.refusal(*(headers.getlist(name) for name in ("host", "origin", "authorization")))
         if refusal is None and self._answering >= self._most:
             self._refused()
-            refusal = Refusal(503, f"{self._most} requests are already being served; try again", {"Retry-After": "1"})
+            refusal = ErrorResponse(
+                503, f"{self._most} requests are already being served; try again", {"Retry-After": "1"}
+            )
         if refusal is not None:
             # Close the connection, so that a refused client cannot keep it busy.
             closing = refusal.headers | {"Connection": "close"}

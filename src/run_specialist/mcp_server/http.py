@@ -17,7 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from run_specialist.errors import UsageError
 from run_specialist.mcp_server.acceptor import Acceptor
 from run_specialist.mcp_server.guard import LOOPBACK, Guard, GuardedApp, is_loopback
-from run_specialist.mcp_server.http_connection import Connection, TimeLimits
+from run_specialist.mcp_server.http_connection import HttpConnection, TimeLimits
 from run_specialist.mcp_server.notices import Notices
 from run_specialist.mcp_server.server_limits import ServerLimits
 from run_specialist.mcp_server.session_limit import SessionLimit
@@ -166,8 +166,8 @@ class _Web(uvicorn.Server):
             self._accepting.cancel()
         await super().shutdown([])
 
-    def _connection(self) -> Connection:
-        return Connection(
+    def _connection(self) -> HttpConnection:
+        return HttpConnection(
             self._limits,
             self._acceptor.watch,
             config=self.config,

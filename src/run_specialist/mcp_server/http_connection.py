@@ -47,11 +47,11 @@ class TimeLimits:
         return {AwaitedPart.HEAD: self.head, AwaitedPart.BODY: self.body, AwaitedPart.CLOSE: self.close}[awaited]
 
 
-Watcher = Callable[["Connection", AwaitedPart | None], None]
+Watcher = Callable[["HttpConnection", AwaitedPart | None], None]
 """Called when a connection starts to wait for its client, and with None when it stops waiting."""
 
 
-class Connection(H11Protocol, asyncio.BufferedProtocol):
+class HttpConnection(H11Protocol, asyncio.BufferedProtocol):
     """Parses requests with h11, and closes the connection when a timeout expires."""
 
     def __init__(self, limits: TimeLimits, watcher: Watcher, **options: Any) -> None:  # noqa: ANN401 - uvicorn's options

@@ -35,7 +35,7 @@ class ProgressUpdate:
     message: str
 
 
-class Progress:
+class ProgressReporter:
     """Converts the events of a run to progress notifications."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Progress:
         self._total: float | None = None
         self._last_progress = -MIN_STEP
         self._call = ""
-        self._children: dict[str, Progress] = {}
+        self._children: dict[str, ProgressReporter] = {}
 
     def take(self, event: Event) -> ProgressUpdate | None:
         """Return the notification for an event; None if the event is not reported."""
@@ -79,7 +79,7 @@ class Progress:
             case Finished():
                 return f"{event.outcome.status} after {units.amount(Kind.TOOL_CALLS, event.outcome.tool_calls.used)}"
             case ChildTold():
-                update = self._children.setdefault(event.run_id, Progress()).take(event.told)
+                update = self._children.setdefault(event.run_id, ProgressReporter()).take(event.told)
                 return None if update is None else f"{event.specialist}: {update.message}"
             case _:
                 return None

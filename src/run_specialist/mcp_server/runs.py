@@ -8,7 +8,7 @@ from typing import Any
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 from run_specialist.loop.run import Run
-from run_specialist.mcp_server.progress import Progress, ProgressUpdate
+from run_specialist.mcp_server.progress import ProgressReporter, ProgressUpdate
 from run_specialist.mcp_server.store_location import StoreLocation
 from run_specialist.record.events import Event
 from run_specialist.record.outcome import Outcome
@@ -29,7 +29,7 @@ class ServedRun:
 
     def __init__(self, specialist: str) -> None:
         self.specialist = specialist
-        self.progress = Progress()
+        self.progress = ProgressReporter()
         self.run: Run | None = None
         """None during preparation."""
         self.outcome: Outcome | None = None
@@ -108,7 +108,7 @@ class ServedRun:
             self._followers.remove(queue)
 
 
-class Runs:
+class ServedRuns:
     """The active runs of a server, and those that ended recently."""
 
     def __init__(self, runner: Runner, location: StoreLocation) -> None:

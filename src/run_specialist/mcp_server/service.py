@@ -16,7 +16,7 @@ from run_specialist.mcp_server.arguments import Arguments
 from run_specialist.mcp_server.catalogue import Catalogue, SpecialistTool, read_catalogue
 from run_specialist.mcp_server.results import error_result, outcome_result
 from run_specialist.mcp_server.run_tools import LONGEST_WAIT, run_tools, served_status, started, stored_status
-from run_specialist.mcp_server.runs import Runs, SendUpdate, ServedRun, prepared
+from run_specialist.mcp_server.runs import SendUpdate, ServedRun, ServedRuns, prepared
 from run_specialist.mcp_server.store_location import StoreLocation
 from run_specialist.mcp_server.stored_runs import FinishedRun, past_run
 from run_specialist.specialist.problems import shown
@@ -50,7 +50,7 @@ class Service:
         self._reported: set[str] = set()
         self._calls: set[asyncio.Task[Any]] = set()
         self._location = StoreLocation(runner.store)
-        self.runs = Runs(runner, self._location)
+        self.runs = ServedRuns(runner, self._location)
 
     async def catalogue(self) -> Catalogue:
         """Read the specialist files, and leave out those that cannot work here; report each problem once."""

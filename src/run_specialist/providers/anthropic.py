@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.providers import anthropic_refusals, gc_tuning, prices
 from run_specialist.providers.admission.entrance import Entrance, tokens_in
-from run_specialist.providers.admission.turn import Turn
+from run_specialist.providers.admission.gated_request import GatedRequest
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import MESSAGES
 from run_specialist.providers.json_reader import EncodedMessages
-from run_specialist.providers.knowledge import Informed, Lessons
+from run_specialist.providers.knowledge import InformedProvider, Lessons
 from run_specialist.providers.models import capabilities, full_id
 from run_specialist.providers.pace import pace
 from run_specialist.providers.sdk_errors import failure, final
-from run_specialist.providers.served_tools import OfferedTools, Unanswered
+from run_specialist.providers.served_tools import EndpointTools, UnansweredToolUses
 from run_specialist.providers.transport import connection, send, stream, url_of
 from run_specialist.record.blocks import Block
 from run_specialist.record.messages import Message, Reply, Usage, encode
@@ -39,7 +39,7 @@ LOOKBACK_BLOCKS = 18
 """Maximum size of a turn after which the API still finds the last cache write: it looks back 20 blocks."""
 
 
-class AnthropicProvider(Informed):
+class AnthropicProvider(InformedProvider):
     """Opens conversations with one model of a Messages-compatible endpoint."""
 
     def __init__(self, model: str, client: "AsyncAnthropic") -> None:
@@ -89,8 +89,8 @@ class AnthropicConversation:
         self._url = url_of(provider.client, PATH)
         self._cached_tokens = self._answered = 0
         self._opening = opening
-        self._tools = OfferedTools(opening, provider.knowledge)
-        self._unanswered = Unanswered()
+        self._tools = EndpointTools(opening, provider.knowledge)
+        self._unanswered = UnansweredToolUses()
         # Without any tools there is only one request, so no later one would read from the cache.
         self._has_tools = bool(self._tools.definitions)
         self._effort: Block = {"effort": opening.effort} if opening.effort else {}
@@ -113,10 +113,11 @@ class AnthropicConversation:
             request = replace(request, messages=messages)
         size = self._size(request)
         # Tokens read from the cache do not count against rate limits.
-        turn = self._entrance.turn(request, _cost(max(size - self._cached_tokens, 0) if self._reads(request) else size))
+        counted = max(size - self._cached_tokens, 0) if self._reads(request) else size
+        gated = self._entrance.gated(request, _cost(counted))
         try:
-            async with turn:
-                block = await self._exchange(request, turn)
+            async with gated:
+                block = await self._exchange(request, gated)
             reply = read_reply(block, self._sent.ids)
         except ProviderError as error:
             raise final(error, self._provider.client) from None
@@ -127,7 +128,7 @@ class AnthropicConversation:
         self._answered = len(request.messages)
         self._cached_tokens = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
         if usage.total_tokens:
-            turn.settle(_cost(usage.input_tokens + usage.cache_creation_input_tokens, usage.output_tokens))
+            gated.settle(_cost(usage.input_tokens + usage.cache_creation_input_tokens, usage.output_tokens))
         warning, self._tools.warning = self._tools.warning, ""
         return self._lessons.taken(request, reply.with_warning(warning))
 
@@ -188,27 +189,27 @@ class AnthropicConversation:
         encoded[-1] += b"]}"
         return b",".join(encoded)
 
-    async def _exchange(self, request: Request, turn: Turn) -> Block:
+    async def _exchange(self, request: Request, gated: GatedRequest) -> Block:
         try:
-            return await self._send(request, turn)
+            return await self._send(request, gated)
         except Exception as error:
             is_first, refusal = not self._answered, str(error)
             if is_first and _is_refusal(error) and self._tools.were_refused(refusal):
                 self._front, self._has_tools = self._encoded_front(), bool(self._tools.definitions)
-                return await self._exchange(request, turn)
+                return await self._exchange(request, gated)
             # A schema does without the tool choice beside it.
             about_choice = _is_refusal(error) and anthropic_refusals.is_about_choice(str(error))
             if request.choice is not Choice.SCHEMA or not about_choice or not self._provider.capabilities.none_choice:
                 raise
             self._provider.knowledge.refused(Choice.NONE, str(error))
-            return await self._send(request, turn)
+            return await self._send(request, gated)
 
-    async def _send(self, request: Request, turn: Turn) -> Block:
+    async def _send(self, request: Request, gated: GatedRequest) -> Block:
         client, body = self._provider.client, self._body(request)
         if self._watch is None:
-            return await send(client, self._url, body, MESSAGES, turn.accepted, request.retries)
+            return await send(client, self._url, body, MESSAGES, gated.accepted, request.retries)
         begin = partial(StreamedMessage, self._watch)
-        return await stream(client, self._url, body, MESSAGES, turn.accepted, begin, request.retries)
+        return await stream(client, self._url, body, MESSAGES, gated.accepted, begin, request.retries)
 
 
 def _cost(input_tokens: float, output_tokens: float = 0) -> Cost:

@@ -72,7 +72,7 @@ def _obeys(request: Request, reply: Reply) -> bool:
         return False
 
 
-class Informed:
+class InformedProvider:
     """A provider with what is known about its endpoint."""
 
     model: str
@@ -102,7 +102,7 @@ class Informed:
 class Lessons:
     """Learns from the replies of one conversation."""
 
-    def __init__(self, provider: Informed, opening: Opening) -> None:
+    def __init__(self, provider: InformedProvider, opening: Opening) -> None:
         self._provider = provider
         self._opening = opening
         self._has_warned = False

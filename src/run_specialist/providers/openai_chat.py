@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.providers import gc_tuning, openai_refusals, prices
 from run_specialist.providers.admission.entrance import Entrance, tokens_in
-from run_specialist.providers.admission.turn import Turn
+from run_specialist.providers.admission.gated_request import GatedRequest
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import CHAT, OPENAI_URL, Endpoint
 from run_specialist.providers.json_reader import EncodedMessages
-from run_specialist.providers.knowledge import Informed, Lessons
+from run_specialist.providers.knowledge import InformedProvider, Lessons
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.providers.openai_reply import read_reply
@@ -45,7 +45,7 @@ STREAMING = "stream_options"
 """The key that requests the usage of a streamed reply; some servers do not support it."""
 
 
-class ChatProvider(Informed):
+class ChatProvider(InformedProvider):
     """Opens conversations with one model of a chat completions endpoint."""
 
     def __init__(
@@ -160,16 +160,16 @@ class ChatConversation:
         # Before the body is built, so that waiting requests use no memory.
         await pace().begin()
         self._sent.take(request.messages, encoded)
-        turn = self._entrance.turn(request, _cost(tokens_in([self._front, self._system, *self._sent.pieces]), limit))
+        gated = self._entrance.gated(request, _cost(tokens_in([self._front, self._system, *self._sent.pieces]), limit))
         try:
-            async with turn:
+            async with gated:
                 try:
-                    completion = await self._exchange(request, limit, turn)
+                    completion = await self._exchange(request, limit, gated)
                 except APIStatusError as error:
                     new_limit = self._provider.learn(openai_refusals.text_of_error(error), limit)
                     if new_limit is None:
                         raise
-                    completion = await self._exchange(request, new_limit, turn)
+                    completion = await self._exchange(request, new_limit, gated)
             reply = read_reply(completion, self._sent.ids, self._provider.endpoint)
         except ProviderError as error:
             raise final(error, self._provider.client) from None
@@ -177,7 +177,7 @@ class ChatConversation:
         except Exception as error:
             raise self._failure(error, request) from error
         if reply.usage.total_tokens:
-            turn.settle(_cost(reply.usage.total_tokens - reply.usage.output_tokens, reply.usage.output_tokens))
+            gated.settle(_cost(reply.usage.total_tokens - reply.usage.output_tokens, reply.usage.output_tokens))
         return self._lessons.taken(request, reply)
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
@@ -205,12 +205,12 @@ class ChatConversation:
         """Return whether this choice restricts which tools the model may call."""
         return self._has_tools and choice in {Choice.RESPOND, Choice.NONE}
 
-    async def _exchange(self, request: Request, max_tokens: int, turn: Turn) -> Block:
+    async def _exchange(self, request: Request, max_tokens: int, gated: GatedRequest) -> Block:
         client, body = self._provider.client, self._body(request, max_tokens)
         if self._watch is None:
-            return await send(client, self._url, body, self._provider.endpoint, turn.accepted, request.retries)
+            return await send(client, self._url, body, self._provider.endpoint, gated.accepted, request.retries)
         begin = partial(self._begin, self._watch)
-        return await stream(client, self._url, body, self._provider.endpoint, turn.accepted, begin, request.retries)
+        return await stream(client, self._url, body, self._provider.endpoint, gated.accepted, begin, request.retries)
 
     def _begin(self, watch: Watch) -> StreamedCompletion:
         self._streamed = StreamedCompletion(watch)

@@ -18,7 +18,7 @@ _ABOUT_TOOLS = re.compile(r"web_search|web_fetch|server[ _]tool|input_schema|\bt
 """Error texts of endpoints without such tools; most mistake them for tools without a schema."""
 
 
-class OfferedTools:
+class EndpointTools:
     """The tools of a conversation, adapted to its endpoint."""
 
     def __init__(self, opening: Opening, knowledge: Knowledge) -> None:
@@ -54,7 +54,7 @@ class OfferedTools:
         return True
 
 
-class Unanswered:
+class UnansweredToolUses:
     """Removes tool uses that the API will never answer, because it refuses a transcript that contains one.
 
     The API runs a use without a result at the beginning of the next request, if that adds only tool results.

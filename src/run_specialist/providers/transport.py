@@ -9,7 +9,6 @@ from run_specialist.providers.json_reader import read_object
 from run_specialist.providers.reply_limits import LONGEST_CONNECT, LONGEST_PAUSE, LONGEST_REPLY, bound_body
 from run_specialist.record.blocks import Block
 
-_HEADERS = {"Content-Type": "application/json"}
 _RETRIES = "x-stainless-retry-count"
 """The header in which the SDKs send the number of retries."""
 
@@ -77,7 +76,7 @@ def url_of(client: Any, path: str) -> str:  # noqa: ANN401 - as above
 
 
 def _options(client: Any, retries: int) -> dict[str, Any]:  # noqa: ANN401 - as above
-    headers = {**_HEADERS, _RETRIES: str(retries)} if retries else _HEADERS
+    headers = {_RETRIES: str(retries)} if retries else {}
     # The SDK would deep-copy missing options from its defaults. Runs retry by themselves, so that they can report it.
     return {"headers": headers, "timeout": client.timeout, "max_retries": 0}
 

@@ -57,6 +57,16 @@ class ToolResult:
         return {**block, "is_error": True} if self.is_error else block
 
 
+@dataclass(frozen=True, slots=True)
+class CompletedCall:
+    """A tool call of a transcript with its result."""
+
+    call: ToolCall
+    result: str = ""
+    """The text of the result; empty without one."""
+    is_error: bool = False
+
+
 class _ComputedOnce:
     """Slots for the values that a message caches; an instance dictionary would burden the garbage collector."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from run_specialist.redaction.line_numbers import NUMBERED
 from run_specialist.redaction.literals import is_placeholder, is_type
-from run_specialist.redaction.mask import Span
+from run_specialist.redaction.mask import TextSpan
 from run_specialist.redaction.quoted import QUOTE, quoted
 from run_specialist.redaction.secret_names import Secrecy
 from run_specialist.redaction.unquoted import unquoted
@@ -39,7 +39,7 @@ _NETRC = re.compile(
 )
 
 
-def assigned(text: str, lower: str) -> Iterator[Span]:
+def assigned(text: str, lower: str) -> Iterator[TextSpan]:
     """Yield the spans of assigned secrets in a text.
 
     lower: the text in lower case, with the same offsets.
@@ -60,7 +60,7 @@ def _flags_and_netrc(text: str) -> Iterator[re.Match[str]]:
         yield from _NETRC.finditer(text)
 
 
-def _value(place: ValueSpan) -> Span | None:
+def _value(place: ValueSpan) -> TextSpan | None:
     """Return the span of the value; None if it is not a literal or not secret."""
     if place.operator == ">":
         return _element(place)
@@ -70,7 +70,7 @@ def _value(place: ValueSpan) -> Span | None:
     return quoted(place, quote) if quote else unquoted(place)
 
 
-def _element(place: ValueSpan) -> Span | None:
+def _element(place: ValueSpan) -> TextSpan | None:
     """Return the span of the text of an XML element; None if it is not secret."""
     end = place.text.find("</", place.at, place.at + 1_000)
     value = place.text[place.at : end]

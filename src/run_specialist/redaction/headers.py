@@ -5,7 +5,7 @@ import binascii
 import re
 from collections.abc import Iterator
 
-from run_specialist.redaction.mask import Span
+from run_specialist.redaction.mask import TextSpan
 
 _URL_PASSWORD = re.compile(r"""://[^\s:/@"'<>`]{0,100}:(?![$<{\[*]|\d{1,5}[,;)\]])([^\s/"'<>`]{1,200})@""")
 # These are matched against lowercase text: `re` is many times slower with IGNORECASE.
@@ -22,7 +22,7 @@ _DOCKER = re.compile(r""""auth\\?"\s{0,8}:\s{0,8}\\?"([a-z0-9+/_-]{8,}={0,2})"""
 _PRINTABLE = range(0x20, 0x7F)
 
 
-def request_credentials(text: str, lower: str) -> Iterator[Span]:
+def request_credentials(text: str, lower: str) -> Iterator[TextSpan]:
     """Yield the spans of passwords and tokens in URLs and headers, without scheme and user.
 
     lower: the text in lower case, with the same offsets.

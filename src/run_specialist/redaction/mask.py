@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 MASK = "[redacted]"
 
-Span = tuple[int, int]
+TextSpan = tuple[int, int]
 """Start and end of a secret in a text."""
 
 
-def masked(text: str, spans: Iterable[Span]) -> str:
+def masked(text: str, spans: Iterable[TextSpan]) -> str:
     """Return the text with each span replaced by the mask.
 
     spans: in ascending order; overlapping spans are merged.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from run_specialist.redaction.line_numbers import NUMBERED
-from run_specialist.redaction.mask import MASK, Span, masked
+from run_specialist.redaction.mask import MASK, TextSpan, masked
 
 BEGIN = re.compile(r"-{4,5} ?BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 END = re.compile(r"-{4,5} ?END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
@@ -64,7 +64,7 @@ def lines_without_keys(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, 
         yield line, length
 
 
-def _from_begin_line(text: str) -> Iterator[Span]:
+def _from_begin_line(text: str) -> Iterator[TextSpan]:
     """Yield the spans of keys with a first line, up to their last line or the last line that looks like a key."""
     for begin in BEGIN.finditer(text):
         dashes = text.find("----", begin.end())
@@ -95,7 +95,7 @@ def _follow(text: str, start: int, stop: int) -> int:
     return last
 
 
-def _line_spans(text: str, start: int, stop: int) -> Iterator[Span]:
+def _line_spans(text: str, start: int, stop: int) -> Iterator[TextSpan]:
     """Yield the span of each line."""
     while end := _BREAK.search(text, start, stop):
         yield start, end.start()
@@ -103,12 +103,12 @@ def _line_spans(text: str, start: int, stop: int) -> Iterator[Span]:
     yield start, stop
 
 
-def _before_end_line(text: str) -> Iterator[Span]:
+def _before_end_line(text: str) -> Iterator[TextSpan]:
     """Yield the lines of keys that have a last line but no first line."""
     done = 0
     for end in END.finditer(text):
         start = max(done, end.start() - _FURTHEST)
-        found: list[Span] = []
+        found: list[TextSpan] = []
         *lines, _ = _line_spans(text, start, end.start())
         for at, to in reversed(lines):
             line = _BODY.fullmatch(text, at, to) or (None if found else _LAST.fullmatch(text, at, to))
@@ -120,9 +120,9 @@ def _before_end_line(text: str) -> Iterator[Span]:
         done = end.end()
 
 
-def _body_only(text: str) -> Iterator[Span]:
+def _body_only(text: str) -> Iterator[TextSpan]:
     """Yield the lines of keys without first and last line: two or more of equal full length, and a shorter one."""
-    run: list[Span] = []
+    run: list[TextSpan] = []
     for at, to in [*_line_spans(text, 0, len(text)), (len(text), len(text))]:
         line = _FULL.fullmatch(text, at, to)
         if line and _is_varied(line["key"]) and (not run or len(line["key"]) == run[0][1] - run[0][0]):

@@ -3,7 +3,7 @@
 import re
 
 from run_specialist.redaction.literals import is_path, is_placeholder, is_token_like, is_type
-from run_specialist.redaction.mask import Span
+from run_specialist.redaction.mask import TextSpan
 from run_specialist.redaction.secret_names import Secrecy, ends_like_a_name
 from run_specialist.redaction.value_span import ValueSpan
 
@@ -13,7 +13,7 @@ _SAMPLES = {"test", "dummy", "fake", "example", "none-needed", "not-needed"}
 QUOTE = re.compile(r"""(?i)(?P<kind>[bruf@$]{0,2})(?P<quote>\\{0,3}(?:"{3}|'{3}|["'`]))""")
 
 
-def quoted(place: ValueSpan, quote: re.Match[str]) -> Span | None:
+def quoted(place: ValueSpan, quote: re.Match[str]) -> TextSpan | None:
     """Return the span of the literal after an opening quote; None if it is not a secret."""
     if _closes(place, quote):
         return None

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from run_specialist.redaction.mask import Span
+from run_specialist.redaction.mask import TextSpan
 
 _ALNUM = "[A-Za-z0-9]"
 _WORD = "[A-Za-z0-9_-]"
@@ -141,7 +141,7 @@ class _InnerLetters:
     """Maximum number of characters before these letters."""
     pattern: re.Pattern[str]
 
-    def span(self, text: str, at: int) -> Span | None:
+    def span(self, text: str, at: int) -> TextSpan | None:
         """Return the span of the token whose letters are at this position; None if there is no token."""
         starts = range(max(0, at - self.before), at + 1)
         return next((found.span() for start in starts if (found := self.pattern.match(text, start))), None)
@@ -161,12 +161,12 @@ def _inner_letters() -> Iterator[tuple[re.Pattern[str], tuple[_InnerLetters, ...
 _INNER_LETTERS = tuple(_inner_letters())
 
 
-def tokens(text: str) -> list[Span]:
+def tokens(text: str) -> list[TextSpan]:
     """Return the spans of tokens of known services in a text, in ascending order."""
     return sorted([*_by_inner_letters(text), *_by_prefix(text)])
 
 
-def _by_inner_letters(text: str) -> Iterator[Span]:
+def _by_inner_letters(text: str) -> Iterator[TextSpan]:
     for letters, candidates in _INNER_LETTERS:
         done = 0
         for found in letters.finditer(text):
@@ -178,7 +178,7 @@ def _by_inner_letters(text: str) -> Iterator[Span]:
                         yield span
 
 
-def _by_prefix(text: str) -> Iterator[Span]:
+def _by_prefix(text: str) -> Iterator[TextSpan]:
     for pattern in _PREFIX_ENDS:
         done = 0
         for found in pattern.finditer(text):

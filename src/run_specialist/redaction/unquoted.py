@@ -3,7 +3,7 @@
 import re
 
 from run_specialist.redaction.literals import is_expression, is_path, is_placeholder, is_token_like, is_type
-from run_specialist.redaction.mask import Span
+from run_specialist.redaction.mask import TextSpan
 from run_specialist.redaction.secret_names import Secrecy, ends_like_a_name
 from run_specialist.redaction.value_span import ValueSpan
 
@@ -17,7 +17,7 @@ _LONG = re.compile(r"""[^\s"'`,;<>(){}\[\]|&]*""")
 """Matches the rest of a long word; used only once its start is known to be secret."""
 
 
-def unquoted(place: ValueSpan) -> Span | None:
+def unquoted(place: ValueSpan) -> TextSpan | None:
     """Return the span of an unquoted value; None if it is not a secret."""
     shell = place.is_environment and place.tight and place.starts_line
     found = (_UNSPACED if shell else _WORD).match(place.text, place.at)

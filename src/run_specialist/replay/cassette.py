@@ -9,7 +9,7 @@ from run_specialist.record.blocks import Block, sendable
 from run_specialist.record.messages import Message, Reply
 from run_specialist.record.outcome import Child
 
-Parameters = Mapping[str, Any]
+RequestParameters = Mapping[str, Any]
 """The body of a request without its system prompt, tools and messages."""
 
 
@@ -19,11 +19,11 @@ class Body:
 
     digest: str
     """SHA-256 of its bytes, in hexadecimal."""
-    parameters: Parameters
+    parameters: RequestParameters
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredRequest:
     """A request with its reply."""
 
     choice: str
@@ -51,7 +51,7 @@ class NextModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
+class UnansweredRequest:
     """A request without a reply."""
 
     choice: str
@@ -61,7 +61,7 @@ class Unanswered:
     """The next model; None unless `how` is `changed`. The messages that follow start again, adapted for it."""
 
 
-Line = Message | Answered | Unanswered
+Line = Message | AnsweredRequest | UnansweredRequest
 """A message, or a request, which sends all messages and replies above it, back to the last change of the model.
 
 Only messages that were adapted for another model can have the role `assistant`.
@@ -125,9 +125,9 @@ class Cassette:
     @property
     def later_models(self) -> Sequence[NextModel]:
         """The models with which the run continued, in order; empty if it used only one."""
-        return [line.next for line in self.requests if isinstance(line, Unanswered) and line.next]
+        return [line.next for line in self.requests if isinstance(line, UnansweredRequest) and line.next]
 
-    def requests_of(self, place: int) -> Sequence[Answered | Unanswered]:
+    def requests_of(self, place: int) -> Sequence[AnsweredRequest | UnansweredRequest]:
         """Return the requests to one of the models.
 
         place: index of the model, from 0.
@@ -137,11 +137,11 @@ class Cassette:
         for line in self.requests:
             if changes == place:
                 found.append(line)
-            changes += isinstance(line, Unanswered) and line.next is not None
+            changes += isinstance(line, UnansweredRequest) and line.next is not None
         return found
 
     @property
-    def requests(self) -> Sequence[Answered | Unanswered]:
+    def requests(self) -> Sequence[AnsweredRequest | UnansweredRequest]:
         """The requests in order."""
         return [line for line in self.lines if not isinstance(line, Message)]
 
@@ -161,4 +161,4 @@ def message_of(line: Line) -> Sequence[Block] | None:
     """Return the blocks that a line adds to the messages; None if it adds none."""
     if isinstance(line, Message):
         return line.blocks
-    return sendable(line.reply.content) if isinstance(line, Answered) and line.is_entered else None
+    return sendable(line.reply.content) if isinstance(line, AnsweredRequest) and line.is_entered else None

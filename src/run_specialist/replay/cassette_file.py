@@ -10,7 +10,16 @@ from pydantic import BaseModel, ValidationError
 from run_specialist.errors import UsageError
 from run_specialist.record.messages import Message, Reply, Stop, Usage
 from run_specialist.record.outcome import Child
-from run_specialist.replay.cassette import Answered, Body, Cassette, Line, NextModel, RecordedCall, Setup, Unanswered
+from run_specialist.replay.cassette import (
+    AnsweredRequest,
+    Body,
+    Cassette,
+    Line,
+    NextModel,
+    RecordedCall,
+    Setup,
+    UnansweredRequest,
+)
 from run_specialist.replay.cassette_format import (
     FORMAT,
     LISTS,
@@ -25,7 +34,7 @@ from run_specialist.replay.cassette_format import (
     UserLine,
 )
 from run_specialist.replay.cassette_lines import results_in
-from run_specialist.replay.located_json import Located, located
+from run_specialist.replay.located_json import LocatedValue, located
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store.from_rows import child
 
@@ -68,7 +77,7 @@ def read_cassette(path: Path) -> Cassette:
         raise UsageError(f"{path}:{error.line}: {error}; {_SAVE}") from None
 
 
-def _cassette(source: str, found: Mapping[str, Located]) -> Cassette:
+def _cassette(source: str, found: Mapping[str, LocatedValue]) -> Cassette:
     version = found.get(VERSION_KEY)
     if version is None:
         raise _Malformed(1, f"not a cassette: the key {VERSION_KEY} is missing")
@@ -96,7 +105,7 @@ def _cassette(source: str, found: Mapping[str, Located]) -> Cassette:
     return Cassette(source, setup, lines, calls, head.outcome.model_dump(), _children(lists["children"]), is_file=True)
 
 
-def _head(found: Mapping[str, Located]) -> Head:
+def _head(found: Mapping[str, LocatedValue]) -> Head:
     try:
         return Head.model_validate({key: one.value for key, one in found.items()})
     except ValidationError as error:
@@ -105,7 +114,7 @@ def _head(found: Mapping[str, Located]) -> Head:
         raise _Malformed(place.line if place else 1, _reason("", first["loc"], first["msg"])) from None
 
 
-def _items(name: str, found: Mapping[str, Located], head: Head, sizes: int) -> Sequence[Located]:
+def _items(name: str, found: Mapping[str, LocatedValue], head: Head, sizes: int) -> Sequence[LocatedValue]:
     """Return the items of a list; raises _Malformed if some are missing.
 
     sizes: the line with the number of items.
@@ -129,7 +138,7 @@ def _settings(line: int, head: Head) -> Mapping[str, object]:
     return every.model_dump(mode="json", by_alias=True)
 
 
-def _checked(model: type[_M], name: str, item: Located, key: str | None = None) -> _M:
+def _checked(model: type[_M], name: str, item: LocatedValue, key: str | None = None) -> _M:
     """Return an item of a list.
 
     key: field of the model for the item; None = the item is the model.
@@ -153,27 +162,29 @@ def _reason(name: str, inner: Sequence[object], message: str) -> str:
     return f"{place}: {text[:1].lower()}{text[1:]}"
 
 
-def _tool(item: Located) -> Mapping[str, object]:
+def _tool(item: LocatedValue) -> Mapping[str, object]:
     is_of_server = isinstance(item.value, Mapping) and "type" in item.value
     line = _checked(ServerToolLine if is_of_server else ToolLine, "tools", item)
     return line.model_dump(exclude_none=True)
 
 
-def _line(item: Located) -> Line:
+def _line(item: LocatedValue) -> Line:
     line = _checked(MessageLine, "messages", item, "line").line
     if isinstance(line, UserLine):
         return Message("user", tuple(line.content), line.instruction)
     if isinstance(line, AdaptedLine):
         return Message("assistant", tuple(line.content))
     if isinstance(line, NoReplyLine):
-        return Unanswered(line.choice, line.how, None if line.next is None else NextModel(**line.next.model_dump()))
+        return UnansweredRequest(
+            line.choice, line.how, None if line.next is None else NextModel(**line.next.model_dump())
+        )
     usage = Usage(*line.usage)
     reply = Reply(Stop(line.stop), tuple(line.content), usage, line.reason, more_room_helps=line.more_room_helps)
     body = None if line.body is None else Body(line.body.sha256, line.body.parameters)
-    return Answered(line.choice, line.instruction, reply, line.cost_usd, line.entered, body)
+    return AnsweredRequest(line.choice, line.instruction, reply, line.cost_usd, line.entered, body)
 
 
-def _call(item: Located, results: Mapping[str, Sequence[str]]) -> RecordedCall:
+def _call(item: LocatedValue, results: Mapping[str, Sequence[str]]) -> RecordedCall:
     line = _checked(CallLine, "calls", item)
     output = line.output
     if output is None:
@@ -184,7 +195,7 @@ def _call(item: Located, results: Mapping[str, Sequence[str]]) -> RecordedCall:
     return RecordedCall(line.id, line.name, line.arguments, output, line.is_error, line.note, line.repeated)
 
 
-def _children(items: Sequence[Located]) -> Sequence[Child]:
+def _children(items: Sequence[LocatedValue]) -> Sequence[Child]:
     found: list[Child] = []
     for item in items:
         try:

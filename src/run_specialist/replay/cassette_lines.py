@@ -8,7 +8,7 @@ from typing import Any
 
 from run_specialist.record.messages import Message, Usage
 from run_specialist.record.outcome import Child
-from run_specialist.replay.cassette import Body, Cassette, Line, RecordedCall, Unanswered
+from run_specialist.replay.cassette import Body, Cassette, Line, RecordedCall, UnansweredRequest
 from run_specialist.replay.cassette_format import FORMAT, ONE_MODEL, VERSION_KEY
 from run_specialist.replay.normalized import normalizer
 from run_specialist.specialist.fields import Specialist
@@ -107,7 +107,7 @@ def _line(line: Line, bodies: Iterator[Body]) -> Mapping[str, Any]:
         return {"role": "adapted", "content": line.blocks}
     if isinstance(line, Message):
         return {"role": "user", "content": line.blocks, **_given(instruction=line.landing_instruction)}
-    if isinstance(line, Unanswered):
+    if isinstance(line, UnansweredRequest):
         return {"role": "none", "choice": line.choice, "how": line.how, **_given(next=line.next and asdict(line.next))}
     reply, body = line.reply, next(bodies, None)
     return {
@@ -165,7 +165,7 @@ def _given(**fields: object) -> dict[str, object]:
 def _clean(line: Line, clean: Any) -> Line:  # noqa: ANN401 - `Normalize`
     if isinstance(line, Message):
         return Message(line.role, tuple(clean(line.blocks)), clean(line.landing_instruction))
-    if isinstance(line, Unanswered):
+    if isinstance(line, UnansweredRequest):
         return line if line.next is None else replace(line, next=replace(line.next, reason=clean(line.next.reason)))
     # The bodies of today are saved with it.
     reply = replace(line.reply, content=tuple(clean(line.reply.content)), reason=clean(line.reply.reason))

@@ -7,7 +7,7 @@ from typing import Any
 from run_specialist.providers.base import Opening, Request
 from run_specialist.record.blocks import Block
 from run_specialist.record.messages import Message, encode
-from run_specialist.replay.cassette import Answered, Setup
+from run_specialist.replay.cassette import AnsweredRequest, Setup
 from run_specialist.replay.difference import Difference
 from run_specialist.replay.shown_parts import blocks_text, definition_text, json_text
 
@@ -16,7 +16,7 @@ Normalize = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RequestComparison:
     """Compares the parts of one request."""
 
     number: int | None
@@ -49,7 +49,7 @@ class Comparison:
             lambda: self.differs("tool_calls", settings.get("tool_calls", "native"), opening.tool_calls),
         )
 
-    def request(self, stored: Answered, messages: Sequence[Message], request: Request) -> Difference | None:
+    def request(self, stored: AnsweredRequest, messages: Sequence[Message], request: Request) -> Difference | None:
         """Compare the variable parts of a request.
 
         messages: those of the recorded request, without the landing instruction.

@@ -10,13 +10,13 @@ from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.record.blocks import sendable
 from run_specialist.record.messages import Message
 from run_specialist.replay.cassette import (
-    Answered,
+    AnsweredRequest,
     Cassette,
     Line,
     NextModel,
     RecordedCall,
     Setup,
-    Unanswered,
+    UnansweredRequest,
     compared,
 )
 from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
@@ -202,12 +202,14 @@ def _lines_of_part(stored: Sequence[StoredMessage], attempts: Sequence[_Attempt]
             sent.append(messages.pop(0))
             yield sent[-1]
         if attempt.next is not None:
-            yield Unanswered(attempt.choice, "changed", attempt.next)
+            yield UnansweredRequest(attempt.choice, "changed", attempt.next)
             yield from () if attempt.is_adapted else sent
         elif turn is None:
-            yield Unanswered(attempt.choice, "failed" if is_last and number == len(attempts) else "refused")
+            yield UnansweredRequest(attempt.choice, "failed" if is_last and number == len(attempts) else "refused")
         else:
-            yield Answered(attempt.choice, turn.landing_instruction, turn.reply, turn.cost_usd, turn.number in entered)
+            yield AnsweredRequest(
+                attempt.choice, turn.landing_instruction, turn.reply, turn.cost_usd, turn.number in entered
+            )
             if turn.number in entered:
                 messages.pop(0)
     yield from messages

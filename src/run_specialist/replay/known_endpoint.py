@@ -8,7 +8,7 @@ from typing import Any
 from run_specialist.budget.ladder import Rung, Style, ladder
 from run_specialist.loop.landing import RUNGS
 from run_specialist.providers.base import Capabilities
-from run_specialist.replay.cassette import Cassette, Unanswered
+from run_specialist.replay.cassette import Cassette, UnansweredRequest
 
 _NAMES = ("forced_choice", "schema", "schema_first", "none_choice")
 _LOST = {Rung.FORCE: "forced_choice", Rung.SCHEMA: "schema", Rung.NONE: "none_choice"}
@@ -26,7 +26,9 @@ def capabilities_of(usual: Capabilities, cassette: Cassette, place: int = 0) -> 
     rungs = [Rung(one) for one in by_model[place]]
     # The last rung of each model before was neither followed nor ignored.
     before = [Rung(one) for tried in by_model[:place] for one in tried[:-1]]
-    requests = [line for line in cassette.requests_of(place) if isinstance(line, Unanswered) and line.how == "refused"]
+    requests = [
+        line for line in cassette.requests_of(place) if isinstance(line, UnansweredRequest) and line.how == "refused"
+    ]
     refused = {RUNGS[line.choice] for line in requests if line.choice in RUNGS}
     style = _style(cassette, known)
     now = tuple(getattr(known, name) for name in _NAMES)

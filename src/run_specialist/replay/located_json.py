@@ -11,22 +11,22 @@ _DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedValue:
     """A value and its position."""
 
     line: int
     """Number of its first line, from 1."""
     value: Any
-    items: tuple["Located", ...] = ()
+    items: tuple["LocatedValue", ...] = ()
     """Items of a list."""
 
 
-def located(text: str) -> Mapping[str, Located]:
+def located(text: str) -> Mapping[str, LocatedValue]:
     """Return the values of a JSON object by key.
 
     Raises json.JSONDecodeError if the text is not a JSON object, or if a key occurs twice.
     """
-    found: dict[str, Located] = {}
+    found: dict[str, LocatedValue] = {}
     at = _expected(text, _after_space(text, 0), "{")
     while text[at : at + 1] != "}":
         if found:
@@ -42,21 +42,21 @@ def located(text: str) -> Mapping[str, Located]:
     return found
 
 
-def _value(text: str, at: int) -> tuple[Located, int]:
+def _value(text: str, at: int) -> tuple[LocatedValue, int]:
     line = _line(text, at)
     if text[at : at + 1] != "[":
         value, at = _decoded(text, at)
-        return Located(line, value), _after_space(text, at)
-    items: list[Located] = []
+        return LocatedValue(line, value), _after_space(text, at)
+    items: list[LocatedValue] = []
     at = _after_space(text, at + 1)
     while text[at : at + 1] != "]":
         if items:
             at = _expected(text, at, ",")
         begin = at
         value, at = _decoded(text, at)
-        items.append(Located(_line(text, begin), value))
+        items.append(LocatedValue(_line(text, begin), value))
         at = _after_space(text, at)
-    return Located(line, [item.value for item in items], tuple(items)), _after_space(text, at + 1)
+    return LocatedValue(line, [item.value for item in items], tuple(items)), _after_space(text, at + 1)
 
 
 def _decoded(text: str, at: int) -> tuple[Any, int]:

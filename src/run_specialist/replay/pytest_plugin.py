@@ -10,7 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from run_specialist.record.outcome import Outcome
-    from run_specialist.replay.replay import Replayed
+    from run_specialist.replay.replay import ReplayResult
 
 
 class SpecialistReplay(Protocol):
@@ -63,19 +63,19 @@ def specialist_replay(request: pytest.FixtureRequest) -> SpecialistReplay:
 
 def _replayed(
     top: Path, path: Path | str, tools: Literal["stored", "live"], dir_: Path | None, root: Path
-) -> "Replayed":
+) -> "ReplayResult":
     """Replay a cassette; in a separate thread if the test runs in an event loop."""
     import asyncio  # noqa: PLC0415 - see the module
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see the module
     from dataclasses import replace  # noqa: PLC0415 - see the module
 
     from run_specialist.replay.cassette_file import read_cassette  # noqa: PLC0415 - see the module
-    from run_specialist.replay.rebuilt_job import Place  # noqa: PLC0415 - see the module
+    from run_specialist.replay.rebuilt_job import SpecialistLocation  # noqa: PLC0415 - see the module
     from run_specialist.replay.replay import replay  # noqa: PLC0415 - see the module
 
-    cassette, place = replace(read_cassette(top / path), source=str(path)), Place(root, dir_)
+    cassette, place = replace(read_cassette(top / path), source=str(path)), SpecialistLocation(root, dir_)
 
-    def work() -> "Replayed":
+    def work() -> "ReplayResult":
         return asyncio.run(replay(cassette, place, tools))
 
     try:

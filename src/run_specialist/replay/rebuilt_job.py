@@ -43,7 +43,7 @@ _NOT_KEPT = frozenset({"name", "description", "prompt", "path", "model", "fallba
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SpecialistLocation:
     """The location of the specialist and its files."""
 
     root: Path | None = None
@@ -57,7 +57,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class RebuiltJob:
     """A job, and its current settings."""
 
     job: Job
@@ -70,8 +70,8 @@ class Rebuilt:
 
 @asynccontextmanager
 async def rebuilt(
-    cassette: Cassette, place: Place, provider: Provider, tools: Tools, recorded: RecordedTools
-) -> AsyncIterator[Rebuilt]:
+    cassette: Cassette, place: SpecialistLocation, provider: Provider, tools: Tools, recorded: RecordedTools
+) -> AsyncIterator[RebuiltJob]:
     """Return the job of a recorded run; resources of its tools are closed afterwards.
 
     Raises UsageError if the specialist cannot be found or run.
@@ -106,7 +106,7 @@ async def rebuilt(
             secrets=job.secrets if is_live else (),
             patience=0,
         )
-        yield Rebuilt(
+        yield RebuiltJob(
             job,
             file,
             settings_of(settings, job.answer_schema),

@@ -7,8 +7,8 @@ from run_specialist.providers.base import Capabilities, Choice, Conversation, Op
 from run_specialist.providers.described import described
 from run_specialist.providers.knowledge import Knowledge
 from run_specialist.record.messages import Message, Reply, ToolCall, Usage
-from run_specialist.replay.cassette import Answered, Cassette, Unanswered, message_of
-from run_specialist.replay.compare_requests import Comparison, Normalize
+from run_specialist.replay.cassette import AnsweredRequest, Cassette, UnansweredRequest, message_of
+from run_specialist.replay.compare_requests import Normalize, RequestComparison
 from run_specialist.replay.difference import Difference
 from run_specialist.replay.known_endpoint import capabilities_of
 from run_specialist.replay.shown_parts import json_text
@@ -27,7 +27,7 @@ class Differs(BaseException):
 
 
 @dataclass
-class Progress:
+class ReplayProgress:
     """The progress of a replay, over all its models."""
 
     sent: int = 0
@@ -45,7 +45,7 @@ class RecordedProvider:
     """Opens the conversation of a replay with one of the models of the run."""
 
     def __init__(
-        self, cassette: Cassette, normalize: Normalize, wire: Wire | None, progress: Progress, place: int = 0
+        self, cassette: Cassette, normalize: Normalize, wire: Wire | None, progress: ReplayProgress, place: int = 0
     ) -> None:
         """Set the recorded run.
 
@@ -62,7 +62,7 @@ class RecordedProvider:
         self.normalize = normalize
         self._wire = wire
         self._costs = {
-            line.reply.usage: line.cost_usd for line in cassette.requests_of(place) if isinstance(line, Answered)
+            line.reply.usage: line.cost_usd for line in cassette.requests_of(place) if isinstance(line, AnsweredRequest)
         }
         self._opening: Opening | None = None
         self._progress = progress
@@ -86,13 +86,13 @@ class RecordedProvider:
         if progress.found is not None:
             raise Differs(progress.found)
         number, requests = progress.sent, self._cassette.requests
-        comparison = Comparison(number, self.normalize)
+        comparison = RequestComparison(number, self.normalize)
         if self._opening is not None and number == 1:
             _raise(comparison.opening(self._cassette.setup, self._opening))
         if number > len(requests):
             _raise(Difference(None, "a further request", "", f"request {number}, choice {request.choice}"))
         line, messages = requests[number - 1], messages_before(self._cassette, number)
-        if isinstance(line, Unanswered):
+        if isinstance(line, UnansweredRequest):
             _raise(comparison.differs("tool choice", line.choice, request.choice))
             raise self._failure(line)
         _raise(comparison.request(line, messages, request))
@@ -101,7 +101,7 @@ class RecordedProvider:
         self._knowledge.learn_from(request, line.reply)
         return line.reply
 
-    def _failure(self, line: Unanswered) -> ProviderError:
+    def _failure(self, line: UnansweredRequest) -> ProviderError:
         outcome = self._cassette.outcome
         if line.next is not None:
             return ProviderError(line.next.reason, kind=line.next.kind)
@@ -152,7 +152,7 @@ def messages_before(cassette: Cassette, number: int) -> list[Message]:
             number -= 1
             if not number:
                 break
-        if isinstance(line, Unanswered) and line.next is not None:
+        if isinstance(line, UnansweredRequest) and line.next is not None:
             found.clear()
         if isinstance(line, Message):
             found.append(line)

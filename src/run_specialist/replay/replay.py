@@ -10,11 +10,11 @@ from run_specialist.loop.run import Run
 from run_specialist.providers.model_chain import ModelChain
 from run_specialist.record.outcome import Outcome
 from run_specialist.replay.cassette import OUTCOME, Body, Cassette, compared
-from run_specialist.replay.compare_requests import Comparison
+from run_specialist.replay.compare_requests import RequestComparison
 from run_specialist.replay.difference import Difference
 from run_specialist.replay.normalized import normalizer
-from run_specialist.replay.rebuilt_job import Place, Rebuilt, Tools, rebuilt
-from run_specialist.replay.recorded_provider import Differs, Progress, RecordedProvider, messages_before
+from run_specialist.replay.rebuilt_job import RebuiltJob, SpecialistLocation, Tools, rebuilt
+from run_specialist.replay.recorded_provider import Differs, RecordedProvider, ReplayProgress, messages_before
 from run_specialist.replay.recorded_tools import RecordedTools
 from run_specialist.replay.shown_parts import json_text
 from run_specialist.replay.wire import Wire
@@ -25,7 +25,7 @@ ADVICE = "If the change is intended, ask the question again and replay or save t
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """The result of a replay."""
 
     cassette: Cassette
@@ -60,7 +60,11 @@ class Replayed:
         return {"run_id": self.cassette.source, "same": same, "requests": self.requests, "difference": difference}
 
 
-async def replay(cassette: Cassette, place: Place = Place(), tools: Tools = "stored") -> Replayed:  # noqa: B008 - frozen
+async def replay(
+    cassette: Cassette,
+    place: SpecialistLocation = SpecialistLocation(),  # noqa: B008 - frozen
+    tools: Tools = "stored",
+) -> ReplayResult:
     """Replay a recorded run; nothing is sent or stored.
 
     tools: `live` runs the tools again, except those of the program and `delegate`.
@@ -69,7 +73,7 @@ async def replay(cassette: Cassette, place: Place = Place(), tools: Tools = "sto
     root = place.root or project_root(Path.cwd())
     normalize = normalizer(root) if cassette.is_file else _unchanged
     async with AsyncExitStack() as opened:
-        progress, wires, providers = Progress(), list[Wire | None](), list[RecordedProvider]()
+        progress, wires, providers = ReplayProgress(), list[Wire | None](), list[RecordedProvider]()
         for number, model in enumerate([cassette.setup.model, *(one.model for one in cassette.later_models)]):
             wire = Wire.of(replace(cassette.setup, model=model), normalize)
             if wire is not None:
@@ -84,18 +88,20 @@ async def replay(cassette: Cassette, place: Place = Place(), tools: Tools = "sto
         outcome: Outcome | None = None
         try:
             outcome = await run.outcome()
-            difference = progress.found or _at_the_end(cassette, Comparison(None, normalize), progress, run, outcome)
+            difference = progress.found or _at_the_end(
+                cassette, RequestComparison(None, normalize), progress, run, outcome
+            )
         except Differs as found:
             difference = found.difference
     if difference is not None:
         difference = replace(difference, hints=(*_hints(cassette, built, tools), ADVICE))
     requests = min(progress.sent, len(cassette.requests))
     bodies = () if None in wires else tuple(body for wire in wires if wire for body in wire.bodies)
-    return Replayed(cassette, outcome, requests, difference, tuple(built.not_compared), bodies)
+    return ReplayResult(cassette, outcome, requests, difference, tuple(built.not_compared), bodies)
 
 
 def _at_the_end(
-    cassette: Cassette, comparison: Comparison, progress: Progress, run: Run, outcome: Outcome
+    cassette: Cassette, comparison: RequestComparison, progress: ReplayProgress, run: Run, outcome: Outcome
 ) -> Difference | None:
     """Compare the ends of both runs."""
     asked, requests = progress.sent, cassette.requests
@@ -120,7 +126,7 @@ def _shown(value: object) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def _hints(cassette: Cassette, built: Rebuilt, tools: Tools) -> list[str]:
+def _hints(cassette: Cassette, built: RebuiltJob, tools: Tools) -> list[str]:
     """Return the differences between the recorded and the current files and settings."""
     setup, path = cassette.setup, built.file.path
     now: Mapping[str, Any] = built.settings

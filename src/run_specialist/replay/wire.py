@@ -10,12 +10,12 @@ from run_specialist.errors import ProviderError
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.base import Capabilities, Conversation, Opening, Request
 from run_specialist.providers.described import described
-from run_specialist.providers.knowledge import Informed
+from run_specialist.providers.knowledge import InformedProvider
 from run_specialist.providers.openai_messages import encoded
 from run_specialist.record.blocks import Block
 from run_specialist.record.messages import Message, Reply, Stop, Usage
-from run_specialist.replay.cassette import Answered, Body, Setup
-from run_specialist.replay.compare_requests import Comparison, Normalize
+from run_specialist.replay.cassette import AnsweredRequest, Body, Setup
+from run_specialist.replay.compare_requests import Normalize, RequestComparison
 from run_specialist.replay.difference import Difference
 from run_specialist.replay.recorded_tools import stand_ins
 from run_specialist.replay.shown_parts import json_text
@@ -34,7 +34,7 @@ _READ_AGAIN = {Stop.ANSWERED, Stop.WANTS_TOOLS, Stop.PAUSED}
 class Wire:
     """Sends the requests of one run through the SDK of its API, and answers them with the recorded replies."""
 
-    def __init__(self, provider: Informed, normalize: Normalize) -> None:
+    def __init__(self, provider: InformedProvider, normalize: Normalize) -> None:
         self._provider = provider
         self._normalize = normalize
         self._conversation: Conversation | None = None
@@ -47,7 +47,7 @@ class Wire:
     def of(cls, setup: Setup, normalize: Normalize) -> "Wire | None":
         """Return the wire of a run; None for calls as JSON, for offline runs, and if the SDK is not installed."""
         provider = described(setup.model).provider
-        if not isinstance(provider, Informed) or setup.settings.get("tool_calls") == "json":
+        if not isinstance(provider, InformedProvider) or setup.settings.get("tool_calls") == "json":
             return None
         wire = cls(provider, normalize)
         try:
@@ -64,7 +64,12 @@ class Wire:
         return httpx2.Response(200, json=self._reply)
 
     async def differs(
-        self, comparison: Comparison, line: Answered, opening: Opening, request: Request, known: Capabilities
+        self,
+        comparison: RequestComparison,
+        line: AnsweredRequest,
+        opening: Opening,
+        request: Request,
+        known: Capabilities,
     ) -> Difference | None:
         """Send a request; return how its body, or the parsed reply, differs from the recorded one.
 
@@ -105,7 +110,7 @@ class Wire:
         await self._provider.client.close()
 
 
-def _client(provider: Informed, answer: Any) -> Any:  # noqa: ANN401 - of either SDK
+def _client(provider: InformedProvider, answer: Any) -> Any:  # noqa: ANN401 - of either SDK
     import httpx2  # noqa: PLC0415 - comes with the SDK, which is heavy
 
     options: dict[str, Any] = {

@@ -14,7 +14,7 @@ from run_specialist.spawning.prompt_texts import AddedText
 from run_specialist.spawning.run_environment import RunEnvironment
 from run_specialist.spawning.spawner import LIMITS, spawn
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.resolve import Origin, Resolved
+from run_specialist.specialist.resolve import Origin, ResolvedSettings
 
 _OTHER_LIMITS = ("parallel_tools_limit", "tool_timeout", "tool_result_limit", "summarize_at")
 
@@ -61,7 +61,7 @@ class EffectiveModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
+class EffectiveSettings:
     """The model, tools and limits of a run."""
 
     model: EffectiveModel
@@ -107,8 +107,8 @@ class Effective:
 
 
 def effective(
-    file: SpecialistFile, resolved: Resolved, model: EffectiveModel, environment: RunEnvironment
-) -> Effective:
+    file: SpecialistFile, resolved: ResolvedSettings, model: EffectiveModel, environment: RunEnvironment
+) -> EffectiveSettings:
     """Return what a run gets.
 
     environment: the environment of a run with the provider of `model`, in which nothing is connected or imported.
@@ -123,7 +123,7 @@ def effective(
         dropped = choose_tools(file, resolved.settings, environment).dropped
     except UsageError:
         dropped = ()
-    return Effective(
+    return EffectiveSettings(
         model,
         None if job is None else job.opening.tools.names,
         dropped,
@@ -134,7 +134,7 @@ def effective(
     )
 
 
-def _limits(resolved: Resolved, job: Job | None) -> dict[str, float | None]:
+def _limits(resolved: ResolvedSettings, job: Job | None) -> dict[str, float | None]:
     """Return the limits of a job; without a job, those of the settings."""
     if job is None:
         return {key: getattr(resolved.settings, key) for key in (*LIMITS, *_OTHER_LIMITS)}

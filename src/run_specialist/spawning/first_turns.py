@@ -75,30 +75,20 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
     if any(call.turn > (last.number if last else 0) for call in calls):
         raise NotResumable(f"{run.run_id}: turn {at} is not stored completely; use a smaller number of turns")
     notes = _notes(run)
-    later = {note.text for note in notes if note.after >= at}
-    kept = [one for one in run.messages if (one.part, one.place) <= (begin.part, begin.place)]
+    left_out = tuple(note for note in notes if note.after >= at)
     following = begin if last is None else _following(run, begin)
-    tail = None if following is None else _without(following, later)
+    tail = None if following is None else _without(following, {note.text for note in left_out})
     if last is not None and last.calls and tail is None:
         raise NotResumable(f"{run.run_id}: the results of turn {last.number} are not stored; use `at={at - 1}`")
-    kept = kept if last is not None else kept[:-1]
-    kept += [tail] if tail is not None and tail.message.blocks else []
-    snapshot = RunSnapshot(
-        used={
-            Kind.TOOL_CALLS.value: max((call.number for call in calls), default=0) + _unanswered(turns, calls),
-            Kind.TURNS.value: at,
-            Kind.CHARACTERS.value: sum(len(call.text) for call in calls),
-        },
-        largest_input=max((turn.usage.total_tokens - turn.usage.output_tokens for turn in turns), default=0),
-        largest_request=max((turn.usage.total_tokens for turn in turns), default=0),
-        calls=max((call.number for call in calls), default=0),
-        skipped=_skipped([turn for turn, _ in entered], {(call.turn, call.call.id) for call in calls}),
-        history_tokens=last.usage.total_tokens if last else 0,
-        last_text=next((turn.reply.text for turn in reversed(turns) if turn.reply.text), ""),
-    )
+    kept = [one for one in run.messages if (one.part, one.place) <= (begin.part, begin.place)]
+    if last is None:
+        # The question is the tail.
+        kept.pop()
+    if tail is not None and tail.message.blocks:
+        kept.append(tail)
     beginning = replace(
         run,
-        snapshot=snapshot,
+        snapshot=_snapshot(at, turns, calls, [turn for turn, _ in entered]),
         outcome=None,
         ended_at=None,
         turns=tuple(turns),
@@ -107,11 +97,29 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
         events=(),
         children=(),
     )
-    return FirstTurns(
-        beginning,
-        last,
-        tuple(note for note in notes if note.after < at),
-        tuple(note for note in notes if note.after >= at),
+    return FirstTurns(beginning, last, tuple(note for note in notes if note.after < at), left_out)
+
+
+def _snapshot(
+    at: int, turns: Sequence[StoredTurn], calls: Sequence[StoredCall], entered: Sequence[StoredTurn]
+) -> RunSnapshot:
+    """Return the state of a run after its first turns, without tokens, cost and time.
+
+    entered: the turns that became history.
+    """
+    last_call = max((call.number for call in calls), default=0)
+    return RunSnapshot(
+        used={
+            Kind.TOOL_CALLS.value: last_call + _unanswered(turns, calls),
+            Kind.TURNS.value: at,
+            Kind.CHARACTERS.value: sum(len(call.text) for call in calls),
+        },
+        largest_input=max((turn.usage.total_tokens - turn.usage.output_tokens for turn in turns), default=0),
+        largest_request=max((turn.usage.total_tokens for turn in turns), default=0),
+        calls=last_call,
+        skipped=_skipped(entered, {(call.turn, call.call.id) for call in calls}),
+        history_tokens=entered[-1].usage.total_tokens if entered else 0,
+        last_text=next((turn.reply.text for turn in reversed(turns) if turn.reply.text), ""),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.executed import CallRecord, EarlierCalls
 from run_specialist.loop.job import ResumeState
-from run_specialist.loop.returned_answers import Returned
+from run_specialist.loop.returned_answers import ReturnReason
 from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.loop.spending.child_budget import drawn
 from run_specialist.record.journal import RunSnapshot, Spending
@@ -86,7 +86,7 @@ def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:
     answers = sum(call.name == RESPOND for call in turn.calls)
     if turn.landing or turn.stop not in {Stop.WANTS_TOOLS, Stop.PAUSED}:
         return 0
-    return 0 if answers and Returned.TOO_EARLY in snapshot.returned else len(turn.calls) - answers
+    return 0 if answers and ReturnReason.TOO_EARLY in snapshot.returned else len(turn.calls) - answers
 
 
 def _call_record(call: StoredCall) -> CallRecord:

@@ -29,7 +29,7 @@ from run_specialist.store.stored import StoredRun
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.planning.todo import NAME as TODO
-from run_specialist.tools.planning.todo import Plan
+from run_specialist.tools.planning.todo import TodoList
 
 _ORIGINAL = ("digest", "given_tools", "parents", "warnings", "given", "fork", "overridden")
 """Stored values that a resumption does not change."""
@@ -101,9 +101,9 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
     return replace(job, opening=opening, budget=reserved(job.budget, tools), warnings=tuple(warnings))
 
 
-def _plan(run: StoredRun) -> Plan:
+def _plan(run: StoredRun) -> TodoList:
     """Return the list of the tool `todo` as the run left it."""
-    plan = Plan()
+    plan = TodoList()
     for call in sorted(run.calls, key=lambda call: call.at):
         if call.call.name == TODO and not call.is_error:
             plan.take(call.call.arguments)

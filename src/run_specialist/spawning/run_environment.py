@@ -11,7 +11,7 @@ from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.prompt_texts import PromptTexts
 from run_specialist.tools.base import Tool
 from run_specialist.tools.editing.working_copy import Patch
-from run_specialist.tools.planning.todo import Plan
+from run_specialist.tools.planning.todo import TodoList
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class RunEnvironment:
     """The additions to the specialist's prompt."""
     memory: AgentMemory = field(default_factory=AgentMemory)
     """The specialist's notes from earlier runs."""
-    plan: Plan = field(default_factory=Plan)
+    plan: TodoList = field(default_factory=TodoList)
     """The list of the tool `todo`."""
     patch: Patch | None = None
     """Receives the changes of a dry run; None = not a dry run."""

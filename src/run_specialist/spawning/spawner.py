@@ -42,17 +42,8 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     Raises UsageError if none of the file's tools exists, and for a cost limit or an answer schema that cannot be
     enforced.
     """
-    problems = [problem for problem in file.problems if problem.level == "warning"]
-    # The call may allow tools that the file does not allow.
-    warnings = [str(problem) for problem in problems if problem.key != "server_tools" or not settings.server_tools]
-    warnings += [
-        *environment.extra_tools.warnings,
-        *environment.prompt_texts.warnings,
-        *unmatched_tools(file, settings, environment),
-    ]
+    warnings = _warnings(file, settings, environment)
     provider = environment.provider
-    if isinstance(provider, ModelChain):
-        warnings += provider.warnings
     _check_cost_limit(file, settings, provider)
     budget = Budget.of({kind: getattr(settings, key) for key, kind in LIMITS.items()}, settings.countdown.from_)
     schema, archive = answer_schema(file, settings), Archive()
@@ -65,9 +56,7 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     settings = fitted.settings
     tools = [*choose_tools(file, settings, environment).tools]
     summarizes = settings.summarize_at is not None and provider.capabilities.is_language_model
-    extra_tools = environment.extra_tools
-    has_tools = environment.tools or extra_tools.functions or extra_tools.served or environment.delegate
-    uses_archive = summarizes or bool(has_tools) or environment.keeps_archive
+    uses_archive = summarizes or _has_added_tools(environment) or environment.keeps_archive
     if uses_archive:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
     toolset = Toolset([*tools, respond_tool(schema)])
@@ -93,10 +82,30 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         parent_id=environment.parent.run_id if environment.parent else None,
         warnings=(*warnings, *fitted.warnings),
         context_warnings=fitted.warnings,
-        secrets=(*credentials(os.environ), *keys_of(provider), *extra_tools.secrets, *environment.secrets),
+        secrets=(*credentials(os.environ), *keys_of(provider), *environment.extra_tools.secrets, *environment.secrets),
         patch=environment.patch.text if environment.patch and not environment.parent else None,
         origin=partial(origin, file, given, schema, environment, [*warnings, *fitted.warnings]),
     )
+
+
+def _warnings(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[str]:
+    problems = [problem for problem in file.problems if problem.level == "warning"]
+    # The call may allow tools that the file does not allow.
+    warnings = [str(problem) for problem in problems if problem.key != "server_tools" or not settings.server_tools]
+    warnings += [
+        *environment.extra_tools.warnings,
+        *environment.prompt_texts.warnings,
+        *unmatched_tools(file, settings, environment),
+    ]
+    if isinstance(environment.provider, ModelChain):
+        warnings += environment.provider.warnings
+    return warnings
+
+
+def _has_added_tools(environment: RunEnvironment) -> bool:
+    """Return whether the run may have tools that are not built in."""
+    extra_tools = environment.extra_tools
+    return bool(environment.tools or extra_tools.functions or extra_tools.served or environment.delegate)
 
 
 def new_run_id(mark: str = "") -> str:

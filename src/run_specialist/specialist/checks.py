@@ -18,7 +18,7 @@ from run_specialist.specialist.keys import canonical
 from run_specialist.specialist.model_list import KEY as FALLBACKS
 from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
-from run_specialist.specialist.reading.nodes import Items, Node, Pairs, Scalar
+from run_specialist.specialist.reading.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from run_specialist.specialist.reading.toml_file import PROMPT
 from run_specialist.specialist.tool_names import BUILT_IN, EDIT, SEARCH, WRITE, names_tool, resolve_tools
 
@@ -146,7 +146,7 @@ def _spot(key: str, inner: str | None = None, *_: str) -> tuple[str, str | None]
 
 def _report(key: str, inner: str | None, field: Field, problems: Problems) -> None:
     node = _inner_node(field.node, inner)
-    if key != "countdown" or not isinstance(field.node, Pairs):
+    if key != "countdown" or not isinstance(field.node, MappingNode):
         inner = None
     expected_value = expected(key, inner)
     found = _found(node, field)
@@ -161,16 +161,16 @@ def _report(key: str, inner: str | None, field: Field, problems: Problems) -> No
 
 def _inner_node(node: Node, inner: str | None) -> Node:
     """Return the node of an item or inner key; the node itself if it cannot be found."""
-    if isinstance(node, Items) and inner and inner.isdecimal() and int(inner) < len(node.items):
+    if isinstance(node, SequenceNode) and inner and inner.isdecimal() and int(inner) < len(node.items):
         return node.items[int(inner)]
-    if isinstance(node, Pairs):
+    if isinstance(node, MappingNode):
         for key, value in node.pairs:
-            if isinstance(key, Scalar) and canonical(key.text) == inner:
+            if isinstance(key, ScalarNode) and canonical(key.text) == inner:
                 return value
     return node
 
 
 def _found(node: Node, field: Field) -> str:
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         return shown(field.chunk.text[node.start : node.end].strip()) or "nothing"
-    return "a list" if isinstance(node, Items) else "a map"
+    return "a list" if isinstance(node, SequenceNode) else "a map"

@@ -5,7 +5,7 @@ from typing import Any
 from run_specialist.specialist.model_list import KEY, split_models
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.reading.frontmatter import FrontMatter
-from run_specialist.specialist.reading.nodes import Items, Scalar
+from run_specialist.specialist.reading.nodes import ScalarNode, SequenceNode
 
 NO_MODELS = ("inherit", "offline")
 """Values of `model` that cannot be fallbacks."""
@@ -15,7 +15,7 @@ def take_models(front: FrontMatter, given: dict[str, Any], problems: Problems) -
     """Move all models after the first one to the fallbacks, without duplicates."""
     field = front.fields.get("model")
     first, *others = split_models(given["model"]) if "model" in given else ("",)
-    if field is not None and isinstance(field.node, Items):
+    if field is not None and isinstance(field.node, SequenceNode):
         others += _after_the_first(field.node, first)
     if first:
         given["model"] = first
@@ -29,6 +29,6 @@ def take_models(front: FrontMatter, given: dict[str, Any], problems: Problems) -
     front.fields.setdefault(KEY, place)
 
 
-def _after_the_first(node: Items, first: str) -> list[str]:
-    names = [name for item in node.items if isinstance(item, Scalar) for name in split_models(item.text.strip())]
+def _after_the_first(node: SequenceNode, first: str) -> list[str]:
+    names = [name for item in node.items if isinstance(item, ScalarNode) for name in split_models(item.text.strip())]
     return [name for name in names if name and name != first]

@@ -9,10 +9,10 @@ from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field
 from run_specialist.specialist.reading.nodes import (
     CORE_TAGS,
-    Items,
+    MappingNode,
     Node,
-    Pairs,
-    Scalar,
+    ScalarNode,
+    SequenceNode,
     UnreadableError,
     is_null,
     plain_value,
@@ -43,10 +43,10 @@ def expected(key: str, inner: str | None = None) -> Expected | None:
 def text_value(key: str, field: Field, problems: Problems) -> str | None:
     """Return a text value; keeps ` #`, a leading `!` and a leading `&`, although they have a meaning in YAML."""
     node = field.node
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         return (_as_written(field, node, problems, key) if key in _VERBATIM else node.text).strip()
-    kind = "a list" if isinstance(node, Items) else "a map"
-    texts = [item.text for item in node.items if isinstance(item, Scalar)] if isinstance(node, Items) else []
+    kind = "a list" if isinstance(node, SequenceNode) else "a map"
+    texts = [item.text for item in node.items if isinstance(item, ScalarNode)] if isinstance(node, SequenceNode) else []
     if key == "name":
         problems.warn(field.place, f"must be text, got {kind}; using the file name", key)
         return None
@@ -58,7 +58,7 @@ def text_value(key: str, field: Field, problems: Problems) -> str | None:
     return ", ".join(texts) if texts else " ".join(field.source.split())
 
 
-def _as_written(field: Field, node: Scalar, problems: Problems, key: str) -> str:
+def _as_written(field: Field, node: ScalarNode, problems: Problems, key: str) -> str:
     text = field.chunk.text
     marked = text[node.start : node.start + 1] in ("!", "&") and node.tag not in CORE_TAGS
     if not node.plain:
@@ -76,12 +76,12 @@ def _as_written(field: Field, node: Scalar, problems: Problems, key: str) -> str
 def names_value(key: str, field: Field, problems: Problems) -> tuple[list[str] | None, list[str]]:
     """Return the names in a list, and the names that a map of booleans disables; None = not restricted."""
     node, warn = field.node, problems.warner(field.place, key)
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         return split_names(node.text, warn), []
-    if isinstance(node, Items):
+    if isinstance(node, SequenceNode):
         return join_parentheses(name for item in node.items if (name := _name(item, field, problems, key))), []
     warn("must be a list, got a map; using the keys whose value is true")
-    named = ((name.text.strip(), value) for name, value in node.pairs if isinstance(name, Scalar))
+    named = ((name.text.strip(), value) for name, value in node.pairs if isinstance(name, ScalarNode))
     switches = {name: _on(value) for name, value in named if name}
     on = [name for name, value in switches.items() if value]
     off = [name for name, value in switches.items() if not value]
@@ -92,17 +92,17 @@ def names_value(key: str, field: Field, problems: Problems) -> tuple[list[str] |
 
 
 def _on(value: Node) -> bool:
-    if not isinstance(value, Scalar):
+    if not isinstance(value, ScalarNode):
         return True
     return scalar_value(value) not in (False, None, 0) and value.text.lower() not in ("no", "off", "deny", "false")
 
 
 def _name(item: Node, field: Field, problems: Problems, key: str) -> str | None:
-    if isinstance(item, Scalar):
+    if isinstance(item, ScalarNode):
         return item.text.strip()
     place = field.chunk.place(item.start)
-    if isinstance(item, Pairs):
-        named = [(k.text, v.text) for k, v in item.pairs if isinstance(k, Scalar) and isinstance(v, Scalar)]
+    if isinstance(item, MappingNode):
+        named = [(k.text, v.text) for k, v in item.pairs if isinstance(k, ScalarNode) and isinstance(v, ScalarNode)]
         # YAML parses `- Bash(git log: *)` as a map; `- name: read` is an intended one.
         if name := dict(named).get("name"):
             problems.warn(place, "must be a name, got a map; using its name", key)
@@ -128,7 +128,7 @@ def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, objec
     expected_value = expected(key)
     if key == "mcp_servers" and isinstance(value, str) and "\n" not in value and value[:1] not in ("[", "{"):
         return True, split_names(value, problems.warner(field.place, key))
-    if key == "countdown" and isinstance(field.node, Pairs) and isinstance(value, dict):
+    if key == "countdown" and isinstance(field.node, MappingNode) and isinstance(value, dict):
         _warn_about_empty(field.node, field, problems)
         return True, {canonical(inner): item for inner, item in value.items() if item is not None}
     if expected_value and isinstance(value, str) and not _has_own_tag(field.node):
@@ -141,16 +141,16 @@ def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, objec
     return True, value
 
 
-def _warn_about_empty(node: Pairs, field: Field, problems: Problems) -> None:
+def _warn_about_empty(node: MappingNode, field: Field, problems: Problems) -> None:
     """Warn about inner keys without a value; like top-level keys, they count as not given."""
     for key, value in node.pairs:
-        if isinstance(key, Scalar) and is_null(value):
+        if isinstance(key, ScalarNode) and is_null(value):
             text = f"{shown(key.text)} is empty and ignored"
             problems.warn(field.chunk.place(key.start), text, canonical(field.key))
 
 
 def _has_own_tag(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.tag is not None and node.tag not in CORE_TAGS
+    return isinstance(node, ScalarNode) and node.tag is not None and node.tag not in CORE_TAGS
 
 
 def _in_minutes(key: str) -> bool:

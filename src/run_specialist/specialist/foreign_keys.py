@@ -9,7 +9,7 @@ from run_specialist.specialist.permissions import KEY as PERMISSION
 from run_specialist.specialist.permissions import take_permission
 from run_specialist.specialist.problems import START, Problems, shown
 from run_specialist.specialist.reading.frontmatter import FrontMatter
-from run_specialist.specialist.reading.nodes import Scalar, scalar_value
+from run_specialist.specialist.reading.nodes import ScalarNode, scalar_value
 from run_specialist.specialist.tool_names import names_tool, split_names
 
 _HEAD = 4096
@@ -65,7 +65,7 @@ def agents_in(tools: Sequence[str]) -> tuple[str, ...]:
 def _refuse_remote(front: FrontMatter, problems: Problems) -> None:
     text = "a remote agent, which works on another server, cannot be run here"
     kind = front.fields.get("kind")
-    if kind and isinstance(kind.node, Scalar) and kind.node.text.strip().lower() == "remote":
+    if kind and isinstance(kind.node, ScalarNode) and kind.node.text.strip().lower() == "remote":
         problems.error(kind.place, text, "kind")
     elif card := next((front.fields[key] for key in _CARDS if key in front.fields), None):
         problems.error(card.place, text, shown(card.key))
@@ -75,4 +75,4 @@ def _refuse_remote(front: FrontMatter, problems: Problems) -> None:
 
 
 def _is(node: object, value: bool) -> bool:  # noqa: FBT001 - a value to compare with
-    return isinstance(node, Scalar) and scalar_value(node) is value
+    return isinstance(node, ScalarNode) and scalar_value(node) is value

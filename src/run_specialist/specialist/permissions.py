@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from run_specialist.specialist.reading.frontmatter import FrontMatter
-from run_specialist.specialist.reading.nodes import Node, Pairs, Scalar
+from run_specialist.specialist.reading.nodes import MappingNode, Node, ScalarNode
 from run_specialist.specialist.tool_names import EDIT, SHELL, WRITE, shell_rules
 
 KEY = "permission"
@@ -27,13 +27,13 @@ def take_permission(front: FrontMatter, given: dict[str, Any]) -> bool:
         node = named.get(key, named.get(_EVERYTHING))
         if node is None:
             continue
-        if key == "bash" and isinstance(node, Pairs):
+        if key == "bash" and isinstance(node, MappingNode):
             _restrict_shell([*_rules(node)], given)
         elif not _is_allowed(node):
             given["disallowed_tools"] = (*given.get("disallowed_tools", ()), *tools)
     if "disallowed_tools" in given:
         front.fields.setdefault("disallowed_tools", field)
-    return isinstance(field.node, Pairs) and named.keys() <= {*_TOOLS, _EVERYTHING}
+    return isinstance(field.node, MappingNode) and named.keys() <= {*_TOOLS, _EVERYTHING}
 
 
 def _restrict_shell(rules: Sequence[tuple[str, Node]], given: dict[str, Any]) -> None:
@@ -57,12 +57,12 @@ def _restrict_shell(rules: Sequence[tuple[str, Node]], given: dict[str, Any]) ->
 
 def _rules(node: Node) -> Iterator[tuple[str, Node]]:
     """Yield each key with its value, only the last one of a repeated key; a single value applies to everything."""
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         yield _EVERYTHING, node
-    elif isinstance(node, Pairs):
+    elif isinstance(node, MappingNode):
         found: dict[str, Node] = {}
         for key, value in node.pairs:
-            if isinstance(key, Scalar):
+            if isinstance(key, ScalarNode):
                 # A repeated key counts in its last place.
                 found.pop(key.text.strip(), None)
                 found[key.text.strip()] = value
@@ -70,6 +70,6 @@ def _rules(node: Node) -> Iterator[tuple[str, Node]]:
 
 
 def _is_allowed(node: Node) -> bool:
-    if isinstance(node, Pairs):
+    if isinstance(node, MappingNode):
         return all(_is_allowed(value) for _, value in node.pairs)
-    return isinstance(node, Scalar) and node.text.strip().lower() == _ALLOW
+    return isinstance(node, ScalarNode) and node.text.strip().lower() == _ALLOW

@@ -8,7 +8,7 @@ from run_specialist.specialist.foreign_keys import take_foreign
 from run_specialist.specialist.keys import CANONICAL, INERT, KEPT_BY_READING, RESTRICTING, nearest
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
-from run_specialist.specialist.reading.nodes import Scalar
+from run_specialist.specialist.reading.nodes import ScalarNode
 
 
 def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def _take_value(key: str, field: Field, given: dict[str, Any], problems: Problem
     elif key in field_values.TEXTS:
         if text := field_values.text_value(key, field, problems):
             given[key] = text
-        elif isinstance(field.node, Scalar):
+        elif isinstance(field.node, ScalarNode):
             problems.warn(field.place, "is empty and ignored", key)
     elif key in field_values.NAMES:
         _take_names(key, field, given, problems)
@@ -49,7 +49,7 @@ def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problem
     if key == "tools" and names is not None and "*" in names:
         problems.notice(field.place, "* does not restrict anything", key)
         names = None
-    if key == "tools" and names == [] and isinstance(field.node, Scalar):
+    if key == "tools" and names == [] and isinstance(field.node, ScalarNode):
         problems.warn(field.place, "contains no name, so no tool is allowed", key)
     if off and key == "tools":
         given["disallowed_tools"] = (*given.get("disallowed_tools", ()), *off)

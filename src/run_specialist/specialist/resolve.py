@@ -20,14 +20,14 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.presets import PRESETS, Preset
 from run_specialist.specialist.problems import shown
 
-Source = Literal["flag", "file", "preset", "project", "user", "default"]
+SettingSource = Literal["flag", "file", "preset", "project", "user", "default"]
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Origin of a value."""
 
-    source: Source
+    source: SettingSource
     """`flag` for the call, by a single setting or a preset; `preset` for the preset of the file; `project` and `user`
     for their config files."""
     line: int | None = None
@@ -48,7 +48,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedSettings:
     """Resolved settings of one run."""
 
     settings: Specialist
@@ -64,7 +64,7 @@ class Resolved:
 _Layer = tuple[Specialist, Callable[[str], Origin]]
 
 
-def resolve(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool = False) -> Resolved:
+def resolve(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool = False) -> ResolvedSettings:
     """Return the settings of a run.
 
     overrides: Settings of the call by canonical key, including `preset`. None means no limit; a preset of None is
@@ -85,7 +85,7 @@ def resolve(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool 
     else:
         layers = [by_file, by_call]
     values, origins = _merged([*_default_layers(file, call), *layers])
-    return Resolved(file.specialist.model_copy(update=values), origins)
+    return ResolvedSettings(file.specialist.model_copy(update=values), origins)
 
 
 def overridden(settings: Specialist, overrides: Mapping[str, Any]) -> Specialist:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from run_specialist.specialist.keys import CANONICAL
 from run_specialist.specialist.mcp_servers.servers import without_secrets
 from run_specialist.specialist.problems import shown
-from run_specialist.specialist.resolve import Origin, Resolved
+from run_specialist.specialist.resolve import Origin, ResolvedSettings
 
 _SHOWN_SEPARATELY = ("name", "description")
 _UNSET = {"tools": "all", "paths": "all", "summarize_at": "none", "summary_limit": "-", "patience": "none"}
@@ -58,14 +58,14 @@ class Setting:
         return ", ".join(f"{key}: {part}{notes[key]}" for key, part in parts.items())
 
 
-def settings_of(resolved: Resolved) -> list[Setting]:
+def settings_of(resolved: ResolvedSettings) -> list[Setting]:
     """Return every setting of a run, highest precedence first."""
     values = resolved.settings.model_dump(mode="json", by_alias=True)
     settings = [_setting(key, values[key], resolved) for key in CANONICAL if key not in _SHOWN_SEPARATELY]
     return sorted(settings, key=lambda setting: _PRECEDENCE.index(setting.origin.source))
 
 
-def _setting(key: str, value: object, resolved: Resolved) -> Setting:
+def _setting(key: str, value: object, resolved: ResolvedSettings) -> Setting:
     if key == "mcp_servers":
         value = without_secrets(value)
     if key != "countdown" or not isinstance(value, dict):

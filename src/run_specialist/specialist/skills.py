@@ -40,7 +40,7 @@ class Skill:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _SkillsFolder:
     folder: Path
     project: Path | None
     """Project that links must not lead out of; None for the user's own folders."""
@@ -64,21 +64,21 @@ def find_skill(name: str, file: SpecialistFile, project: Path) -> Skill:
     raise UsageError(f"no skill named {shown(bare)}: there is no {bare}/{SKILL} in {_listed(places)}")
 
 
-def _places(file: SpecialistFile, project: Path) -> Iterator[_Place]:
+def _places(file: SpecialistFile, project: Path) -> Iterator[_SkillsFolder]:
     """Yield the folders that may contain skills, nearest first; they need not exist."""
     beside = next((one.parent for one in file.path.absolute().parents if one.name in _FOLDERS_OF_AGENTS), None)
     # A file of a project may be found by a link in the user's own folder, whose skills come last.
     if beside is not None and (file.project is None or beside.is_relative_to(file.project.absolute())):
-        yield _Place(beside / "skills", file.project)
+        yield _SkillsFolder(beside / "skills", file.project)
     for folder in _IN_PROJECT:
-        yield _Place(project / folder, project)
+        yield _SkillsFolder(project / folder, project)
     for folder in (*_AT_HOME, ""):
         own = home_path(folder) if folder else config_folder() / "opencode" / "skills"
         if own.is_absolute():
-            yield _Place(own, None)
+            yield _SkillsFolder(own, None)
 
 
-def _read(name: str, path: Path, place: _Place) -> Skill:
+def _read(name: str, path: Path, place: _SkillsFolder) -> Skill:
     where = shown(str(path), None)
     if place.project and (owner := ownership_problem(place.project, place.folder, path.parent)):
         raise UsageError(f"the skill {name} is not read: {owner}")
@@ -97,7 +97,7 @@ def _read(name: str, path: Path, place: _Place) -> Skill:
     return Skill(name, text, path.parent, has_others)
 
 
-def _listed(places: list[_Place]) -> str:
+def _listed(places: list[_SkillsFolder]) -> str:
     """Return the existing folders for skills, or some possible ones if none exists."""
     there = [place.folder for place in places if place.folder.is_dir()] or [places[0].folder, places[-1].folder]
     return " or ".join(dict.fromkeys(shown(str(one), None) for one in there))

@@ -21,7 +21,7 @@ from run_specialist.store.batch_status import (
     is_endpoint_failure,
 )
 from run_specialist.store.batch_tallies import tallies
-from run_specialist.store.batches import Batch
+from run_specialist.store.batches import StoredBatch
 from run_specialist.store.deleting import delete_whole_batches
 from run_specialist.store.failures import readable_errors
 from run_specialist.store.from_rows import outcome
@@ -30,7 +30,7 @@ from run_specialist.store.location import shown
 from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import is_alive
 from run_specialist.store.selection import INTERRUPTED
-from run_specialist.store.stored_batch import ItemResult, Tally
+from run_specialist.store.stored_batch import BatchTotals, ItemResult
 from run_specialist.store.tables import batches, items, runs
 from run_specialist.store.to_rows import RUNNING
 
@@ -69,7 +69,7 @@ class StoredBatches:
         self.url = url
         self._engine = open_engine(url, write=False)
 
-    def listed(self, project: str | None = None, limit: int | None = None) -> list[Batch]:
+    def listed(self, project: str | None = None, limit: int | None = None) -> list[StoredBatch]:
         """Return batches, newest first.
 
         project: only those of this project; None = all.
@@ -81,7 +81,7 @@ class StoredBatches:
         with self._snapshot() as connection:
             return [_batch(row) for row in connection.execute(query)]
 
-    def find(self, batch_id: str, project: str | None = None) -> Batch:
+    def find(self, batch_id: str, project: str | None = None) -> StoredBatch:
         """Return the batch with this id or unique id prefix; `last` is the newest.
 
         project: the project that `last` is limited to.
@@ -100,7 +100,7 @@ class StoredBatches:
             raise RunNotFound(f"there is no batch {batch_id} in {shown(self.url)}; `specialists batches` lists them")
         raise RunNotFound(ambiguous("batch", batch_id, [match.batch_id for match in matching]))
 
-    def meant(self, given: str) -> Batch | None:
+    def meant(self, given: str) -> StoredBatch | None:
         """Return the batch with this id or unique id prefix; None if there is none, or if it is the id of a run."""
         matching = self._matching(given) if given.strip() else []
         exact = next((one for one in matching if one.batch_id == given), None)
@@ -110,7 +110,7 @@ class StoredBatches:
             is_run = connection.execute(select(runs.c.run_id).where(runs.c.run_id == column_text(given))).first()
         return None if is_run else matching[0]
 
-    def _matching(self, prefix: str) -> list[Batch]:
+    def _matching(self, prefix: str) -> list[StoredBatch]:
         if not prefix.strip():
             raise RunNotFound("the batch id is empty; use an id, the start of one, or `last`")
         chosen = batches.c.batch_id.startswith(column_text(prefix), autoescape=True)
@@ -120,12 +120,12 @@ class StoredBatches:
         evals = {f"{row.batch_id}{JUDGES}" for row in found}
         return [_batch(row) for row in found if row.batch_id not in evals]
 
-    def tallies(self, batch_ids: Sequence[str]) -> dict[str, Tally]:
+    def tallies(self, batch_ids: Sequence[str]) -> dict[str, BatchTotals]:
         """Return counts and sums by batch; a batch that has no items has an empty tally."""
         with self._snapshot() as connection:
             return tallies(connection, batch_ids, cache(self._is_dead))
 
-    def tally(self, batch_id: str) -> Tally:
+    def tally(self, batch_id: str) -> BatchTotals:
         """Return counts and sums of one batch."""
         return self.tallies([batch_id])[batch_id]
 
@@ -183,8 +183,8 @@ class StoredBatches:
             yield connection
 
 
-def _batch(row: Row[Any]) -> Batch:
-    return Batch(**{**row._asdict(), "frozen": json.loads(row.frozen)})
+def _batch(row: Row[Any]) -> StoredBatch:
+    return StoredBatch(**{**row._asdict(), "frozen": json.loads(row.frozen)})
 
 
 def _item(row: Row[Any], *, is_dead: bool) -> ItemResult:

@@ -18,14 +18,14 @@ from run_specialist.store.batch_status import (
 from run_specialist.store.descendants import portions
 from run_specialist.store.from_rows import outcome
 from run_specialist.store.selection import INTERRUPTED
-from run_specialist.store.stored_batch import Tally
+from run_specialist.store.stored_batch import BatchTotals
 from run_specialist.store.tables import items, runs
 from run_specialist.store.to_rows import RUNNING
 
 _SUMS = ("runs", "unknown_costs", "cost_usd", "tool_calls", "worked_s")
 
 
-def tallies(connection: Connection, batch_ids: Sequence[str], is_dead: Callable[[str], bool]) -> dict[str, Tally]:
+def tallies(connection: Connection, batch_ids: Sequence[str], is_dead: Callable[[str], bool]) -> dict[str, BatchTotals]:
     """Return counts and sums by batch; a batch that has no items has an empty tally.
 
     is_dead: whether the process that owns a run has died.
@@ -84,7 +84,7 @@ def _count_taken_back(connection: Connection, batch_id: str) -> int:
     return sum(is_endpoint_failure(outcome(body)) for body in connection.execute(query).scalars())
 
 
-def _tally(rows: Sequence[Row[Any]], dead: set[str], taken_back: int) -> Tally:
+def _tally(rows: Sequence[Row[Any]], dead: set[str], taken_back: int) -> BatchTotals:
     """Return the tally of one batch.
 
     dead: owners of interrupted runs.
@@ -100,7 +100,7 @@ def _tally(rows: Sequence[Row[Any]], dead: set[str], taken_back: int) -> Tally:
     starts = [row.started_at for row in rows if row.started_at is not None]
     ends = [row.ended_at for row in rows if row.ended_at is not None]
     sums: Mapping[str, Any] = {name: sum(getattr(row, name) for row in rows) for name in _SUMS}
-    return Tally(
+    return BatchTotals(
         counts={status: count for status, count in counts.items() if count},
         earlier=sum(row.items for row in rows if not row.current),
         started_at=min(starts, default=None),

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class StoredBatch:
     """One question for many items."""
 
     batch_id: str
@@ -46,7 +46,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class StoredItem:
     """An input of a batch and its question."""
 
     run_id: str
@@ -59,7 +59,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ItemStateChange:
     """A new state of an item."""
 
     run_id: str
@@ -84,7 +84,7 @@ class BatchWriter:
         self._sql = BatchStatements(self._session.statements)
         self._lock = threading.Lock()
 
-    def put(self, batch: Batch, items: Iterable[Item]) -> int:
+    def put(self, batch: StoredBatch, items: Iterable[StoredItem]) -> int:
         """Write a batch and the items of a call; return how many.
 
         Repeating it has no effect; items of earlier calls lose their number, and known items keep their state.
@@ -96,7 +96,7 @@ class BatchWriter:
         self._write((self._sql.put_batch, [row]), (self._sql.forget_numbers, [(batch_id,)]))
         return self.add(batch_id, items)
 
-    def add(self, batch_id: str, items: Iterable[Item]) -> int:
+    def add(self, batch_id: str, items: Iterable[StoredItem]) -> int:
         """Write more items of a call, as `put` does; return how many.
 
         Raises StoreUnusable.
@@ -136,7 +136,7 @@ class BatchWriter:
         """Replace the frozen values of a batch, as JSON values; raises StoreUnusable."""
         self._write((self._sql.set_frozen, [(_packed(json_text(frozen)), column_text(batch_id))]))
 
-    def mark(self, batch_id: str, marks: Iterable[Mark]) -> None:
+    def mark(self, batch_id: str, marks: Iterable[ItemStateChange]) -> None:
         """Set states and errors of items; unknown items are ignored.
 
         Raises StoreUnusable.
@@ -206,7 +206,7 @@ class BatchWriter:
                 self._backoff.sleep(pause)
 
 
-def _batch_row(batch: Batch) -> dict[str, object]:
+def _batch_row(batch: StoredBatch) -> dict[str, object]:
     return {
         "batch_id": column_text(batch.batch_id),
         "specialist": column_text(batch.specialist),
@@ -221,7 +221,7 @@ def _batch_row(batch: Batch) -> dict[str, object]:
     }
 
 
-def _item_row(batch_id: str, item: Item) -> dict[str, object]:
+def _item_row(batch_id: str, item: StoredItem) -> dict[str, object]:
     return {
         "run_id": column_text(item.run_id),
         "batch_id": batch_id,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from run_specialist.loop.compaction.flattened import Flattened
+from run_specialist.loop.compaction.flattened import FlattenedTranscript
 from run_specialist.loop.compaction.turns import turns
 from run_specialist.loop.portable import with_portable_ids
 from run_specialist.record.blocks import Block, spoken, text_of
@@ -83,7 +83,7 @@ def _with_added(last: Message, copy: Message) -> Message:
 def _summary_among(copies: Sequence[Message]) -> str:
     """Return the summary at the start of a part: the result of a call, or a section of the first message."""
     summaries = [turn.summary for turn in turns(copies[1:]) if turn.summary is not None]
-    return summaries[-1] if summaries else Flattened.of(copies[0]).summary
+    return summaries[-1] if summaries else FlattenedTranscript.of(copies[0]).summary
 
 
 def _rows(role: str, blocks: Sequence[Block], names: dict[object, str]) -> Iterator[Row]:

@@ -11,11 +11,11 @@ from run_specialist.store.as_text import column_text
 from run_specialist.store.descendants import portions
 from run_specialist.store.fork_mark import MARK
 from run_specialist.store.selection import NEWEST_FIRST
-from run_specialist.store.stored import Listed
+from run_specialist.store.stored import ListedRun
 from run_specialist.store.tables import runs
 
 
-def with_sources(connection: Connection, found: Sequence[Listed]) -> list[Listed]:
+def with_sources(connection: Connection, found: Sequence[ListedRun]) -> list[ListedRun]:
     """Return runs, with the source of each fork."""
     ids = [one.run_id for one in found if one.run_id.endswith(MARK)]
     queries = (select(runs.c.run_id, runs.c.frozen).where(runs.c.run_id.in_(part)) for part in portions(ids))
@@ -23,7 +23,7 @@ def with_sources(connection: Connection, found: Sequence[Listed]) -> list[Listed
     return [_with_source(one, json.loads(frozen[one.run_id])) if one.run_id in frozen else one for one in found]
 
 
-def _with_source(run: Listed, frozen: Mapping[str, Any]) -> Listed:
+def _with_source(run: ListedRun, frozen: Mapping[str, Any]) -> ListedRun:
     """Return a run with its source, if it is a fork.
 
     frozen: as in `Opened.frozen`.

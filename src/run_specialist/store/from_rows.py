@@ -27,7 +27,7 @@ def stored_run(
 ) -> StoredRun:
     """Build a run from its rows.
 
-    listed: fields of `Listed`.
+    listed: fields of `ListedRun`.
     run: row of the table `runs`.
     rows: ordered rows of the other tables by table name; rows of `calls` include the `body` of their output.
     """

@@ -26,7 +26,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._batch = Batch()
+        self._batch = WriteBatch()
         self._urgent = self._at_once = False
         self._finished = False
         self.closed: str | None = None
@@ -54,7 +54,7 @@ class Inbox:
             self._wake_at_once()
         return True
 
-    def ask(self, run_id: str, question: "Question") -> "Future[Any] | None":
+    def ask(self, run_id: str, question: "LedgerQuery") -> "Future[Any] | None":
         """Let the thread call a function with the open store, after a run's records; None if the queue is closed."""
         answer: Future[Any] = Future()
         with self._changed:
@@ -69,7 +69,7 @@ class Inbox:
             self._urgent = self._at_once = True
             self._changed.notify()
 
-    def next(self) -> "Batch | None":
+    def next(self) -> "WriteBatch | None":
         """Wait for an urgent entry; return the queued entries of up to `MAX_RUNS` runs, or None after the last one."""
         with self._changed:
             self._changed.wait_for(lambda: self._urgent or self.closed)
@@ -92,22 +92,22 @@ class Inbox:
 
 
 @dataclass
-class Batch:
+class WriteBatch:
     """Queued entries that the writer thread processes together."""
 
     records: dict["RunJournal", list[Record]] = field(default_factory=dict)
     waiting: list[tuple["RunJournal", "asyncio.Future[None]"]] = field(default_factory=list)
-    questions: list[tuple[str, "Question", Future[Any]]] = field(default_factory=list)
+    questions: list[tuple[str, "LedgerQuery", Future[Any]]] = field(default_factory=list)
     """Each with the id of its run."""
 
     def __bool__(self) -> bool:
         return bool(self.records or self.waiting or self.questions)
 
-    def split_off(self, most: int) -> "Batch":
+    def split_off(self, most: int) -> "WriteBatch":
         """Keep the first `most` runs; return a batch of the others with their waiting futures and questions."""
         others = dict(islice(self.records.items(), most, None))
         if not others:
-            return Batch()
+            return WriteBatch()
         # The answer must include the run's records; a claim continues the numbers of its events.
         late = {journal.run_id for journal in others}
         questions = [one for one in self.questions if one[0] in late]
@@ -115,7 +115,7 @@ class Batch:
         self.records = dict(islice(self.records.items(), most))
         self.questions = [one for one in self.questions if one[0] not in late]
         self.waiting = [(journal, future) for journal, future in self.waiting if journal not in others]
-        return Batch(others, waiting, questions)
+        return WriteBatch(others, waiting, questions)
 
     def settle(self) -> None:
         """Resolve the waiting futures, with one wake-up per event loop."""
@@ -226,7 +226,7 @@ class RunJournal:
         self._reason, self._taken_over, self.lost = f"{lost}: {why}", taken_over, True
 
 
-Question = Callable[["Ledger"], Any]
+LedgerQuery = Callable[["Ledger"], Any]
 """A function that is called with the open store."""
 Records = Mapping[RunJournal, Sequence[Record]]
 """Records by run, in the order of writing."""

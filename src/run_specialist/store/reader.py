@@ -25,7 +25,7 @@ from run_specialist.store.past_runs import newest_outcomes, outcomes_of_file, pa
 from run_specialist.store.run_rows import run_rows
 from run_specialist.store.run_trees import first_trees, newest_first
 from run_specialist.store.selection import INTERRUPTED, LISTED, UNENDED, Selection
-from run_specialist.store.stored import Listed, PastRun, StoredRun
+from run_specialist.store.stored import ListedRun, PastRun, StoredRun
 from run_specialist.store.tables import runs
 from run_specialist.store.to_rows import RUNNING
 
@@ -49,7 +49,7 @@ class Store:
         status: str | None = None,
         before: float | None = None,
         limit: int | None = None,
-    ) -> list[Listed]:
+    ) -> list[ListedRun]:
         """Return runs that match all filters, which are those of `Selection`, newest first.
 
         limit: maximum number of runs.
@@ -59,7 +59,7 @@ class Store:
         with self._snapshot() as connection:
             return self._matching(connection, selection, selection.flat(None if status in UNENDED else limit))[:limit]
 
-    def trees(self, selection: Selection, limit: int | None = None) -> list[Listed]:
+    def trees(self, selection: Selection, limit: int | None = None) -> list[ListedRun]:
         """Return the selected runs, newest first.
 
         limit: maximum number of runs without those whose parent is returned, too.
@@ -71,12 +71,12 @@ class Store:
             found = self._matching(connection, selection, selection.roots(limit))
             return self._with_children(connection, selection, found)
 
-    def with_descendants(self, found: Sequence[Listed]) -> list[Listed]:
+    def with_descendants(self, found: Sequence[ListedRun]) -> list[ListedRun]:
         """Return these runs and all their descendants, newest first."""
         with self._snapshot() as connection:
             return self._with_children(connection, Selection(), found)
 
-    def active_since(self, selection: Selection, time: float) -> list[Listed]:
+    def active_since(self, selection: Selection, time: float) -> list[ListedRun]:
         """Return the selected runs that have not ended, or that began or ended after a given time, oldest first.
 
         time: [seconds since 1970].
@@ -95,7 +95,7 @@ class Store:
             others = select(func.count()).where(runs.c.project.is_distinct_from(column_text(project)))
             return int(connection.execute(others).scalar_one())
 
-    def find(self, run_id: str, project: str | None = None) -> Listed:
+    def find(self, run_id: str, project: str | None = None) -> ListedRun:
         """Return the run with this id or unique id prefix; `last` is the newest run that has no parent.
 
         project: the project that `last` is limited to.
@@ -206,14 +206,16 @@ class Store:
     def _is_dead(self, owner: str) -> bool:
         return not is_alive(self.url, owner)
 
-    def _matching(self, connection: Connection, selection: Selection, query: Select[Any]) -> list[Listed]:
+    def _matching(self, connection: Connection, selection: Selection, query: Select[Any]) -> list[ListedRun]:
         """Return the runs of a query that also match the status, which for some depends on the owner's lock."""
         is_dead = cache(self._is_dead)
         rows = connection.execute(query).all()
-        found = (Listed(**_listed(row._asdict(), is_dead)) for row in rows)
+        found = (ListedRun(**_listed(row._asdict(), is_dead)) for row in rows)
         return with_sources(connection, [run for run in found if selection.status in {None, run.status}])
 
-    def _with_children(self, connection: Connection, selection: Selection, found: Sequence[Listed]) -> list[Listed]:
+    def _with_children(
+        self, connection: Connection, selection: Selection, found: Sequence[ListedRun]
+    ) -> list[ListedRun]:
         """Return runs with those of their descendants that are selected, newest first."""
         known = {one.run_id: one for one in found}
         newest = list(found)
@@ -236,6 +238,6 @@ class Store:
 
 
 def _listed(row: Mapping[str, Any], is_dead: Callable[[str], bool]) -> dict[str, Any]:
-    """Return the fields of `Listed`; a run without an outcome is interrupted if its process has died."""
+    """Return the fields of `ListedRun`; a run without an outcome is interrupted if its process has died."""
     fields = {column.name: row[column.name] for column in LISTED}
     return fields | ({"status": INTERRUPTED} if row["status"] == RUNNING and is_dead(row["owner"]) else {})

@@ -2,20 +2,20 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from run_specialist.store.stored import Listed
+from run_specialist.store.stored import ListedRun
 
 
-def newest_first(found: Iterable[Listed]) -> list[Listed]:
+def newest_first(found: Iterable[ListedRun]) -> list[ListedRun]:
     """Return the runs in the order of a listing."""
     return sorted(found, key=lambda run: (run.started_at, run.run_id), reverse=True)
 
 
-def first_trees(found: Sequence[Listed], limit: int | None) -> list[Listed]:
+def first_trees(found: Sequence[ListedRun], limit: int | None) -> list[ListedRun]:
     """Return the first runs without a listed parent, with all their descendants, newest first.
 
     limit: maximum number, descendants not counted.
     """
-    chosen: list[Listed] = []
+    chosen: list[ListedRun] = []
     trees = 0
     for run, depth in as_tree(found):
         trees += depth == 0
@@ -25,13 +25,13 @@ def first_trees(found: Sequence[Listed], limit: int | None) -> list[Listed]:
     return newest_first(chosen)
 
 
-def as_tree(found: Sequence[Listed]) -> Iterator[tuple[Listed, int]]:
+def as_tree(found: Sequence[ListedRun]) -> Iterator[tuple[ListedRun, int]]:
     """Yield each run with its depth in the tree; children follow their parent, oldest first.
 
     found: newest first.
     """
     listed = {one.run_id for one in found}
-    children: dict[str | None, list[Listed]] = {}
+    children: dict[str | None, list[ListedRun]] = {}
     for one in found:
         children.setdefault(one.parent_id if one.parent_id in listed else None, []).append(one)
     stack = [(one, 0) for one in reversed(children.pop(None, []))]

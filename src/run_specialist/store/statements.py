@@ -102,11 +102,10 @@ class Statements:
             f"delete from {prefix}messages where run_id = {mark} and part = {mark} and place >= {mark}"  # noqa: S608
         )
         """Deletes the messages of a part from an index on."""
-        self.update_snapshot, self.update_end = (
-            f"update {runs} set {', '.join(f'{name} = {mark}' for name in names)} where run_id = {mark}"  # noqa: S608
-            for names in (_SNAPSHOT, _END)
-        )
-        """Update the state of a run, and its end."""
+        self.update_snapshot = _update(runs, _SNAPSHOT, mark)
+        """Updates the state of a running run."""
+        self.update_end = _update(runs, _END, mark)
+        """Updates a run that ends."""
         self.select_owner = f"select status, owner from {runs} where run_id = {mark}"  # noqa: S608
         """Selects status and owner of a run."""
         self.select_known = f"select {', '.join(KNOWN)} from {runs} where run_id = {mark}"  # noqa: S608
@@ -116,9 +115,7 @@ class Statements:
             f"where run_id = {mark} and owner = {mark} and status = {mark}"
         )
         """Changes the owner of an interrupted run."""
-        counted = (("turns", "count(*)"), ("calls", "count(*)"), ("events", "coalesce(max(number), 0)"))
-        asked = (f"(select {what} from {prefix}{table} where run_id = {mark})" for table, what in counted)  # noqa: S608
-        self.count_rows = f"select {', '.join(asked)}"
+        self.count_rows = _count(prefix, mark)
         """Counts the stored turns and calls of a run, and returns the number of its newest event."""
         self._select_owned = f"select run_id from {runs} where owner = {mark} and run_id in ({{}}){lock}"  # noqa: S608
         self.mark = mark
@@ -129,6 +126,16 @@ class Statements:
     def select_owned(self, count: int) -> str:
         """Return the query that filters this many runs by their owner."""
         return self._select_owned.format(", ".join([self.mark] * count))
+
+
+def _update(runs: str, names: list[str], mark: str) -> str:
+    return f"update {runs} set {', '.join(f'{name} = {mark}' for name in names)} where run_id = {mark}"  # noqa: S608
+
+
+def _count(prefix: str, mark: str) -> str:
+    counted = (("turns", "count(*)"), ("calls", "count(*)"), ("events", "coalesce(max(number), 0)"))
+    counts = (f"(select {what} from {prefix}{table} where run_id = {mark})" for table, what in counted)  # noqa: S608
+    return f"select {', '.join(counts)}"
 
 
 def _insert(prefix: str, table: str, names: list[str], mark: str) -> str:

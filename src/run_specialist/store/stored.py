@@ -11,7 +11,7 @@ from run_specialist.record.outcome import Child
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedRun:
     """A run in a listing."""
 
     run_id: str
@@ -141,7 +141,7 @@ class StoredEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRun(Listed):
+class StoredRun(ListedRun):
     """A run with all its stored data."""
 
     frozen: Mapping[str, Any]

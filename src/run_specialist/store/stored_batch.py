@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class BatchTotals:
     """Counts and sums over the items of a batch."""
 
     counts: Mapping[str, int] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.record.journal import Journal, Opened, Record
 from run_specialist.store.as_text import column_text
 from run_specialist.store.backoff import Backoff
-from run_specialist.store.inbox import CLOSED, Batch, Inbox, Question, Records, RunJournal
+from run_specialist.store.inbox import CLOSED, Inbox, LedgerQuery, Records, RunJournal, WriteBatch
 from run_specialist.store.known_run import KnownRun
 from run_specialist.store.location import ELSEWHERE, Location, file_of, shown
 from run_specialist.store.owners import GRACE
@@ -132,7 +132,7 @@ class Writer:
         self._journals[journal.run_id] = journal
         return journal
 
-    def _ask(self, run_id: str, question: Question) -> Any:  # noqa: ANN401 - the answer to any question
+    def _ask(self, run_id: str, question: LedgerQuery) -> Any:  # noqa: ANN401 - the answer to any question
         """Let the thread call a function with the open store, and return the result; blocks."""
         answer = self._inbox.ask(run_id, question)
         if answer is None:
@@ -200,7 +200,7 @@ class Writer:
             self._failure = str(error) if isinstance(error, StoreUnusable) else f"{self._name}: {error!r}"
             return None
 
-    def _process(self, ledger: "Ledger | None", batch: Batch) -> None:
+    def _process(self, ledger: "Ledger | None", batch: WriteBatch) -> None:
         # After a run has lost records, later ones would leave a gap.
         if records := {journal: queued for journal, queued in batch.records.items() if not journal.lost}:
             self._write(ledger, records)

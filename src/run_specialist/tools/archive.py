@@ -72,11 +72,11 @@ def get_tool_response_tool(archive: Archive, slice_limit: int) -> Tool:
 
     slice_limit: maximum length of one result, excluding the note about the next slice [characters].
     """
-    return Tool(NAME, _DESCRIPTION, _Reader(archive, slice_limit).get_tool_response, schema=_SCHEMA)
+    return Tool(NAME, _DESCRIPTION, _ArchiveReader(archive, slice_limit).get_tool_response, schema=_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _ArchiveReader:
     archive: Archive
     slice_limit: int
 

@@ -22,7 +22,7 @@ _IMPORT_FUNCTIONS = frozenset({"__import__", "import_module"})
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedModules:
     """Project modules imported by some modules, directly or indirectly."""
 
     modules: tuple[Module, ...] = ()
@@ -31,7 +31,7 @@ class Imported:
     """Whether all imports were followed; False above the limits or for source too deeply nested to parse."""
 
 
-def imported(chain: Sequence[Module], root: Path) -> Imported:
+def imported(chain: Sequence[Module], root: Path) -> ImportedModules:
     """Follow the imports of modules within a project: at top level, in functions and under `TYPE_CHECKING`.
 
     Imports whose name is computed at run time are not found.
@@ -44,15 +44,15 @@ def imported(chain: Sequence[Module], root: Path) -> Imported:
         size += len(module.data)
         count += 1
         if count > MAX_MODULES or size > MAX_SOURCE:
-            return Imported(is_whole=False)
+            return ImportedModules(is_whole=False)
         try:
             names = [*_imported_names(module)]
         except (RecursionError, MemoryError):
-            return Imported(is_whole=False)
+            return ImportedModules(is_whole=False)
         queue += _unseen(names, found, root)
     named = {module.name for module in chain}
     others = [one for name, one in sorted(found.items()) if one is not None and name not in named]
-    return Imported(tuple(one for one in others if one.path is not None))
+    return ImportedModules(tuple(one for one in others if one.path is not None))
 
 
 def _unseen(names: Iterable[str], found: dict[str, Module | None], root: Path) -> Iterator[Module]:

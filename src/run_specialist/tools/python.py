@@ -14,7 +14,7 @@ from run_specialist.tools import importing, modules
 from run_specialist.tools.archive import SUMMARIZE
 from run_specialist.tools.base import Tool
 from run_specialist.tools.decorator import tool
-from run_specialist.tools.imports import Imported, imported
+from run_specialist.tools.imports import ImportedModules, imported
 from run_specialist.tools.modules import CannotImport, Module
 
 _RESERVED = frozenset({*RESERVED, SUMMARIZE})
@@ -29,7 +29,7 @@ class FoundFunction:
     """`module:name`; the name is dotted for an attribute of an object."""
     chain: tuple[Module, ...]
     """The module, preceded by its parent packages."""
-    imported: Imported
+    imported: ImportedModules
     """Project modules that these import."""
 
     @property

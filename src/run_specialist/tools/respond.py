@@ -45,7 +45,7 @@ _JSON_START = re.compile(r"\{|^[ \t]*\[", re.MULTILINE)
 _MAX_JSON_STARTS = 100
 
 
-class Evidence(BaseModel):
+class Citation(BaseModel):
     """A quote and its source."""
 
     source: str = ""
@@ -68,7 +68,7 @@ class Response(BaseModel):
 
     answer: str = ""
     """Answer; empty if the model gave none."""
-    evidence: list[Evidence] = []
+    evidence: list[Citation] = []
     """At most 20 pieces of evidence."""
     gaps: list[str] = []
     """Open points that were not found."""
@@ -103,7 +103,7 @@ class Response(BaseModel):
         """Parse the arguments of a call leniently; never raises."""
         given = arguments or {}
         answer = given.get("answer")
-        evidence = [Evidence.parse(item) for item in _as_list(given.get("evidence"))]
+        evidence = [Citation.parse(item) for item in _as_list(given.get("evidence"))]
         response = cls(
             answer=answer if isinstance(answer, str) else _as_text(answer),
             evidence=[item for item in evidence if item][:MOST_EVIDENCE],

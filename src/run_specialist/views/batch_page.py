@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from run_specialist.budget import units
 from run_specialist.record.outcome import NO_MODEL, OFFLINE
-from run_specialist.store.batches import Batch
-from run_specialist.store.stored_batch import ItemResult, Tally
+from run_specialist.store.batches import StoredBatch
+from run_specialist.store.stored_batch import BatchTotals, ItemResult
 from run_specialist.views.batch_failures import Failure, reason_of
 from run_specialist.views.html_page import HtmlPage
 from run_specialist.views.page import formats
@@ -51,8 +51,8 @@ _PAGE = HtmlPage("batch_page", _FILTERS, styles=("report",))
 
 
 def batch_data(
-    batch: Batch,
-    tally: Tally,
+    batch: StoredBatch,
+    tally: BatchTotals,
     failures: Sequence[Failure],
     items: Iterable[ItemResult],
     reports: Mapping[str, str] | None = None,

@@ -41,7 +41,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparable:
+class ComparableRuns:
     """The runs that count, and those that do not."""
 
     runs: Sequence[PastRun]
@@ -51,7 +51,7 @@ class Comparable:
     """All versions, the newest run first."""
 
 
-def comparable(runs: Sequence[PastRun], file: FileVersion | None, *, all_versions: bool) -> Comparable:
+def comparable(runs: Sequence[PastRun], file: FileVersion | None, *, all_versions: bool) -> ComparableRuns:
     """Return the runs of the current version of the file that had its limits.
 
     runs: oldest first.
@@ -66,7 +66,7 @@ def comparable(runs: Sequence[PastRun], file: FileVersion | None, *, all_version
     of_version = [run for run in runs if counts[run.digest]]
     changed = [run for run in of_version if _has_changed_limits(run, file)]
     left_out = {run.run_id for run in changed}
-    return Comparable(
+    return ComparableRuns(
         runs=[run for run in of_version if run.run_id not in left_out],
         changed_limits=dict(Counter(run.outcome["status"] for run in changed).most_common()),
         versions=tuple(Version.of(found, counted=counts[digest]) for digest, found in by_digest.items()),

@@ -19,7 +19,7 @@ from run_specialist.views.page.marks import marks
 from run_specialist.views.page.quotes import holders
 from run_specialist.views.page.requests import requests
 from run_specialist.views.page.setup import setup
-from run_specialist.views.page.side_by_side import NO_KIN, Kin, comparison, copied
+from run_specialist.views.page.side_by_side import NO_KIN, RelatedRuns, comparison, copied
 from run_specialist.views.page.timeline import timeline
 
 NO_DESCENDANTS: Descendants = MappingProxyType({})
@@ -40,7 +40,7 @@ _FILTERS = {
 _PAGE = HtmlPage("report", _FILTERS)
 
 
-def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Kin = NO_KIN) -> Mapping[str, Any]:
+def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: RelatedRuns = NO_KIN) -> Mapping[str, Any]:
     """Return the data of the report as JSON values; times within the run are working time [s].
 
     descendants: the child runs and their child runs, by id.
@@ -82,7 +82,7 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Kin = N
     }
 
 
-def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Kin = NO_KIN) -> str:
+def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: RelatedRuns = NO_KIN) -> str:
     """Return the report as one self-contained HTML document; all untrusted text is escaped.
 
     descendants: the child runs and their child runs, by id.

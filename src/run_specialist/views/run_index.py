@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from run_specialist.budget import units
-from run_specialist.store.stored import Listed
+from run_specialist.store.stored import ListedRun
 from run_specialist.views.html_page import HtmlPage
 from run_specialist.views.page import formats
 
@@ -23,7 +23,7 @@ _PAGE = HtmlPage("run_index", _FILTERS, styles=("report",))
 
 
 def index_data(
-    runs: Sequence[Listed],
+    runs: Sequence[ListedRun],
     outcomes: Mapping[str, Mapping[str, Any]],
     reports: Mapping[str, str],
     place: str,
@@ -62,7 +62,7 @@ def run_index(data: Mapping[str, Any]) -> str:
     return _PAGE.render(data)
 
 
-def _row(run: Listed, outcome: Mapping[str, Any] | None, report: str | None) -> dict[str, Any]:
+def _row(run: ListedRun, outcome: Mapping[str, Any] | None, report: str | None) -> dict[str, Any]:
     ended = outcome or {}
     evidence = [one for one in ended.get("evidence") or () if isinstance(one, Mapping)]
     took = ended.get("duration_s")

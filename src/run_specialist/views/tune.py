@@ -15,7 +15,7 @@ from run_specialist.views.needs import Need, NeedBar, bars, enough_for, reason
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class LimitHits:
     """Runs that one kind of limit ended."""
 
     reason: str
@@ -91,7 +91,7 @@ class Tuning:
     """Calls that suffice for nine of ten evaluated runs; None if too many were cut to estimate it."""
     bars: tuple[NeedBar, ...]
     """Histogram of the calls used by evaluated runs."""
-    hits: tuple[Hit, ...]
+    hits: tuple[LimitHits, ...]
     """Limits that ended any of the runs, most frequent first."""
     calls: Calls
     tokens: Bill
@@ -132,9 +132,7 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
     found = comparable(sorted(runs, key=lambda run: (run.started_at, run.run_id)), file, all_versions=all_versions)
     runs = found.runs if last is None else found.runs[-last:]
     outcomes = [run.outcome for run in runs]
-    limit = None if current == "none" else current
-    if current is None and outcomes:
-        limit = outcomes[-1]["tool_calls"]["limit"]
+    limit = _current_limit(current, outcomes)
     judged = [(run, need) for run in runs if (need := Need.of(run.outcome)) is not None]
     needs = [need for _, need in judged]
     landings = [one["landing"] for one in outcomes if one["landing"] is not None]
@@ -166,15 +164,22 @@ def tune(  # noqa: PLR0913 - keyword arguments, all optional
     )
 
 
-def _hits(outcomes: Sequence[Mapping[str, Any]]) -> tuple[Hit, ...]:
+def _current_limit(current: int | Literal["none"] | None, outcomes: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the tool-call limit of the file, else that of the newest run; None = no limit, or not known."""
+    if current is None:
+        return outcomes[-1]["tool_calls"]["limit"] if outcomes else None
+    return None if current == "none" else current
+
+
+def _hits(outcomes: Sequence[Mapping[str, Any]]) -> tuple[LimitHits, ...]:
     cut = [(cause, one) for one in outcomes if (cause := reason(one)) is not None]
     return tuple(_hit(cause, [one for by, one in cut if by == cause]) for cause in _counted(by for by, _ in cut))
 
 
-def _hit(cause: str, outcomes: Sequence[Mapping[str, Any]]) -> Hit:
+def _hit(cause: str, outcomes: Sequence[Mapping[str, Any]]) -> LimitHits:
     statuses = Counter(one["status"] for one in outcomes)
     how = _counted(one["landing"]["how"] for one in outcomes)
-    return Hit(cause, len(outcomes), how, statuses["partial"], statuses["failed"] + statuses["aborted"])
+    return LimitHits(cause, len(outcomes), how, statuses["partial"], statuses["failed"] + statuses["aborted"])
 
 
 def _calls(runs: Sequence[PastRun]) -> Calls:

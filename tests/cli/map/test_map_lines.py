@@ -7,8 +7,8 @@ import pytest
 from run_specialist.batch.counts import Counts
 from run_specialist.cli.batch import map_lines
 from run_specialist.cli.batch.map_lines import ItemLines
-from run_specialist.cli.batch.map_progress import Progress
-from run_specialist.cli.batch.map_summary import Ended, SameCall
+from run_specialist.cli.batch.map_progress import MapProgress
+from run_specialist.cli.batch.map_summary import MapSummary, SameCall
 from tests.loop_jobs import Clock
 from tests.map_batches import LookedAt, done, item
 
@@ -20,7 +20,7 @@ def lines_of(counts, *ends, clock=None, seconds=0.0):
     """Return the lines that are printed when items end, so many seconds apart."""
     clock = clock or Clock()
     said = []
-    progress = Progress(clock)
+    progress = MapProgress(clock)
     lines = ItemLines(LookedAt(counts), progress, said.append)
     for one in ends:
         clock.now += seconds
@@ -72,13 +72,13 @@ def ended(batch, progress=None, **options):
         "is_written": True,
         "is_stored": True,
     } | options
-    return [line for line, _ in Ended(batch, progress or Progress(Clock()), **given).lines()]
+    return [line for line, _ in MapSummary(batch, progress or MapProgress(Clock()), **given).lines()]
 
 
 def progress_of(*ends):
     """Return the progress after items have ended within 70 seconds."""
     clock = Clock()
-    progress = Progress(clock)
+    progress = MapProgress(clock)
     clock.now += 70
     for one in ends:
         progress.begin(item(one.number))

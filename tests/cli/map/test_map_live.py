@@ -14,7 +14,7 @@ from run_specialist.batch.breaker import Pause
 from run_specialist.batch.counts import Counts
 from run_specialist.cli.batch import map_live
 from run_specialist.cli.batch.map_live import MapView
-from run_specialist.cli.batch.map_progress import Progress
+from run_specialist.cli.batch.map_progress import MapProgress
 from run_specialist.record.events import Called, Replied, Requested
 from run_specialist.record.messages import Usage
 from tests.loop_jobs import Clock
@@ -32,7 +32,7 @@ def clock():
 
 def progress_of(clock, items=2):
     """Return the progress of a batch in which some items have ended in a minute, and some are under way."""
-    progress = Progress(clock)
+    progress = MapProgress(clock)
     for number in range(1, 9):
         clock.now += 7.5
         progress.begin(item(number))
@@ -77,7 +77,7 @@ def test_a_batch_that_ends_early_has_no_forecast(clock):
 
 def test_before_five_items_nothing_is_expected(clock):
     """Cost at the end, speed and time left are shown only when enough items have ended."""
-    progress = Progress(clock)
+    progress = MapProgress(clock)
     clock.now += 3
     progress.end(done(1))
     assert drawn(MapView(LookedAt(COUNTS), progress))[2] == "  $0.02 · 3.0 s"
@@ -162,14 +162,14 @@ ENDS = (
 
 def test_items_without_an_answer_get_a_line(clock):
     """Answers that go to a file are not shown; a failure is, with its reason; earlier outcomes are only counted."""
-    assert printed(MapView(LookedAt(COUNTS), Progress(clock)), *ENDS, width=100) == [
+    assert printed(MapView(LookedAt(COUNTS), MapProgress(clock)), *ENDS, width=100) == [
         "2 docs/2.md · failed: the API answered 400: no such thing · 5 tool calls · 12 s"
     ]
 
 
 def test_without_a_file_the_beginning_of_each_answer_is_shown(clock):
     """The answer is one line, cut to the width, and cannot control the terminal."""
-    assert printed(MapView(LookedAt(COUNTS), Progress(clock), answers=True), *ENDS, width=36) == [
+    assert printed(MapView(LookedAt(COUNTS), MapProgress(clock), answers=True), *ENDS, width=36) == [
         "1 docs/1.md · answered · 5 tool cal…",
         "    Owls eat mice, at night.\ufffd[2J",
         "2 docs/2.md · failed: the API",

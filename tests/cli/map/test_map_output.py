@@ -9,7 +9,8 @@ import pytest
 from run_specialist.store.reader import Store
 from tests.cli.map.map_model import about, answer
 from tests.cli.specialists_command import call, program
-from tests.contracts import tables
+from tests.contracts.event_tables import BATCH_EVENTS, EVENTS
+from tests.contracts.printed_tables import PRINTED
 from tests.contracts.shapes import faults
 from tests.wire.simulator.faults import ApiError
 
@@ -22,7 +23,7 @@ def test_the_summary_is_one_object_that_matches_its_table(api, items, map_):
     api(about({"toads": BAD}))
     result = map_(str(items(["owls", "toads"])), "--json", "--out", "answers.jsonl")
     summary = json.loads(result.stdout)
-    assert list(faults(summary, tables.PRINTED["specialists map"])) == []
+    assert list(faults(summary, PRINTED["specialists map"])) == []
     assert (summary["items"], summary["counts"]["answered"]) == (2, 1)
     assert summary["counts"]["failed"] == {"invalid_request": 1}
     assert (summary["out"], summary["reduced"], summary["ended_because"]) == ("answers.jsonl", None, None)
@@ -35,7 +36,7 @@ def test_a_plan_matches_its_table(api, items, map_):
     path = str(items(["owls"]))
     for _ in range(2):
         plan = json.loads(map_(path, "--dry-run", "--json").stdout)
-        assert list(faults(plan, tables.PRINTED["specialists map --dry-run"])) == []
+        assert list(faults(plan, PRINTED["specialists map --dry-run"])) == []
         map_(path)
 
 
@@ -46,8 +47,8 @@ def test_events_of_the_batch_and_of_its_runs(api, items, map_):
     events = [json.loads(line) for line in result.stdout.splitlines()]
     wrong = []
     for event in events:
-        shape = (tables.BATCH_EVENTS | tables.EVENTS)[event["event"]]
-        item = {"item": "count"} if event["event"] in tables.EVENTS else {}
+        shape = (BATCH_EVENTS | EVENTS)[event["event"]]
+        item = {"item": "count"} if event["event"] in EVENTS else {}
         wrong += faults(event, {"event": {event["event"]}, **item, **shape})
     assert wrong == []
     names = [event["event"] for event in events]
@@ -61,7 +62,7 @@ def test_the_tables_have_every_event_of_a_batch():
     """The names of the events are those of the code."""
     from run_specialist.batch.batch_events import BatchEvent
 
-    assert {one.event for one in BatchEvent.__subclasses__()} == set(tables.BATCH_EVENTS)
+    assert {one.event for one in BatchEvent.__subclasses__()} == set(BATCH_EVENTS)
 
 
 def test_another_specialist_brings_the_answers_together(api, items, map_, write, store):

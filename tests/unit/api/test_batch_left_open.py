@@ -7,7 +7,7 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.tools.base import Tool
-from tests.unit.api.scripts import FINDER, LOOKS
+from tests.unit.api.finder_scripts import FINDER, LOOKS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("project")]
 

@@ -8,7 +8,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.blocks import text_of
-from tests.unit.api.scripts import FINDER
+from tests.unit.api.finder_scripts import FINDER
 from tests.wire.serving import serving
 
 pytestmark = pytest.mark.usefixtures("project")

@@ -12,7 +12,7 @@ from run_specialist.providers.base import Choice, Delta
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.outcome import Outcome
 from tests.loop_jobs import LOOK, results
-from tests.unit.api.scripts import ANSWER, FINDER, LOOKS
+from tests.unit.api.finder_scripts import ANSWER, FINDER, LOOKS
 
 pytestmark = pytest.mark.usefixtures("project")
 

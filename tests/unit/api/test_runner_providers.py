@@ -10,7 +10,7 @@ from run_specialist.providers.base import Capabilities, Choice
 from run_specialist.providers.scripted import calls
 from run_specialist.record.blocks import text_of
 from tests.loop_jobs import LOOK
-from tests.unit.api.scripts import FINDER
+from tests.unit.api.finder_scripts import FINDER
 
 pytestmark = pytest.mark.usefixtures("project")
 

@@ -9,7 +9,7 @@ from run_specialist.api.stream import Stream
 from run_specialist.errors import SpecialistNotFound, UsageError
 from run_specialist.providers.scripted import OffScript, ScriptedProvider, calls
 from run_specialist.tools.base import Tool
-from tests.unit.api.scripts import ANSWER, LOOKS
+from tests.unit.api.finder_scripts import ANSWER, LOOKS
 from tests.unit.api.streaming import FINDER, StreamingHarness
 
 LOOKS_ON = calls(("look", {"query": "for ever"}), first_id=2)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from run_specialist.batch.done import Done
-from run_specialist.batch.item import Given, Input, Item
+from run_specialist.batch.item import Input, InputRecord, Item
 from run_specialist.batch.items.reading import source_of
 from tests.unit.record.outcomes import outcome
 
@@ -21,7 +21,7 @@ OBJECTS = st.dictionaries(TEXTS, JSON, max_size=4)
 INPUTS = TEXTS | OBJECTS
 
 
-def items_in(folder: Path, name: str, content: str | bytes, form: str | None = None) -> list[Given]:
+def items_in(folder: Path, name: str, content: str | bytes, form: str | None = None) -> list[InputRecord]:
     """Write a file of items and read them."""
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -2,14 +2,14 @@
 
 import pytest
 
-from run_specialist.batch.inputs import ATTEMPTS, Inputs
+from run_specialist.batch.inputs import ATTEMPTS, ItemQueue
 from tests.unit.batch.scripted_items import items
 
 
 @pytest.fixture
 def inputs():
     """Return the inputs of five items, of which two may wait behind new ones."""
-    return Inputs(lambda: items(5), None, waiting=3)
+    return ItemQueue(lambda: items(5), None, waiting=3)
 
 
 def taken(inputs, count, **how):
@@ -60,7 +60,7 @@ def test_an_item_that_may_be_to_blame_is_tried_three_times(inputs):
 
 def test_what_was_not_run_is_counted():
     """Items that were never read, taken back, put last or dropped."""
-    inputs = Inputs(lambda: items(9), 9, waiting=3)
+    inputs = ItemQueue(lambda: items(9), 9, waiting=3)
     one, two, three = (inputs.next(is_idle=False) for _ in range(3))
     inputs.put_back(one, may_fail=False)
     inputs.put_last(two)
@@ -70,6 +70,6 @@ def test_what_was_not_run_is_counted():
 
 def test_a_wrong_length_is_corrected_at_the_end():
     """A collection may have changed since it was counted."""
-    inputs = Inputs(lambda: items(2), 5, waiting=3)
+    inputs = ItemQueue(lambda: items(2), 5, waiting=3)
     assert taken(inputs, 3) == [1, 2, None]
     assert (inputs.total, inputs.not_run) == (2, 0)

@@ -6,14 +6,14 @@ from collections import Counter, defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.batch.item import Asked, keyed
+from run_specialist.batch.item import UnnumberedItem, keyed
 from tests.unit.batch.item_sources import INPUTS, TEXTS
 
-ASKED = st.builds(Asked, INPUTS, TEXTS, st.sampled_from(["", "d1", "d2"]), st.sampled_from(["", "f:1", "f:2"]))
-FEW = st.builds(Asked, st.sampled_from(["a", "b", '{"a": 1}', 1, 1.0]), st.sampled_from(["Why?", "How?"]))
+ASKED = st.builds(UnnumberedItem, INPUTS, TEXTS, st.sampled_from(["", "d1", "d2"]), st.sampled_from(["", "f:1", "f:2"]))
+FEW = st.builds(UnnumberedItem, st.sampled_from(["a", "b", '{"a": 1}', 1, 1.0]), st.sampled_from(["Why?", "How?"]))
 
 
-def identity(one: Asked) -> str:
+def identity(one: UnnumberedItem) -> str:
     """Return what makes two items the same."""
     return json.dumps([one.input, one.question, one.content], sort_keys=True)
 
@@ -25,7 +25,11 @@ def keys(asked) -> list[str]:
 
 def test_keys_do_not_change_with_the_version():
     """Stored runs have them in their ids."""
-    asked = [Asked("a", "Why?"), Asked("a", "Why?"), Asked({"b": 1, "a": "ü"}, "How?", "digest", "f:3")]
+    asked = [
+        UnnumberedItem("a", "Why?"),
+        UnnumberedItem("a", "Why?"),
+        UnnumberedItem({"b": 1, "a": "ü"}, "How?", "digest", "f:3"),
+    ]
     assert keys(asked) == ["e4765deba111adad", "b38a3b1484829b78", "84c22b4b3960db29"]
 
 
@@ -72,4 +76,4 @@ def test_removing_an_item_changes_no_other_key(asked, data):
 def test_place_and_order_of_fields_do_not_matter(one):
     """Only input, question and content do."""
     turned = dict(reversed(one.input.items())) if isinstance(one.input, dict) else one.input
-    assert keys([Asked(turned, one.question, one.content, "elsewhere")]) == keys([one])
+    assert keys([UnnumberedItem(turned, one.question, one.content, "elsewhere")]) == keys([one])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.batch.item import Given
+from run_specialist.batch.item import InputRecord
 from run_specialist.batch.items.question_template import LONGEST_QUESTION, Template, asked
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import JSON, TEXTS
@@ -98,7 +98,7 @@ def test_without_a_template_an_item_is_its_question():
 
 def test_an_item_keeps_its_place_and_content():
     """They come with the input."""
-    (found,) = asked([Given("Why?", "f:3", "digest")], None)
+    (found,) = asked([InputRecord("Why?", "f:3", "digest")], None)
     assert (found.where, found.content) == ("f:3", "digest")
 
 
@@ -107,7 +107,7 @@ def test_an_item_keeps_its_place_and_content():
     [
         (3, "item 1 must be an object or a string, got int"),
         (None, "item 1 must be an object or a string, got NoneType"),
-        (Given([1], "f:2"), "f:2 must be an object or a string, got list"),
+        (InputRecord([1], "f:2"), "f:2 must be an object or a string, got list"),
         ({"n": 1}, "item 1 has no question; give it a field `question`"),
         ({"question": 3}, "item 1 has no question"),
         ("  ", "item 1 has no question"),
@@ -118,7 +118,7 @@ def test_an_item_keeps_its_place_and_content():
         ({"question": "Why?", "a": [{"b\0": 1}]}, "item 1 contains a NUL character; remove it"),
         ("a\ud800b", "item 1 contains half of a surrogate pair"),
         ({"question": "Why?", "\udfff": 1}, "item 1 contains half of a surrogate pair"),
-        (Given("x" * (LONGEST_QUESTION + 1), "f:2"), "f:2: its question is longer than 10 MiB"),
+        (InputRecord("x" * (LONGEST_QUESTION + 1), "f:2"), "f:2: its question is longer than 10 MiB"),
         ("ü" * (LONGEST_QUESTION // 2 + 1), "item 1: its question is longer than 10 MiB"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from run_specialist.batch.item import Given
+from run_specialist.batch.item import InputRecord
 from run_specialist.batch.items.csv_items import csv_items
 from run_specialist.batch.items.decoded_lines import decoded_lines, stop
 from run_specialist.errors import UsageError
@@ -16,7 +16,7 @@ from tests.unit.batch.item_sources import TEXTS, inputs_in, items_in
 AB = [{"a": "1", "b": "2"}]
 
 
-def read(text: str, delimiter: str | None = None) -> list[Given]:
+def read(text: str, delimiter: str | None = None) -> list[InputRecord]:
     """Read the items of a text."""
     return [*csv_items(decoded_lines(io.BytesIO(text.encode()), "f.csv"), "f.csv", stop, delimiter)]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.batch.item import Given
+from run_specialist.batch.item import InputRecord
 from run_specialist.batch.items.decoded_lines import stop
 from run_specialist.batch.items.json_items import json_array_items, json_line_items
 from run_specialist.errors import UsageError
@@ -17,7 +17,11 @@ def test_each_line_is_an_item_with_its_place(tmp_path):
     """Objects and strings are items; empty lines are skipped, but counted for the place."""
     found = items_in(tmp_path, "a.jsonl", '{"path": "x"}\r\n\n  "a text"  \n{"n": 1}')
     path = tmp_path / "a.jsonl"
-    assert found == [Given({"path": "x"}, f"{path}:1"), Given("a text", f"{path}:3"), Given({"n": 1}, f"{path}:4")]
+    assert found == [
+        InputRecord({"path": "x"}, f"{path}:1"),
+        InputRecord("a text", f"{path}:3"),
+        InputRecord({"n": 1}, f"{path}:4"),
+    ]
 
 
 @given(st.lists(INPUTS, max_size=5), st.booleans())

@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.batch import stored_record
 from run_specialist.batch.stored_record import StoredRecord
-from run_specialist.store.batches import Batch
+from run_specialist.store.batches import StoredBatch
 from tests.map_batches import item
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ def record(path):
     async def url():
         return f"sqlite:///{path}"
 
-    return StoredRecord(lambda: Batch("b1", "finder", "", 0.0), lambda one: f"b1-{one.key}", url)
+    return StoredRecord(lambda: StoredBatch("b1", "finder", "", 0.0), lambda one: f"b1-{one.key}", url)
 
 
 async def opened(record, count, stopped=lambda: False):

@@ -12,8 +12,8 @@ from run_specialist.fleet.job_verdict import (
     MAX_SERVER_ERRORS,
     SHARE_DELAY,
     STORE_DELAY,
-    Finished,
-    HandedBack,
+    JobFinished,
+    JobRequeued,
     judge,
     unbegun,
 )
@@ -32,7 +32,7 @@ def outcome(status="failed", kind=None, error=None, retry_after=None):
 @pytest.mark.parametrize("status", [status for status in get_args(Status) if status not in {"failed", "aborted"}])
 def test_an_answer_ends_the_item(status):
     """Answered, landed and partial runs are never repeated."""
-    assert judge(outcome(status), 0) == Finished()
+    assert judge(outcome(status), 0) == JobFinished()
 
 
 @pytest.mark.parametrize("kind", [None, *get_args(ErrorKind)])
@@ -40,15 +40,15 @@ def test_every_kind_of_failure_has_one_consequence(kind):
     """A failure of the endpoint or the store goes back to the queue; one of the item ends it."""
     verdict = judge(outcome(kind=kind, error="why", retry_after=7.0), attempts=0)
     if kind == "store_lost":
-        assert verdict == HandedBack(STORE_DELAY)
+        assert verdict == JobRequeued(STORE_DELAY)
     elif kind in HELD_UP:
-        assert verdict == HandedBack(closes=True, wait=7.0, reason="why")
+        assert verdict == JobRequeued(closes=True, wait=7.0, reason="why")
     elif kind in STOPS:
-        assert verdict == HandedBack(stops="why", pauses=kind == "model_missing")
+        assert verdict == JobRequeued(stops="why", pauses=kind == "model_missing")
     elif kind == "server_error":
-        assert verdict == HandedBack(30.0, counts=True, reason="why")
+        assert verdict == JobRequeued(30.0, counts=True, reason="why")
     else:
-        assert verdict == Finished()
+        assert verdict == JobFinished()
 
 
 def test_a_server_error_that_stays_is_a_failure():
@@ -56,24 +56,24 @@ def test_a_server_error_that_stays_is_a_failure():
     broken = outcome(kind="server_error", error="500")
     delays = [judge(broken, attempts).delay for attempts in range(MAX_SERVER_ERRORS - 1)]
     assert delays == [30.0, 60.0]
-    assert judge(broken, MAX_SERVER_ERRORS - 1) == Finished()
+    assert judge(broken, MAX_SERVER_ERRORS - 1) == JobFinished()
 
 
 def test_an_aborted_run_goes_back_unless_its_batch_was_cancelled():
     """SIGTERM of a worker does not count as the end of an item."""
-    assert judge(outcome("aborted"), 0) == HandedBack()
-    assert judge(outcome("aborted"), 0, cancelled=True) == Finished("cancelled")
+    assert judge(outcome("aborted"), 0) == JobRequeued()
+    assert judge(outcome("aborted"), 0, cancelled=True) == JobFinished("cancelled")
 
 
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (AtWork("busy"), HandedBack(AT_WORK_DELAY, waits=False)),
-        (StoreUnusable("away"), HandedBack(STORE_DELAY)),
-        (NotAffordable("b1"), HandedBack(SHARE_DELAY)),
-        (LimitReached("b1"), Finished(state=None)),
-        (PriceUnknown("no price"), HandedBack(stops="no price", pauses=True)),
-        (UsageError("wrong"), Finished(error="wrong")),
+        (AtWork("busy"), JobRequeued(AT_WORK_DELAY, waits=False)),
+        (StoreUnusable("away"), JobRequeued(STORE_DELAY)),
+        (NotAffordable("b1"), JobRequeued(SHARE_DELAY)),
+        (LimitReached("b1"), JobFinished(state=None)),
+        (PriceUnknown("no price"), JobRequeued(stops="no price", pauses=True)),
+        (UsageError("wrong"), JobFinished(error="wrong")),
     ],
     ids=lambda one: type(one).__name__,
 )

@@ -2,7 +2,7 @@
 
 import json
 
-from run_specialist.loop.compaction.plan import Plan, plan
+from run_specialist.loop.compaction.plan import CompactionPlan, plan
 from tests.wire.simulator.rules import blocks, messages
 from tests.wire.simulator.rules.base import Call
 
@@ -14,19 +14,19 @@ RULES = (
 )
 
 
-def planned(said, *, size=10_000, target=0, summary_limit=0, chunk_size=1_000) -> Plan:
+def planned(said, *, size=10_000, target=0, summary_limit=0, chunk_size=1_000) -> CompactionPlan:
     """Return the plan of a pass that summarizes as much as possible by default; there must be one."""
     found = plan(said, size=size, target=target, summary_limit=summary_limit, chunk_size=chunk_size)
     assert found is not None
     return found
 
 
-def archived_ids(found: Plan) -> list[str]:
+def archived_ids(found: CompactionPlan) -> list[str]:
     """Return the ids of the outputs that a plan archives."""
     return [pair.call.id for pair in found.archived]
 
 
-def chunk_texts(found: Plan) -> str:
+def chunk_texts(found: CompactionPlan) -> str:
     """Return the text of all chunks, which the requests for notes contain."""
     return "\n".join(unit.text for chunk in found.chunks for unit in chunk)
 

@@ -23,14 +23,14 @@ def test_x_14_tokens_for_the_landing_are_reserved():
     """Of tokens, the largest input so far and a full reply are reserved, plus the growth of one more large request."""
     mine = account({Kind.TOKENS: 20_000})
     assert mine.max_tokens == 2_500
-    mine.book(Usage(1_000, 2_000, 500, 100), landing=False)
-    mine.book(Usage(600, 0, 0, 100), landing=False)
+    mine.book(Usage(1_000, 2_000, 500, 100), in_landing=False)
+    mine.book(Usage(600, 0, 0, 100), in_landing=False)
     limit = mine.budget[Kind.TOKENS]
     assert (limit.used, limit.held_back, limit.until_landing) == (4_300, 3_500 + 2_500 + 3_600, 6_100)
-    mine.book(Usage(3_500), landing=False)
-    mine.book(Usage(2_599), landing=False)
+    mine.book(Usage(3_500), in_landing=False)
+    mine.book(Usage(2_599), in_landing=False)
     assert mine.budget.phase is Phase.COUNTDOWN
-    mine.book(Usage(1), landing=False)
+    mine.book(Usage(1), in_landing=False)
     assert mine.budget.phase is Phase.SPENT
 
 
@@ -38,7 +38,7 @@ def test_x_14_cost_is_reserved_at_the_price_without_a_cache():
     """The cost reserve uses prices without a cache, since the landing may miss the cache for its entire input."""
     mine = account({Kind.COST: 0.4})
     assert mine.max_tokens == 5_000
-    assert mine.book(Usage(1_000, 2_000, 0, 500), landing=False) == pytest.approx(0.035)
+    assert mine.book(Usage(1_000, 2_000, 0, 500), in_landing=False) == pytest.approx(0.035)
     limit = mine.budget[Kind.COST]
     assert (limit.used, limit.held_back) == (pytest.approx(0.035), pytest.approx(0.08 + 0.035))
 
@@ -48,13 +48,13 @@ def test_x_14_a_tenth_of_the_time_is_reserved_at_least_5_s_at_most_half(limit, h
     """Of time a tenth is reserved, at least 5 s and at most half of the limit."""
     clock = Clock()
     mine = account({Kind.TIME: limit}, clock)
-    assert mine.seconds_left(landing=False) == pytest.approx(limit - held)
+    assert mine.seconds_left(in_landing=False) == pytest.approx(limit - held)
     clock.now += limit - held
     assert mine.budget.phase is Phase.SPENT
-    assert mine.seconds_left(landing=False) == pytest.approx(0)
-    assert mine.seconds_left(landing=True) == pytest.approx(held + limit / 10)
+    assert mine.seconds_left(in_landing=False) == pytest.approx(0)
+    assert mine.seconds_left(in_landing=True) == pytest.approx(held + limit / 10)
     clock.now += 1_000
-    assert mine.seconds_left(landing=True) == 0
+    assert mine.seconds_left(in_landing=True) == 0
 
 
 def test_x_14_one_turn_is_reserved_for_the_landing():
@@ -103,8 +103,8 @@ def test_after_a_cut_a_reply_gets_twice_the_usual_size():
 def test_the_landing_is_billed_apart_and_in_the_total():
     """The bill of the landing is listed separately and included in the total, both with usage and cost."""
     mine = account({})
-    mine.book(Usage(1_000), landing=False)
-    mine.book(Usage(2_000, 0, 0, 500), landing=True)
+    mine.book(Usage(1_000), in_landing=False)
+    mine.book(Usage(2_000, 0, 0, 500), in_landing=True)
     assert (mine.total.usage, mine.total.cost_usd) == (Usage(3_000, 0, 0, 500), pytest.approx(0.035))
     assert (mine.landing.usage, mine.landing.cost_usd) == (Usage(2_000, 0, 0, 500), pytest.approx(0.025))
 
@@ -113,11 +113,11 @@ def test_a_total_with_one_unknown_price_is_unknown():
     """If one price is unknown, the total cost is unknown, since the sum of the known prices would be wrong."""
     provider = ScriptedProvider([])
     mine = Account(Budget.of({}), provider)
-    mine.book(Usage(1_000), landing=False)
+    mine.book(Usage(1_000), in_landing=False)
     provider.priced = False
-    mine.book(Usage(1_000), landing=False)
+    mine.book(Usage(1_000), in_landing=False)
     provider.priced = True
-    mine.book(Usage(1_000), landing=False)
+    mine.book(Usage(1_000), in_landing=False)
     assert mine.total.cost_usd is None
 
 
@@ -132,8 +132,8 @@ def test_x_14_the_landing_fits_unless_requests_grow(limit, first, later, output)
     mine = account({Kind.TOKENS: limit})
     sizes = iter([first, *(min(one, first) for one in later)])
     while mine.budget.phase is not Phase.SPENT and (size := next(sizes, None)) is not None:
-        mine.book(Usage(size, 0, 0, min(output, mine.max_tokens)), landing=False)
-    mine.book(Usage(first, 0, 0, mine.max_tokens), landing=True)
+        mine.book(Usage(size, 0, 0, min(output, mine.max_tokens)), in_landing=False)
+    mine.book(Usage(first, 0, 0, mine.max_tokens), in_landing=True)
     assert mine.budget[Kind.TOKENS].used <= limit
 
 
@@ -162,7 +162,7 @@ def do(mine: Account, doings) -> None:
     for what in doings:
         match what:
             case Usage():
-                mine.book(what, landing=False)
+                mine.book(what, in_landing=False)
             case Child():
                 mine.adopt(what, {Kind.TOOL_CALLS: what.tool_calls, Kind.TOKENS: what.usage.total_tokens})
             case (kind, amount):
@@ -192,8 +192,8 @@ def test_an_account_restored_from_saved_state_continues_unchanged(first, later):
 def test_x_14_the_reserve_follows_the_most_expensive_request():
     """The reserve follows the most expensive request so far, not the newest: an uncached one may come again."""
     mine = account({Kind.COST: 0.4})
-    mine.book(Usage(10_000), landing=False)
-    mine.book(Usage(100), landing=False)
+    mine.book(Usage(10_000), in_landing=False)
+    mine.book(Usage(100), in_landing=False)
     assert mine.budget[Kind.COST].held_back == pytest.approx(0.1 + 0.1 + mine.max_tokens / 100_000)
 
 

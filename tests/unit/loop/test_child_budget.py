@@ -91,7 +91,7 @@ def test_x_11_the_remainder_is_divided_evenly_among_waiting_children(limit, want
 def test_x_11_the_landing_reserve_of_the_parent_is_not_lent():
     """The parent's reserve of tokens and cost for its own landing is not lent."""
     one = account(tokens=100_000, cost=1.0)
-    one.book(Usage(1_000, 0, 0, 10), landing=False)
+    one.book(Usage(1_000, 0, 0, 10), in_landing=False)
     (budget,) = child_budgets(one, 1)
     lent = budget.lend(dict.fromkeys(SHARED_KINDS), {})
     assert lent[Kind.TOKENS] == one.budget[Kind.TOKENS].limit - 1_010 - one.budget[Kind.TOKENS].held_back

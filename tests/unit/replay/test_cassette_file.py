@@ -8,7 +8,7 @@ import pytest
 from run_specialist.errors import UsageError
 from run_specialist.record.messages import Message, Reply, Stop, Usage
 from run_specialist.record.outcome import Child, Evidence
-from run_specialist.replay.cassette import Answered, Body, Cassette, RecordedCall, Setup, Unanswered
+from run_specialist.replay.cassette import AnsweredRequest, Body, Cassette, RecordedCall, Setup, UnansweredRequest
 from run_specialist.replay.cassette_file import read_cassette
 from run_specialist.replay.cassette_lines import cassette_text, fit_for_file
 from run_specialist.specialist.fields import Specialist
@@ -39,10 +39,10 @@ def cassette(**changes):
         setup,
         [
             Message.user("Where?"),
-            Answered("auto", None, Reply(Stop.WANTS_TOOLS, (CALL,), Usage(1, 2, 3, 4), "tool_use"), 0.5, True),
+            AnsweredRequest("auto", None, Reply(Stop.WANTS_TOOLS, (CALL,), Usage(1, 2, 3, 4), "tool_use"), 0.5, True),
             Message("user", (RESULT,), "Answer now."),
-            Unanswered("respond", "refused"),
-            Answered(
+            UnansweredRequest("respond", "refused"),
+            AnsweredRequest(
                 "schema", "Answer now.", Reply(Stop.ANSWERED, (), Usage(), "end", more_room_helps=False), None, False
             ),
         ],
@@ -72,7 +72,7 @@ def test_c4_a_cassette_is_read_as_it_was_written(tmp_path, saved):
     lines = [found.lines[0], replace(found.lines[1], body=None), *found.lines[2:]]
     assert ([*lines], [*found.calls], [*found.children]) == ([*before.lines], [*before.calls], [*before.children])
     assert (found.setup.system, [*found.setup.tools]) == (before.setup.system, [TOOL])
-    bodies = [line.body for line in found.requests if isinstance(line, Answered) and line.body]
+    bodies = [line.body for line in found.requests if isinstance(line, AnsweredRequest) and line.body]
     assert cassette_text(found, bodies) == saved.read_text()
 
 

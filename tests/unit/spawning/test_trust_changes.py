@@ -132,8 +132,8 @@ def test_installed_packages_are_not_followed(modules, monkeypatch):
     monkeypatch.syspath_prepend(installed)
     modules.write("PKG/tools.py", "import PKGinstalled, json", "def lookup() -> str:", "    return ''")
     found = python.find(f"{modules.package}.tools:lookup", modules.root)
-    assert found.imported == imports.Imported()
-    assert python.find(f"{modules.package}installed:it", modules.root).imported == imports.Imported()
+    assert found.imported == imports.ImportedModules()
+    assert python.find(f"{modules.package}installed:it", modules.root).imported == imports.ImportedModules()
 
 
 @pytest.mark.parametrize("bound", ["MAX_MODULES", "MAX_SOURCE", "depth"])

@@ -10,7 +10,7 @@ from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.specialist.mcp_servers.servers import servers_of, without_secrets
-from run_specialist.specialist.resolve import Resolved
+from run_specialist.specialist.resolve import ResolvedSettings
 from run_specialist.specialist.settings import settings_of
 
 HERE = Path("/nowhere")
@@ -280,7 +280,7 @@ def test_literal_secrets_are_masked_in_displayed_settings():
     assert without_secrets(clear) == masked
     assert without_secrets([clear, "c"]) == [masked, "c"]
     specialist = Specialist(name="n", description="d", prompt="p", mcp_servers=clear)
-    (shown,) = (one for one in settings_of(Resolved(specialist, {})) if one.key == "mcp_servers")
+    (shown,) = (one for one in settings_of(ResolvedSettings(specialist, {})) if one.key == "mcp_servers")
     assert "plain" not in str(shown.value)
 
 

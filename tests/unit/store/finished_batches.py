@@ -4,7 +4,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from run_specialist.record.outcome import Evidence
-from run_specialist.store.batches import Batch, BatchWriter, Item, Mark
+from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
 from run_specialist.store.writer import Writer
 from tests.unit.store import finished_runs
 from tests.unit.store.records import begun, nowhere
@@ -16,7 +16,7 @@ STARTED = 1_795_348_800.0
 
 def item_of(batch_id, number, name):
     """Return an item whose input is the path of a file."""
-    return Item(f"{batch_id}-{name}", number, {"path": f"{name}.md"}, TEMPLATE.format(path=f"{name}.md"))
+    return StoredItem(f"{batch_id}-{name}", number, {"path": f"{name}.md"}, TEMPLATE.format(path=f"{name}.md"))
 
 
 def records_of(item, status, at=STARTED, kind=None, error=None, answer=None, frozen=None, **changed):
@@ -55,11 +55,11 @@ def keep_batch(url, states, batch_id="b1", location=None, frozen=None, **of_batc
         if isinstance(state, dict):
             runs[item.run_id] = records_of(item, at=STARTED + position, frozen=frozen, **state)
         elif state == "dead":
-            marks.append(Mark(item.run_id, "dead", "taken over 3 times without a new turn"))
+            marks.append(ItemStateChange(item.run_id, "dead", "taken over 3 times without a new turn"))
         elif state != "not run":
-            marks.append(Mark(item.run_id, "ended", state))
+            marks.append(ItemStateChange(item.run_id, "ended", state))
     with BatchWriter(url) as book:
-        book.put(Batch(batch_id, **values), items)
+        book.put(StoredBatch(batch_id, **values), items)
         book.mark(batch_id, marks)
     if runs:
         with closing(Writer(location or nowhere(url))) as writer:

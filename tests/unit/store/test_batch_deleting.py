@@ -3,7 +3,7 @@
 import pytest
 
 from run_specialist.errors import UsageError
-from run_specialist.store.batches import Batch, BatchWriter, Item
+from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 from run_specialist.store.deleting import delete_whole_batches
 from run_specialist.store.reader import Store
 from tests.unit.store.finished_runs import keep, run_of, write
@@ -15,8 +15,8 @@ ITEMS = "select run_id from items order by run_id"
 def batch_of(url, batch_id, names, state="ended"):
     """Store a batch with some items, without their runs."""
     with BatchWriter(url) as book:
-        items = (Item(f"{batch_id}-{name}", number, name, "?") for number, name in enumerate(names, 1))
-        book.put(Batch(batch_id, "looker", "?", 1.0), items)
+        items = (StoredItem(f"{batch_id}-{name}", number, name, "?") for number, name in enumerate(names, 1))
+        book.put(StoredBatch(batch_id, "looker", "?", 1.0), items)
         book.set_state(batch_id, state)
 
 

@@ -11,8 +11,8 @@ from run_specialist.errors import RunNotFound, StoreMissing, UsageError
 from run_specialist.store import batch_reader
 from run_specialist.store.batch_reader import StoredBatches
 from run_specialist.store.batch_status import ENDPOINT_KINDS, ITEM_STATUSES
-from run_specialist.store.batches import Batch, BatchWriter, Item, Mark
-from run_specialist.store.stored_batch import Tally
+from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
+from run_specialist.store.stored_batch import BatchTotals
 from tests.unit.store.finished_batches import EVERY_STATE, STARTED, TEMPLATE, item_of, keep_batch
 from tests.unit.store.finished_runs import keep, run_of, write
 from tests.unit.store.records import begun, counts
@@ -71,7 +71,7 @@ def test_an_item_that_was_taken_back_is_not_run(store_url, kind):
     keep_batch(store_url, {name: {"status": "failed", "kind": kind} for name in "abc"})
     waits = "not run" if kind in ENDPOINT_KINDS else "failed"
     with BatchWriter(store_url) as book:
-        book.mark("b1", [Mark("b1-b", "ended"), Mark("b1-c", "begun")])
+        book.mark("b1", [ItemStateChange("b1-b", "ended"), ItemStateChange("b1-c", "begun")])
     assert statuses(store_url) == {1: waits, 2: "failed", 3: "failed"}
     assert statuses(store_url, failures=True) == {
         number: "failed" for number in (1, 2, 3) if number > 1 or waits == "failed"
@@ -84,7 +84,7 @@ def test_a_dead_item_is_dead_until_its_run_ends(store_url):
     """An item given up while its run is unfinished is dead; if the run ended after all, that is what counts."""
     keep_batch(store_url, {"a": {"status": "interrupted"}, "b": {"status": "answered"}})
     with BatchWriter(store_url) as book:
-        book.mark("b1", [Mark("b1-a", "dead", "taken over 3 times"), Mark("b1-b", "dead")])
+        book.mark("b1", [ItemStateChange("b1-a", "dead", "taken over 3 times"), ItemStateChange("b1-b", "dead")])
     assert statuses(store_url) == {1: "dead", 2: "answered"}
     assert tally(store_url).counts == {"answered": 1, "dead": 1}
 
@@ -104,7 +104,7 @@ def test_items_of_earlier_calls_are_not_listed(store_url):
     back = {"status": "failed", "kind": "quota"}
     keep_batch(store_url, {"a": {"status": "answered"}, "b": {"status": "answered"}, "back": back})
     with BatchWriter(store_url) as book:
-        book.put(Batch("b1", "looker", TEMPLATE, STARTED), [item_of("b1", 1, "b"), item_of("b1", 2, "c")])
+        book.put(StoredBatch("b1", "looker", TEMPLATE, STARTED), [item_of("b1", 1, "b"), item_of("b1", 2, "c")])
     assert statuses(store_url) == {1: "answered", 2: "not run"}
     found = tally(store_url)
     assert (found.counts, found.earlier) == ({"answered": 1, "not run": 1}, 2)
@@ -121,8 +121,8 @@ def test_items_are_read_a_few_at_a_time(store_url, monkeypatch):
     """Items are read while they are used, in the order of their numbers, and never all together."""
     monkeypatch.setattr(batch_reader, "ITEMS_AT_ONCE", 50)
     with BatchWriter(store_url) as book:
-        many = (Item(f"b1-{number}", number, "x" * 5_000, "y" * 5_000) for number in range(1, 1_001))
-        book.put(Batch("b1", "looker", "?", 1.0), many)
+        many = (StoredItem(f"b1-{number}", number, "x" * 5_000, "y" * 5_000) for number in range(1, 1_001))
+        book.put(StoredBatch("b1", "looker", "?", 1.0), many)
     with StoredBatches(store_url) as store:
         next(store.items("b1"))
         gc.collect()
@@ -140,10 +140,10 @@ def test_batches_are_listed(store_url):
     with StoredBatches(store_url) as store:
         assert [one.batch_id for one in store.listed()] == ["b2", "b3", "b1"]
         assert [one.batch_id for one in store.listed(limit=2)] == ["b2", "b3"]
-        assert store.listed("/p") == [Batch("b1", "looker", TEMPLATE, 1.0, project="/p", cost_limit=2.5)]
+        assert store.listed("/p") == [StoredBatch("b1", "looker", TEMPLATE, 1.0, project="/p", cost_limit=2.5)]
         found = store.tallies(["b1", "b2", "b3", "unknown"])
         assert [found[one].counts for one in found] == [{"answered": 1}, {"not run": 2}, {}, {}]
-        assert found["b3"] == Tally()
+        assert found["b3"] == BatchTotals()
 
 
 def test_a_batch_is_found(store_url):

@@ -9,17 +9,17 @@ import pytest
 from run_specialist.store import batches
 from run_specialist.store.backoff import Backoff
 from run_specialist.store.base import StoreOutage
-from run_specialist.store.batches import Batch, BatchWriter, Item, Mark
+from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
 from tests.unit.store.finished_runs import keep, run_of
 from tests.unit.store.records import ask, unpacked
 
-BATCH = Batch("b1", "looker", "What does {input} say?", 5.0, {"file": "content"}, cost_limit=2.5, project="/p")
+BATCH = StoredBatch("b1", "looker", "What does {input} say?", 5.0, {"file": "content"}, cost_limit=2.5, project="/p")
 NUMBERED = "select run_id, number, state, takeovers from items order by run_id"
 
 
 def item(name, number):
     """Return an item whose run is named by its input."""
-    return Item(f"b1-{name}", number, name, f"What does {name} say?")
+    return StoredItem(f"b1-{name}", number, name, f"What does {name} say?")
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def book(store_url):
 
 def test_a_batch_and_its_items_are_stored(store_url, book):
     """Each value of a batch and of its items is in its column."""
-    assert book.put(BATCH, [item("a", 1), Item("b1-x", 2, {"é": [1, None]}, "\0\udcff")]) == 2
+    assert book.put(BATCH, [item("a", 1), StoredItem("b1-x", 2, {"é": [1, None]}, "\0\udcff")]) == 2
     assert ask(store_url, "select specialist, model, project, created_at, cost_limit, state from batches") == [
         ("looker", None, "/p", 5.0, 2.5, "open")
     ]
@@ -48,9 +48,9 @@ def test_a_batch_and_its_items_are_stored(store_url, book):
 def test_the_same_call_again_changes_nothing(store_url, book):
     """A repeated call keeps numbers, states, and the time of the first call."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
-    book.mark("b1", [Mark("b1-a", "ended", "no such file")])
+    book.mark("b1", [ItemStateChange("b1-a", "ended", "no such file")])
     before = ask(store_url, "select * from items order by run_id")
-    book.put(Batch("b1", "looker", "What does {input} say?", 99.0), [item("a", 1), item("b", 2)])
+    book.put(StoredBatch("b1", "looker", "What does {input} say?", 99.0), [item("a", 1), item("b", 2)])
     assert ask(store_url, "select * from items order by run_id") == before
     assert ask(store_url, "select created_at, cost_limit from batches") == [(5.0, None)]
 
@@ -58,7 +58,7 @@ def test_the_same_call_again_changes_nothing(store_url, book):
 def test_a_changed_call_gives_new_numbers(store_url, book):
     """Items that the newest call does not have lose their number; new ones are added, moved ones keep their state."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
-    book.mark("b1", [Mark("b1-b", "begun")])
+    book.mark("b1", [ItemStateChange("b1-b", "begun")])
     book.put(BATCH, [item("b", 1), item("c", 2)])
     assert ask(store_url, NUMBERED) == [
         ("b1-a", None, "waiting", 0),
@@ -70,9 +70,9 @@ def test_a_changed_call_gives_new_numbers(store_url, book):
 def test_batches_do_not_touch_each_other(store_url, book):
     """Putting, cancelling and marking in one batch leaves the items of another as they are."""
     book.put(BATCH, [item("a", 1)])
-    book.put(Batch("b2", "looker", "?", 6.0), [Item("b2-a", 1, "a", "?")])
+    book.put(StoredBatch("b2", "looker", "?", 6.0), [StoredItem("b2-a", 1, "a", "?")])
     book.set_state("b2", "cancelled", "by hand")
-    book.mark("b2", [Mark("b1-a", "dead")])
+    book.mark("b2", [ItemStateChange("b1-a", "dead")])
     book.put_back("b2", ["b1-a"])
     assert book.take_over("b2", "b1-a", 0) == 0
     assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0), ("b2-a", 1, "cancelled", 0)]
@@ -85,7 +85,7 @@ def test_batches_do_not_touch_each_other(store_url, book):
 def test_a_cancelled_batch_can_be_called_again(store_url, book):
     """Cancelling spares the items that have begun; the same call again opens the batch, and its items wait."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
-    book.mark("b1", [Mark("b1-a", "begun")])
+    book.mark("b1", [ItemStateChange("b1-a", "begun")])
     book.set_state("b1", "cancelled", "by hand")
     assert ask(store_url, NUMBERED) == [("b1-a", 1, "begun", 0), ("b1-b", 2, "cancelled", 0)]
     assert unpacked(ask(store_url, "select reason from batches")[0][0]) == "by hand"
@@ -114,7 +114,7 @@ def test_an_item_put_back_is_as_new(store_url, book):
     """An item that is put back has no error and no takeovers, and waits."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
     book.take_over("b1", "b1-a", 4)
-    book.mark("b1", [Mark("b1-a", "dead", "taken over 3 times"), Mark("b1-b", "dead", "as well")])
+    book.mark("b1", [ItemStateChange("b1-a", "dead", "taken over 3 times"), ItemStateChange("b1-b", "dead", "as well")])
     book.put_back("b1", ["b1-a"])
     assert ask(store_url, NUMBERED) == [("b1-a", 1, "waiting", 0), ("b1-b", 2, "dead", 0)]
     assert ask(store_url, "select turns, error from items where run_id = 'b1-a'") == [(0, None)]
@@ -130,7 +130,7 @@ def test_many_items_are_written_in_portions(store_url, book, monkeypatch):
         for number in range(1, 2_001):
             if number % 500 == 0:
                 stored.append(ask(store_url, "select count(*) from items")[0][0])
-            yield Item(f"b1-{number:04}", number, "x" * 1_000, "y" * 1_000)
+            yield StoredItem(f"b1-{number:04}", number, "x" * 1_000, "y" * 1_000)
 
     tracemalloc.start()
     assert book.put(BATCH, reading()) == 2_000
@@ -172,7 +172,7 @@ def test_the_stored_runs_of_the_newest_call_are_known_with_their_costs(store_url
     book.put(BATCH, [item("gone", 1)])
     book.put(BATCH, [item("a", 1), item("b", 2)])
     assert book.add("b1", [item("new", 3)]) == 1
-    book.put(Batch("b2", "looker", "?", 6.0), [Item("b2-a", 1, "a", "?")])
+    book.put(StoredBatch("b2", "looker", "?", 6.0), [StoredItem("b2-a", 1, "a", "?")])
     assert book.begun("b1") == {run_id: costs[run_id] for run_id in ("b1-a", "b1-b")}
     assert book.begun("b3") == {}
 

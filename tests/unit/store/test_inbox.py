@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.store import inbox as inbox_
-from run_specialist.store.inbox import Batch, Inbox, RunJournal
+from run_specialist.store.inbox import Inbox, RunJournal, WriteBatch
 from tests.unit.store.records import opened, received, returned
 
 
@@ -77,7 +77,7 @@ def test_a_reply_is_stored_soon_even_if_no_run_waits(monkeypatch):
     assert [type(record).__name__ for record in batches[0].records[journal]] == ["Received"]
 
 
-def named(batch: Batch | None) -> list[str]:
+def named(batch: WriteBatch | None) -> list[str]:
     """Return the ids of the runs in a batch, in order."""
     assert batch is not None
     return [journal.run_id for journal in batch.records]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from run_specialist.loop.compaction.flattened import Flattened
+from run_specialist.loop.compaction.flattened import FlattenedTranscript
 from run_specialist.loop.compaction.turns import summary_pair
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Message, ToolCall, ToolResult, Usage
@@ -145,7 +145,7 @@ def test_a_summary_is_shown_once_where_it_was_made():
 def test_a_summary_inside_the_first_message_is_shown():
     """A summary inside the first message, used where thinking binds the history, is shown in the same way."""
     first = kept(QUESTION, said(call(1)), answered(1))
-    retold = Flattened(QUESTION.blocks, "One is known.").message()
+    retold = FlattenedTranscript(QUESTION.blocks, "One is known.").message()
     second = kept(retold, said(text("That is it.")), part=1, copies=1)
     assert short(transcript_rows(run(first + second)))[2:] == [
         ("tool_result", "result 1"),

@@ -8,7 +8,7 @@ from run_specialist.cli.call_lines import call_text
 from run_specialist.errors import ToolError
 from run_specialist.record.events import Called
 from run_specialist.tools.planning.think import think_tool
-from run_specialist.tools.planning.todo import Plan, current, todo_tool
+from run_specialist.tools.planning.todo import TodoList, current, todo_tool
 
 
 def call(tool, **arguments):
@@ -18,7 +18,7 @@ def call(tool, **arguments):
 
 def test_the_list_is_kept_and_returned():
     """Each call gives the whole list; without one it is returned as it is."""
-    tool = todo_tool(Plan())
+    tool = todo_tool(TodoList())
     assert call(tool) == "The list is empty."
     given = [
         {"content": "Read\nthe notes", "status": "completed"},
@@ -35,7 +35,7 @@ def test_the_list_is_kept_and_returned():
 )
 def test_a_list_that_is_none_is_refused(todos):
     """Invalid lists are an error for the model, and the list stays as it was."""
-    tool = todo_tool(Plan())
+    tool = todo_tool(TodoList())
     call(tool, todos=[{"content": "kept"}])
     with pytest.raises(ToolError):
         call(tool, todos=todos)

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from run_specialist.errors import ToolError
 from run_specialist.record.messages import ToolCall
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
-from run_specialist.tools.respond import MOST_EVIDENCE, Evidence, Response, respond_tool
+from run_specialist.tools.respond import MOST_EVIDENCE, Citation, Response, respond_tool
 
 
 def test_valid_arguments_are_unchanged():
@@ -54,7 +54,7 @@ def test_an_answer_that_is_no_string_becomes_json_text():
 )
 def test_evidence_is_accepted_in_any_form(evidence):
     """Evidence may be strings, one object, or JSON in a string."""
-    assert Response.parse({"answer": "x", "evidence": evidence}).evidence == [Evidence(quote="said so")]
+    assert Response.parse({"answer": "x", "evidence": evidence}).evidence == [Citation(quote="said so")]
 
 
 def test_too_much_evidence_is_cut_and_empty_pieces_dropped():
@@ -235,7 +235,7 @@ def test_a_respond_call_written_as_text_keeps_its_evidence():
     """A call of `respond` written as text is parsed as a call, with its evidence and gaps."""
     said = {"answer": MENU, "evidence": ["nine"], "gaps": ["wine"]}
     response = Response.of_text(json.dumps(said), DISH)
-    assert (response.evidence, response.gaps) == ([Evidence(quote="nine")], ["wine"])
+    assert (response.evidence, response.gaps) == ([Citation(quote="nine")], ["wine"])
 
 
 @pytest.mark.parametrize(

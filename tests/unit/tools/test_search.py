@@ -132,8 +132,8 @@ def test_threads_share_one_index(root, write, monkeypatch):
     """Parallel searches build the index once and get equal results."""
     write({f"{number}.md": f"needle {number}\n" for number in range(50)})
     built = []
-    really_build = index_module.Index._build
-    monkeypatch.setattr(index_module.Index, "_build", lambda self: built.append(1) or really_build(self))
+    really_build = index_module.SearchIndex._build
+    monkeypatch.setattr(index_module.SearchIndex, "_build", lambda self: built.append(1) or really_build(self))
     search = {tool.name: tool for tool in file_tools(root)}["search"].function
     barrier = threading.Barrier(4)
 

@@ -20,7 +20,7 @@ from run_specialist.tools.sandbox.text import read_text
 from run_specialist.tools.search import index as index_module
 from run_specialist.tools.search.file_index import _chunk_bounds
 from run_specialist.tools.search.fts import Table
-from run_specialist.tools.search.index import Index
+from run_specialist.tools.search.index import SearchIndex
 
 NOTES = 300
 
@@ -33,17 +33,17 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def small(notes: tuple[Path, list[str]]) -> Index:
+def small(notes: tuple[Path, list[str]]) -> SearchIndex:
     """Return an index of all passages of the notes."""
-    index = Index(Sandbox(notes[0]))
+    index = SearchIndex(Sandbox(notes[0]))
     index.search(SEAL, 1)
     return index
 
 
 @pytest.fixture
-def large(notes: tuple[Path, list[str]], by_files: None) -> Index:
+def large(notes: tuple[Path, list[str]], by_files: None) -> SearchIndex:
     """Return an index that keeps only the words of the notes and ranks files."""
-    return Index(Sandbox(notes[0]))
+    return SearchIndex(Sandbox(notes[0]))
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_many_tiny_files_count_towards_the_size_limit(root, write, monkeypatch):
     """The fixed cost per file counts toward the size limit, so many tiny files are searched by files."""
     monkeypatch.setattr(index_module, "LARGEST_CUT", 1_000)
     write({f"{number}.md": "a" for number in range(5)})
-    assert Index(Sandbox(root)).search("a", 1).unit == "files"
+    assert SearchIndex(Sandbox(root)).search("a", 1).unit == "files"
 
 
 def test_reading_an_endless_file_stops_at_the_limit():
@@ -220,7 +220,7 @@ def _grown(path: Path) -> None:
 def test_files_that_change_between_the_two_stages_yield_nothing(root, write, by_files, change: Callable[[Path], None]):
     """A file that was deleted, emptied, enlarged or replaced by a link yields nothing; the others are found."""
     write({f"{number:02}.md": f"The needle of {number}.\n" + "hay\n\n" * 900 for number in range(40)})
-    index = Index(Sandbox(root))
+    index = SearchIndex(Sandbox(root))
     assert len(index.search("needle", 50).best) == 40
     for number in range(30):
         change(root / f"{number:02}.md")
@@ -235,7 +235,7 @@ def test_files_that_change_between_the_two_stages_yield_nothing(root, write, by_
 def test_parallel_searches_give_the_same_results(notes, by_files):
     """Parallel searches give the same results as separate ones, from the first search on."""
     folder, queries = notes
-    shared, barrier = Index(Sandbox(folder)), threading.Barrier(4)
+    shared, barrier = SearchIndex(Sandbox(folder)), threading.Barrier(4)
 
     def together(first: int) -> list[object]:
         barrier.wait()
@@ -243,7 +243,7 @@ def test_parallel_searches_give_the_same_results(notes, by_files):
 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(together, range(4)))
-    alone = [Index(Sandbox(folder)).search(queries[0], 5), *(shared.search(query, 5) for query in queries[1:])]
+    alone = [SearchIndex(Sandbox(folder)).search(queries[0], 5), *(shared.search(query, 5) for query in queries[1:])]
     for first, hits in enumerate(found):
         assert hits == alone[first:] + alone[:first]
     assert shared.files == NOTES

@@ -15,8 +15,8 @@ from run_specialist.record.outcome import Outcome
 from tests.leak_check import Census, leaks_since_async
 
 from .kinds import End, Kind
+from .lying_proxy import Liar
 from .moments import CHILD, START, Looking, Model, Moment
-from .server import Liar
 
 HANG = 60.0
 """Timeout, after which a run counts as hanging [s]."""

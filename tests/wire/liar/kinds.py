@@ -6,7 +6,7 @@ from enum import Enum
 from functools import partial
 
 from . import plays
-from .server import EVENTS, JSON, Play
+from .lying_proxy import EVENTS, JSON, Play
 
 MIB = 2**20
 TRIES = 3

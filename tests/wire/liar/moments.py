@@ -9,7 +9,7 @@ from tests.wire import chat, simulator
 from tests.wire.chat import replies as chat_replies
 from tests.wire.simulator import replies as message_replies
 
-from .server import Aim, Body
+from .lying_proxy import Aim, Body
 
 CHILD = "You know owls."
 ANSWER = "what was found"

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .server import EVENTS, JSON, Line, Play
+from .lying_proxy import EVENTS, JSON, Line, Play
 
 DRIP = 0.02
 """Pause between two bytes of a slow reply [s]."""

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from run_specialist.batch.answers.answer_cells import columns_of, guarded_cell
-from run_specialist.batch.answers.answer_index import Index, Place, cells_at, index_of_csv, index_of_json
+from run_specialist.batch.answers.answer_index import AnswerIndex, RowPosition, cells_at, index_of_csv, index_of_json
 from run_specialist.batch.answers.answer_part import AnswerPart
 from run_specialist.batch.answers.answer_rows import row_line
 from run_specialist.batch.done import Done
@@ -123,7 +123,7 @@ class AnswerFile:
                 raise
             raise self._unwritable(error, f"; the rows of this call are in {self._part.path}") from None
 
-    def _index_of_target(self) -> Index:
+    def _index_of_target(self) -> AnswerIndex:
         if self._is_csv:
             return index_of_csv(self._target)
         return index_of_json(self._target, may_be_torn=False)
@@ -163,7 +163,7 @@ class AnswerFile:
         )
 
 
-def _write_rows(out: BinaryIO, places: list[tuple[Index, Place]], *, as_csv: bool) -> None:
+def _write_rows(out: BinaryIO, places: list[tuple[AnswerIndex, RowPosition]], *, as_csv: bool) -> None:
     """Copy rows; for CSV they are converted, below a header with the columns of all of them."""
     rows = _read_rows(places)
     if not as_csv:
@@ -178,7 +178,7 @@ def _write_rows(out: BinaryIO, places: list[tuple[Index, Place]], *, as_csv: boo
     text.detach()
 
 
-def _read_rows(places: list[tuple[Index, Place]]) -> Iterator[tuple[Index, bytes]]:
+def _read_rows(places: list[tuple[AnswerIndex, RowPosition]]) -> Iterator[tuple[AnswerIndex, bytes]]:
     files: dict[Path, BinaryIO] = {}
     try:
         for index, place in places:

@@ -14,7 +14,7 @@ from run_specialist.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RowPosition:
     """A row: its identity, and its bytes in a file."""
 
     number: int
@@ -26,12 +26,12 @@ class Place:
 
 
 @dataclass(slots=True)
-class Index:
+class AnswerIndex:
     """The rows of a file."""
 
     path: Path
     is_csv: bool
-    places: list[Place] = field(default_factory=list)
+    places: list[RowPosition] = field(default_factory=list)
     columns: dict[str, None] = field(default_factory=dict)
     """Columns of all rows, for CSV; those of a CSV file in their order."""
 
@@ -39,10 +39,10 @@ class Index:
         """Add a row by its cells."""
         given = {column: cell for column, cell in cells.items() if column not in (FIRST, *LAST) and cell}
         digest = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).digest()[:16]
-        self.places.append(Place(number, cells["run_id"], digest, start, end))
+        self.places.append(RowPosition(number, cells["run_id"], digest, start, end))
         self.columns.update(dict.fromkeys(cells))
 
-    def without(self, newer: "Index") -> list[Place]:
+    def without(self, newer: "AnswerIndex") -> list[RowPosition]:
         """Return the rows that another file does not replace (by the same run, or the same input at the same place).
 
         newer: the rows that replace them.
@@ -52,12 +52,12 @@ class Index:
         return [one for one in self.places if one.run_id not in runs and (one.number, one.input_id) not in inputs]
 
 
-def index_of_json(path: Path, *, may_be_torn: bool) -> Index:
+def index_of_json(path: Path, *, may_be_torn: bool) -> AnswerIndex:
     """Return the rows of a file of JSON lines.
 
     may_be_torn: ignore an incomplete line, because writing it was interrupted; otherwise it raises UsageError.
     """
-    index = Index(path, is_csv=False)
+    index = AnswerIndex(path, is_csv=False)
     with path.open("rb") as file:
         for number, stored in stored_rows(file):
             if stored is not None:
@@ -70,9 +70,9 @@ def index_of_json(path: Path, *, may_be_torn: bool) -> Index:
     return index
 
 
-def index_of_csv(path: Path) -> Index:
+def index_of_csv(path: Path) -> AnswerIndex:
     """Return the rows of a CSV file of answers; raises UsageError if it is another file."""
-    index = Index(path, is_csv=True)
+    index = AnswerIndex(path, is_csv=True)
     header: list[str] = []
     try:
         for cells, start, end in _records(path):
@@ -115,7 +115,7 @@ def _foreign(where: str) -> UsageError:
     return UsageError(f"{where} is not a row of answers; the file is not overwritten, choose another one or delete it")
 
 
-def cells_at(data: bytes, index: Index) -> Cells:
+def cells_at(data: bytes, index: AnswerIndex) -> Cells:
     """Return the cells of a row of an index.
 
     data: its bytes.

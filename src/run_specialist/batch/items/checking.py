@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from run_specialist.batch.item import Given
+from run_specialist.batch.item import InputRecord
 from run_specialist.batch.items.input_values import fields_of
 from run_specialist.batch.items.question_template import Template, ask
 from run_specialist.batch.items.source import Source
@@ -25,12 +25,12 @@ class CheckedItems:
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[Given]:
+    def __iter__(self) -> Iterator[InputRecord]:
         """Yield the items; raises UsageError if the source has become invalid since."""
         return iter(self.source)
 
 
-def check(source: Source, template: Template | None) -> Iterable[Given]:
+def check(source: Source, template: Template | None) -> Iterable[InputRecord]:
     """Return the items of a source, checked as far as possible before anything is sent.
 
     All items are checked if they can be read twice; the result then has a length. Otherwise the first one is.
@@ -71,7 +71,7 @@ def _count(source: Source, template: Template | None) -> int:
     return good
 
 
-def _check_first(first: Given, template: Template | None) -> None:
+def _check_first(first: InputRecord, template: Template | None) -> None:
     """Check the template against the fields of the first item, because its errors are the same for all items."""
     if template is None:
         return

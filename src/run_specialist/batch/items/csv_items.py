@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
-from run_specialist.batch.item import Given
+from run_specialist.batch.item import InputRecord
 from run_specialist.batch.items.decoded_lines import LONGEST_LINE, Lines, OnBad
 from run_specialist.errors import UsageError
 from run_specialist.specialist.problems import shown
@@ -19,7 +19,7 @@ _SAMPLE_CHARACTERS = 65_536
 _NAMED = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
 
 
-def csv_items(lines: Lines, name: str, bad: OnBad, delimiter: str | None = None) -> Iterator[Given]:
+def csv_items(lines: Lines, name: str, bad: OnBad, delimiter: str | None = None) -> Iterator[InputRecord]:
     """Yield the rows of a CSV file as fields by name; rows without any value are skipped.
 
     A quoted value may contain line breaks. White space around names is removed, and a column without a name is called
@@ -41,7 +41,7 @@ def csv_items(lines: Lines, name: str, bad: OnBad, delimiter: str | None = None)
     header = _header(cells, where) if cells else []
     for where, cells in rows:
         if len(cells) == len(header):
-            yield Given(dict(zip(header, cells, strict=True)), where)
+            yield InputRecord(dict(zip(header, cells, strict=True)), where)
         else:
             bad(UsageError(f"{where} {_ragged(len(cells), header, delimiter)}"))
 

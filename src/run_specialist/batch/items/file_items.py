@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from run_specialist.batch.item import Given
+from run_specialist.batch.item import InputRecord
 from run_specialist.batch.items.decoded_lines import OnBad
 from run_specialist.batch.items.source import Source
 from run_specialist.errors import ToolError, UsageError
@@ -37,7 +37,7 @@ def files_source(pattern: str, root: Path, paths: Sequence[str] = ()) -> Source:
             "left out"
         )
 
-    def read(bad: OnBad) -> Iterator[Given]:
+    def read(bad: OnBad) -> Iterator[InputRecord]:
         for relative in found:
             where = escape_path(relative)
             try:
@@ -46,7 +46,7 @@ def files_source(pattern: str, root: Path, paths: Sequence[str] = ()) -> Source:
                 bad(UsageError(f"{where} cannot be read: {error.strerror or error}"))
             else:
                 path = PurePosixPath(where)
-                yield Given({"path": where, "name": path.name, "stem": path.stem}, where, content)
+                yield InputRecord({"path": where, "name": path.name, "stem": path.stem}, where, content)
 
     return Source(f"{sandbox.root}: {pattern}", pattern, read, is_repeatable=True)
 

@@ -5,14 +5,14 @@ import re
 from collections.abc import Iterator
 from typing import NoReturn
 
-from run_specialist.batch.item import Given
+from run_specialist.batch.item import InputRecord
 from run_specialist.batch.items.decoded_lines import Lines, OnBad
 from run_specialist.errors import UsageError
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-def json_line_items(lines: Lines, name: str, bad: OnBad) -> Iterator[Given]:
+def json_line_items(lines: Lines, name: str, bad: OnBad) -> Iterator[InputRecord]:
     """Yield the values of JSON Lines, skipping empty lines; questions are made only from objects and strings.
 
     name: of the file, for errors.
@@ -26,10 +26,10 @@ def json_line_items(lines: Lines, name: str, bad: OnBad) -> Iterator[Given]:
             except (ValueError, RecursionError) as error:
                 bad(UsageError(f"{where} is not valid JSON: {_reason(error)}; write one object or string per line"))
             else:
-                yield Given(value, where)
+                yield InputRecord(value, where)
 
 
-def json_array_items(lines: Lines, name: str) -> Iterator[Given]:
+def json_array_items(lines: Lines, name: str) -> Iterator[InputRecord]:
     """Yield the values of a JSON array, which is read as a whole; questions are made only from objects and strings.
 
     name: of the file, for errors.
@@ -46,7 +46,7 @@ def json_array_items(lines: Lines, name: str) -> Iterator[Given]:
             value, end = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{where} is not valid JSON: {_reason(error, with_column=False)}") from None
-        yield Given(value, where)
+        yield InputRecord(value, where)
         position, line = _skip(text, end, line + text.count("\n", position, end))
         is_last = text[position : position + 1] == "]"
         if not is_last and text[position : position + 1] != ",":

@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from run_specialist.batch.item import Asked, Given, Input
+from run_specialist.batch.item import Input, InputRecord, UnnumberedItem
 from run_specialist.batch.items.input_values import as_text, fields_of, problem_of
 from run_specialist.errors import UsageError
 from run_specialist.specialist.problems import shown
@@ -73,7 +73,7 @@ def _hint(name: str, fields: Mapping[str, object]) -> str:
     return f"; it has {listed}{more}; write literal braces as {{{{ and }}}}" if listed else "; it has no fields"
 
 
-def ask(given: Given, template: Template | None, number: int) -> Asked:
+def ask(given: InputRecord, template: Template | None, number: int) -> UnnumberedItem:
     """Return an input with its question; raises UsageError with its place if it cannot be asked about.
 
     template: None = the input is its question: a text, or the field `question`.
@@ -89,10 +89,10 @@ def ask(given: Given, template: Template | None, number: int) -> Asked:
         raise UsageError(f"{where} has no question; give it a field `question`, or use a question template")
     if len(question) > LONGEST_QUESTION or len(question.encode()) > LONGEST_QUESTION:
         raise UsageError(f"{where}: its question is longer than {LONGEST_QUESTION // 1024**2} MiB; shorten the item")
-    return Asked(value, question, given.content, given.where)
+    return UnnumberedItem(value, question, given.content, given.where)
 
 
-def asked(inputs: Iterable[Input | Given], template: Template | None) -> Iterator[Asked]:
+def asked(inputs: Iterable[Input | InputRecord], template: Template | None) -> Iterator[UnnumberedItem]:
     """Yield each input with its question.
 
     template: None = each input is its question: a text, or the field `question`.
@@ -102,8 +102,8 @@ def asked(inputs: Iterable[Input | Given], template: Template | None) -> Iterato
         yield ask(_plain(given), template, number)
 
 
-def _plain(given: Input | Given) -> Given:
-    if isinstance(given, Given):
+def _plain(given: Input | InputRecord) -> InputRecord:
+    if isinstance(given, InputRecord):
         return given
     # JSON knows only real dictionaries.
-    return Given(dict(given) if isinstance(given, Mapping) else given)
+    return InputRecord(dict(given) if isinstance(given, Mapping) else given)

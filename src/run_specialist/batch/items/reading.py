@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from run_specialist.batch.item import Given
+from run_specialist.batch.item import InputRecord
 from run_specialist.batch.items.csv_items import csv_items
 from run_specialist.batch.items.decoded_lines import Lines, OnBad, decoded_lines
 from run_specialist.batch.items.json_items import is_json_object, json_array_items, json_line_items
@@ -52,7 +52,7 @@ def source_of(items: str, form: str | None = None) -> Source:
     )
 
 
-def read_items(items: str, form: str | None = None) -> Iterator[Given]:
+def read_items(items: str, form: str | None = None) -> Iterator[InputRecord]:
     """Yield the items of a file, or of standard input for `-`; empty lines are skipped.
 
     form: as for `source_of`.
@@ -61,7 +61,7 @@ def read_items(items: str, form: str | None = None) -> Iterator[Given]:
     return iter(source_of(items, form))
 
 
-def _read(path: Path | None, form: str | None, bad: OnBad) -> Iterator[Given]:
+def _read(path: Path | None, form: str | None, bad: OnBad) -> Iterator[InputRecord]:
     title = _STDIN_TITLE if path is None else str(path)
     try:
         with nullcontext(_stdin()) if path is None else path.open("rb") as file:
@@ -70,7 +70,7 @@ def _read(path: Path | None, form: str | None, bad: OnBad) -> Iterator[Given]:
         raise _unreadable(title, error) from None
 
 
-def _parsed(lines: Lines, title: str, form: str | None, bad: OnBad) -> Iterator[Given]:
+def _parsed(lines: Lines, title: str, form: str | None, bad: OnBad) -> Iterator[InputRecord]:
     if form is None:
         before = []
         for line in lines:
@@ -84,7 +84,7 @@ def _parsed(lines: Lines, title: str, form: str | None, bad: OnBad) -> Iterator[
     if form == "json":
         return json_array_items(lines, title)
     if form == "lines":
-        return (Given(text, f"{title}:{number}") for number, line in lines if (text := line.strip()))
+        return (InputRecord(text, f"{title}:{number}") for number, line in lines if (text := line.strip()))
     return csv_items(lines, title, bad, "\t" if form == "tsv" else None)
 
 

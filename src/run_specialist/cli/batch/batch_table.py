@@ -9,13 +9,13 @@ from run_specialist.cli.runs_table import Cell, one_line, print_cells, project_c
 from run_specialist.cli.show_runs import iso
 
 if TYPE_CHECKING:
-    from run_specialist.store.batches import Batch
-    from run_specialist.store.stored_batch import Tally
+    from run_specialist.store.batches import StoredBatch
+    from run_specialist.store.stored_batch import BatchTotals
 
 _DROPPED_FIRST = ("PROJECT", "STATE", "SPECIALIST", "STARTED")
 
 
-def print_batches(found: Sequence["Batch"], tallies: Mapping[str, "Tally"], *, projects: bool) -> None:
+def print_batches(found: Sequence["StoredBatch"], tallies: Mapping[str, "BatchTotals"], *, projects: bool) -> None:
     """Print a table of batches, with a column for each status that one of their items has.
 
     tallies: by batch.
@@ -30,7 +30,7 @@ def print_batches(found: Sequence["Batch"], tallies: Mapping[str, "Tally"], *, p
     print_cells(rows, [one_line(one.question) for one in found], None, dropped)
 
 
-def cost_words(tally: "Tally") -> str:
+def cost_words(tally: "BatchTotals") -> str:
     """Return the cost of a batch as text, with the number of runs whose cost is unknown."""
     if not tally.unknown_costs:
         return dollars(tally.cost_usd)
@@ -38,7 +38,7 @@ def cost_words(tally: "Tally") -> str:
     return unknown if tally.unknown_costs == tally.runs else f"{dollars(tally.cost_usd)} + {unknown}"
 
 
-def batch_json(batch: "Batch", tally: "Tally") -> dict[str, Any]:
+def batch_json(batch: "StoredBatch", tally: "BatchTotals") -> dict[str, Any]:
     """Return a batch as JSON values, without the settings of its runs; times in UTC."""
     values = {key: value for key, value in asdict(batch).items() if key != "frozen"}
     times = {name: None if (at := getattr(tally, name)) is None else iso(at) for name in ("started_at", "ended_at")}
@@ -46,7 +46,7 @@ def batch_json(batch: "Batch", tally: "Tally") -> dict[str, Any]:
     return {**values, "created_at": iso(batch.created_at), **counted}
 
 
-def _cells(batch: "Batch", tally: "Tally", statuses: Sequence[str], *, projects: bool) -> dict[str, Cell]:
+def _cells(batch: "StoredBatch", tally: "BatchTotals", statuses: Sequence[str], *, projects: bool) -> dict[str, Cell]:
     counts = {status: tally.counts.get(status, 0) for status in statuses}
     items = f"{tally.items:,}"
     cost = cost_words(tally)

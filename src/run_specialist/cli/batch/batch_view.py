@@ -14,8 +14,8 @@ from run_specialist.cli.wrapping import wrapped
 
 if TYPE_CHECKING:
     from run_specialist.store.batch_reader import StoredBatches
-    from run_specialist.store.batches import Batch
-    from run_specialist.store.stored_batch import ItemResult, Tally
+    from run_specialist.store.batches import StoredBatch
+    from run_specialist.store.stored_batch import BatchTotals, ItemResult
     from run_specialist.views.batch_failures import Failure
 
 FIRST_FAILURES = 10
@@ -26,7 +26,7 @@ _SHORTEST = 20
 """Minimum width of the text beside a label [columns]."""
 
 
-def show_batch(opened: "StoredBatches", batch: "Batch", *, json_: bool) -> None:
+def show_batch(opened: "StoredBatches", batch: "StoredBatch", *, json_: bool) -> None:
     """Print a batch: counts, cost, reasons of failures, and the first failed items."""
     from run_specialist.views.batch_failures import failures  # noqa: PLC0415 - fast `--help`
 
@@ -51,7 +51,7 @@ def show_batch(opened: "StoredBatches", batch: "Batch", *, json_: bool) -> None:
     say(f"a page of all items: {command}", dim=True, command=command)
 
 
-def _facts(batch: "Batch", tally: "Tally") -> dict[str, str]:
+def _facts(batch: "StoredBatch", tally: "BatchTotals") -> dict[str, str]:
     by_status = ", ".join(f"{count:,} {status}" for status, count in tally.counts.items())
     limit = "" if batch.cost_limit is None else f", limit {dollars(batch.cost_limit)}"
     earlier = f"; {tally.earlier:,} of earlier calls" if tally.earlier else ""

@@ -24,7 +24,7 @@ from run_specialist.errors import StoreMissing
 
 if TYPE_CHECKING:
     from run_specialist.store.batch_reader import StoredBatches
-    from run_specialist.store.batches import Batch
+    from run_specialist.store.batches import StoredBatch
 
 
 def batches(
@@ -84,7 +84,7 @@ def _list(opened: "StoredBatches", project: str | None, limit: int | None, *, js
         say(f"{more}{_counted(len(listed), 'batch', 'batches')} in {shown(opened.url)}", dim=True)
 
 
-def _delete(opened: "StoredBatches", batch: "Batch", *, yes: bool, json_: bool) -> None:
+def _delete(opened: "StoredBatches", batch: "StoredBatch", *, yes: bool, json_: bool) -> None:
     tally = opened.tally(batch.batch_id)
     what = f"{batch.batch_id} with {_counted(tally.items, 'item', 'items')} and {counted(tally.runs)}"
     if not yes:

@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.cli.batch.map_confirm import confirm
-from run_specialist.cli.batch.map_items import Asked
+from run_specialist.cli.batch.map_items import MapRequest
 from run_specialist.cli.batch.map_options import RETRIED, AnswerOptions, BatchOptions, ItemOptions
 from run_specialist.cli.batch.map_planning import planned
 from run_specialist.cli.batch.map_queue import check_queue, put_into_queue
 from run_specialist.cli.batch.map_reduce import Reducer
 from run_specialist.cli.batch.map_summary import SameCall
-from run_specialist.cli.batch.map_work import Work
+from run_specialist.cli.batch.map_work import MapWork
 from run_specialist.cli.batch.shared_options import EachRunOptions, MoneyOptions, ProjectOptions, batch_runner
 from run_specialist.cli.console import say
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
-    from run_specialist.cli.batch.map_plan import Plan
+    from run_specialist.cli.batch.map_plan import MapPlan
     from run_specialist.config.config import Config
 
 
@@ -43,7 +43,7 @@ class MapCall:
         """Execute the command; return the exit code."""
         runner = self._runner_in(self.project.root)
         check_queue(self.batch, self.items)
-        asked = Asked.of(self.items, self.each_item, runner, self.name)
+        asked = MapRequest.of(self.items, self.each_item, runner, self.name)
         reducer = self._reducer(runner)
         plan = self._plan(asked, runner)
         if self.batch.dry_run:
@@ -55,7 +55,7 @@ class MapCall:
         worked_on = self._by_fleet(plan, runner) if self.batch.queue else plan
         if worked_on is None:
             return 0
-        return Work(worked_on, runner, self.answers, SameCall(self.words), reducer).work()
+        return MapWork(worked_on, runner, self.answers, SameCall(self.words), reducer).work()
 
     def _runner_in(self, root: Path | None) -> "Runner":
         """Return a runner whose file tools can read a folder."""
@@ -65,7 +65,7 @@ class MapCall:
         wanted = self.answers.reduce
         return None if wanted is None else Reducer(runner.registry.find(wanted), self._runner_in)
 
-    def _plan(self, asked: Asked, runner: "Runner") -> "Plan":
+    def _plan(self, asked: MapRequest, runner: "Runner") -> "MapPlan":
         return planned(asked, runner, self.each_run, self._bounds, RETRIED[self.batch.retry])
 
     @property
@@ -74,7 +74,7 @@ class MapCall:
         limit = {} if self.money.limit is None else {"cost_limit": self.money.limit}
         return {"at_once": self.batch.at_once, **limit, **self.batch.bounds}
 
-    def _by_fleet(self, plan: "Plan", runner: "Runner") -> "Plan | None":
+    def _by_fleet(self, plan: "MapPlan", runner: "Runner") -> "MapPlan | None":
         """Queue the items for a fleet; with `--wait` return the plan that reads its answers, otherwise None."""
         followed = put_into_queue(plan, runner, self.each_run, self.batch, self.answers, self.fleet_at_once)
         if followed is None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from run_specialist.batch.item import Given, Item, keyed
+from run_specialist.batch.item import InputRecord, Item, keyed
 from run_specialist.batch.items.checking import check
 from run_specialist.batch.items.file_items import files_source
 from run_specialist.batch.items.question_template import Template, asked
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class MapRequest:
     """A specialist, the items, and the question about each of them."""
 
     name: str
     source: "Source"
-    given: Iterable[Given]
+    given: Iterable[InputRecord]
     """The checked items; they have a length if they can be read more than once."""
     template: Template | None
 
     @classmethod
-    def of(cls, items: str | None, each: ItemOptions, runner: "Runner", name: str) -> "Asked":
+    def of(cls, items: str | None, each: ItemOptions, runner: "Runner", name: str) -> "MapRequest":
         """Return the checked items; exit, or raise UsageError, if no question can be asked about them."""
         source = _source(items, each, runner, name)
         template = None if each.question is None else Template(each.question)

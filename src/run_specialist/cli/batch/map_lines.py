@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from run_specialist.budget.units import dollars
 from run_specialist.cli.batch.map_counts import by_state, ended_line
-from run_specialist.cli.batch.map_progress import Progress
+from run_specialist.cli.batch.map_progress import MapProgress
 from run_specialist.cli.batch.map_units import duration, rate
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ MOST_FAILURES = 50
 class ItemLines:
     """Prints lines about ended items; items that earlier calls have ended are only counted."""
 
-    def __init__(self, batch: "Batch", progress: Progress, say: Callable[[str], None], noun: str = "item") -> None:
+    def __init__(self, batch: "Batch", progress: MapProgress, say: Callable[[str], None], noun: str = "item") -> None:
         self._batch = batch
         self._progress = progress
         self._say = say

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from run_specialist.budget.units import dollars
 from run_specialist.cli.batch.map_counts import by_state, ended_line
-from run_specialist.cli.batch.map_progress import Progress
+from run_specialist.cli.batch.map_progress import MapProgress
 from run_specialist.cli.batch.map_units import duration, fitting, rate
 from run_specialist.cli.call_lines import STATUSES, one_line
 from run_specialist.cli.live_lines import live_lines
@@ -34,7 +34,7 @@ class MapView:
     def __init__(
         self,
         batch: "Batch",
-        progress: Progress,
+        progress: MapProgress,
         console: Console | None = None,
         *,
         answers: bool = False,

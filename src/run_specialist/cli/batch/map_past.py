@@ -20,7 +20,7 @@ ENDED = frozenset({"answered", "landed", "partial", FAILED})
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierRuns:
     """The runs that earlier calls have begun for a batch."""
 
     ended: frozenset[str] = frozenset()
@@ -56,19 +56,19 @@ class KnownRuns:
         stored = self._store.past(file.name, project_path(runner.root))
         return alike(stored, model, file.digest)
 
-    def earlier(self, batch_id: str, retried: Collection[str]) -> Earlier:
+    def earlier(self, batch_id: str, retried: Collection[str]) -> EarlierRuns:
         """Return the runs of a batch.
 
         retried: statuses of earlier runs that are resumed.
         """
         if self._store is None:
-            return Earlier()
+            return EarlierRuns()
         own = [run for run in self._store.runs(ids=[f"{batch_id}-"]) if run.parent_id is None]
         ended = {run.run_id for run in own if run.status in ENDED and run.status not in retried}
         if any(run.status == FAILED for run in own):
             ended -= self._endpoint_failures(self._store.url, batch_id)
         keys = frozenset(run_id.removeprefix(f"{batch_id}-") for run_id in ended)
-        return Earlier(keys, sum(run.cost_usd or 0.0 for run in own))
+        return EarlierRuns(keys, sum(run.cost_usd or 0.0 for run in own))
 
     @staticmethod
     def _endpoint_failures(url: str, batch_id: str) -> set[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch
     from run_specialist.batch.forecast import Forecast, Typical
     from run_specialist.batch.item import Item
-    from run_specialist.cli.batch.map_items import Asked
+    from run_specialist.cli.batch.map_items import MapRequest
 
 
 SHOWN = 3
@@ -23,11 +23,11 @@ SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Plan:
+class MapPlan:
     """A batch that has not begun, and its forecast."""
 
     batch: "Batch"
-    asked: "Asked"
+    asked: "MapRequest"
     earlier: int
     """Number of items that already have an outcome and are not asked again."""
     forecast: "Forecast"

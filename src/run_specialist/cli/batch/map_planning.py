@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.batch.forecast import forecast
-from run_specialist.cli.batch.map_items import Asked
+from run_specialist.cli.batch.map_items import MapRequest
 from run_specialist.cli.batch.map_options import RETRIED
 from run_specialist.cli.batch.map_past import known_runs
-from run_specialist.cli.batch.map_plan import Plan
+from run_specialist.cli.batch.map_plan import MapPlan
 from run_specialist.cli.batch.shared_options import EachRunOptions
 from run_specialist.cli.console import fail
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def planned(
-    asked: Asked,
+    asked: MapRequest,
     runner: "Runner",
     each: EachRunOptions,
     bounds: dict[str, Any],
     retried: Sequence[str],
     *,
     is_over: bool = False,
-) -> Plan:
+) -> MapPlan:
     """Return a batch and its plan; sends nothing.
 
     each: options of each run.
@@ -54,7 +54,7 @@ def planned(
         earlier = known.earlier(batch.id, retried)
     count = asked.count
     ended = 0 if count is None else earlier.count(asked.items())
-    return Plan(
+    return MapPlan(
         batch=batch,
         asked=asked,
         earlier=ended,

@@ -23,7 +23,7 @@ _NEWEST = 64
 
 
 @dataclass
-class UnderWay:
+class ItemProgress:
     """A running item."""
 
     number: int
@@ -32,7 +32,7 @@ class UnderWay:
     total: RunningTotal = field(default_factory=RunningTotal)
 
 
-class Progress:
+class MapProgress:
     """Follows the events of a batch; a view reads its figures, possibly from another thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,7 +42,7 @@ class Progress:
         """
         self.clock = clock
         self.begun = clock()
-        self.under_way: dict[int, UnderWay] = {}
+        self.under_way: dict[int, ItemProgress] = {}
         """The running items by number, the newest last; includes items that were taken back."""
         self.spent: float | None = 0.0
         """Cost of all items that this call has ended; None if a price is unknown [USD]."""
@@ -58,7 +58,7 @@ class Progress:
 
     def begin(self, item: "Item") -> None:
         """Record that an item begins."""
-        self.under_way[item.number] = UnderWay(item.number, label(item.input, item.question))
+        self.under_way[item.number] = ItemProgress(item.number, label(item.input, item.question))
 
     def hear_batch(self, event: "BatchEvent", items: Iterable["Item"] = ()) -> None:
         """Record an event of the batch.

@@ -15,7 +15,7 @@ from run_specialist.cli.worker_command import queue_url
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
-    from run_specialist.cli.batch.map_plan import Plan
+    from run_specialist.cli.batch.map_plan import MapPlan
     from run_specialist.fleet.control import BatchStatus, Control
 
 LOOK = 2.0
@@ -27,7 +27,7 @@ WITHOUT_ANSWER = ("dead", "cancelled")
 
 
 @dataclass(frozen=True)
-class Followed:
+class FleetResult:
     """A batch that a fleet has finished."""
 
     lost: str = ""
@@ -43,8 +43,8 @@ def check_queue(batch: BatchOptions, items: str | None) -> None:
 
 
 def put_into_queue(
-    plan: "Plan", runner: "Runner", each: EachRunOptions, batch: BatchOptions, answers: AnswerOptions, at_once: int
-) -> Followed | None:
+    plan: "MapPlan", runner: "Runner", each: EachRunOptions, batch: BatchOptions, answers: AnswerOptions, at_once: int
+) -> FleetResult | None:
     """Put items into the queue, and wait for the fleet with `--wait`; return None without it.
 
     at_once: how many items the whole fleet may work on at the same time; 0 = any number.
@@ -55,13 +55,13 @@ def put_into_queue(
 
 async def _put(
     url: str,
-    plan: "Plan",
+    plan: "MapPlan",
     runner: "Runner",
     each: EachRunOptions,
     batch: BatchOptions,
     answers: AnswerOptions,
     at_once: int,
-) -> Followed | None:
+) -> FleetResult | None:
     from run_specialist.fleet.control import Control  # noqa: PLC0415 - a database library
     from run_specialist.fleet.putting import put  # noqa: PLC0415 - as above
 
@@ -93,7 +93,7 @@ async def _put(
     return None
 
 
-async def _ended(control: "Control", batch_id: str, *, quiet: bool) -> Followed:
+async def _ended(control: "Control", batch_id: str, *, quiet: bool) -> FleetResult:
     """Wait until the queue has no more items of the batch; exit if the batch is paused."""
     said, waited = "", SECONDS
     while True:
@@ -109,7 +109,7 @@ async def _ended(control: "Control", batch_id: str, *, quiet: bool) -> Followed:
         await asyncio.sleep(LOOK)
         waited += LOOK
     lost = (f"{count:,} {state}" for state in WITHOUT_ANSWER if (count := status.items.get(state)))
-    return Followed(", ".join(lost))
+    return FleetResult(", ".join(lost))
 
 
 def _state(status: "BatchStatus") -> str:

@@ -11,7 +11,7 @@ from run_specialist.api.shutdown import with_bounded_cleanup
 from run_specialist.batch.answers.answer_folder import AnswerFolder, folder_for
 from run_specialist.cli.live_run import answer
 from run_specialist.cli.output_file import OutputFile
-from run_specialist.cli.output_options import Output
+from run_specialist.cli.output_options import OutputSettings
 
 if TYPE_CHECKING:
     from run_specialist.api.ended_run import EndedRun
@@ -79,7 +79,9 @@ class Answers:
 
         if not shown:
             return asyncio.run(with_bounded_cleanup(once()))
-        return answer(runner, prepare, Output(json=False, events=False, quiet=quiet, raw=False, file=OutputFile(None)))
+        return answer(
+            runner, prepare, OutputSettings(json=False, events=False, quiet=quiet, raw=False, file=OutputFile(None))
+        )
 
     def _digest(self) -> str:
         """Return 16 hexadecimal digits that depend on the files."""

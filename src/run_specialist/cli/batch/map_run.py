@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from run_specialist.api.shutdown import with_bounded_cleanup
 from run_specialist.cli.batch.map_lines import ItemLines
-from run_specialist.cli.batch.map_progress import Progress
+from run_specialist.cli.batch.map_progress import MapProgress
 from run_specialist.cli.batch.map_signals import Interrupts
 from run_specialist.cli.console import print_json, say
 from run_specialist.errors import UsageError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from run_specialist.record.events import Event
 
 
-class Rows(Protocol):
+class RowWriter(Protocol):
     """The output for the rows of answers."""
 
     def write(self, done: "Done") -> object:
@@ -32,7 +32,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True)
-class Shown:
+class MapDisplay:
     """What the command displays while it works."""
 
     events: bool
@@ -46,16 +46,16 @@ class Shown:
     """The name of an item in the lines and in the view."""
 
 
-class Worker:
+class MapWorker:
     """Runs a batch, once."""
 
-    def __init__(self, batch: "Batch", rows: Sequence[Rows], shown: Shown) -> None:
+    def __init__(self, batch: "Batch", rows: Sequence[RowWriter], shown: MapDisplay) -> None:
         """Prepare the work.
 
         rows: receives each ended item.
         """
         self.batch = batch
-        self.progress = Progress()
+        self.progress = MapProgress()
         self.interrupts = Interrupts(batch, self._notify)
         self._rows = rows
         self._shown = shown

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from run_specialist.api.flag_names import with_flags
 from run_specialist.budget.units import dollars
 from run_specialist.cli.batch.map_counts import by_state
-from run_specialist.cli.batch.map_progress import Progress
+from run_specialist.cli.batch.map_progress import MapProgress
 from run_specialist.cli.batch.map_units import counted, duration
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ def reason_of(batch: "Batch", noun: str = "item") -> str | None:
 
 
 @dataclass(frozen=True)
-class Ended:
+class MapSummary:
     """A batch that has ended, and the place of its answers."""
 
     batch: "Batch"
-    progress: Progress
+    progress: MapProgress
     specialist: str
     call: SameCall
     out: Path | None

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from run_specialist.cli.batch.map_options import AnswerOptions
-from run_specialist.cli.batch.map_plan import Plan
-from run_specialist.cli.batch.map_run import Shown, Worker
-from run_specialist.cli.batch.map_summary import Ended, SameCall
+from run_specialist.cli.batch.map_plan import MapPlan
+from run_specialist.cli.batch.map_run import MapDisplay, MapWorker
+from run_specialist.cli.batch.map_summary import MapSummary, SameCall
 from run_specialist.cli.console import is_terminal, print_json, print_line, printable, redirect_to_null, say
 from run_specialist.cli.output_file import STDOUT
 from run_specialist.cli.wrapping import stderr_width, wrapped
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
     from run_specialist.batch.answers.answer_file import AnswerFile
     from run_specialist.batch.answers.answer_stream import AnswerStream
-    from run_specialist.cli.batch.map_progress import Progress
+    from run_specialist.cli.batch.map_progress import MapProgress
     from run_specialist.cli.batch.map_reduce import Answers, Reducer
     from run_specialist.record.outcome import Outcome
 
 INDENT = "  "
 
 
-class Work:
+class MapWork:
     """One call of the command."""
 
     def __init__(
-        self, plan: Plan, runner: "Runner", answers: AnswerOptions, call: SameCall, reducer: "Reducer | None"
+        self, plan: MapPlan, runner: "Runner", answers: AnswerOptions, call: SameCall, reducer: "Reducer | None"
     ) -> None:
         self._plan = plan
         self._batch = plan.batch
@@ -43,7 +43,7 @@ class Work:
         """Run the batch, print the summary, and return the exit code."""
         batch, files = self._batch, self._files()
         with self._rows() as rows:
-            worker = Worker(batch, [part for part in (rows, files) if part is not None], self._shown())
+            worker = MapWorker(batch, [part for part in (rows, files) if part is not None], self._shown())
             try:
                 worker.work(self._runner)
             except UsageError:
@@ -103,22 +103,22 @@ class Work:
 
         return place(self._runner.store).url != NONE
 
-    def _shown(self) -> Shown:
+    def _shown(self) -> MapDisplay:
         answers = self._answers
         has_rows_here = answers.out == STDOUT and is_terminal()
         shows = not (answers.quiet or answers.events or has_rows_here)
         live = shows and sys.stderr is not None and is_terminal(sys.stderr)
         is_seen_here = answers.out is None and self._is_for_people and is_terminal()
-        return Shown(events=answers.events, live=live, lines=shows and not live, answers=is_seen_here)
+        return MapDisplay(events=answers.events, live=live, lines=shows and not live, answers=is_seen_here)
 
     def _reduced(self, files: "Answers") -> "Outcome":
         asked = self._plan.asked
         template = None if asked.template is None else asked.template.text
         return files.reduce(asked.name, template, shown=not self._prints_json, quiet=self._answers.quiet)
 
-    def _show(self, progress: "Progress", code: int, reduced: "Outcome | None") -> None:
+    def _show(self, progress: "MapProgress", code: int, reduced: "Outcome | None") -> None:
         """Print the summary, as lines for people or as JSON."""
-        ended = Ended(
+        ended = MapSummary(
             self._batch,
             progress,
             self._plan.asked.name,

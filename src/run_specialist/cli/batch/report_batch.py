@@ -11,7 +11,7 @@ from run_specialist.cli.write_report import write_report
 
 if TYPE_CHECKING:
     from run_specialist.store.batch_reader import StoredBatches
-    from run_specialist.store.batches import Batch
+    from run_specialist.store.batches import StoredBatch
     from run_specialist.store.reader import Store
 
 
@@ -48,7 +48,7 @@ def write_batch(
         return path
 
 
-def _data(batches: "StoredBatches", batch: "Batch", folder: Path | None) -> Mapping[str, Any]:
+def _data(batches: "StoredBatches", batch: "StoredBatch", folder: Path | None) -> Mapping[str, Any]:
     """Return the data of the page; for an eval, also its result.
 
     folder: where to look for reports; None = link none.
@@ -68,7 +68,7 @@ def _data(batches: "StoredBatches", batch: "Batch", folder: Path | None) -> Mapp
     return data if result is None else {**data, "eval": result, "reports": links}
 
 
-def _runs(batches: "StoredBatches", batch: "Batch") -> Iterator[str]:
+def _runs(batches: "StoredBatches", batch: "StoredBatch") -> Iterator[str]:
     """Yield the run ids of a batch, and of the baseline that an eval compares with."""
     from run_specialist.evals.kept_result import kept_result  # noqa: PLC0415 - fast `--help`
 

@@ -9,7 +9,7 @@ from run_specialist.budget.units import dollars
 from run_specialist.cli.batch.map_units import duration
 from run_specialist.cli.console import has_colours, is_terminal, print_line, print_styled, printable
 from run_specialist.cli.wrapping import wrapped
-from run_specialist.evals.comparison import Comparison, Difference
+from run_specialist.evals.comparison import Comparison, MetricDifference
 from run_specialist.evals.verdict_text import notes, verdict_text
 
 _NOUNS = {"cost_usd": "cost", "tool_calls": "tool calls", "tokens": "tokens", "seconds": "time"}
@@ -62,5 +62,5 @@ def _amount(name: str, value: float) -> str:
     return f"{value:,.0f}" if value >= _LARGE else f"{value:,.1f}".removesuffix(".0")
 
 
-def _is_told(found: Difference) -> bool:
+def _is_told(found: MetricDifference) -> bool:
     return found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)

@@ -65,7 +65,7 @@ def eval_(
         config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
         from run_specialist.cli.evals.comparing import Comparing  # noqa: PLC0415 - fast `--help`
         from run_specialist.cli.evals.eval_files import write_cases  # noqa: PLC0415 - as above
-        from run_specialist.cli.evals.eval_planning import Asking  # noqa: PLC0415 - fast `--help`
+        from run_specialist.cli.evals.eval_planning import EvalRequest  # noqa: PLC0415 - fast `--help`
         from run_specialist.cli.evals.eval_work import EvalWork  # noqa: PLC0415 - as above
 
         def make_runner(model: str | None) -> "Runner":
@@ -76,6 +76,6 @@ def eval_(
             write_cases(name, cases.cases, runner)
             return
         comparing = Comparing.begun(comparison, runner.registry.find(name), runner.store)
-        plan = Asking(name, cases, variants, each_run, comparing).plan(runner)
+        plan = EvalRequest(name, cases, variants, each_run, comparing).plan(runner)
         code = EvalWork(plan, make_runner, cases, results, money, work, comparing).work(runner)
     raise typer.Exit(code)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asking:
+class EvalRequest:
     """The options that define an eval."""
 
     name: str

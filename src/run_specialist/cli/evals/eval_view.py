@@ -7,14 +7,14 @@ from typing import Any
 from run_specialist.cli.batch.map_units import counted, duration, spread
 from run_specialist.evals.eval_forecast import EvalForecast
 from run_specialist.evals.judge_plan import has_judges
-from run_specialist.evals.reuse import Reused
+from run_specialist.evals.reuse import ReusePlan
 
 
 @dataclass(frozen=True)
-class Announced:
+class AnnouncedEval:
     """A planned eval, with its forecast."""
 
-    reused: Reused
+    reused: ReusePlan
     forecast: EvalForecast
     at_once: int
     cost_limit: float | None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from run_specialist.batch.batch import Bounds
 from run_specialist.cli.batch.map_confirm import confirm
-from run_specialist.cli.batch.map_run import Shown, Worker
+from run_specialist.cli.batch.map_run import MapDisplay, MapWorker
 from run_specialist.cli.batch.map_summary import reason_of
 from run_specialist.cli.batch.map_units import counted
 from run_specialist.cli.batch.shared_options import MoneyOptions
@@ -15,7 +15,7 @@ from run_specialist.cli.console import is_terminal, print_json, print_line, say
 from run_specialist.cli.evals.comparing import Comparing
 from run_specialist.cli.evals.eval_options import CaseOptions, ResultOptions, WorkOptions
 from run_specialist.cli.evals.eval_table import print_results
-from run_specialist.cli.evals.eval_view import Announced
+from run_specialist.cli.evals.eval_view import AnnouncedEval
 from run_specialist.cli.evals.seen_outputs import warn_of_seen
 from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.evals.eval_forecast import eval_forecast
@@ -38,7 +38,7 @@ LOW_SCORE = 1
 """Exit code if a variant scores below the minimum."""
 
 
-class Ends:
+class EndedRuns:
     """Collects the runs that have ended."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class EvalWork:
         if not self._results.quiet:
             say(str(announced))
         confirm(announced.most, self._money)
-        plan, ends = announced.reused.plan, Ends()
+        plan, ends = announced.reused.plan, EndedRuns()
         batch = runs_batch(plan, runner, Bounds(self._work.at_once, self._money.limit, announced.forecast.typical_cost))
         self._run(batch, runner, ends)
         plan = self._comparing.with_earlier(plan, ends.by_number)
@@ -107,14 +107,14 @@ class EvalWork:
             return Exit.INTERRUPTED
         return int(batch.exit_code) or self._code(result) or int(self._comparing.is_regression(compared))
 
-    def _announced(self, runner: "Runner") -> Announced:
+    def _announced(self, runner: "Runner") -> AnnouncedEval:
         with stored_runs(runner.store) as known:
             found = asyncio.run(reused(self._plan, runner, known, fresh=self._cases.fresh))
             judging = self._make_runner(self._work.judge_model) if has_judges(found.plan) else None
             forecast = eval_forecast(found.plan, found.earlier, runner, known, judging)
-        return Announced(found, forecast, self._work.at_once, self._money.limit)
+        return AnnouncedEval(found, forecast, self._work.at_once, self._money.limit)
 
-    def _show(self, announced: Announced) -> None:
+    def _show(self, announced: AnnouncedEval) -> None:
         if self._results.json_:
             print_json(announced.as_json())
             return
@@ -140,16 +140,16 @@ class EvalWork:
         except StoreUnusable as error:
             say(f"the page of this eval cannot be written later: {error}")
 
-    def _run(self, batch: "Batch", runner: "Runner", ends: Ends) -> None:
-        worker = Worker(batch, [ends], self._shown())
+    def _run(self, batch: "Batch", runner: "Runner", ends: EndedRuns) -> None:
+        worker = MapWorker(batch, [ends], self._shown())
         worker.work(runner)
         self._is_interrupted = self._is_interrupted or worker.interrupts.count > 0
 
-    def _judgements(self, plan: EvalPlan, ends: Ends, batch: "Batch") -> Judgements:
+    def _judgements(self, plan: EvalPlan, ends: EndedRuns, batch: "Batch") -> Judgements:
         """Ask the judges about all answers."""
         if not has_judges(plan) or self._is_interrupted:
             return {}
-        runner, said = self._make_runner(self._work.judge_model), Ends()
+        runner, said = self._make_runner(self._work.judge_model), EndedRuns()
         judges = JudgePlan(plan, ends.by_number, runner)
         if not judges.answers:
             return {}
@@ -175,7 +175,7 @@ class EvalWork:
         # A check that could not be made is as bad as an answer that is missing.
         return Exit.NO_ANSWER if any(one.unmade_checks for one in result.runs) else 0
 
-    def _shown(self) -> Shown:
+    def _shown(self) -> MapDisplay:
         shows = not self._results.quiet
         live = shows and sys.stderr is not None and is_terminal(sys.stderr)
-        return Shown(events=False, live=live, lines=shows and not live, answers=False, noun="run")
+        return MapDisplay(events=False, live=live, lines=shows and not live, answers=False, noun="run")

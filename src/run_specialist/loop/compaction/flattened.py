@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from run_specialist.loop.compaction.turns import Pair, Part, TextPart, Turn, archived_placeholder
+from run_specialist.loop.compaction.turns import TextPart, Turn, TurnPart, archived_placeholder
 from run_specialist.record.blocks import Block
-from run_specialist.record.messages import Message, ToolCall, encode
+from run_specialist.record.messages import CompletedCall, Message, ToolCall, encode
 
 SUMMARY = "Your work on this until now, as a summary; the outputs themselves are archived:\n"
 ARCHIVED = "Your calls whose outputs are archived; get_tool_response reads one again by its executionId:\n"
@@ -24,7 +24,7 @@ _CALL = re.compile(r"Tool call (\{[^\n]*\}) (returned|failed):\n")
 
 
 @dataclass(frozen=True)
-class Flattened:
+class FlattenedTranscript:
     """The first user message: the question, and the work so far if the transcript was flattened into it."""
 
     question: tuple[Block, ...]
@@ -33,7 +33,7 @@ class Flattened:
     """Empty if the message contains only the question."""
     archived: tuple[str, ...] = ()
     """One line for each call whose output is archived."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TurnPart, ...] = ()
     """The parts kept in full."""
 
     @classmethod
@@ -53,17 +53,17 @@ class Flattened:
     @property
     def turns(self) -> Iterator[Turn]:
         """The parts kept in full, as turns of one call each; text after the last call is a turn without a call."""
-        group: list[Part] = []
+        group: list[TurnPart] = []
         for part in self.parts:
             group.append(part)
-            if isinstance(part, Pair):
+            if isinstance(part, CompletedCall):
                 yield Turn(tuple(group))
                 group = []
         if group:
             yield Turn(tuple(group))
 
 
-def labeled(part: Part) -> str:
+def labeled(part: TurnPart) -> str:
     """Return a part as text under its label."""
     if isinstance(part, TextPart):
         return _LABELS[part.role] + part.text
@@ -71,7 +71,7 @@ def labeled(part: Part) -> str:
     return f"Tool call {call} {'failed' if part.is_error else 'returned'}:\n{part.result}"
 
 
-def archived_line(pair: Pair) -> str:
+def archived_line(pair: CompletedCall) -> str:
     """Return the line that shows a call whose output is archived."""
     arguments = encode(pair.call.arguments).decode()
     if len(arguments) > LONGEST_ARGUMENTS:
@@ -79,14 +79,14 @@ def archived_line(pair: Pair) -> str:
     return f"{pair.call.name} {arguments} -> {archived_placeholder(pair.call.id)}".replace("\n", " ")
 
 
-def _part(text: str) -> Part:
+def _part(text: str) -> TurnPart:
     for role, label in _LABELS.items():
         if text.startswith(label):
             return TextPart(role, text.removeprefix(label))
     if match := _CALL.match(text):
         values = json.loads(match[1])
         call = ToolCall(values["id"], values["name"], values["input"])
-        return Pair(call, text[match.end() :], is_error=match[2] == "failed")
+        return CompletedCall(call, text[match.end() :], is_error=match[2] == "failed")
     return TextPart("user", text)
 
 

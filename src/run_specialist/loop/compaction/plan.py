@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from run_specialist.loop.compaction.flattened import Flattened, archived_line, labeled
-from run_specialist.loop.compaction.turns import Pair, Part, Turn, characters, is_bound, summary_pair, turns
+from run_specialist.loop.compaction.flattened import FlattenedTranscript, archived_line, labeled
+from run_specialist.loop.compaction.turns import Turn, TurnPart, characters, is_bound, summary_pair, turns
 from run_specialist.record.blocks import text_of
-from run_specialist.record.messages import Message, ToolCall, Usage
+from run_specialist.record.messages import CompletedCall, Message, ToolCall, Usage
 
 CHARACTERS_PER_TOKEN = 4
 """Length of a token in estimates [characters]."""
@@ -51,7 +51,7 @@ def packed(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> tuple[
 class CallUnit:
     """A call with its result and the text before it; never split between requests."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[TurnPart, ...]
 
     @cached_property
     def text(self) -> str:
@@ -66,11 +66,11 @@ class CallUnit:
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The call; empty if the model only wrote text."""
-        return tuple(part.call for part in self.parts if isinstance(part, Pair))
+        return tuple(part.call for part in self.parts if isinstance(part, CompletedCall))
 
 
 @dataclass(frozen=True)
-class Plan:
+class CompactionPlan:
     """The changes that one pass makes to a transcript."""
 
     history: tuple[Message, ...]
@@ -96,7 +96,7 @@ class Plan:
         return "\n\n".join(text for text in (self._head.summary, *(turn.summary for turn in self.old)) if text)
 
     @property
-    def archived(self) -> tuple[Pair, ...]:
+    def archived(self) -> tuple[CompletedCall, ...]:
         """The pairs whose outputs are archived in this pass, oldest first."""
         return tuple(pair for turn in self.old for pair in turn.fresh)
 
@@ -116,11 +116,13 @@ class Plan:
         ]
 
     @cached_property
-    def _head(self) -> Flattened:
-        return Flattened.of(self.history[0])
+    def _head(self) -> FlattenedTranscript:
+        return FlattenedTranscript.of(self.history[0])
 
 
-def plan(history: Sequence[Message], *, size: int, target: int, summary_limit: int, chunk_size: int) -> Plan | None:
+def plan(
+    history: Sequence[Message], *, size: int, target: int, summary_limit: int, chunk_size: int
+) -> CompactionPlan | None:
     """Plan to summarize the oldest turns, at least one, until the rest fits; None if there is nothing to summarize.
 
     size: estimated size of the next request [tokens].
@@ -130,7 +132,7 @@ def plan(history: Sequence[Message], *, size: int, target: int, summary_limit: i
     """
     if not history or history[0].role != "user":
         return None
-    head = Flattened.of(history[0])
+    head = FlattenedTranscript.of(history[0])
     all_turns = (*head.turns, *turns(history[1:]))
     # The model still works on its newest turn with calls; turns from a flattened message are older.
     newest = max((index for index, turn in enumerate(all_turns) if turn.pairs and turn.messages), default=0)
@@ -152,7 +154,7 @@ def plan(history: Sequence[Message], *, size: int, target: int, summary_limit: i
     start = 1 + max((index for index, turn in enumerate(old) if turn.summary is not None), default=-1)
     units = [unit for turn in old[start:] for unit in _units(turn)]
     chunks = packed(units, lambda unit: unit.tokens, chunk_size)
-    return Plan(tuple(history), old, all_turns[cut:], chunks, is_flattened)
+    return CompactionPlan(tuple(history), old, all_turns[cut:], chunks, is_flattened)
 
 
 def _length(turn: Turn, *, is_old: bool, is_flattened: bool) -> int:
@@ -165,13 +167,13 @@ def _length(turn: Turn, *, is_old: bool, is_flattened: bool) -> int:
 
 def _units(turn: Turn) -> Iterator[CallUnit]:
     """Yield each call of a turn with the text before it; text after the last call belongs to that call."""
-    units: list[list[Part]] = []
-    pending: list[Part] = []
+    units: list[list[TurnPart]] = []
+    pending: list[TurnPart] = []
     for part in turn.parts:
         if part in turn.by_user:
             continue
         pending.append(part)
-        if isinstance(part, Pair):
+        if isinstance(part, CompletedCall):
             units.append(pending)
             pending = []
     if units:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from run_specialist.errors import ProviderError
-from run_specialist.loop.compaction.plan import CHARACTERS_PER_TOKEN, Plan, estimate, packed, plan, tokens
+from run_specialist.loop.compaction.plan import CHARACTERS_PER_TOKEN, CompactionPlan, estimate, packed, plan, tokens
 from run_specialist.loop.compaction.summary_prompts import (
     NOT_SUMMARIZED,
     SYSTEM_PROMPT,
@@ -98,7 +98,7 @@ class Summarizer:
         planned = plan(history, size=tokens_before, target=target, summary_limit=limit, chunk_size=chunk_size)
         if planned is None:
             return None
-        notes = _Notes(self._provider, planned.question, limit, max(chunk_size, 2 * limit), pay, ask)
+        notes = _NoteTaker(self._provider, planned.question, limit, max(chunk_size, 2 * limit), pay, ask)
         summary = await notes.on(planned)
         for pair in planned.archived:
             # The archive lacks the results of skipped calls, and of calls before the run was resumed.
@@ -124,7 +124,7 @@ class _Answer:
 
 
 @dataclass
-class _Notes:
+class _NoteTaker:
     """Requests the notes of one pass, and merges them."""
 
     provider: Provider
@@ -139,7 +139,7 @@ class _Notes:
     """Sends each request."""
     warnings: list[str] = field(default_factory=list)
 
-    async def on(self, planned: Plan) -> str:
+    async def on(self, planned: CompactionPlan) -> str:
         """Return the summary: the earlier notes and those on each chunk, then a line for each chunk without notes."""
         earlier, gaps = _split_gaps(planned.earlier)
         words = self._words_per_set(len(planned.chunks) + bool(earlier))

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from run_specialist.record.blocks import Block, text_of
-from run_specialist.record.messages import Message, ToolCall
+from run_specialist.record.messages import CompletedCall, Message, ToolCall
 from run_specialist.record.server_calls import USE, is_result, server_calls
 from run_specialist.tools.archive import SUMMARIZE
 
@@ -31,46 +31,33 @@ class TextPart:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A call and its result; they are never separated."""
-
-    call: ToolCall
-    result: str = ""
-    is_error: bool = False
-
-    @property
-    def is_archived(self) -> bool:
-        """True if the result is only the placeholder of an archived output."""
-        return self.result == archived_placeholder(self.call.id)
-
-
-Part = TextPart | Pair
+TurnPart = TextPart | CompletedCall
+"""A call and its result are never separated."""
 
 
 @dataclass(frozen=True)
 class Turn:
     """One turn of the model: its text and calls, with the results and any text of the user."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[TurnPart, ...]
     """The parts in order, each call with its result; thinking is omitted."""
     messages: tuple[Message, ...] = ()
     """The messages that the turn was parsed from; empty for a turn from a flattened message."""
 
     @property
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[CompletedCall, ...]:
         """The calls with their results."""
-        return tuple(part for part in self.parts if isinstance(part, Pair))
+        return tuple(part for part in self.parts if isinstance(part, CompletedCall))
 
     @property
-    def work(self) -> tuple[Pair, ...]:
+    def work(self) -> tuple[CompletedCall, ...]:
         """The calls that the model made itself; the call that holds an earlier summary is not among them."""
         return self.pairs if self.summary is None else ()
 
     @property
-    def fresh(self) -> tuple[Pair, ...]:
+    def fresh(self) -> tuple[CompletedCall, ...]:
         """The calls whose outputs are not archived yet."""
-        return tuple(pair for pair in self.work if not pair.is_archived)
+        return tuple(pair for pair in self.work if pair.result != archived_placeholder(pair.call.id))
 
     @property
     def by_user(self) -> tuple[TextPart, ...]:
@@ -104,14 +91,14 @@ def turns(messages: Sequence[Message]) -> tuple[Turn, ...]:
     return tuple(Turn(tuple(_parts(group)), tuple(group)) for group in groups)
 
 
-def _parts(messages: Sequence[Message]) -> Iterator[Part]:
+def _parts(messages: Sequence[Message]) -> Iterator[TurnPart]:
     results: defaultdict[object, deque[Block]] = defaultdict(deque)
     for block in _blocks(messages, "tool_result"):
         results[block.get("tool_use_id")].append(block)
     for message in messages:
         # A use without a result has nothing to keep.
         ran = (use for use in server_calls(message.blocks) if use.result is not None)
-        uses = {use.call.id: (Pair(use.call, use.text, bool(use.error)),) for use in ran}
+        uses = {use.call.id: (CompletedCall(use.call, use.text, bool(use.error)),) for use in ran}
         for block in message.blocks:
             kind = block.get("type")
             if kind == "text":
@@ -125,11 +112,11 @@ def _parts(messages: Sequence[Message]) -> Iterator[Part]:
                 yield TextPart(message.role, _json(block))
 
 
-def _pair(call: Block, result: Block) -> Pair:
+def _pair(call: Block, result: Block) -> CompletedCall:
     given = call.get("input")
     arguments = given if isinstance(given, Mapping) else None
     tool_call = ToolCall(str(call.get("id", "")), str(call.get("name", "")), arguments)
-    return Pair(tool_call, text_of(result.get("content")), bool(result.get("is_error")))
+    return CompletedCall(tool_call, text_of(result.get("content")), bool(result.get("is_error")))
 
 
 def is_bound(messages: Sequence[Message]) -> bool:

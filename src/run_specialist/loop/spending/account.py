@@ -80,12 +80,17 @@ class Account:
     @property
     def budget(self) -> Budget:
         """The current budget, including the time."""
-        elapsed = 0 if self._started_at is None else self._clock() - self._started_at
-        return self._spent.spend(elapsed, Kind.TIME)
+        return self._spent.spend(self._elapsed, Kind.TIME)
 
     def limit(self, kind: Kind) -> Limit:
         """Return the current state of one kind."""
-        return self.budget[kind] if kind is Kind.TIME else self._spent[kind]
+        limit = self._spent[kind]
+        return limit.spend(self._elapsed) if kind is Kind.TIME else limit
+
+    @property
+    def _elapsed(self) -> float:
+        """Time since `start` [s]; 0 before."""
+        return 0 if self._started_at is None else self._clock() - self._started_at
 
     def spend(self, amount: float, kind: Kind) -> None:
         """Spend an amount of one kind, as `Budget.spend` does [the kind's unit]."""
@@ -104,11 +109,11 @@ class Account:
         self.children.append(child)
         self._spent = self._spent.spend_all(drawn)
 
-    def book(self, usage: Usage, *, landing: bool) -> float | None:
+    def book(self, usage: Usage, *, in_landing: bool) -> float | None:
         """Charge an answered request and return its cost [USD]; None if the price is unknown."""
         cost = self._provider.cost(usage)
         self.total = self.total.plus(usage, cost)
-        if landing:
+        if in_landing:
             self.landing = self.landing.plus(usage, cost)
         self._of_model = self._of_model.plus(usage, cost)
         self._largest_input = max(self._largest_input, usage.total_tokens - usage.output_tokens)
@@ -183,16 +188,16 @@ class Account:
         """
         return self.max_tokens if longest is None else min(self.max_tokens, longest * self._growth)
 
-    def seconds_left(self, *, landing: bool) -> float | None:
+    def seconds_left(self, *, in_landing: bool) -> float | None:
         """Return the timeout of the next request [s]; None without a time limit.
 
-        landing: whether the request is part of the landing, which may exceed the limit by LANDING_OVERTIME.
+        in_landing: whether the request is part of the landing, which may exceed the limit by LANDING_OVERTIME.
         """
         limit = self._spent[Kind.TIME].limit
         if limit is None:
             return None
-        time = self.budget[Kind.TIME]
-        return max(limit * (1 + LANDING_OVERTIME) - time.used, 0) if landing else time.until_landing
+        time = self.limit(Kind.TIME)
+        return max(limit * (1 + LANDING_OVERTIME) - time.used, 0) if in_landing else time.until_landing
 
     def _affordable_reply(self) -> int:
         """Return the `max_tokens` that the token and cost limits can cover [tokens]."""

@@ -94,5 +94,5 @@ class ToolCaller:
     def _time_for(self, tool: Tool) -> tuple[float, str]:
         """Return the timeout of a call [s], and a text to append to the timeout message."""
         seconds = self._job.dispatch.tool_timeout if tool.timeout is None else tool.timeout
-        left = self._account.seconds_left(landing=False)
+        left = self._account.seconds_left(in_landing=False)
         return (seconds, "") if left is None or left >= seconds else (left, ", when the time of the run was up")

@@ -34,7 +34,8 @@ class Dispatcher:
         self._server_uses = ServerUses(job, account, observers)
         self._gate = asyncio.Semaphore(job.dispatch.parallel_tools_limit)
         earlier = job.resume_state.earlier
-        self._returned = dict(earlier.executed)
+        self._records = dict(earlier.executed)
+        """The calls that returned, by their number in the run."""
         self._first: dict[str, asyncio.Task[CallRecord] | CallRecord] = {}
         """First calls of repeatable tools; later identical calls get their results."""
         for record in earlier.executed.values():
@@ -45,6 +46,7 @@ class Dispatcher:
         self.started = earlier.started
         """Number of calls started so far."""
         self._cut_off = range(earlier.started + 1, earlier.started + earlier.cut_off + 1)
+        """Numbers of the calls that may have been running when the process ended."""
         self.skipped = earlier.skipped
         """Number of calls that were answered without being run."""
         self._running = range(0)
@@ -55,21 +57,21 @@ class Dispatcher:
     @property
     def executed(self) -> tuple[CallRecord, ...]:
         """All calls that returned so far, in call order."""
-        return tuple(self._returned[number] for number in sorted(self._returned))
+        return tuple(self._records[number] for number in sorted(self._records))
 
     @property
-    def read(self) -> tuple[CallRecord, ...]:
+    def read_by_model(self) -> tuple[CallRecord, ...]:
         """The calls of earlier turns that returned, in call order; an interrupted turn does not count as read."""
-        return tuple(self._returned[number] for number in sorted(self._returned) if number <= self.started)
+        return tuple(self._records[number] for number in sorted(self._records) if number <= self.started)
 
     def forget_interrupted(self) -> None:
         """Allow further calls to run, although interrupted calls may have been running; those are not repeated."""
         self._cut_off = range(0)
 
-    def book(self, reply: Reply) -> None:
+    def book_server_calls(self, reply: Reply) -> None:
         """Count and record the calls that the API ran itself during a reply."""
         booked = self._server_uses.book(reply, self.started)
-        self._returned |= booked.records
+        self._records |= booked.records
         self.started += len(booked.records)
         self.skipped += booked.skipped
         # The calls that were interrupted have the numbers after these.
@@ -80,20 +82,22 @@ class Dispatcher:
 
         calls: no more than the budget allows.
         """
+        # `self._budget` follows the calls as they return, `budget` as the model reads them, in call order.
         budget = self._budget = self._account.budget
         # Spent before they run: an interrupted call was an attempt, too.
         self._account.spend(len(calls), Kind.TOOL_CALLS)
-        first, self.started = self.started + 1, self.started + len(calls)
-        self._running = range(first, self.started + 1)
+        first_number, self.started = self.started + 1, self.started + len(calls)
+        self._running = range(first_number, self.started + 1)
         self._caller.expect(calls)
         async with asyncio.TaskGroup() as group:
-            tasks = [self._start(group, call, number) for number, call in enumerate(calls, first)]
+            tasks = [self._start(group, call, number) for number, call in enumerate(calls, first_number)]
+        # Before the first result is read, the time of all calls is spent.
         budget = budget.spend(self._account.limit(Kind.TIME).used - budget[Kind.TIME].used, Kind.TIME)
         results = []
-        for number, executed in enumerate(in_call_order(budget, [task.result() for task in tasks]), first):
+        for number, executed in enumerate(in_call_order(budget, [task.result() for task in tasks]), first_number):
             self._account.spend(len(executed.text), Kind.CHARACTERS)
             # An `Executed` would keep its budget alive: more than half of the objects that a call leaves behind.
-            self._returned[number] = self._returned[number].cut(len(executed.text))
+            self._records[number] = self._records[number].cut(len(executed.text))
             budget = executed.budget
             results.append(augmented(executed, self._job.augmenters, self._warn))
         results += [self.refuse(call, prompts.skipped(call.name)) for call in rest]
@@ -106,6 +110,7 @@ class Dispatcher:
     def close(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Answer the calls of an interrupted turn: with their result if they returned, otherwise with the reason."""
         numbers, self._running = iter(self._running), range(0)
+        # 0 = a call that was not started.
         return [self._closed(call, 0 if call.name == RESPOND else next(numbers, 0)) for call in calls]
 
     def refuse(self, call: ToolCall, why: str) -> ToolResult:
@@ -119,7 +124,7 @@ class Dispatcher:
             return ToolResult(call.id, prompts.NOT_TAKEN, is_error=True)
         if number == 0:
             return self.refuse(call, prompts.NOT_BEGUN.format(tool=call.name))
-        record = self._returned.get(number) or self._unfinished(call, number, prompts.STOPPED)
+        record = self._records.get(number) or self._record_unfinished(call, number, prompts.STOPPED)
         return ToolResult(call.id, "\n".join(record.lines), record.is_error)
 
     def _start(self, group: asyncio.TaskGroup, call: ToolCall, number: int) -> asyncio.Task[CallRecord]:
@@ -136,9 +141,9 @@ class Dispatcher:
 
     async def _recall(self, call: ToolCall, number: int) -> CallRecord:
         """Return a result from before the process ended; a call that had not returned is not run again."""
-        return self._returned.get(number) or self._unfinished(call, number, prompts.PROCESS_ENDED)
+        return self._records.get(number) or self._record_unfinished(call, number, prompts.PROCESS_ENDED)
 
-    def _unfinished(self, call: ToolCall, number: int, why: str) -> CallRecord:
+    def _record_unfinished(self, call: ToolCall, number: int, why: str) -> CallRecord:
         return self._record(CallRecord(call, why.format(tool=call.name), is_error=True), number, 0.0)
 
     async def _repeat(self, first: asyncio.Task[CallRecord] | CallRecord, call: ToolCall, number: int) -> CallRecord:
@@ -175,7 +180,7 @@ class Dispatcher:
 
     def _record(self, record: CallRecord, number: int, seconds: float) -> CallRecord:
         """Store and report a call as soon as it returns; the order may differ from call order."""
-        self._returned[number] = record
+        self._records[number] = record
         call, size, turn = record.call, len(record.text), int(self._account.limit(Kind.TURNS).used)
         returned = Returned(
             number, turn, call, record.all, size, record.is_error, record.note, record.repeated, seconds

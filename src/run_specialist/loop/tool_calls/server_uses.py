@@ -16,7 +16,7 @@ from run_specialist.record.server_calls import ServerCall, server_calls
 
 
 @dataclass(frozen=True, slots=True)
-class Booked:
+class ServerCallRecords:
     """The calls that the API ran for one reply."""
 
     records: Mapping[int, CallRecord]
@@ -33,7 +33,7 @@ class ServerUses:
         self._account = account
         self._observers = observers
 
-    def book(self, reply: Reply, started: int) -> Booked:
+    def book(self, reply: Reply, started: int) -> ServerCallRecords:
         """Charge and record the calls in a reply.
 
         A call without a result is charged, too: the API runs it with the next request, whose reply begins with the
@@ -55,7 +55,7 @@ class ServerUses:
                 number = started + len(records) + 1
                 records[number] = self._record(use, number)
                 self._observers.notify(BudgetSpent.of(self._account.budget.tightest))
-        return Booked(records, len(refused))
+        return ServerCallRecords(records, len(refused))
 
     def _record(self, use: ServerCall, number: int) -> CallRecord:
         text = self._job.hide(use.text)

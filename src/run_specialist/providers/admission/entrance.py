@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from run_specialist.providers.admission.gate import Gate
-from run_specialist.providers.admission.policy import MINUTE, OVERLOADED, Refusal
+from run_specialist.providers.admission.gated_request import GatedRequest
+from run_specialist.providers.admission.policy import MINUTE, OVERLOADED, RateLimitRefusal
 from run_specialist.providers.admission.rate_headers import quotas
-from run_specialist.providers.admission.turn import Turn
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Queueing, Request
 from run_specialist.providers.endpoint import Endpoint
-from run_specialist.providers.knowledge import Informed
+from run_specialist.providers.knowledge import InformedProvider
 from run_specialist.providers.sdk_errors import fault_of
 
 if TYPE_CHECKING:
@@ -65,17 +65,19 @@ GATES = Gates()
 class Entrance:
     """Admits the requests of one conversation."""
 
-    def __init__(self, provider: Informed, endpoint: Endpoint) -> None:
+    def __init__(self, provider: InformedProvider, endpoint: Endpoint) -> None:
         self._provider = provider
         self._endpoint = endpoint
         self._gate = GATES.of(provider.client)
 
-    def turn(self, request: Request, cost: Cost) -> Turn:
-        """Return the turn of a request: enter it before sending, leave it after the reply."""
+    def gated(self, request: Request, cost: Cost) -> GatedRequest:
+        """Return a request at its gate, to be entered before it is sent and left once it is answered."""
         queueing = request.queueing or Queueing()
-        return Turn(self._gate, self._provider.model, cost, self._provider.requests_at_once, queueing, self._blame)
+        return GatedRequest(
+            self._gate, self._provider.model, cost, self._provider.requests_at_once, queueing, self._blame
+        )
 
-    def _blame(self, error: Exception) -> Refusal | None:
+    def _blame(self, error: Exception) -> RateLimitRefusal | None:
         """Return the refusal in an error if it reports too many requests; otherwise None."""
         if not hasattr(error, "body"):
             # Neither of the SDKs' errors about a reply: a broken connection, an unreadable reply.
@@ -87,7 +89,9 @@ class Entrance:
         if not fault.may_pass and (fault.wait or 0) <= MINUTE:
             return None
         response = getattr(error, "response", None)
-        return Refusal(fault.status, fault.wait, fault.reason, () if response is None else quotas(response.headers))
+        return RateLimitRefusal(
+            fault.status, fault.wait, fault.reason, () if response is None else quotas(response.headers)
+        )
 
 
 def tokens_in(pieces: Sequence[bytes]) -> int:

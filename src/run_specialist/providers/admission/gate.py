@@ -10,7 +10,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from typing import Protocol
 
-from run_specialist.providers.admission.policy import LONGEST_CLOSING, Begun, Cause, GateState, Obstacle, Refusal
+from run_specialist.providers.admission.policy import (
+    LONGEST_CLOSING,
+    Cause,
+    GateState,
+    InFlightRequest,
+    Obstacle,
+    RateLimitRefusal,
+)
 from run_specialist.providers.admission.rate_headers import quotas
 from run_specialist.providers.admission.windows import Cost
 
@@ -32,7 +39,7 @@ class WaitingRequest(Protocol):
     """Maximum number of running requests while this one waits or runs; None = any number."""
     has_changed_model: bool
     """Whether its run has used another model before."""
-    begun: Begun | None
+    begun: InFlightRequest | None
     """Set by the gate once the request has begun."""
 
     @property
@@ -72,129 +79,131 @@ class Gate:
         """Number of requests that wait."""
         return len(self._waiting)
 
-    def enter(self, turn: WaitingRequest) -> Obstacle | None:
+    def enter(self, request: WaitingRequest) -> Obstacle | None:
         """Begin a request if possible; otherwise let it wait, and return the obstacle."""
         with self._lock:
-            if turn not in self._waiting:
-                if turn.ceiling is not None:
-                    self._ceilings[turn.ceiling] += 1
+            if request not in self._waiting:
+                if request.ceiling is not None:
+                    self._ceilings[request.ceiling] += 1
                 if self._waiting:
-                    self._queue(turn)
+                    self._queue(request)
             ceiling = min(self._ceilings) if self._ceilings else None
             now = self.clock()
-            changed = turn.has_changed_model
-            obstacle = self.state.obstacle(now, turn.model, turn.cost, ceiling, has_changed_model=changed)
-            if obstacle is None and not self._is_next(turn, now):
+            changed = request.has_changed_model
+            obstacle = self.state.obstacle(now, request.model, request.cost, ceiling, has_changed_model=changed)
+            if obstacle is None and not self._is_next(request, now):
                 obstacle = _IN_ORDER
             if obstacle is None:
-                self.state, turn.begun = self.state.begin(now, turn.model, turn.cost, has_changed_model=changed)
-                self._under_way.add(turn)
-                self._unqueue(turn)
+                self.state, request.begun = self.state.begin(
+                    now, request.model, request.cost, has_changed_model=changed
+                )
+                self._under_way.add(request)
+                self._unqueue(request)
             else:
-                self._queue(turn)
+                self._queue(request)
             return obstacle
 
-    def _queue(self, turn: WaitingRequest) -> None:
-        if turn not in self._waiting:
-            self._waiting[turn] = None
-            self._models[turn.model] += 1
+    def _queue(self, request: WaitingRequest) -> None:
+        if request not in self._waiting:
+            self._waiting[request] = None
+            self._models[request.model] += 1
 
-    def _unqueue(self, turn: WaitingRequest) -> None:
-        if turn in self._waiting:
-            del self._waiting[turn]
-            self._models[turn.model] -= 1
-            if not self._models[turn.model]:
-                del self._models[turn.model]
+    def _unqueue(self, request: WaitingRequest) -> None:
+        if request in self._waiting:
+            del self._waiting[request]
+            self._models[request.model] -= 1
+            if not self._models[request.model]:
+                del self._models[request.model]
 
-    def leave_queue(self, turn: WaitingRequest) -> None:
+    def leave_queue(self, request: WaitingRequest) -> None:
         """Remove a request that has begun or was abandoned from the queue, and make the next one check."""
         with self._lock:
-            self._unqueue(turn)
-            if turn.begun is None:
-                self._forget_ceiling(turn)
+            self._unqueue(request)
+            if request.begun is None:
+                self._forget_ceiling(request)
             self._wake_first()
 
-    def accepted(self, turn: WaitingRequest, headers: Mapping[str, str]) -> None:
+    def accepted(self, request: WaitingRequest, headers: Mapping[str, str]) -> None:
         """Register that the API replies to a request, with the rate limits in its headers."""
         read = quotas(headers)
         with self._lock:
             before = self.state
-            if turn.begun is not None:
-                self.state = before.accepted(self.clock(), turn.begun, read)
+            if request.begun is not None:
+                self.state = before.accepted(self.clock(), request.begun, read)
             if self.state is not before:
                 self._wake_first()
 
-    def end(self, turn: WaitingRequest, refusal: Refusal | None = None) -> None:
+    def end(self, request: WaitingRequest, refusal: RateLimitRefusal | None = None) -> None:
         """Register the end of a request.
 
         refusal: None unless the API refused it because of too many requests.
         """
         with self._lock:
-            if turn.begun is None or turn not in self._under_way:
+            if request.begun is None or request not in self._under_way:
                 return
-            self._under_way.discard(turn)
-            self._forget_ceiling(turn)
+            self._under_way.discard(request)
+            self._forget_ceiling(request)
             before = self.state
             if refusal is not None:
-                self.state = before.refused(self.clock(), turn.begun, refusal)
-            self.state = self.state.ended(turn.begun, was_refused=refusal is not None)
+                self.state = before.refused(self.clock(), request.begun, refusal)
+            self.state = self.state.ended(request.begun, was_refused=refusal is not None)
             if self.state.closed_until > before.closed_until:
                 # Each request may have less patience than that.
                 self._wake_all()
             else:
                 self._wake_first()
 
-    def settle(self, turn: WaitingRequest, used: Cost) -> None:
+    def settle(self, request: WaitingRequest, used: Cost) -> None:
         """Replace the estimated cost of a request by its usage."""
         with self._lock:
-            if turn.begun is not None:
-                self.state = self.state.settled(self.clock(), turn.begun, used)
+            if request.begun is not None:
+                self.state = self.state.settled(self.clock(), request.begun, used)
 
     def sweep(self) -> None:
         """End the requests of event loops that were closed without ending them."""
-        for turn in [turn for turn in tuple(self._under_way) if turn.is_lost]:
-            self.end(turn)
-        for turn in [turn for turn in tuple(self._waiting) if turn.is_lost]:
-            self.leave_queue(turn)
+        for request in [request for request in tuple(self._under_way) if request.is_lost]:
+            self.end(request)
+        for request in [request for request in tuple(self._waiting) if request.is_lost]:
+            self.leave_queue(request)
 
-    def _forget_ceiling(self, turn: WaitingRequest) -> None:
-        if turn.ceiling is not None:
-            self._ceilings[turn.ceiling] -= 1
-            if self._ceilings[turn.ceiling] <= 0:
-                del self._ceilings[turn.ceiling]
+    def _forget_ceiling(self, request: WaitingRequest) -> None:
+        if request.ceiling is not None:
+            self._ceilings[request.ceiling] -= 1
+            if self._ceilings[request.ceiling] <= 0:
+                del self._ceilings[request.ceiling]
 
-    def _is_next(self, turn: WaitingRequest, now: float) -> bool:
+    def _is_next(self, request: WaitingRequest, now: float) -> bool:
         """Return whether all earlier requests wait only for the rate limits of another model.
 
         True for a request whose run has changed its model, or if only another model is refused.
         """
         held: set[str] = set()
-        of_others = {Cause.QUOTA, Cause.CLOSED, Cause.PROBE} if turn.has_changed_model else {Cause.QUOTA}
+        of_others = {Cause.QUOTA, Cause.CLOSED, Cause.PROBE} if request.has_changed_model else {Cause.QUOTA}
         for other in self._waiting:
-            if other is turn:
+            if other is request:
                 break
             if other.model in held:
                 continue
-            obstacle = None if other.model == turn.model else self._obstacle_of(other, now)
+            obstacle = None if other.model == request.model else self._obstacle_of(other, now)
             if obstacle is None or obstacle.cause not in of_others:
                 return False
             held.add(other.model)
         return True
 
-    def _obstacle_of(self, turn: WaitingRequest, now: float) -> Obstacle | None:
-        return self.state.obstacle(now, turn.model, turn.cost, has_changed_model=turn.has_changed_model)
+    def _obstacle_of(self, request: WaitingRequest, now: float) -> Obstacle | None:
+        return self.state.obstacle(now, request.model, request.cost, has_changed_model=request.has_changed_model)
 
     def _wake_first(self) -> None:
         """Make the first request of each model check whether it may begin."""
         woken: set[str] = set()
-        for turn in self._waiting:
-            if turn.model not in woken:
-                turn.wake()
-                if not turn.is_lost:
-                    woken.add(turn.model)
+        for request in self._waiting:
+            if request.model not in woken:
+                request.wake()
+                if not request.is_lost:
+                    woken.add(request.model)
                     if len(woken) == len(self._models):
                         break
 
     def _wake_all(self) -> None:
-        for turn in self._waiting:
-            turn.wake()
+        for request in self._waiting:
+            request.wake()

@@ -63,7 +63,7 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RateLimitRefusal:
     """A reply that refuses a request because of too many requests."""
 
     status: int
@@ -75,7 +75,7 @@ class Refusal:
     """The rate limits that its headers report."""
 
 
-class Begun(NamedTuple):
+class InFlightRequest(NamedTuple):
     """A running request."""
 
     number: int
@@ -107,7 +107,7 @@ class GateState(NamedTuple):
     """Whether only one request at a time is sent, because none was accepted since the gate was closed."""
     probed_at: float | None = None
     """Start of the newest probe [s]; None = the next one may begin."""
-    refusal: Refusal | None = None
+    refusal: RateLimitRefusal | None = None
     """The newest refusal that closed the gate."""
     closed_for: frozenset[str] = frozenset()
     """The models whose requests were refused since the gate was last open."""
@@ -157,12 +157,12 @@ class GateState(NamedTuple):
 
     def begin(
         self, now: float, model: str, cost: Cost, *, has_changed_model: bool = False
-    ) -> tuple["GateState", Begun]:
+    ) -> tuple["GateState", InFlightRequest]:
         """Return the state after a request has begun, and the request; the arguments are those of `obstacle`."""
         number = self.number + 1
         use = self._use(model).with_begun(now, number, cost)
         is_probe = self.needs_probe and not self._passes(model, has_changed_model=has_changed_model)
-        begun = Begun(number, now, model, cost, use.begun, is_probe)
+        begun = InFlightRequest(number, now, model, cost, use.begun, is_probe)
         state = self._replace(
             under_way=self.under_way + 1,
             number=number,
@@ -171,7 +171,7 @@ class GateState(NamedTuple):
         )
         return state, begun
 
-    def accepted(self, now: float, begun: Begun, quotas: tuple[Quota, ...] = ()) -> "GateState":
+    def accepted(self, now: float, begun: InFlightRequest, quotas: tuple[Quota, ...] = ()) -> "GateState":
         """Return the state after the API began to reply to a request.
 
         quotas: the rate limits that the headers report.
@@ -184,7 +184,7 @@ class GateState(NamedTuple):
             use = use.reported(now, begun.number, begun.mark, quotas)
         return state._replace(uses=self._with(use))
 
-    def refused(self, now: float, begun: Begun, refusal: Refusal) -> "GateState":
+    def refused(self, now: float, begun: InFlightRequest, refusal: RateLimitRefusal) -> "GateState":
         """Return the state after the API refused a running request."""
         use = self._use(begun.model).without(begun.number).reported(now, begun.number, begun.mark, refusal.quotas)
         state = self._halved(now, begun)._replace(uses=self._with(use))
@@ -199,7 +199,7 @@ class GateState(NamedTuple):
             closed_for=before | {begun.model},
         )
 
-    def _halved(self, now: float, begun: Begun) -> "GateState":
+    def _halved(self, now: float, begun: InFlightRequest) -> "GateState":
         """Return the state with half the limit, unless the request began before the limit was last halved."""
         before = self.limit(now)
         if before is None:
@@ -208,7 +208,7 @@ class GateState(NamedTuple):
             return self._replace(most=before, quiet_since=now)
         return self._replace(most=max(before // 2, 1), cut_at=now, quiet_since=now)
 
-    def ended(self, begun: Begun, *, was_refused: bool = False) -> "GateState":
+    def ended(self, begun: InFlightRequest, *, was_refused: bool = False) -> "GateState":
         """Return the state after a request has ended, in any way."""
         # A probe that was neither accepted nor refused proves nothing; the next one may begin immediately.
         is_void = begun.is_probe and not was_refused and self.needs_probe and self.probed_at == begun.at
@@ -218,7 +218,7 @@ class GateState(NamedTuple):
             uses=self._with(self._use(begun.model).without(begun.number)),
         )
 
-    def settled(self, now: float, begun: Begun, used: Cost) -> "GateState":
+    def settled(self, now: float, begun: InFlightRequest, used: Cost) -> "GateState":
         """Return the state after the usage of a request is known."""
         use = self._use(begun.model)
         if not use.windows:

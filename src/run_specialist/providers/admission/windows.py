@@ -87,7 +87,7 @@ class Window(NamedTuple):
         return needed if self.limit is None or needed <= self.limit else min(cost.input_tokens, self.limit)
 
 
-class Sent(NamedTuple):
+class SentRequest(NamedTuple):
     """A request that the API may not have received yet."""
 
     number: int
@@ -103,7 +103,7 @@ class ModelUse(NamedTuple):
     begun: Cost = NOTHING
     """Estimated consumption of all requests that have begun."""
     windows: tuple[Window, ...] = ()
-    sent: tuple[Sent, ...] = ()
+    sent: tuple[SentRequest, ...] = ()
     """Requests of the last seconds without a reply, at most `MOST_SENT`."""
 
     def obstacle(self, now: float, cost: Cost) -> Window | None:
@@ -119,7 +119,7 @@ class ModelUse(NamedTuple):
             first += 1
         windows = (window.at(now) for window in self.windows)
         reduced = tuple([one._replace(remaining=one.remaining - one.need(cost)) for one in windows])
-        return ModelUse(self.model, self.begun.plus(cost), reduced, (*sent[first:], Sent(number, now, cost)))
+        return ModelUse(self.model, self.begun.plus(cost), reduced, (*sent[first:], SentRequest(number, now, cost)))
 
     def without(self, number: int) -> "ModelUse":
         """Return the use after a request was answered or has ended."""

@@ -9,14 +9,14 @@ from run_specialist.providers.local import server_facts
 from run_specialist.providers.local.addresses import is_loopback, root_of
 from run_specialist.providers.local.local_servers import LLAMACPP, LMSTUDIO, OLLAMA, SERVERS, VLLM, LocalServer
 from run_specialist.providers.local.server_facts import ContextLength
-from run_specialist.providers.local.server_questions import Answer, NothingListens, Question, ask_all
+from run_specialist.providers.local.server_questions import NothingListens, ServerRequest, ServerResponse, ask_all
 from run_specialist.providers.openai_chat import ChatProvider
 
 DEFAULT_CONTEXT = 4_096
 """Default context length with which Ollama and LM Studio load a model [tokens]."""
 REPLY_SHARE = 4
 """A reply takes at most one part in this many of the context."""
-MODELS = Question("/v1/models")
+MODELS = ServerRequest("/v1/models")
 _MOST_LISTED = 10
 _MOST_DIGITS = 9
 _NOT_FOUND = 404
@@ -74,7 +74,7 @@ async def _find(server: LocalServer, name: str, root: str) -> tuple[str, Context
     if server is OLLAMA:
         return name, await _ollama(name, root)
     if server is LMSTUDIO:
-        native, listed = await ask_all(root, server.key, [Question("/api/v0/models"), MODELS])
+        native, listed = await ask_all(root, server.key, [ServerRequest("/api/v0/models"), MODELS])
         return name, server_facts.of_lmstudio(name, native.value, listed.value, DEFAULT_CONTEXT)
     (listed,) = await ask_all(root, server.key, [MODELS])
     names = server_facts.model_names(listed.value)
@@ -84,7 +84,7 @@ async def _find(server: LocalServer, name: str, root: str) -> tuple[str, Context
 
 
 async def _llamacpp(name: str, root: str) -> tuple[str, ContextLength]:
-    listed, props = await ask_all(root, LLAMACPP.key, [MODELS, Question("/props")])
+    listed, props = await ask_all(root, LLAMACPP.key, [MODELS, ServerRequest("/props")])
     if not name:
         names = server_facts.loaded_names(listed.value)
         if len(names) != 1:
@@ -98,7 +98,7 @@ async def _llamacpp(name: str, root: str) -> tuple[str, ContextLength]:
 
 async def _ollama(name: str, root: str) -> ContextLength:
     shown, running, listed = await ask_all(
-        root, OLLAMA.key, [Question("/api/show", {"model": name}), Question("/api/ps"), MODELS]
+        root, OLLAMA.key, [ServerRequest("/api/show", {"model": name}), ServerRequest("/api/ps"), MODELS]
     )
     if shown.status == _NOT_FOUND and isinstance(shown.value, dict):
         raise UsageError(
@@ -109,7 +109,7 @@ async def _ollama(name: str, root: str) -> ContextLength:
     return server_facts.of_ollama(name, shown.value, running.value, assumed, DEFAULT_CONTEXT)
 
 
-def _on_offer(server: LocalServer, root: str, listed: Answer) -> str:
+def _on_offer(server: LocalServer, root: str, listed: ServerResponse) -> str:
     """Return the models that a server lists, as the end of a message."""
     names = server_facts.model_names(listed.value)
     if names:

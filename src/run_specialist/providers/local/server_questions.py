@@ -23,7 +23,7 @@ class NothingListens(RunSpecialistError):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ServerRequest:
     """One request to a server."""
 
     path: str
@@ -33,7 +33,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerResponse:
     """The response of a server."""
 
     status: int = 0
@@ -42,7 +42,7 @@ class Answer:
     """The parsed JSON; None if there is none."""
 
 
-async def ask_all(root: str, key: str, questions: Sequence[Question]) -> list[Answer]:
+async def ask_all(root: str, key: str, questions: Sequence[ServerRequest]) -> list[ServerResponse]:
     """Ask questions concurrently and return the answers in their order.
 
     root: URL of the server.
@@ -57,7 +57,7 @@ async def ask_all(root: str, key: str, questions: Sequence[Question]) -> list[An
         return await asyncio.gather(*(_ask(client, root, question) for question in questions))
 
 
-async def _ask(client: "httpx2.AsyncClient", root: str, question: Question) -> Answer:
+async def _ask(client: "httpx2.AsyncClient", root: str, question: ServerRequest) -> ServerResponse:
     import httpx2  # noqa: PLC0415 - as above
 
     method = "GET" if question.body is None else "POST"
@@ -70,12 +70,12 @@ async def _ask(client: "httpx2.AsyncClient", root: str, question: Question) -> A
             async for part in response.aiter_raw():
                 body += part
                 if len(body) > LARGEST_ANSWER:
-                    return Answer()
-            return Answer(response.status_code, _parsed(bytes(body)))
+                    return ServerResponse()
+            return ServerResponse(response.status_code, _parsed(bytes(body)))
     except httpx2.ConnectError as error:
         raise NothingListens(str(error)) from error
     except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError, ValueError):
-        return Answer()
+        return ServerResponse()
 
 
 def _parsed(body: bytes) -> Any:  # noqa: ANN401 - any JSON

@@ -6,16 +6,16 @@ from functools import lru_cache
 from run_specialist.providers.offline.code_block import CodeBlock
 from run_specialist.providers.offline.code_grouping import SeenLine, code_blocks
 from run_specialist.providers.offline.definitions import is_code
-from run_specialist.providers.offline.gathered import Gathered
+from run_specialist.providers.offline.gathered import Findings
 from run_specialist.providers.offline.quotable import Quotable, units
 
 
-def all_units(gathered: Gathered) -> list[Quotable]:
+def all_units(gathered: Findings) -> list[Quotable]:
     """Group the known lines of all files into units."""
     return [unit for path in gathered.lines for unit in _units(path, gathered)]
 
 
-def _units(path: str, gathered: Gathered) -> Iterable[Quotable]:
+def _units(path: str, gathered: Findings) -> Iterable[Quotable]:
     known = gathered.lines[path]
     if not is_code(path):
         return units(path, known)

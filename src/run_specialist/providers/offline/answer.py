@@ -8,14 +8,14 @@ from operator import itemgetter
 from run_specialist.providers.offline.all_units import all_units
 from run_specialist.providers.offline.code_block import CodeBlock, shape
 from run_specialist.providers.offline.code_calls import is_in_code
-from run_specialist.providers.offline.gathered import Gathered
+from run_specialist.providers.offline.gathered import Findings
 from run_specialist.providers.offline.place_word import place_word
 from run_specialist.providers.offline.question import Question, Term, is_in
 from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.quoting import Quote, cut, grown
 from run_specialist.providers.offline.ranking import RankingTarget, Weights, scores
 from run_specialist.providers.offline.similarity import roots
-from run_specialist.tools.respond import Evidence, Response
+from run_specialist.tools.respond import Citation, Response
 
 LONGEST_ANSWER = 1500
 MOST_QUOTES = 8
@@ -38,7 +38,7 @@ _GROWS = 0.7
 """Minimum score of a line that joins an adjacent quote, relative to the quote's."""
 
 
-def answer(question: Question, gathered: Gathered) -> Response:
+def answer(question: Question, gathered: Findings) -> Response:
     """Return the best answer from the lines seen so far."""
     weights = Weights(gathered.counts, is_in_code(question, gathered))
     absent = [term for term in question.terms if gathered.absent(term)]
@@ -57,7 +57,7 @@ def answer(question: Question, gathered: Gathered) -> Response:
     lead = _lead(absent, best, place_word(quote.path for quote in quotes))
     return Response(
         answer="\n\n".join([lead, *map(str, quotes)]),
-        evidence=[Evidence(source=quote.source, quote=quote.text) for quote in quotes],
+        evidence=[Citation(source=quote.source, quote=quote.text) for quote in quotes],
         gaps=gaps,
     )
 
@@ -74,8 +74,8 @@ def _is_unrelated(question: Question, absent: Sequence[Term], best: float) -> bo
     return best < (_MIN_KNOWN if known else _MIN_ABSENT if absent else _MIN_COVERAGE)
 
 
-def _refusal(gathered: Gathered, question: Question, absent: Sequence[Term]) -> str:
-    if not any(exchange.call.name in _LOOKING and not exchange.failed for exchange in gathered.exchanges):
+def _refusal(gathered: Findings, question: Question, absent: Sequence[Term]) -> str:
+    if not any(completed.call.name in _LOOKING and not completed.is_error for completed in gathered.calls):
         return "Nothing could be looked up, so no file has a word in this answer."
     place = place_word(gathered.lines)
     missing = _listed([term for term in absent if term.name] or absent or question.terms)

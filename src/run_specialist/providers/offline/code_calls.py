@@ -7,10 +7,10 @@ from typing import Any
 from run_specialist.providers.offline.code_block import CodeBlock
 from run_specialist.providers.offline.code_words import names_in_code
 from run_specialist.providers.offline.definitions import is_code, pattern
-from run_specialist.providers.offline.gathered import Gathered
+from run_specialist.providers.offline.gathered import Findings
 from run_specialist.providers.offline.question import Question, Term
 
-Arguments = tuple[str, Mapping[str, Any]]
+ToolAndArguments = tuple[str, Mapping[str, Any]]
 """A tool, and the arguments of a call."""
 _MOST_NAMES = 120
 _TERMS, _WORDS = 6, 4
@@ -19,12 +19,12 @@ _ABOVE, _WINDOW = 2, 60
 """Number of lines that are read: before a definition, and in total."""
 
 
-def is_in_code(question: Question, gathered: Gathered) -> bool:
+def is_in_code(question: Question, gathered: Findings) -> bool:
     """Return whether a question is about a behaviour, and code was found."""
     return question.is_about_behaviour and any(map(is_code, gathered.lines))
 
 
-def named_definitions(terms: Sequence[Term], gathered: Gathered) -> Iterator[Arguments]:
+def named_definitions(terms: Sequence[Term], gathered: Findings) -> Iterator[ToolAndArguments]:
     """Yield a call that finds the definitions whose names contain a term of the question."""
     words = {word.casefold() for term in terms[:_TERMS] for word in [term.text, *names_in_code(term.text)[:_WORDS]]}
     stems = sorted({_stem(word) for word in words if word.isalnum() and len(word) >= _SHORTEST})

@@ -46,7 +46,7 @@ def code_blocks(path: str, lines: Sequence[SeenLine]) -> Iterator[CodeBlock]:
     """Group the known lines of a code file."""
     known = {number for number, _, _ in lines}
     group: list[_Placed] = []
-    reader = _Reader(PurePosixPath(path).suffix.casefold())
+    reader = _ScopeTracker(PurePosixPath(path).suffix.casefold())
     for placed in (reader.place(*line) for line in lines):
         if group and not _joins(group, placed):
             yield from _block(path, group, known)
@@ -91,7 +91,7 @@ def _block(path: str, group: Sequence[_Placed], known: AbstractSet[int]) -> Iter
     )
 
 
-class _Reader:
+class _ScopeTracker:
     """Finds the innermost definition around each line, from the indentation of the lines before it."""
 
     def __init__(self, suffix: str) -> None:

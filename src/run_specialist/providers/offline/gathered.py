@@ -9,7 +9,7 @@ from run_specialist.prompts import ASKS
 from run_specialist.providers.offline.question import Term
 from run_specialist.providers.offline.similarity import literal, roots
 from run_specialist.record.blocks import Block, text_of
-from run_specialist.record.messages import Message, ToolCall
+from run_specialist.record.messages import CompletedCall, Message, ToolCall
 
 _FOUND = re.compile(r"(.+?):(\d+): (.*)")
 _READ = re.compile(r" *(\d+)\t(.*)")
@@ -20,21 +20,12 @@ _LONGEST = 4000
 """Maximum length of a stored line [characters]."""
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """A call and its result."""
-
-    call: ToolCall
-    result: str
-    failed: bool
-
-
 @dataclass
-class Gathered:
+class Findings:
     """The lines, word counts and files seen so far."""
 
     question: str
-    exchanges: Sequence[Exchange]
+    calls: Sequence[CompletedCall]
     must_answer: bool
     """True if the newest message ends with the order to answer: further calls would not be executed."""
     recent: int
@@ -58,23 +49,23 @@ class Gathered:
     _last: tuple[str, int] = ("", 0)
 
     @classmethod
-    def of(cls, messages: Sequence[Message]) -> "Gathered":
+    def of(cls, messages: Sequence[Message]) -> "Findings":
         """Parse a transcript with any content; never raises."""
         texts = [text_of(message.blocks) if message.role == "user" else "" for message in messages]
         from_user = [at for at, text in enumerate(texts) if text] or [0]
-        exchanges = tuple(_exchanges(messages))
-        recent = len(tuple(_exchanges(messages[from_user[-1] :])))
+        calls = tuple(_calls(messages))
+        recent = len(tuple(_calls(messages[from_user[-1] :])))
         must_answer = bool(messages and messages[-1].landing_instruction)
-        gathered = cls(_newest_question([text for text in texts if text]), exchanges, must_answer, recent)
-        for exchange in exchanges:
-            if not exchange.failed:
-                gathered._learn(exchange)
+        gathered = cls(_newest_question([text for text in texts if text]), calls, must_answer, recent)
+        for completed in calls:
+            if not completed.is_error:
+                gathered._learn(completed)
         return gathered
 
     @property
     def called(self) -> frozenset[str]:
         """The keys of all calls so far."""
-        return frozenset(exchange.call.key for exchange in self.exchanges)
+        return frozenset(completed.call.key for completed in self.calls)
 
     def absent(self, term: Term) -> bool:
         """Return whether a search has shown that a term occurs in no file."""
@@ -83,14 +74,14 @@ class Gathered:
         seen = (text for lines in self.lines.values() for texts in lines.values() for text in texts)
         return not any(form <= roots(text) for text in seen for form in term.forms)
 
-    def _learn(self, exchange: Exchange) -> None:
+    def _learn(self, completed: CompletedCall) -> None:
         self._last = "", 0
-        arguments = exchange.call.arguments or {}
+        arguments = completed.call.arguments or {}
         path = str(arguments.get("path", ""))
-        if exchange.call.name == "grep" and not any(map(_FOUND.fullmatch, exchange.result.split("\n"))):
+        if completed.call.name == "grep" and not any(map(_FOUND.fullmatch, completed.result.split("\n"))):
             self.fruitless.add(str(arguments.get("pattern", "")))
-        for line in exchange.result.split("\n"):
-            match exchange.call.name:
+        for line in completed.result.split("\n"):
+            match completed.call.name:
                 case "search" | "grep":
                     self._learn_found(line)
                 case "read" if found := _READ.fullmatch(line):
@@ -139,7 +130,7 @@ def _newest_question(texts: Sequence[str]) -> str:
     return [*texts[:1], *added][-1] if texts else ""
 
 
-def _exchanges(messages: Sequence[Message]) -> Iterator[Exchange]:
+def _calls(messages: Sequence[Message]) -> Iterator[CompletedCall]:
     calls: dict[str, ToolCall] = {}
     for message in messages:
         for block in message.blocks:
@@ -150,7 +141,7 @@ def _exchanges(messages: Sequence[Message]) -> Iterator[Exchange]:
             elif block.get("type") == "tool_result":
                 call = calls.get(str(block.get("tool_use_id", "")))
                 if call is not None:
-                    yield Exchange(call, _result_text(block), bool(block.get("is_error")))
+                    yield CompletedCall(call, _result_text(block), bool(block.get("is_error")))
 
 
 def _result_text(block: Block) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from run_specialist.providers.offline.all_units import all_units
 from run_specialist.providers.offline.code_block import CodeBlock
 from run_specialist.providers.offline.code_calls import is_in_code, named_definitions, window
-from run_specialist.providers.offline.gathered import Gathered
+from run_specialist.providers.offline.gathered import Findings
 from run_specialist.providers.offline.question import Question, Term
 from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.ranking import Weights, best, best_files
@@ -42,10 +42,10 @@ class NextCall:
         return ToolCall("", self.tool, self.arguments).key
 
 
-def next_calls(question: Question, gathered: Gathered, tools: Toolset) -> list[NextCall]:
+def next_calls(question: Question, gathered: Findings, tools: Toolset) -> list[NextCall]:
     """Return the calls of the next turn; an empty list = time to answer."""
     at_once = _AT_ONCE_IN_CODE if is_in_code(question, gathered) else _AT_ONCE
-    most = min(at_once, MOST - gathered.recent) if gathered.exchanges else 1
+    most = min(at_once, MOST - gathered.recent) if gathered.calls else 1
     new: dict[str, NextCall] = {}
     for call in _candidates(question, gathered, tools):
         if len(new) >= most:
@@ -55,7 +55,7 @@ def next_calls(question: Question, gathered: Gathered, tools: Toolset) -> list[N
     return list(new.values())
 
 
-def _candidates(question: Question, gathered: Gathered, tools: Toolset) -> Iterator[NextCall]:
+def _candidates(question: Question, gathered: Findings, tools: Toolset) -> Iterator[NextCall]:
     weights = Weights(gathered.counts, is_in_code(question, gathered))
     specific = sorted(question.terms, key=weights.of, reverse=True)
     yield NextCall("search", {"query": question.text[:_LONGEST_QUERY], "limit": 15})
@@ -101,16 +101,16 @@ def _by_look(term: Term) -> tuple[bool, int]:
     return not term.name, -len(term.text)
 
 
-def _browse(gathered: Gathered) -> Iterator[NextCall]:
+def _browse(gathered: Findings) -> Iterator[NextCall]:
     """Yield calls that list and read files, for runs in which no search found anything."""
     yield NextCall("glob", {"pattern": "*.md"})
     yield NextCall("ls", {"path": "."})
     yield from (NextCall("read", {"path": path, "offset": 1, "limit": 200}) for path in gathered.files[:_FILES])
 
 
-def _reads(question: Question, gathered: Gathered, weights: Weights) -> Iterator[NextCall]:
+def _reads(question: Question, gathered: Findings, weights: Weights) -> Iterator[NextCall]:
     """Yield calls that read the context of the best lines, best first."""
-    windows = [found for exchange in gathered.exchanges if (found := _window(exchange.call))]
+    windows = [found for completed in gathered.calls if (found := _window(completed.call))]
     seen = all_units(gathered)
     ranked = best(seen, question, weights)[: _SURE if gathered.recent >= ENOUGH else _HOPEFUL]
     # Notes tend to start with the essentials.

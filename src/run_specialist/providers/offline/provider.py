@@ -6,7 +6,7 @@ from typing import Any
 
 from run_specialist.providers.base import Capabilities, Choice, Delta, Opening, Request, Watch
 from run_specialist.providers.offline.answer import answer
-from run_specialist.providers.offline.gathered import Gathered
+from run_specialist.providers.offline.gathered import Findings
 from run_specialist.providers.offline.next_calls import next_calls
 from run_specialist.providers.offline.question import Question
 from run_specialist.record.blocks import Block, text_of
@@ -44,7 +44,7 @@ class OfflineConversation:
     async def ask(self, request: Request) -> Reply:
         """Return the next turn, a pure function of the transcript."""
         messages, choice = request.messages, request.choice
-        gathered = Gathered.of(messages)
+        gathered = Findings.of(messages)
         question = Question(gathered.question)
         is_last = choice is not Choice.AUTO or gathered.must_answer
         if calls := [] if is_last else next_calls(question, gathered, self._tools):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Validator = Any
 """A validator of jsonschema; its protocol lacks `descend`, which every keyword needs."""
-Schema = Mapping[str, Any] | bool
+JsonSchema = Mapping[str, Any] | bool
 """A part of a schema that is itself a schema."""
 Errors = Iterator["ValidationError"]
 Keyword = Callable[[Validator, Any, Any, Mapping[str, Any]], Iterable["ValidationError"] | None]
@@ -81,7 +81,7 @@ def _pattern_properties(
                     yield from validator.descend(value[name], part, path=name, schema_path=pattern)
 
 
-def _additional_properties(validator: Validator, part: Schema, value: object, schema: Mapping[str, Any]) -> Errors:
+def _additional_properties(validator: Validator, part: JsonSchema, value: object, schema: Mapping[str, Any]) -> Errors:
     if not isinstance(value, dict):
         return
     patterns = schema.get("patternProperties", {})
@@ -99,7 +99,7 @@ def _additional_properties(validator: Validator, part: Schema, value: object, sc
             yield _wrong(f"Additional properties are not allowed ({names} {were} unexpected)")
 
 
-def _unevaluated_properties(validator: Validator, part: Schema, value: object, schema: Mapping[str, Any]) -> Errors:
+def _unevaluated_properties(validator: Validator, part: JsonSchema, value: object, schema: Mapping[str, Any]) -> Errors:
     if not isinstance(value, dict):
         return
     others = sorted(value.keys() - _evaluated(validator, value, schema))
@@ -113,12 +113,12 @@ def _unevaluated_properties(validator: Validator, part: Schema, value: object, s
             )
 
 
-def _evaluated(validator: Validator, value: Mapping[str, Any], schema: Schema) -> set[str]:
+def _evaluated(validator: Validator, value: Mapping[str, Any], schema: JsonSchema) -> set[str]:
     """Return the names of the properties that a schema, or a matching part of it, has evaluated successfully."""
     if isinstance(schema, bool):
         return set()
 
-    def holds(part: Schema, item: object = value) -> bool:
+    def holds(part: JsonSchema, item: object = value) -> bool:
         return next(iter(validator.descend(item, part)), None) is None
 
     patterns, named = schema.get("patternProperties", {}), schema.get("properties", {})

@@ -3,9 +3,9 @@
 The vendors accept only a part of JSON Schema: every object is closed and requires all of its properties, and nothing is
 recursive, open or bounded. `strict` expresses a schema in that part, and `restored` converts a value back:
 
-    optional property                 required, and may be null          null is removed
-    anything that cannot be closed    a string that contains JSON        the string is parsed
-    bounds, patterns, formats         omitted                            validated by the reader of the value
+optional property                 required, and may be null          null is removed
+anything that cannot be closed    a string that contains JSON        the string is parsed
+bounds, patterns, formats         omitted                            validated by the reader of the value
 
 A schema may come from an untrusted server, so the work is bounded: parts that are too deep or too large also become
 strings that contain JSON.
@@ -53,17 +53,17 @@ class _TooLarge(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _SchemaPosition:
     """The position of a part in the schema."""
 
     references: tuple[str, ...] = ()
     """The references on the path; a repeated one is recursive."""
     depth: int = 0
 
-    def below(self) -> "_Place":
+    def below(self) -> "_SchemaPosition":
         if self.depth == DEEPEST:
             raise _NotExpressible
-        return _Place(self.references, self.depth + 1)
+        return _SchemaPosition(self.references, self.depth + 1)
 
 
 def strict(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,24 +89,24 @@ class _Converter:
     def convert(self) -> Part:
         """Return the whole schema; if it is too large, with each large property as JSON in a string."""
         try:
-            return self._part(self._root, _Place())
+            return self._part(self._root, _SchemaPosition())
         except _TooLarge:
             pass
         properties = self._root.get("properties")
         if not isinstance(properties, Mapping) or not 0 < len(properties) < MOST_PARTS:
             return json_string(self._root)
         try:
-            return self._closed(self._root, _Place(), MOST_PARTS // len(properties))
+            return self._closed(self._root, _SchemaPosition(), MOST_PARTS // len(properties))
         except _NotExpressible:
             return json_string(self._root)
 
-    def _part(self, schema: object, place: _Place) -> Part:
+    def _part(self, schema: object, place: _SchemaPosition) -> Part:
         try:
             return self._expressed(schema, place)
         except _NotExpressible:
             return json_string(schema)
 
-    def _expressed(self, schema: object, place: _Place) -> Part:
+    def _expressed(self, schema: object, place: _SchemaPosition) -> Part:
         schema, place = self._resolved(schema, place.below())
         kept = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
         if "const" in schema or "enum" in schema:
@@ -127,7 +127,7 @@ class _Converter:
             case _:
                 raise _NotExpressible
 
-    def _closed(self, schema: Mapping[str, Any], place: _Place, parts_each: int | None = None) -> Part:
+    def _closed(self, schema: Mapping[str, Any], place: _SchemaPosition, parts_each: int | None = None) -> Part:
         """Return an object that requires all of its properties.
 
         parts_each: maximum number of parts of each property before it becomes JSON; None = share what is left.
@@ -159,7 +159,7 @@ class _Converter:
         }
         return Part(closed, Properties(parts, optional))
 
-    def _resolved(self, schema: object, place: _Place) -> tuple[Mapping[str, Any], _Place]:
+    def _resolved(self, schema: object, place: _SchemaPosition) -> tuple[Mapping[str, Any], _SchemaPosition]:
         """Return the schema that a reference or a single `allOf` names, with the references that lead to it."""
         while isinstance(schema, Mapping):
             self._left -= 1 + len(schema) // 16
@@ -170,7 +170,7 @@ class _Converter:
                     named = target(self._root, pointer)
                     if named is None or pointer in place.references:
                         raise _NotExpressible
-                    place = _Place((*place.references, pointer), place.depth)
+                    place = _SchemaPosition((*place.references, pointer), place.depth)
                     schema = {**named, **_annotations(schema, "$ref")}
                 case {"allOf": [Mapping() as only]}:
                     schema = {**only, **_annotations(schema, "allOf")}

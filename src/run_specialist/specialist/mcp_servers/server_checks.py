@@ -6,7 +6,7 @@ from typing import Any
 from run_specialist.specialist.mcp_servers.servers import listed_in_project, named_entry, server_of
 from run_specialist.specialist.problems import Problems, shown
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
-from run_specialist.specialist.reading.nodes import Items, Node, Pairs, Scalar
+from run_specialist.specialist.reading.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 _KEY = "mcp_servers"
 KEYS = (
@@ -61,8 +61,8 @@ def _unusable(name: str, entry: object, problems: Problems) -> str:
 
 def _node(node: Node, name: str, index: int | None) -> Node | None:
     """Return the node of an entry, or None if it cannot be found."""
-    if isinstance(node, Items) and index is not None and index < len(node.items):
+    if isinstance(node, SequenceNode) and index is not None and index < len(node.items):
         return node.items[index]
-    if isinstance(node, Pairs):
-        return next((key for key, _ in node.pairs if isinstance(key, Scalar) and key.text == name), None)
+    if isinstance(node, MappingNode):
+        return next((key for key, _ in node.pairs if isinstance(key, ScalarNode) and key.text == name), None)
     return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from run_specialist.specialist.keys import canonical, starts_field_in_prose
 from run_specialist.specialist.problems import Problems
 from run_specialist.specialist.reading.fences import KEY, MOST_LINES, is_key_line
-from run_specialist.specialist.reading.nodes import Chunk, Node, Pairs, Scalar, UnreadableError, parse
+from run_specialist.specialist.reading.nodes import Chunk, MappingNode, Node, ScalarNode, UnreadableError, parse
 
 _OPEN, _CLOSE = re.compile(r"<example\b"), re.compile(r"</example\b")
 _PROSE_KEYS = frozenset({"description", "landing_prompt"})
@@ -74,9 +74,9 @@ def read_span(span: FieldSpan, problems: Problems) -> tuple[Node, Chunk]:
         root = parse(span.text)
     except UnreadableError:
         root = None
-    if isinstance(root, Pairs) and len(root.pairs) == 1:
+    if isinstance(root, MappingNode) and len(root.pairs) == 1:
         key, node = root.pairs[0]
-        if isinstance(key, Scalar) and key.text == span.key:
+        if isinstance(key, ScalarNode) and key.text == span.key:
             return _with_line_breaks(node), chunk
     match = KEY.search(span.text)
     start = match.end() if match else 0
@@ -123,12 +123,12 @@ def _back_over_headings(lines: list[str], index: int) -> int:
 
 def _with_line_breaks(node: Node) -> Node:
     r"""Replace a literal `\n` in a plain scalar by a newline."""
-    if isinstance(node, Scalar) and node.plain and "\\n" in node.text:
-        return Scalar(node.start, node.end, node.text.replace("\\n", "\n"), plain=False)
+    if isinstance(node, ScalarNode) and node.plain and "\\n" in node.text:
+        return ScalarNode(node.start, node.end, node.text.replace("\\n", "\n"), plain=False)
     return node
 
 
-def _raw(span: FieldSpan, start: int, chunk: Chunk, problems: Problems) -> Scalar:
+def _raw(span: FieldSpan, start: int, chunk: Chunk, problems: Problems) -> ScalarNode:
     """Return the text after the colon as one scalar, with later lines dedented."""
     raw = _without_comments(span.text[start:]).rstrip()
     end = start + len(raw)
@@ -143,10 +143,10 @@ def _raw(span: FieldSpan, start: int, chunk: Chunk, problems: Problems) -> Scala
         problems.warn(chunk.place(start), "an opening quote is never closed", span.key)
         unquoted = text[1:].strip().replace("\\n", "\n")
     if unquoted is not None:
-        return Scalar(start, end, unquoted, plain=False)
+        return ScalarNode(start, end, unquoted, plain=False)
     if canonical(span.key) in _TEXT_KEYS:
-        return Scalar(start, end, text.replace("\\n", "\n"), plain=False)
-    return Scalar(start, end, text)
+        return ScalarNode(start, end, text.replace("\\n", "\n"), plain=False)
+    return ScalarNode(start, end, text)
 
 
 _TEXT_KEYS = _PROSE_KEYS | {"name", "model"}

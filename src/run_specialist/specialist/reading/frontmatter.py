@@ -10,7 +10,15 @@ from run_specialist.specialist.problems import START, Position, Problems, shown
 from run_specialist.specialist.reading import fallback
 from run_specialist.specialist.reading.decoding import decode
 from run_specialist.specialist.reading.fences import FencedParts, cut
-from run_specialist.specialist.reading.nodes import Chunk, Node, Pairs, Scalar, UnreadableError, parse, value_of
+from run_specialist.specialist.reading.nodes import (
+    Chunk,
+    MappingNode,
+    Node,
+    ScalarNode,
+    UnreadableError,
+    parse,
+    value_of,
+)
 
 # A blank line followed only by headings.
 _BLANK_BEFORE = re.compile(r"\n[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)*\Z")
@@ -79,7 +87,7 @@ class LenientHandler(YAMLHandler):
         else:
             if root is None:
                 return front, body
-            if isinstance(root, Pairs) and not _holds_prose(root, front):
+            if isinstance(root, MappingNode) and not _holds_prose(root, front):
                 self._take_pairs(root, chunk)
                 return front, body
             self._problems.warn(
@@ -98,9 +106,9 @@ class LenientHandler(YAMLHandler):
         """Return the fields as plain values."""
         return {key: value_of(field.node)[0] for key, field in self.fields.items()}
 
-    def _take_pairs(self, root: Pairs, chunk: Chunk) -> None:
+    def _take_pairs(self, root: MappingNode, chunk: Chunk) -> None:
         for key, node in root.pairs:
-            if isinstance(key, Scalar):
+            if isinstance(key, ScalarNode):
                 self._add(Field(key.text.strip(), node, chunk, chunk.place(key.start)))
             else:
                 self._problems.warn(chunk.place(key.start), "a key that is a list or a map is ignored")
@@ -114,7 +122,7 @@ class LenientHandler(YAMLHandler):
             if span is last[canonical(span.key)] and is_known(span.key):
                 node, chunk = fallback.read_span(span, self._problems)
             else:
-                node, chunk = Scalar(0, len(span.text), span.text), Chunk(span.text, span.line)
+                node, chunk = ScalarNode(0, len(span.text), span.text), Chunk(span.text, span.line)
             self._add(Field(span.key, node, chunk, place))
         return used
 
@@ -129,9 +137,9 @@ class LenientHandler(YAMLHandler):
         self.fields[key] = field
 
 
-def _holds_prose(root: Pairs, front: str) -> bool:
+def _holds_prose(root: MappingNode, front: str) -> bool:
     """Return whether a sentence after a blank line was parsed as a key, because the closing fence is missing."""
-    keys = [key for key, _ in root.pairs if isinstance(key, Scalar)]
+    keys = [key for key, _ in root.pairs if isinstance(key, ScalarNode)]
     return any(" " in key.text.strip() and _BLANK_BEFORE.search(front[: key.start]) for key in keys)
 
 

@@ -43,7 +43,7 @@ class UnreadableError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarNode:
     """A scalar as text; `start` and `end` are the span of its source [characters]."""
 
     start: int
@@ -55,7 +55,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class SequenceNode:
     """A list."""
 
     start: int
@@ -64,7 +64,7 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class MappingNode:
     """A map, in the order of the file, including repeated keys."""
 
     start: int
@@ -72,7 +72,7 @@ class Pairs:
     pairs: tuple[tuple["Node", "Node"], ...]
 
 
-Node = Scalar | Items | Pairs
+Node = ScalarNode | SequenceNode | MappingNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,9 @@ def _compose(events: Iterator[yaml.Event], text: str) -> Node | None:
             opened.append((event, []))
             continue
         if isinstance(event, yaml.ScalarEvent):
-            node = Scalar(start, end, event.value, not event.style, None if event.tag == "!" else event.tag)
+            node = ScalarNode(start, end, event.value, not event.style, None if event.tag == "!" else event.tag)
         elif isinstance(event, yaml.AliasEvent):
-            node = anchors.get(str(event.anchor)) or Scalar(start, end, text[start:end])
+            node = anchors.get(str(event.anchor)) or ScalarNode(start, end, text[start:end])
         elif isinstance(event, yaml.CollectionEndEvent):
             source, children = opened.pop()
             node = _collection(source, children, end)
@@ -155,11 +155,11 @@ def _span(event: yaml.Event) -> tuple[int, int]:
 def _collection(opened: yaml.CollectionStartEvent, children: list[Node], end: int) -> Node:
     start = _span(opened)[0]
     if isinstance(opened, yaml.SequenceStartEvent):
-        return Items(start, end, tuple(children))
-    return Pairs(start, end, tuple(zip(children[::2], children[1::2], strict=True)))
+        return SequenceNode(start, end, tuple(children))
+    return MappingNode(start, end, tuple(zip(children[::2], children[1::2], strict=True)))
 
 
-def scalar_value(node: Scalar) -> str | int | float | bool | None:
+def scalar_value(node: ScalarNode) -> str | int | float | bool | None:
     """Return the YAML 1.2 value of a scalar: no yes/no booleans, no dates, no base 60."""
     if not node.plain or node.tag == _STR_TAG or (node.tag and node.tag not in CORE_TAGS):
         return node.text
@@ -182,10 +182,10 @@ def plain_value(text: str) -> str | int | float | bool | None:
 
 def is_null(node: Node) -> bool:
     """Return whether the value is empty, null or ~."""
-    return isinstance(node, Scalar) and scalar_value(node) is None
+    return isinstance(node, ScalarNode) and scalar_value(node) is None
 
 
-def value_of(node: Node) -> tuple[object, tuple[Scalar, ...]]:
+def value_of(node: Node) -> tuple[object, tuple[ScalarNode, ...]]:
     """Return a node as dicts, lists and scalars, and the repeated keys of its maps, of which the last value wins.
 
     Raises UnreadableError if aliases expand it beyond `MOST_VALUES`, or if a key is not a scalar.
@@ -197,20 +197,20 @@ def value_of(node: Node) -> tuple[object, tuple[Scalar, ...]]:
 @dataclass(slots=True)
 class _Expansion:
     left: int
-    repeated: list[Scalar]
+    repeated: list[ScalarNode]
 
     def value(self, node: Node, depth: int) -> object:
         self.left -= 1
         # Expanded aliases can nest deeper than the text.
         if self.left < 0 or depth > DEEPEST:
             raise UnreadableError(f"contains more than {MOST_VALUES:,} values or {DEEPEST} levels", node.start)
-        if isinstance(node, Scalar):
+        if isinstance(node, ScalarNode):
             return scalar_value(node)
-        if isinstance(node, Items):
+        if isinstance(node, SequenceNode):
             return [self.value(item, depth + 1) for item in node.items]
         result: dict[str, object] = {}
         for key, item in node.pairs:
-            if not isinstance(key, Scalar):
+            if not isinstance(key, ScalarNode):
                 raise UnreadableError("a key is a list or a map", key.start)
             if key.text in result:
                 self.repeated.append(key)

@@ -6,7 +6,7 @@ from run_specialist.specialist.keys import canonical
 from run_specialist.specialist.problems import START, Position, Problems, shown
 from run_specialist.specialist.reading.decoding import decode
 from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
-from run_specialist.specialist.reading.nodes import DEEPEST, Chunk, Items, Node, Pairs, Scalar
+from run_specialist.specialist.reading.nodes import DEEPEST, Chunk, MappingNode, Node, ScalarNode, SequenceNode
 from run_specialist.specialist.reading.toml_table import InvalidToml, TomlTable, read_table
 
 PROMPT = "developer_instructions"
@@ -62,7 +62,7 @@ def _node(value: object, start: int, depth: int) -> tuple[Node, str]:
             node, part = _node(item, start + len(text), depth + 1)
             items.append(node)
             text += part
-        return Items(start, start + len(text) + 1, tuple(items)), f"{text}]"
+        return SequenceNode(start, start + len(text) + 1, tuple(items)), f"{text}]"
     if depth <= DEEPEST and isinstance(value, dict):
         text = "{"
         pairs: list[tuple[Node, Node]] = []
@@ -73,7 +73,7 @@ def _node(value: object, start: int, depth: int) -> tuple[Node, str]:
             node, part = _node(item, start + len(text), depth + 1)
             pairs.append((name, node))
             text += part
-        return Pairs(start, start + len(text) + 1, tuple(pairs)), f"{text}}}"
+        return MappingNode(start, start + len(text) + 1, tuple(pairs)), f"{text}}}"
     is_text = not isinstance(value, bool | int | float)
     text = json.dumps(str(value) if is_text else value, ensure_ascii=False)
-    return Scalar(start, start + len(text), str(value) if is_text else text, plain=not is_text), text
+    return ScalarNode(start, start + len(text), str(value) if is_text else text, plain=not is_text), text

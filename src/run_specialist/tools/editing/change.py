@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedChange:
     """A possible change."""
 
     relative: str
@@ -65,7 +65,7 @@ class Planned:
         )
 
 
-class Changes:
+class FileEditor:
     """Makes the changes of one run, one after the other."""
 
     def __init__(self, writable: Writable, copy: WorkingCopy) -> None:
@@ -91,7 +91,7 @@ class Changes:
                 in_thread(lambda: self._write(planned, record)), lambda: self._made(planned, context)
             )
 
-    def _plan(self, path: str, revise: Callable[[str | None], str]) -> Planned:
+    def _plan(self, path: str, revise: Callable[[str | None], str]) -> PlannedChange:
         relative = self._writable.locate(path)
         shown = escape_path(relative)
         try:
@@ -112,9 +112,9 @@ class Changes:
         if after == before:
             raise ToolError(f"{shown} has this content already; nothing was changed")
         folders = 0 if before is not None else _missing_folders(self._writable.root, relative)
-        return Planned(relative, before, after, diff_of(relative, text, after.decode()), folders)
+        return PlannedChange(relative, before, after, diff_of(relative, text, after.decode()), folders)
 
-    def _write(self, planned: Planned, record: FileChanging) -> None:
+    def _write(self, planned: PlannedChange, record: FileChanging) -> None:
         try:
             replace_file(
                 self._writable.root,
@@ -129,7 +129,7 @@ class Changes:
             shown = escape_path(planned.relative)
             raise ToolError(f"{shown} was not changed: {error.strerror or error}{hint}") from error
 
-    def _made(self, planned: Planned, context: Context | None) -> Output:
+    def _made(self, planned: PlannedChange, context: Context | None) -> Output:
         """Report a change, and return its result."""
         is_new, diff, is_dry = planned.before is None, planned.diff, self._copy.patch is not None
         self._copy.knows(planned.relative, planned.after)

@@ -9,7 +9,7 @@ from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.tool_names import EDIT, NEEDS_WRITABLE, WRITE
 from run_specialist.tools.base import Output, Tool
 from run_specialist.tools.context import Context
-from run_specialist.tools.editing.change import Changes
+from run_specialist.tools.editing.change import FileEditor
 from run_specialist.tools.editing.text_edit import Replacement, edited, rewritten
 from run_specialist.tools.editing.working_copy import WorkingCopy
 from run_specialist.tools.editing.writable import Writable
@@ -56,7 +56,7 @@ class EditTools:
     """The tool functions of one run."""
 
     def __init__(self, writable: Writable, copy: WorkingCopy) -> None:
-        self._changes = Changes(writable, copy)
+        self._changes = FileEditor(writable, copy)
         self._copy = copy
 
     async def edit(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword

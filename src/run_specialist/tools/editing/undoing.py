@@ -27,7 +27,7 @@ before them; or not touched, because another program changed it after them.
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class UndoneFile:
     """A file that a run has changed, and the result of undoing the changes."""
 
     path: str
@@ -39,7 +39,7 @@ class Undone:
     """From the current content to the one before the run."""
 
 
-def undo(root: Path, changes: Sequence[FileChanging], *, dry_run: bool) -> list[Undone]:
+def undo(root: Path, changes: Sequence[FileChanging], *, dry_run: bool) -> list[UndoneFile]:
     """Undo changes; return each file once, by path.
 
     changes: oldest first; each may have been made or not.
@@ -53,7 +53,7 @@ def undo(root: Path, changes: Sequence[FileChanging], *, dry_run: bool) -> list[
     return [_undo_file(writable, path, of_file, dry_run=dry_run) for path, of_file in sorted(by_path.items())]
 
 
-def _undo_file(writable: Writable, path: str, changes: Sequence[FileChanging], *, dry_run: bool) -> Undone:
+def _undo_file(writable: Writable, path: str, changes: Sequence[FileChanging], *, dry_run: bool) -> UndoneFile:
     root = writable.root
     try:
         writable.check(path)
@@ -64,7 +64,7 @@ def _undo_file(writable: Writable, path: str, changes: Sequence[FileChanging], *
         now = None if found is None else digest_of(found)
         oldest, reason = _oldest_to_undo(changes, now)
         if oldest is None:
-            return Undone(path, "left" if reason else "unchanged", reason)
+            return UndoneFile(path, "left" if reason else "unchanged", reason)
         text = None if found is None else found.decode()
         if oldest.content is None:
             diff = Diff("", 0, diff_of(path, None, text or "").added)
@@ -73,11 +73,11 @@ def _undo_file(writable: Writable, path: str, changes: Sequence[FileChanging], *
         if not dry_run:
             _restore(root, path, oldest, now)
         done: Result = "deleted" if oldest.content is None else "restored"
-        return Undone(path, "partly" if reason else done, reason, diff)
+        return UndoneFile(path, "partly" if reason else done, reason, diff)
     except ToolError as error:
-        return Undone(path, "left", str(error))
+        return UndoneFile(path, "left", str(error))
     except OSError as error:
-        return Undone(path, "left", error.strerror or str(error))
+        return UndoneFile(path, "left", error.strerror or str(error))
 
 
 def _oldest_to_undo(changes: Sequence[FileChanging], now: str | None) -> tuple[FileChanging | None, str]:

@@ -17,7 +17,7 @@ from run_specialist.tools.files.present import comma_list, describe, hit_lines, 
 from run_specialist.tools.sandbox.listing import entries, files, pattern_spec, similar_hint
 from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
 from run_specialist.tools.sandbox.text import count_lines, fit, is_text, text_lines
-from run_specialist.tools.search.index import Index
+from run_specialist.tools.search.index import SearchIndex
 
 _SEARCH = (
     "Ranked full-text search over all files: start here. Takes a question or its key words and returns the best "
@@ -70,7 +70,7 @@ class _FileTools:
 
     def __init__(self, sandbox: Sandbox, result_limit: int, copy: WorkingCopy | None) -> None:
         self._sandbox = sandbox
-        self._index = Index(sandbox, None if copy is None else lambda: copy.changes)
+        self._index = SearchIndex(sandbox, None if copy is None else lambda: copy.changes)
         self._limit = result_limit
         self._copy = copy
 

@@ -41,7 +41,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GrepResult:
     """Result of a search."""
 
     matches: tuple[Match, ...]
@@ -66,7 +66,7 @@ def check_pattern(pattern: str) -> None:
         ) from error
 
 
-def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: bool, limit: int) -> Found:
+def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: bool, limit: int) -> GrepResult:
     """Find matching lines, in order of path and line.
 
     paths: text files relative to the root; both engines read exactly these files.
@@ -87,8 +87,8 @@ def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: b
             for path, line, column in map(re.Match.groups, islice(_MATCH.finditer(output), limit + 1))
         ]
         if stopped or len(matches) > limit:
-            return Found(tuple(matches[:limit]), cut=len(matches) > limit, stopped=stopped)
-    return Found(tuple(matches), cut=False, stopped="")
+            return GrepResult(tuple(matches[:limit]), cut=len(matches) > limit, stopped=stopped)
+    return GrepResult(tuple(matches), cut=False, stopped="")
 
 
 def _batches(paths: Iterable[str]) -> Iterator[list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.base import Tool
-from run_specialist.tools.mcp.connection import Connection
+from run_specialist.tools.mcp.connection import McpConnection
 from run_specialist.tools.mcp.definition import Definition, definitions, tool_name
 from run_specialist.tools.mcp.server_errors import Unreachable
 from run_specialist.tools.mcp.session import Listing
@@ -20,7 +20,7 @@ class McpClients:
 
     def __init__(self) -> None:
         """Create the collection without starting any server."""
-        self._connections: dict[tuple[ServerConfig, Path], Connection] = {}
+        self._connections: dict[tuple[ServerConfig, Path], McpConnection] = {}
 
     async def tools(
         self, servers: Mapping[str, ServerConfig], *, root: Path
@@ -40,11 +40,11 @@ class McpClients:
         self._connections.clear()
         await asyncio.gather(*(connection.close() for connection in connections))
 
-    async def _list_tools(self, server: ServerConfig, root: Path) -> tuple[ServerConfig, Connection, Listing | str]:
+    async def _list_tools(self, server: ServerConfig, root: Path) -> tuple[ServerConfig, McpConnection, Listing | str]:
         """Return a server with its tools, or with the reason why it is unavailable."""
         if server.unusable:
-            return server, Connection(server, root), server.unusable
-        connection = self._connections.setdefault((server, root), Connection(server, root))
+            return server, McpConnection(server, root), server.unusable
+        connection = self._connections.setdefault((server, root), McpConnection(server, root))
         try:
             return server, connection, await connection.listing()
         except Unreachable as error:
@@ -52,7 +52,7 @@ class McpClients:
 
 
 def _make_tools(
-    found: Iterable[tuple[ServerConfig, Connection, Listing | str]],
+    found: Iterable[tuple[ServerConfig, McpConnection, Listing | str]],
 ) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
     """Create the tools; validating the schemas of many tools is slow."""
     tools: list[Tool] = []
@@ -76,7 +76,7 @@ def _make_tools(
     return tuple(tools), tuple(warnings)
 
 
-def _tool(definition: Definition, connection: Connection) -> Tool:
+def _tool(definition: Definition, connection: McpConnection) -> Tool:
     async def call(**arguments: Any) -> str:  # noqa: ANN401 - the server validates them
         return await connection.call(definition.called, arguments)
 

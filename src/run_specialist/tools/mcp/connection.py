@@ -11,7 +11,7 @@ from run_specialist.tools.mcp.server_errors import Unreachable
 from run_specialist.tools.mcp.session import Listing, McpSession, SessionForgotten
 
 
-class Connection:
+class McpConnection:
     """Connection to one server, shared by all runs that name it."""
 
     def __init__(self, server: ServerConfig, root: Path) -> None:

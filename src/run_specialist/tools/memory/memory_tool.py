@@ -35,10 +35,10 @@ def memory_tool(folder: NotesFolder, hide: Callable[[str], str], result_limit: i
     result_limit: maximum length of one result [characters].
     is_dry: whether no file may be changed.
     """
-    return Tool(NAME, _DESCRIPTION, _Notes(folder, hide, result_limit, is_dry=is_dry).memory)
+    return Tool(NAME, _DESCRIPTION, _MemoryNotes(folder, hide, result_limit, is_dry=is_dry).memory)
 
 
-class _Notes:
+class _MemoryNotes:
     """The notes as known to one run; thread-safe, because the folder is locked for each change."""
 
     def __init__(self, folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool) -> None:

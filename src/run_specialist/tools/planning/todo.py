@@ -27,7 +27,7 @@ class Todo(BaseModel):
     status: Literal["pending", "in_progress", "completed", "cancelled"] = "pending"
 
 
-class Plan:
+class TodoList:
     """The list of a run."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Plan:
             self._items = items
 
 
-def todo_tool(plan: Plan) -> Tool:
+def todo_tool(plan: TodoList) -> Tool:
     """Return the tool that keeps a plan."""
     return Tool(NAME, _DESCRIPTION, plan.todo)
 

@@ -13,7 +13,7 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.sandbox.linescan import lines_in
 from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
 from run_specialist.tools.sandbox.text import read_text
-from run_specialist.tools.search.fts import Found, Table, look_up
+from run_specialist.tools.search.fts import MatchingRows, Table, look_up
 from run_specialist.tools.search.passage_index import Hit, Hits, PassageIndex
 from run_specialist.tools.search.passages import Passage, is_prose, passages
 from run_specialist.tools.search.terms import content_terms, ideographs, parts, variants
@@ -73,7 +73,7 @@ class FileIndex:
         best = _Reranker(passages_by_path, rarity, rarest=log(1 + len(self._chunks))).rerank(terms, limit)
         return Hits(best, "files", self._count_files(found.any), counts)
 
-    def _expand(self, found: Found, terms: Sequence[str]) -> None:
+    def _expand(self, found: MatchingRows, terms: Sequence[str]) -> None:
         """Add the rows that match consecutive words joined, and parts of a word that does not occur by itself."""
         for start, count in product(range(len(terms)), range(2, _MAX_JOINED + 1)):
             words = terms[start : start + count]
@@ -110,7 +110,7 @@ class FileIndex:
     def _count_files(self, rows: Iterable[int]) -> int:
         return len(set(map(self._files_of.__getitem__, rows)))
 
-    def _ranked(self, found: Found, rarity: Mapping[str, float], least: int) -> Sequence[int]:
+    def _ranked(self, found: MatchingRows, rarity: Mapping[str, float], least: int) -> Sequence[int]:
         """Order chunks by score, and by how much of the query they contain."""
         # Very frequent words do not discriminate, and are slow to score.
         selective = [expression for expression, rows in found.rows.items() if 2 * len(rows) < len(self._chunks)]
@@ -173,7 +173,7 @@ class _Reranker(PassageIndex):
                 found.rows[expression] = matching
         return self._best(found, limit)
 
-    def _ranked(self, scores: Mapping[int, float], found: Found) -> Sequence[int]:
+    def _ranked(self, scores: Mapping[int, float], found: MatchingRows) -> Sequence[int]:
         """Order rows as the base class does, without lines repeated from better rows: chunks overlap at their edges."""
         seen: set[tuple[str, int, str]] = set()
         distinct: list[int] = []
@@ -184,7 +184,7 @@ class _Reranker(PassageIndex):
                 seen |= lines
         return distinct
 
-    def _scores(self, found: Found) -> Mapping[int, float]:
+    def _scores(self, found: MatchingRows) -> Mapping[int, float]:
         scores: defaultdict[int, float] = defaultdict(float)
         weights = self._weights(found)
         for expression, rows in found.rows.items():
@@ -194,7 +194,7 @@ class _Reranker(PassageIndex):
                 scores[row] += score / here * weights[expression]
         return scores
 
-    def _weights(self, found: Found) -> Mapping[str, float]:
+    def _weights(self, found: MatchingRows) -> Mapping[str, float]:
         return {expression: self._rarity.get(expression, self._rarest) for expression in found.rows}
 
 

@@ -59,7 +59,7 @@ class Table:
 
 
 @dataclass(slots=True)
-class Found:
+class MatchingRows:
     """Rows that match the words of a query."""
 
     rows: dict[str, set[int]]
@@ -73,12 +73,12 @@ class Found:
         return set().union(*self.rows.values())
 
 
-def look_up(rows: Callable[[str], set[int]], terms: Iterable[str]) -> Found:
+def look_up(rows: Callable[[str], set[int]], terms: Iterable[str]) -> MatchingRows:
     """Look up each word of a query.
 
     rows: returns the rows that match an FTS5 expression.
     """
-    found = Found({}, {})
+    found = MatchingRows({}, {})
     for term in terms:
         hits = {expression: rows(expression) for expression in expressions(term)}
         if not any(hits.values()) and len(term) >= _SHORTEST_PREFIX:

@@ -30,7 +30,7 @@ _COST_PER_FILE = 400
 """Fixed cost of a file, added to its length [characters]."""
 
 
-class Index:
+class SearchIndex:
     """Index that is built at the first search, and again once files were changed; thread-safe."""
 
     def __init__(self, sandbox: Sandbox, changes: Callable[[], int] | None = None) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import log
 
 from run_specialist.tools.sandbox.sandbox import escape_path
-from run_specialist.tools.search.fts import Found, Table, look_up
+from run_specialist.tools.search.fts import MatchingRows, Table, look_up
 from run_specialist.tools.search.passages import Passage
 from run_specialist.tools.search.terms import content_terms, variants
 
@@ -50,7 +50,7 @@ class PassageIndex:
         counts = {term: len(rows) for term, rows in found.by_term.items()}
         return Hits(self._best(found, limit), "passages", len(found.any), counts)
 
-    def _best(self, found: Found, limit: int) -> tuple[Hit, ...]:
+    def _best(self, found: MatchingRows, limit: int) -> tuple[Hit, ...]:
         if not found.rows:
             return ()
         per_file: Counter[str] = Counter()
@@ -62,7 +62,7 @@ class PassageIndex:
                 best.append(hit)
         return tuple(best)
 
-    def _ranked(self, scores: Mapping[int, float], found: Found) -> Sequence[int]:
+    def _ranked(self, scores: Mapping[int, float], found: MatchingRows) -> Sequence[int]:
         """Order rows by score, and by how much of the query the passage and its file contain."""
         weights = self._weights(found)
         total = sum(weights.values())
@@ -79,11 +79,11 @@ class PassageIndex:
 
         return sorted(scores, key=key)
 
-    def _scores(self, found: Found) -> Mapping[int, float]:
+    def _scores(self, found: MatchingRows) -> Mapping[int, float]:
         """Return the scores of candidate passages."""
         return self._table.best(" OR ".join(found.rows), _CANDIDATES)
 
-    def _weights(self, found: Found) -> Mapping[str, float]:
+    def _weights(self, found: MatchingRows) -> Mapping[str, float]:
         """Return the weight of each expression: the rarer, the higher."""
         return {expression: log(1 + len(self._hits) / len(rows)) for expression, rows in found.rows.items()}
 

@@ -38,7 +38,7 @@ class _Word:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _CommandParser:
     source: str
     place: int = 0
     found: list[str] = field(default_factory=list)
@@ -173,6 +173,6 @@ def simple_commands(line: str) -> Iterator[str]:
     """
     if _CONTROL.search(line):
         raise UndecidedError("it has control characters")
-    reader = _Reader(line)
+    reader = _CommandParser(line)
     reader.commands(0, is_inner=False)
     yield from reader.found

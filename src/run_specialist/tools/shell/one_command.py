@@ -18,7 +18,7 @@ from run_specialist.tools.shell import bubblewrap, seatbelt
 from run_specialist.tools.shell.git_folder import GitFolder, git_folder, plain_config
 from run_specialist.tools.shell.kept_output import KeptOutput
 from run_specialist.tools.shell.protected_places import protected_places, put_back
-from run_specialist.tools.shell.sandboxed_process import MEMORY, Ended, SandboxedProcess
+from run_specialist.tools.shell.sandboxed_process import MEMORY, CommandExit, SandboxedProcess
 from run_specialist.tools.shell.shown_files import ShownFiles, shown_files
 from run_specialist.tools.shell.system_calls import filter_for
 from run_specialist.tools.shell.used_by import MOST_TASKS
@@ -61,7 +61,7 @@ class OneCommand:
         self._writable = writable
         self._turn = asyncio.Lock()
 
-    async def run(self, line: str, output: KeptOutput, seconds: float) -> tuple[Ended, list[str]]:
+    async def run(self, line: str, output: KeptOutput, seconds: float) -> tuple[CommandExit, list[str]]:
         """Run a command line; return how it ended, and which of its changes were undone.
 
         Raises ToolError if there is no sandbox for it.
@@ -92,7 +92,7 @@ class OneCommand:
                 files = replace(files, hidden_files=(*files.hidden_files, ".git"))
         return _View(files, git, protected)
 
-    async def _run(self, view: _View, line: str, output: KeptOutput, seconds: float) -> Ended:
+    async def _run(self, view: _View, line: str, output: KeptOutput, seconds: float) -> CommandExit:
         limited = _LIMITED.format(
             seconds=max(round(seconds), 1), processes=_PROCESSES if _limits_sandbox(platform.release()) else ""
         )
@@ -109,7 +109,9 @@ class OneCommand:
             raise ToolError(f"the sandbox cannot be made: {shown(said[-1])}")
         return ended
 
-    async def _in_namespaces(self, view: _View, words: Sequence[str], output: KeptOutput, seconds: float) -> Ended:
+    async def _in_namespaces(
+        self, view: _View, words: Sequence[str], output: KeptOutput, seconds: float
+    ) -> CommandExit:
         root = self._sandbox.root
         with ExitStack() as opened:
             configs = view.git.configs if view.git else ()
@@ -121,7 +123,7 @@ class OneCommand:
             command = [bubblewrap.program() or bubblewrap.PROGRAM, "--args", str(given), "--", *words]
             return await process.run(command, seconds, (given, calls, *data.values()))
 
-    async def _in_seatbelt(self, view: _View, words: Sequence[str], output: KeptOutput, seconds: float) -> Ended:
+    async def _in_seatbelt(self, view: _View, words: Sequence[str], output: KeptOutput, seconds: float) -> CommandExit:
         root = self._sandbox.root
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own:
             real = await in_thread(Path(own).resolve)

@@ -17,20 +17,18 @@ from typing import Any
 
 from run_specialist.tools.shell.kept_output import KeptOutput
 from run_specialist.tools.shell.used_by import MOST_TASKS, used_by
+from run_specialist.tools.shell.watched_process import MOST_OUTPUT, WatchedProcess
 
 MEMORY = 2 * 1024**3
 """Maximum memory of all processes of one command, without /tmp [bytes]."""
-MOST_OUTPUT = 64 * 1024**2
-"""Maximum output of one command [bytes]."""
 
 _STATUS = 4_096
-_DRAINED_WITHIN = 1.0
 _POLL = 0.02
 _GONE_WITHIN = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandExit:
     """How a command ended."""
 
     exit_code: int | None
@@ -67,7 +65,7 @@ class SandboxedProcess:
         descriptors: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
         folder: Path = Path("/"),
-    ) -> Ended:
+    ) -> CommandExit:
         """Run a command; all its processes have ended when this returns or raises.
 
         seconds: maximum time.
@@ -75,40 +73,28 @@ class SandboxedProcess:
         environment: all variables; by default none, because the first process of a sandbox shows its own to all others.
         Raises OSError if it cannot be started.
         """
-        told, tell = os.pipe()
+        standard_input, release = os.pipe()
         try:
-            loop = asyncio.get_running_loop()
-            transport, watched = await loop.subprocess_exec(
-                lambda: _Watched(self._output, loop),
-                *command,
-                stdin=told,
-                stdout=PIPE,
-                stderr=STDOUT,
-                env=dict(environment or {}),
-                cwd=folder,
-                pass_fds=(*descriptors, *(() if self._reading is None else (self.status,))),
-                # Ctrl-C must not stop the command: the run does so.
-                start_new_session=True,
-            )
+            transport, watched = await self._start(command, standard_input, descriptors, environment, folder)
         except BaseException:
             self._close()
-            os.close(tell)
+            os.close(release)
             raise
         finally:
-            os.close(told)
+            os.close(standard_input)
             if self._reading is not None:
                 os.close(self.status)
         ended, watching = asyncio.ensure_future(watched.ended()), asyncio.ensure_future(self._watch())
-        beginning = asyncio.ensure_future(self._begin(watched, transport.get_pid(), tell))
+        beginning = asyncio.ensure_future(self._begin(watched, transport.get_pid(), release))
         try:
             awaited: list[asyncio.Future[Any]] = [ended, watching, watched.flooded]
             done, _ = await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if ended in done:
                 # The code of `bwrap` itself, or of its first process, says nothing about the command.
-                return Ended(self._exit_code(transport.get_returncode()) if watched.ready.done() else None)
+                return CommandExit(self._exit_code(transport.get_returncode()) if watched.ready.done() else None)
             if watched.flooded in done:
-                return Ended(None, f"it wrote more than {MOST_OUTPUT // 1024**2} MB")
-            return Ended(None, watching.result() if done else f"it took more than {seconds:.3g} seconds")
+                return CommandExit(None, f"it wrote more than {MOST_OUTPUT // 1024**2} MB")
+            return CommandExit(None, watching.result() if done else f"it took more than {seconds:.3g} seconds")
         finally:
             self._kill(transport.get_pid())
             for task in (ended, watching, beginning):
@@ -116,17 +102,42 @@ class SandboxedProcess:
             await self._wait_until_gone(watched)
             transport.close()
             self._close()
-            os.close(tell)
+            os.close(release)
 
-    async def _begin(self, watched: "_Watched", pid: int, tell: int) -> None:
-        """Let the command run, once the sandbox is bound to this program."""
+    async def _start(
+        self,
+        command: Sequence[str],
+        standard_input: int,
+        descriptors: Sequence[int],
+        environment: Mapping[str, str] | None,
+        folder: Path,
+    ) -> tuple[asyncio.SubprocessTransport, WatchedProcess]:
+        loop = asyncio.get_running_loop()
+        return await loop.subprocess_exec(
+            lambda: WatchedProcess(self._output, loop),
+            *command,
+            stdin=standard_input,
+            stdout=PIPE,
+            stderr=STDOUT,
+            env=dict(environment or {}),
+            cwd=folder,
+            pass_fds=(*descriptors, *(() if self._reading is None else (self.status,))),
+            # Ctrl-C must not stop the command: the run does so.
+            start_new_session=True,
+        )
+
+    async def _begin(self, watched: WatchedProcess, pid: int, release: int) -> None:
+        """Let the command run, once the sandbox is bound to this program.
+
+        release: descriptor to which a line is written; the command waits for it on its standard input.
+        """
         await asyncio.wait([watched.ready])
         while True:
             if self._reading is None or self._is_bound(pid):
                 break
             await asyncio.sleep(_POLL / 10)
         with suppress(OSError):
-            os.write(tell, b"\n")
+            os.write(release, b"\n")
 
     def _is_bound(self, pid: int) -> bool:
         """Return whether `bwrap` and the sandbox's first process wait, which they do only once everything is set up."""
@@ -175,7 +186,7 @@ class SandboxedProcess:
         with suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
 
-    async def _wait_until_gone(self, watched: "_Watched") -> None:
+    async def _wait_until_gone(self, watched: WatchedProcess) -> None:
         await asyncio.wait([watched.exited], timeout=_GONE_WITHIN)
         if self._held is None:
             return
@@ -189,46 +200,6 @@ class SandboxedProcess:
             loop.remove_reader(self._held)
             os.close(self._held)
             self._held = None
-
-
-class _Watched(asyncio.SubprocessProtocol):
-    """Collects the output of a process, and records its end."""
-
-    def __init__(self, output: KeptOutput, loop: asyncio.AbstractEventLoop) -> None:
-        self._output = output
-        self.exited: asyncio.Future[None] = loop.create_future()
-        self.closed: asyncio.Future[None] = loop.create_future()
-        """Done once no process holds the pipe open."""
-        self.ready: asyncio.Future[None] = loop.create_future()
-        """Done once the shell in the sandbox has started, which it reports by a NUL before all output."""
-        self.flooded: asyncio.Future[None] = loop.create_future()
-        """Done once there is too much output."""
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - there is one pipe
-        if not self.ready.done():
-            before, mark, rest = data.partition(b"\0")
-            data = before + rest
-            if mark:
-                _set(self.ready)
-        self._output.add(data)
-        if self._output.total > MOST_OUTPUT:
-            _set(self.flooded)
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - as above
-        _set(self.closed)
-
-    def process_exited(self) -> None:
-        _set(self.exited)
-
-    async def ended(self) -> None:
-        """Wait for the end of the process and of its output, which a process that it started may hold open."""
-        await asyncio.wait([self.exited])
-        await asyncio.wait([self.closed], timeout=_DRAINED_WITHIN)
-
-
-def _set(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _state(pid: int) -> str:

@@ -18,7 +18,7 @@ from run_specialist.tools.sandbox.sandbox import Sandbox
 from run_specialist.tools.shell.command_rules import CommandRules
 from run_specialist.tools.shell.kept_output import KeptOutput
 from run_specialist.tools.shell.one_command import OneCommand
-from run_specialist.tools.shell.sandboxed_process import Ended
+from run_specialist.tools.shell.sandboxed_process import CommandExit
 from run_specialist.tools.shell.shown_files import writable_places
 
 LONGEST = 100_000
@@ -89,7 +89,7 @@ class _Shell:
         return Output(output.text(self._limit), note, is_error=bool(ended.stopped))
 
 
-def _note(ended: Ended) -> str:
+def _note(ended: CommandExit) -> str:
     return f"[stopped: {ended.stopped}]" if ended.stopped else f"[exit code {ended.exit_code}]"
 
 

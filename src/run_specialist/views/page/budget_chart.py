@@ -28,13 +28,13 @@ HOW = {
 }
 """Description of each rung of the landing."""
 
-Spent = tuple[float, Kind, float]
+SpendingPoint = tuple[float, Kind, float]
 """Time [seconds since 1970], kind, and amount."""
 _Limits = tuple[float, Mapping[str, Any], Mapping[str, Any]]
 """Start of validity [seconds since 1970], limits by kind, and the usage at that time if it is known."""
 
 
-def budget(run: StoredRun, axis: Axis, by_children: Iterable[Spent]) -> dict[str, Any]:
+def budget(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint]) -> dict[str, Any]:
     """Return the chart of the budget and the table below it; times are working time [s].
 
     by_children: amounts that child runs spent.
@@ -75,7 +75,7 @@ def _limits(run: StoredRun, axis: Axis) -> Iterator[_Limits]:
             yield span.begin, limits, span.resumed.get("used") or {}
 
 
-def _spent(run: StoredRun) -> Iterator[Spent]:
+def _spent(run: StoredRun) -> Iterator[SpendingPoint]:
     """Yield the amounts that the run spent, except time."""
     for turn in run.turns:
         yield turn.at, Kind.TURNS, 1
@@ -90,7 +90,9 @@ def _spent(run: StoredRun) -> Iterator[Spent]:
             yield event.at, Kind.COST, event.body["cost_usd"] or 0
 
 
-def _kind(kind: Kind, run: StoredRun, axis: Axis, valid: Sequence[_Limits], spent: Sequence[Spent]) -> dict[str, Any]:
+def _kind(
+    kind: Kind, run: StoredRun, axis: Axis, valid: Sequence[_Limits], spent: Sequence[SpendingPoint]
+) -> dict[str, Any]:
     lines, used = [], 0.0
     for number, (since, limits, used_before) in enumerate(valid):
         until = valid[number + 1][0] if number + 1 < len(valid) else float("inf")

@@ -11,7 +11,7 @@ from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views.page.axis import Axis
 from run_specialist.views.page.formats import MOST_CHARACTERS, brief, pretty
 from run_specialist.views.page.quotes import parted
-from run_specialist.views.page.shown_results import Shown, results
+from run_specialist.views.page.shown_results import ShownResult, results
 
 BRIEF = 160
 """Maximum length of the arguments in a call's heading [characters]."""
@@ -63,7 +63,7 @@ def turns(
 def _calls(
     turn: StoredTurn,
     executed: Iterable[StoredCall],
-    shown: Mapping[tuple[int, int], Shown],
+    shown: Mapping[tuple[int, int], ShownResult],
     quotes: Mapping[int, Sequence[tuple[int, str]]],
 ) -> Iterator[dict[str, Any]]:
     """Yield the calls of a turn: the executed ones, and the others with the result that the model received."""
@@ -86,9 +86,9 @@ def _arguments(block: Block) -> dict[str, str]:
     return {"arguments": pretty(arguments), "brief": brief(arguments, BRIEF)}
 
 
-def _run(call: StoredCall, shown: Shown | None, quotes: Sequence[tuple[int, str]]) -> dict[str, Any]:
+def _run(call: StoredCall, shown: ShownResult | None, quotes: Sequence[tuple[int, str]]) -> dict[str, Any]:
     notes = [prompts.TRUNCATED, prompts.SAME_CALL, *call.note.split("\n")]
-    content, added = (shown or Shown(call.text)).parted(call.text, notes)
+    content, added = (shown or ShownResult(call.text)).parted(call.text, notes)
     ending = next((line for line in reversed(added) if shown is None or line != shown.instruction), "")
     return {
         "number": call.number,
@@ -104,7 +104,7 @@ def _run(call: StoredCall, shown: Shown | None, quotes: Sequence[tuple[int, str]
     }
 
 
-def _not_run(name: str, shown: Shown | None) -> dict[str, Any]:
+def _not_run(name: str, shown: ShownResult | None) -> dict[str, Any]:
     if shown is None:
         state = "answer" if name == RESPOND else "unfinished"
     elif name == RESPOND:

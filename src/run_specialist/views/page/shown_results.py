@@ -10,7 +10,7 @@ from run_specialist.store.stored import StoredMessage, StoredRun
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownResult:
     """A tool result as the model received it."""
 
     content: str
@@ -32,12 +32,12 @@ class Shown:
         return self.content, [self.instruction] if self.instruction else []
 
 
-def results(run: StoredRun) -> dict[tuple[int, int], Shown]:
+def results(run: StoredRun) -> dict[tuple[int, int], ShownResult]:
     """Return the result of each call by the number of its turn and its position in the turn, from 0.
 
     Call ids are not used as keys, because servers may reuse them.
     """
-    found: dict[tuple[int, int], Shown] = {}
+    found: dict[tuple[int, int], ShownResult] = {}
     turn, following = None, 0
     for message in _as_sent(run.messages):
         if message.role == "assistant":
@@ -49,7 +49,7 @@ def results(run: StoredRun) -> dict[tuple[int, int], Shown]:
             blocks = [block for block in message.blocks if block.get("type") == "tool_result"]
             for position, block in enumerate(blocks):
                 instruction = message.landing_instruction if block is blocks[-1] else None
-                shown = Shown(text_of(block.get("content")), instruction or "", bool(block.get("is_error")))
+                shown = ShownResult(text_of(block.get("content")), instruction or "", bool(block.get("is_error")))
                 found[turn.number, position] = shown
             turn = None
     return found

@@ -20,7 +20,7 @@ BRIEF = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Kin:
+class RelatedRuns:
     """The runs that a run is compared with."""
 
     source: StoredRun | None = None
@@ -29,17 +29,17 @@ class Kin:
     """The runs that begin with its turns, oldest first."""
 
 
-NO_KIN = Kin()
+NO_KIN = RelatedRuns()
 
 
-def kin(run: StoredRun, load: Callable[[str], StoredRun], forks: Sequence[str]) -> Kin:
+def kin(run: StoredRun, load: Callable[[str], StoredRun], forks: Sequence[str]) -> RelatedRuns:
     """Return the runs that a run is compared with.
 
     load: returns a stored run by its whole id.
     forks: ids of its forks, oldest first.
     """
     found = tuple(other for one in forks[-MOST_FORKS:] if (other := _loaded(one, load)) is not None)
-    return Kin(_loaded(run.forked_from, load) if run.forked_from else None, found)
+    return RelatedRuns(_loaded(run.forked_from, load) if run.forked_from else None, found)
 
 
 def _loaded(run_id: str, load: Callable[[str], StoredRun]) -> StoredRun | None:
@@ -57,7 +57,7 @@ def copied(run: StoredRun) -> dict[str, int]:
     return {"turns": len(run.turns) - len(run.own_turns), "calls": calls}
 
 
-def comparison(run: StoredRun, kin: Kin) -> list[dict[str, Any]]:
+def comparison(run: StoredRun, kin: RelatedRuns) -> list[dict[str, Any]]:
     """Return the pairs of the report: the run and its source, then the run and each of its forks."""
     pairs = [_pair(run, kin.source, run)] if run.forked_from else []
     return [*pairs, *(_pair(run, run, fork) for fork in kin.forks)]

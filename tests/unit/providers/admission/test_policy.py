@@ -14,12 +14,12 @@ from run_specialist.providers.admission.policy import (
     PROBE_SPACING,
     Cause,
     GateState,
-    Refusal,
+    RateLimitRefusal,
 )
 from run_specialist.providers.admission.windows import Cost, Quota
 
 COST = Cost()
-BUSY = Refusal(529, None, "busy")
+BUSY = RateLimitRefusal(529, None, "busy")
 
 
 def begun(state, now, count=1):
@@ -40,7 +40,9 @@ def cause(state, now, ceiling=None):
 def closed(wait, now=100.0, status=429):
     """Return the state after the only request was refused with a wait."""
     state, (request,) = begun(GateState(), now)
-    return state.refused(now, request, Refusal(status, wait, "the API answered 429")).ended(request, was_refused=True)
+    return state.refused(now, request, RateLimitRefusal(status, wait, "the API answered 429")).ended(
+        request, was_refused=True
+    )
 
 
 def test_r2_without_a_refusal_nothing_waits():
@@ -123,7 +125,9 @@ def test_r5_a_requested_wait_closes_the_gate(status, wait, holds, probes):
 def test_r5_a_shorter_wait_does_not_open_a_closed_gate():
     """If several requests are refused at the same time, the longest requested wait applies."""
     state, (first, second) = begun(GateState(), 0.0, 2)
-    state = state.refused(1.0, first, Refusal(429, 300, "a")).refused(2.0, second, Refusal(429, 5, "b"))
+    state = state.refused(1.0, first, RateLimitRefusal(429, 300, "a")).refused(
+        2.0, second, RateLimitRefusal(429, 5, "b")
+    )
     assert state.closed_until == 301
 
 
@@ -147,7 +151,7 @@ def test_r6_a_probe_that_is_refused_is_repeated_after_a_pause():
 def test_r6_requests_from_before_the_closing_prove_nothing():
     """A reply to a request that began before the gate was closed does not open it to all."""
     state, (old, refused) = begun(GateState(), 0.0, 2)
-    state = state.refused(1.0, refused, Refusal(429, 300, "a")).ended(refused, was_refused=True)
+    state = state.refused(1.0, refused, RateLimitRefusal(429, 300, "a")).ended(refused, was_refused=True)
     state, _ = begun(state.accepted(2.0, old), 301.0)
     assert cause(state, 302.0) is Cause.PROBE
 
@@ -186,7 +190,7 @@ class AnyOrder(RuleBasedStateMachine):
         """Refuse a request; the limit is halved at most."""
         request = self.under_way.pop(place % len(self.under_way))
         before = self.state.limit(self.now) or max(len(self.under_way) + 1, GENEROUS)
-        self.state = self.state.refused(self.now, request, Refusal(status, wait, "busy"))
+        self.state = self.state.refused(self.now, request, RateLimitRefusal(status, wait, "busy"))
         assert self.state.limit(self.now) in {before, max(before // 2, 1)}
         self.state = self.state.ended(request, was_refused=True)
 
@@ -246,7 +250,7 @@ def test_m_8_a_gate_that_was_closed_for_one_model_lets_another_one_of_the_same_r
     # Its reply says nothing about the model that was refused.
     accepted = state.accepted(102.0, passing)
     assert (accepted.needs_probe, accepted.closed_until) == (True, state.closed_until)
-    state = state.refused(102.0, passing, Refusal(429, 900.0, "busy")).ended(passing, was_refused=True)
+    state = state.refused(102.0, passing, RateLimitRefusal(429, 900.0, "busy")).ended(passing, was_refused=True)
     assert (held("n", changed=True), held("m", changed=True), held("o", changed=True)) == (
         Cause.CLOSED,
         Cause.CLOSED,
@@ -257,5 +261,5 @@ def test_m_8_a_gate_that_was_closed_for_one_model_lets_another_one_of_the_same_r
     assert probe.is_probe
     state = state.accepted(2_001.0, probe).ended(probe)
     state, (late,) = begun(state, 2_002.0)
-    state = state.refused(2_003.0, late, Refusal(429, 900.0, "busy"))
+    state = state.refused(2_003.0, late, RateLimitRefusal(429, 900.0, "busy"))
     assert state.closed_for == {"m"}

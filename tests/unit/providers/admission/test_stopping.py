@@ -8,7 +8,7 @@ from run_specialist.errors import Unavailable
 from run_specialist.loop.stop_signal import StopSignal
 from run_specialist.providers.admission.gate import Gate
 from run_specialist.providers.base import Queueing
-from tests.unit.providers.admission.gates import settle, turn
+from tests.unit.providers.admission.gated_requests import settle, turn
 
 pytestmark = pytest.mark.anyio
 

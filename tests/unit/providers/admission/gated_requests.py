@@ -1,10 +1,10 @@
-"""Turns at a gate, for tests."""
+"""Requests at a gate, for tests."""
 
 import asyncio
 
 from run_specialist.providers.admission.gate import Gate
-from run_specialist.providers.admission.policy import Refusal
-from run_specialist.providers.admission.turn import Turn
+from run_specialist.providers.admission.gated_request import GatedRequest
+from run_specialist.providers.admission.policy import RateLimitRefusal
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Queueing
 
@@ -14,13 +14,13 @@ class Refused(Exception):
 
     def __init__(self, status=429, wait=None):
         super().__init__(status)
-        self.refusal = Refusal(status, wait, f"the API answered {status}")
+        self.refusal = RateLimitRefusal(status, wait, f"the API answered {status}")
 
 
 def turn(gate, ceiling=None, queueing=None, model="m", cost=None):
     """Return the turn of a request."""
     blame = lambda error: getattr(error, "refusal", None)  # noqa: E731 - shorter
-    return Turn(gate, model, cost or Cost(), ceiling, queueing or Queueing(), blame)
+    return GatedRequest(gate, model, cost or Cost(), ceiling, queueing or Queueing(), blame)
 
 
 async def refuse(gate, **refusal):
@@ -28,6 +28,13 @@ async def refuse(gate, **refusal):
     one = turn(gate)
     await one.__aenter__()
     await one.__aexit__(None, Refused(**refusal), None)
+
+
+async def hold(gate, begun, name, release, **options):
+    """Hold a place until `release` is set."""
+    async with turn(gate, **options):
+        begun.append(name)
+        await release.wait()
 
 
 async def settle(gate, waiting):

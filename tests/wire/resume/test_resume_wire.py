@@ -1,18 +1,10 @@
-"""Resumed runs over the wire: each request begins with the bytes sent before."""
-
-import asyncio
+"""A run that is resumed with a new limit or question: each request begins with the bytes sent before."""
 
 import pytest
 
 from run_specialist import prompts
-from run_specialist.loop.run import Run
-from run_specialist.record.journal import Returned
-from run_specialist.record.outcome import Exit
 from run_specialist.tools.base import Tool
-from run_specialist.tools.server_tools import search_tool
-from tests.journals import Notebook, keep, load
-from tests.loop_jobs import LOOK
-from tests.wire.chat import faults as chat_faults
+from tests.journals import load
 from tests.wire.chat import replies as chat_replies
 from tests.wire.resumed_requests import (
     CHAT,
@@ -29,31 +21,7 @@ from tests.wire.specialists import noting
 
 pytestmark = pytest.mark.anyio
 
-
 REFRESHED = "The budget was refreshed: you now have"
-
-
-@pytest.fixture(params=[MESSAGES, f"{MESSAGES}-stream", CHAT, f"{CHAT}-stream"])
-def endpoint(request, messages_api, chat_api, tmp_path):
-    """Return a function that starts an endpoint on either API, streamed or not, with one script for all processes."""
-    kind, _, stream = request.param.partition("-")
-
-    def start(make_script, **options):
-        made = Endpoint(kind, None, tmp_path, bool(stream), **options)
-        made.api = (messages_api if kind == MESSAGES else chat_api)(make_script(made.say))
-        return made
-
-    return start
-
-
-@pytest.fixture(params=["json", "stream"])
-def messages_endpoint(request, messages_api, tmp_path):
-    """Return a function that starts an endpoint on the Messages API, with and without streaming."""
-
-    def start(script, **options):
-        return Endpoint(MESSAGES, messages_api(script), tmp_path, request.param == "stream", **options)
-
-    return start
 
 
 @pytest.mark.parametrize("landing", ["auto", "force", "order", "none"])
@@ -105,68 +73,6 @@ async def test_a_follow_up_question_is_appended_after_an_answer(endpoint, end):
     check_continued(one, one.requests[1], one.requests[2])
     assert resume_note(one.requests[2]).endswith("The user now asks: Since when?")
     check_continued(one, one.requests[2], one.requests[3])
-
-
-async def test_x_12_a_run_failed_at_the_landing_can_be_resumed(endpoint):
-    """An API failure at the landing gives status failed, exit code 3, salvage and evidence.
-
-    Resuming without changes repeats the failed request.
-    """
-    down = {MESSAGES: faults.overloaded(), CHAT: chat_faults.error(503, "down")}
-    one = endpoint(lambda say: [look(say, "a"), down[MESSAGES if say is replies else CHAT], say.answers("some")])
-    run, failed = await one.ask(tool_calls_limit=1)
-    assert (failed.status, failed.exit_code, failed.tool_calls.used) == ("failed", Exit.PROVIDER, 1)
-    assert "note on 'a', part 0" in failed.answer
-    assert [one.verified for one in failed.evidence] == [True]
-    assert run.is_kept
-    _, outcome = await one.resume()
-    assert (outcome.status, outcome.answer, outcome.tool_calls.used) == ("landed", "some", 1)
-    assert one.requests[2].raw == one.requests[1].raw
-    assert one.requests[2].tool_choice != one.requests[0].tool_choice
-
-
-async def test_x_12_resuming_after_an_api_failure_repeats_the_request(endpoint):
-    """Resuming after an API failure repeats the request byte for byte; a follow-up question goes after the result."""
-    one = endpoint(lambda say: [
-        look(say, "a"), faults.Raw(503, b"{}"), faults.Raw(503, b"{}"), look(say, "b"), say.answers("some"),
-    ])  # fmt: skip
-    await one.ask()
-    _, failed = await one.resume()
-    assert failed.status == "failed"
-    assert one.requests[2].raw == one.requests[1].raw
-    _, outcome = await one.resume("And where?")
-    assert (outcome.status, outcome.tool_calls.used) == ("answered", 2)
-    check_continued(one, one.requests[0], one.requests[3])
-    assert "And where?" in resume_note(one.requests[3])
-
-
-async def test_x_10_after_ctrl_c_in_a_batch_every_call_has_its_result(endpoint):
-    """After Ctrl-C during a batch, each call has a result, and the API accepts the resumed request.
-
-    Its history is that of the first run.
-    """
-    reached = asyncio.Event()
-
-    async def slow(query: str = "") -> str:
-        if query == "c":
-            reached.set()
-            await asyncio.Event().wait()
-        return f"note on {query}"
-
-    async def stop(run):
-        await reached.wait()
-        run.abort()
-
-    one = endpoint(lambda say: [look(say, "a", "b", "c"), say.answers("some")])
-    one.tools = [Tool("look", "Look.", slow)]
-    _, aborted = await one.ask(midway=stop)
-    assert (aborted.status, aborted.exit_code) == ("aborted", Exit.INTERRUPTED)
-    _, outcome = await one.resume()
-    assert outcome.answer == "some"
-    check_continued(one, one.requests[0], one.requests[1])
-    results = one.requests[1].results
-    told = list(results.values()) if one.kind == MESSAGES else results
-    assert told == ["note on a", "note on b", prompts.STOPPED.format(tool="look")]
 
 
 async def test_s4_2_earlier_limit_fields_stay_in_the_history(endpoint):
@@ -235,19 +141,6 @@ async def test_x_9_thinking_goes_back_byte_for_byte(messages_endpoint, model):
         check_continued(one, before, after)
 
 
-async def test_x_8_a_paused_turn_is_sent_back_unchanged_on_resume(messages_endpoint):
-    """If the API fails when a paused turn is sent back, resuming sends it back unchanged."""
-    pause = replies.pauses("Let me see.", replies.server_tool_use("web_search", {"query": "owls"}))
-    script = [look(replies, "a"), pause, faults.overloaded(), replies.answers("some")]
-    one = messages_endpoint(script, tools=[LOOK, search_tool(3, ())])
-    await one.ask()
-    _, outcome = await one.resume()
-    assert outcome.answer == "some"
-    assert one.requests[3].raw == one.requests[2].raw
-    check_continued(one, one.requests[1], one.requests[3])
-    assert one.requests[3].messages[-1]["role"] == "assistant"
-
-
 async def test_a_resumed_run_keeps_the_summary_and_the_archive(messages_endpoint):
     """A resumed run keeps the summary, and archived outputs can still be read by id, word for word."""
     long = Tool("look", "Looks.", lambda query="": f"note on {query} {'x' * 19_000}")
@@ -276,26 +169,3 @@ async def test_a_resumed_run_keeps_the_summary_and_the_archive(messages_endpoint
     assert read.startswith("e on a xxx")
     stored = load(f"sqlite:///{one.folder}/runs.db")
     assert {message.part for message in stored.messages} == {0, 1}
-
-
-async def test_a_killed_run_is_resumed_with_the_same_bytes(endpoint):
-    """After a process dies with one of two calls returned, the next request begins with the bytes of the first.
-
-    The lost call's result says that the process ended.
-    """
-    one = endpoint(lambda say: [look(say, "a", "b"), say.answers("some"), say.answers("more")])
-    notebook = Notebook()
-
-    async def begin(runner, watch):
-        run = await runner.prepare(LOOKER, "What is known?")
-        return Run(run._job, watch=watch, journal=notebook)
-
-    await one.work(begin)
-    await keep(f"sqlite:///{one.folder}/runs.db", notebook.until(Returned, 1))
-    _, outcome = await one.resume()
-    assert (outcome.answer, outcome.tool_calls.used) == ("more", 2)
-    check_continued(one, one.requests[0], one.requests[2])
-    results = one.requests[2].results
-    told = list(results.values()) if one.kind == MESSAGES else results
-    ended = prompts.PROCESS_ENDED.format(tool="look")
-    assert told in (["note on 'a', part 0", ended], [ended, "note on 'b', part 0"])

@@ -1,4 +1,4 @@
-"""The turn of one request: it waits at the gate, begins, and always ends, whatever happens to its run."""
+"""One request at its gate: it waits, begins, and ends, whatever happens to its run."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -7,19 +7,19 @@ from typing import Self
 
 from run_specialist.errors import Unavailable
 from run_specialist.providers.admission.gate import Gate
-from run_specialist.providers.admission.policy import Begun, Cause, Obstacle, Refusal
+from run_specialist.providers.admission.policy import Cause, InFlightRequest, Obstacle, RateLimitRefusal
 from run_specialist.providers.admission.windows import Cost
 from run_specialist.providers.base import Queueing
 from run_specialist.record.events import Waiting
 
 NOTICE_AFTER = 1.0
-"""Minimum duration of a wait that is reported [s]."""
+"""Shorter waits are not reported [s]."""
 LONGEST_SLEEP = 10.0
-"""Interval at which a waiting request checks again, in case an event loop ended without ending its requests [s]."""
+"""A waiting request looks again after so long, in case an event loop ended without ending its requests [s]."""
 
 
-class Turn:
-    """One request at its gate, as a context manager: entered once the request may begin, left when it has ended."""
+class GatedRequest:
+    """One request at its gate, a context manager: entered once the request may begin, left when it has ended."""
 
     __slots__ = (
         "_blame",
@@ -41,12 +41,12 @@ class Turn:
         cost: Cost,
         ceiling: int | None,
         queueing: Queueing,
-        blame: Callable[[Exception], Refusal | None],
+        blame: Callable[[Exception], RateLimitRefusal | None],
     ) -> None:
         """Describe the request; nothing happens yet.
 
-        cost: estimated consumption.
-        ceiling: maximum number of running requests at the gate while this one waits or runs; None = any number.
+        cost: as estimated.
+        ceiling: how many requests may be under way at the gate as long as this one waits or is; None = any number.
         blame: returns the refusal in an error of the request; None for any other error.
         """
         self._gate = gate
@@ -56,7 +56,7 @@ class Turn:
         self.cost = cost
         self.ceiling = ceiling
         self.has_changed_model = queueing.has_changed_model
-        self.begun: Begun | None = None
+        self.begun: InFlightRequest | None = None
         """Set once the request has begun."""
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] | None = None
@@ -64,7 +64,7 @@ class Turn:
     async def __aenter__(self) -> Self:
         """Wait until the request may begin.
 
-        Raises Unavailable if the gate is closed for longer than the request may wait, or if its run must stop.
+        Raises Unavailable if the gate is closed for longer than the request may wait, or its run is to stop.
         """
         try:
             obstacle = self._gate.enter(self)
@@ -78,7 +78,7 @@ class Turn:
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """End the request, and register a refusal."""
+        """End the request, and remember if it was refused."""
         refusal = None
         try:
             refusal = self._blame(error) if isinstance(error, Exception) else None
@@ -137,7 +137,7 @@ class Turn:
             queueing.notify(Waiting("finished", round(gate.clock() - since, 3), reason))
 
     def _pause(self, obstacle: Obstacle, now: float, since: float, *, noticed: bool) -> float:
-        """Return how long to sleep unless another request changes the state [s]."""
+        """Return how long to sleep unless another request changes something [s]."""
         ends = [now + LONGEST_SLEEP]
         if obstacle.until is not None:
             ends.append(obstacle.until)
