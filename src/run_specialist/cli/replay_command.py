@@ -42,7 +42,8 @@ ResultsOfTools = Annotated[
     ),
 ]
 RootOfRun = Annotated[
-    Path | None, typer.Option("--root", help="Folder that the file tools can read.  [default: that of the run]")
+    Path | None,
+    typer.Option("--root", metavar="FOLDER", help="Folder that the file tools can read.  [default: that of the run]"),
 ]
 SavedCassette = Annotated[
     Path | None,
