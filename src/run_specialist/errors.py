@@ -80,7 +80,7 @@ class NotResumable(UsageError):
 
 
 class AtWork(NotResumable):
-    """Somebody is at work on the run with this id, in this process or another; only one may be."""
+    """Another run object, in this process or another, works on the run with this id; only one may."""
 
 
 class ProviderError(RunSpecialistError):

@@ -1,7 +1,7 @@
-"""How to add an extra to this installation: a clone, a tool of uv or pipx, or another environment.
+"""Describe how to add an extra to this installation: a clone, a tool of uv or pipx, or another environment.
 
-No index need have this package. So a command names the source that the package was installed from, or only the
-packages of the extra.
+The package may be missing from the package index. So a command names the source from which the package was installed,
+or only the packages of the extra.
 """
 
 import json
@@ -38,7 +38,7 @@ class _Installation:
 
 
 def adding(extra: str) -> str:
-    """Return how to add an extra to this installation, to follow a semicolon; never raises.
+    """Return how to add an extra to this installation, as text after a semicolon; never raises.
 
     extra: a key of `[project.optional-dependencies]`.
     """

@@ -1,7 +1,7 @@
 """Texts for the model in a run.
 
-Elsewhere: descriptions of tools with each tool, answers that go back in `tools/answer_prompts.py`, calls in JSON in
-`providers/json_prompts.py`, summaries in `loop/compaction/summary_prompts.py`.
+Other texts: descriptions of tools beside each tool, notices about returned answers in `tools/answer_prompts.py`, calls
+in JSON in `providers/json_prompts.py`, summaries in `loop/compaction/summary_prompts.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,16 +38,19 @@ def system(body: str, budget: Budget, *, budget_notice: bool) -> str:
 
 
 def skill(name: str, text: str, folder: str) -> str:
-    """Return the part of a system prompt with a skill.
+    """Return the part of a system prompt for a skill.
 
-    folder: that of its other files, relative to the root; empty if there are none that can be read.
+    folder: folder of the skill's other files, relative to the root; empty if none can be read.
     """
     others = f"The other files that it names are below `{folder}/`; read them when you need them.\n\n" if folder else ""
     return f"# Skill: {name}\n\n{others}{text}"
 
 
 def project_instructions(name: str, text: str) -> str:
-    """Return the part of a system prompt with the instructions of a project, from the file with this name."""
+    """Return the part of a system prompt for a project's instructions.
+
+    name: name of their file.
+    """
     return f"# Instructions of the project ({name})\n\n{text}"
 
 
@@ -55,17 +58,17 @@ _NOTES = "# Your notes ({})\n\nThese are yours, from earlier runs; they may be o
 
 
 def notes_in(system: str, note: str) -> str:
-    """Return the part of a system prompt with the notes from earlier runs, as `notes` made it; empty if it has none."""
+    """Return the part of a system prompt that `notes` made; empty if there is none."""
     start, end = system.find(_NOTES.format(note)), system.rfind(f"\n\n{DATA_NOT_INSTRUCTIONS}")
     return system[start:end] if 0 <= start < end else ""
 
 
 def notes(text: str, note: str, tool: str) -> str:
-    """Return the part of a system prompt with a specialist's notes from earlier runs.
+    """Return the part of a system prompt for the notes from earlier runs.
 
-    text: those that are read at the beginning of a run; empty if there are none.
-    note: name of the file that they are in.
-    tool: the tool that keeps them; empty if it is not offered.
+    text: the notes that are read at the beginning of a run; empty if there are none.
+    note: name of their file.
+    tool: name of the tool that edits them; empty if it is not offered.
     """
     keep = (
         f" With `{tool}` you read your other notes, and write down what will help you in later runs: where things are, "
@@ -96,7 +99,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def countdown(limit: Limit, style: str) -> str | None:
-    """Return the line at the end of a result; None while the budget is silent.
+    """Return the countdown line at the end of a result; None while the budget is silent.
 
     style: `remaining` or `budget`.
     """
@@ -176,21 +179,24 @@ CHANGED_FILE = "Your instructions were changed since this run began; in this run
 
 LEFT_OUT = "(left out)"
 PAUSE_ENDED = "The limit of this task is reached. Answer now, from what is here."
-"""Sent in a landing after a turn that the API has paused while it ran tools."""
+"""Sent during a landing after a turn that the API paused while it ran tools."""
 
 
 def tools_gone(names: Sequence[str]) -> str:
-    """Return the remark for a model whose run is resumed without some of its tools."""
+    """Return the remark for the model of a resumed run that some of its tools are missing."""
     return f"Of your tools {', '.join(names)} can no longer be called."
 
 
 def other_model(before: str) -> str:
-    """Return the remark for a model that continues the run of another model, whose id is `before`."""
+    """Return the remark for a model that continues the run of another model.
+
+    before: id of that model.
+    """
     return f"Another model, {before}, did the work above; its thinking was left out."
 
 
 def skipped(tool: str) -> str:
-    """Return the result of a call that was skipped at a limit; short, because one turn may contain many."""
+    """Return the result of a call that was skipped at a limit; short, because a turn may contain many."""
     return f"Not run: limit reached, {tool} skipped."
 
 

@@ -100,7 +100,7 @@ def test_check_names_every_error_of_every_file(project: Path) -> None:
     assert result.stdout.splitlines() == [
         "specialists/bad.md:4:19: tool_calls_limit: must be an integer of at least 0, or none, got twelve",
         "specialists/bad.md:5:13: cost_limit: must be an amount in USD of at least 0, or none, got $5",
-        "2 files: 1 ok, 1 error",
+        "2 files: 1 ok, 1 with errors",
     ]
 
 

@@ -157,4 +157,4 @@ def test_a_terminal_without_a_question_gets_one_line(write, notes):
     os.close(theirs)
     told = done.stderr.decode().splitlines()
     assert (done.returncode, len(told)) == (2, 1)
-    assert "there is no question; use: run-specialist NAME why" in told[0]
+    assert "there is no question; use: run-specialist NAME 'why" in told[0]

@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from run_specialist.api.runner import Runner
-from run_specialist.cli import ask, manage
+from run_specialist.cli import ask, fleet_command, manage
 from run_specialist.cli.flags import takes
 from run_specialist.cli.summary import FLAGS
 from run_specialist.loop.compaction.summarizer import SHARE_OF_TARGET, SUMMARY_LIMIT
@@ -57,6 +57,15 @@ def test_the_docs_contain_the_exact_help_texts(command):
     printed = CliRunner().invoke(app, [*words, "--help"], prog_name=name, env=wide).stdout
     below = re.split(rf"^##+ {command}$", COMMAND_LINE, flags=re.MULTILINE)[1]
     assert blocks(below, "text")[0].strip() == printed.strip()
+
+
+def test_the_docs_contain_the_exact_help_texts_of_the_fleet_commands():
+    """Below `specialists fleet` are its help text and those of its commands."""
+    below = blocks(re.split("^##+ specialists fleet$", COMMAND_LINE, flags=re.MULTILINE)[1], "text")
+    for words in [[], *([one.name or one.callback.__name__] for one in fleet_command.app.registered_commands)]:
+        wide = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
+        printed = CliRunner().invoke(manage.app, ["fleet", *words, "--help"], prog_name="specialists", env=wide).stdout
+        assert printed.strip() in [one.strip() for one in below]
 
 
 def test_every_key_of_the_front_matter_is_documented():

@@ -1,4 +1,4 @@
-"""Makes the batches of a `Runner`."""
+"""Make the batches of a `Runner`."""
 
 import asyncio
 import time
@@ -35,22 +35,22 @@ class BatchRuns:
 
     maker: RunMaker
     asked: "Callable[[Item], RunRequest]"
-    """Returns what is asked about an item."""
+    """Returns the specialist and the question for an item."""
     kinds: Sequence[RunRequest]
-    """What differs between the items in more than the question; one of each kind is checked before the first item."""
+    """Items that differ in more than their question; one of each kind is checked before the first item begins."""
     retry: frozenset[str]
     """Statuses of earlier outcomes that are resumed."""
     has_cost_limit: bool
 
     async def check(self) -> None:
-        """Raise UsageError if no run could begin whatever the item."""
+        """Raise UsageError if no run can begin, for any item."""
         for asked in self.kinds:
             provider = await self.maker.provider(asked)
             if self.has_cost_limit:
                 check_price(provider)
 
     async def take_up(self, item: "Item", run_id: str, lend: "Lend", *, is_new: bool) -> Run | EndedRun:
-        """Return the run of an item: begun, resumed, or with its earlier outcome."""
+        """Return the run of an item: a new one, a resumed one, or one that has ended, with its outcome."""
         asked = replace(self.asked(item), lend=lend if self.has_cost_limit else None)
         run = await take_up(self.maker, asked, run_id, retry=[*self.retry], is_new=is_new)
         if isinstance(run, EndedRun) and _is_unfinished(run.ended):
@@ -65,7 +65,7 @@ class BatchRuns:
 
 
 class BatchMaker:
-    """Makes batches, and closes those that are left open."""
+    """Makes batches, and closes those that were not closed."""
 
     def __init__(self, maker: RunMaker) -> None:
         self._maker = maker
@@ -130,7 +130,7 @@ class BatchMaker:
         return self._maker.asked(file, question, options.pop("model", None), options)
 
     def model_of(self, asked: RunRequest) -> str:
-        """Return the id of the model that a new run would have; nothing is contacted."""
+        """Return the id of the model that a new run would use; contacts nothing."""
         return self._maker.models.model_id(asked.settings, asked.model)
 
     def make_of(  # noqa: PLR0913, PLR0917 - the parts of a batch
@@ -178,7 +178,7 @@ class BatchMaker:
         return batch
 
     async def aclose(self) -> None:
-        """Abort the items under way of all batches, and wait for their ends."""
+        """Abort the running items of all batches, and wait until they have ended."""
         await asyncio.gather(*(batch.aclose() for batch in [*self._open]))
 
 
@@ -190,7 +190,7 @@ def _is_unfinished(outcome: Outcome) -> bool:
 
 
 def _total(items: "Iterable[Input | InputRecord]") -> int | None:
-    """Return how many items there are; None for an iterator, which can be read only once."""
+    """Return the number of items; None for an iterator, which can be read only once."""
     return len(items) if isinstance(items, Sized) and not hasattr(items, "__next__") else None
 
 

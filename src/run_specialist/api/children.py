@@ -109,7 +109,7 @@ class Children:
     async def _unavailable(self, files: Iterable[SpecialistFile], root: Path, provider: Provider) -> Mapping[Path, str]:
         """Return why children cannot work in a folder, by the path of their file.
 
-        provider: that of the parent.
+        provider: the provider of the parent.
         """
         children = [*files]
         of_model = partial(self._models.obstacle, parents=provider)
@@ -172,7 +172,7 @@ class Children:
 
 
 def _minimum(settings: Specialist, question: str, provider: Provider) -> Mapping[Kind, float]:
-    """Return the minimum budget of each kind for a child: its first request is sent however little it was lent."""
+    """Return the minimum budget of each kind for a child: enough for its first request."""
     if not provider.capabilities.is_language_model:
         return {}
     usage = MIN_USAGE + Usage(2 * tokens(len(settings.prompt) + len(question)))

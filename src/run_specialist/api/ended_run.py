@@ -8,7 +8,7 @@ from run_specialist.record.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """A run that has ended already; it has the methods of `Run`, and sends nothing."""
+    """A run that has already ended; has the methods of `Run`, and sends nothing."""
 
     ended: Outcome
     """The outcome, equal to the one that the run returned."""
@@ -20,7 +20,7 @@ class EndedRun:
 
     @property
     def cost_before(self) -> float:
-        """Its known cost [USD]."""
+        """The known cost of the run [USD]."""
         return self.ended.cost_usd or 0.0
 
     @property

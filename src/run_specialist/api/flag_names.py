@@ -1,4 +1,4 @@
-"""Flags in place of the Python arguments that messages of the library name."""
+"""Replace Python arguments in the library's messages by the flags of the commands."""
 
 import re
 
@@ -7,7 +7,7 @@ _ARGUMENT = re.compile(r"`(root|dir|model|store|trust|force|at)(?:=([^`]*))?`")
 
 
 def with_flags(text: str) -> str:
-    """Return a message with `--model` for `model`, `--model haiku` for `model=haiku`, `--trust` for `trust=True`."""
+    """Return a message with flags: `--model` for `model`, `--model haiku` for `model=haiku`, and so on."""
     return _ARGUMENT.sub(_flag, text)
 
 

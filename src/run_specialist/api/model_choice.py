@@ -1,4 +1,4 @@
-"""Chooses the provider of each run, and refuses runs that need a language model if none is available."""
+"""Choose the provider of each run; refuse runs that need a language model if none is available."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ NO_LANGUAGE_MODEL = "its provider is not a language model; choose one with `mode
 
 
 class ModelChoice:
-    """The models of a `Runner`: one for all runs, or the one that each file names."""
+    """The models of a `Runner`: one model for all runs, or the model that each file names."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - made in one place
         self,
@@ -58,8 +58,8 @@ class ModelChoice:
     ) -> Provider:
         """Return the provider of a new run.
 
-        asked: the model that was asked for; None = the one of the file or of the environment.
-        by_program: whether the specialist is one of this program, which needs no trust.
+        asked: the model of the call; None = the one of the file or of the environment.
+        by_program: whether the specialist was created in Python and so needs no trust.
         Raises UsageError, before anything is sent, if the run needs a language model and there is none.
         """
         if self._provider is not None:
@@ -80,8 +80,8 @@ class ModelChoice:
         """Return the provider of a run that is resumed or forked.
 
         current: the file as it is now, which may require a model that the stored settings do not.
-        models: the model of the run so far, and its fallbacks that were left.
-        asked: the model that was asked for; None = that of the runner, else that of the run.
+        models: the model of the run so far, and its remaining fallbacks.
+        asked: the model of the call; None = that of the runner, else that of the run.
         Raises UsageError as `provider` does.
         """
         if current.specialist is not None and current.specialist.offline == "refuse":
@@ -108,7 +108,7 @@ class ModelChoice:
         """Return why a specialist has no language model, and how to get one; empty if it has one.
 
         parents: the provider of the run that would ask it; None for a run without a parent.
-        asked: the model that would be asked for; None = that of the runner, of the file or of the environment.
+        asked: the model of the call; None = that of the runner, of the file or of the environment.
         """
         provider = parents if parents is not None and self._inherits(settings) else self._provider
         if provider is not None:
@@ -116,9 +116,9 @@ class ModelChoice:
         return why_offline(asked or self.model, settings.model, self._default)
 
     def model_id(self, settings: Specialist, asked: str | None = None) -> str:
-        """Return the id of the model that a new run would have; nothing is contacted.
+        """Return the id of the model that a new run would use; contacts nothing.
 
-        asked: the model that would be asked for; None = that of the runner, of the file or of the environment.
+        asked: the model of the call; None = that of the runner, of the file or of the environment.
         Raises UsageError if its name is misspelt.
         """
         if self._provider is not None:
@@ -127,7 +127,7 @@ class ModelChoice:
         return described(named).provider.model
 
     def obstacle(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
-        """Return why a specialist cannot be asked, in one clause, if it needs a model and there is none; else nothing.
+        """Return why a specialist that needs a model cannot be asked, in one clause; empty if it can.
 
         parents, asked: as for `why_offline`.
         """
@@ -135,7 +135,7 @@ class ModelChoice:
         return self._rule.refusal(settings, why) if why else ""
 
     def check_any(self, settings: Sequence[Specialist]) -> None:
-        """Raise UsageError if models are required and none of these specialists has one; without any, the default."""
+        """Raise UsageError if models are required and none of these specialists has one (without any: the default)."""
         default = Specialist(name="", description="", prompt="")
         found = [self.why_offline(one) for one in settings or [default]]
         if self._rule.is_required and all(found):
@@ -153,9 +153,9 @@ class ModelChoice:
     async def _chosen(
         self, asked: str | None, named: str | None, following: Sequence[str], file: SpecialistFile | None, root: Path
     ) -> Provider:
-        """Return the provider of the models that were asked for, else of those that a file names.
+        """Return the provider of the models given with the call, otherwise of those that a file names.
 
-        file: needs trust for a local model that it names; None = a specialist of this program, which needs none.
+        file: needs trust for a local model that it names; None = a specialist created in Python, which needs none.
         """
         chosen = choose_models(asked, named, self._default, following)
         if file is not None and not asked:

@@ -1,4 +1,4 @@
-"""A preview of a run of a `Runner`: what it would get, without a model, a server or an import."""
+"""Preview what a run of a `Runner` would get, without starting a model or server, and without imports."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,7 @@ from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 
 _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "required_mcp_servers": (), "paths": None}
-"""Settings under which the environment of a run connects, imports and searches nothing."""
+"""Settings for an environment that connects to nothing, imports nothing and searches nothing."""
 
 
 _NOT_ALLOWED = "the imports, commands and servers of the file must be allowed once with --trust"
@@ -52,7 +52,7 @@ async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str,
 
 
 def _place_of(file: SpecialistFile, model: str) -> str:
-    """Return where a file names a fallback model, as for `check_spelling`; empty if it does not."""
+    """Return the place where a file names a fallback model, as for `check_spelling`; empty if it names none."""
     named = file.specialist is not None and model in file.specialist.fallback_models
     return f"{file.place(KEY)}: {KEY}" if named else ""
 
@@ -63,7 +63,7 @@ def _source_of(resolved: ResolvedSettings, model: str) -> str:
 
 
 def _refusals(model: str, place: str) -> list[str]:
-    """Return why a run with a model would not begin, as far as that is known without asking it.
+    """Return the known reasons why a run with a model would not begin, without contacting the model.
 
     place: as for `check_spelling`.
     """
@@ -80,7 +80,7 @@ def _refusals(model: str, place: str) -> list[str]:
 async def _environment(
     runner: Runner, file: SpecialistFile, settled: Specialist, model: DescribedModel
 ) -> tuple[RunEnvironment, list[str], list[str]]:
-    """Return the environment of a run as it is before anything is started, reasons not to run, and notes."""
+    """Return the environment of a run before anything is started, reasons not to run, and notes."""
     idle = settled.model_copy(update=_NOT_STARTED)
     reasons, notes = [], []
     if lacking := missing_skill(file, settled, runner.root):
@@ -111,5 +111,5 @@ async def _environment(
 
 
 def _declared(reference: str) -> Tool:
-    """Return a stand-in for a function of the project, with the name of the function unless it sets another one."""
+    """Return a stand-in for a project function, with its name unless the function defines another one itself."""
     return Tool(reference.rpartition(":")[2].rpartition(".")[2], "", lambda: "")

@@ -1,4 +1,4 @@
-"""Check before a run that shares a cost limit with others that its cost can be counted."""
+"""Check, before a run that shares a cost limit, that its cost can be computed."""
 
 from run_specialist.errors import UsageError
 from run_specialist.providers.base import Provider
@@ -7,11 +7,11 @@ from run_specialist.record.messages import Usage
 
 
 class PriceUnknown(UsageError):
-    """A cost limit cannot hold, because the price of the model is not known."""
+    """A cost limit cannot be enforced because the price of the model is unknown."""
 
 
 def check_price(provider: Provider) -> None:
-    """Raise PriceUnknown if the cost of a request is not known, whichever of its models a run asks."""
+    """Raise PriceUnknown if the price of any model that the run may use is unknown."""
     for one in models_of(provider):
         if one.cost(Usage(1)) is None:
             raise PriceUnknown(

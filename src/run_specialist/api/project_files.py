@@ -1,4 +1,4 @@
-"""Locates the root folder and the specialist files of a runner."""
+"""Locate the root folder and the specialist files of a runner."""
 
 from pathlib import Path
 
@@ -28,6 +28,6 @@ def find_project(
 
 
 def file_of(specialist: Specialist) -> SpecialistFile:
-    """Return a specialist that a program has created as a file, which need not exist."""
+    """Return a specialist that was created in Python as a file, which need not exist."""
     path = specialist.path or Path(f"<{specialist.name}>")
     return SpecialistFile(path, specialist.name, specialist.description, specialist=specialist)

@@ -30,7 +30,7 @@ class ProviderPool:
         self._requests_at_once = ceiling(requests_at_once)
         self._files: ModelFiles | None = None
         self._lock = threading.Lock()
-        """Two event loops share the servers of files."""
+        """Guards the local servers, which several event loops may share."""
         self._providers: dict[tuple[asyncio.AbstractEventLoop, str], Provider] = {}
         self._knowledge: dict[tuple[str, str], Knowledge] = {}
         # Avoids a ResourceWarning for each connection if the program never calls `aclose`.
@@ -56,7 +56,7 @@ class ProviderPool:
         return self._providers[key]
 
     def _with_knowledge(self, provider: Provider) -> Provider:
-        """Return a provider that knows what was learned of its endpoint in other event loops."""
+        """Return a provider that shares what providers in other event loops have learned about the endpoint."""
         if isinstance(provider, InformedProvider):
             known = self._knowledge.setdefault(provider.address, provider.knowledge)
             # The server may have another context since it was started again.
@@ -71,7 +71,7 @@ class ProviderPool:
         return self.limited(provider)
 
     def limited(self, provider: Provider) -> Provider:
-        """Return a provider limited to the concurrent requests that this pool allows."""
+        """Return a provider that makes only as many concurrent requests as this pool allows."""
         if isinstance(provider, InformedProvider) and self._requests_at_once is not None:
             provider.requests_at_once = self._requests_at_once
         return provider
@@ -100,7 +100,7 @@ class ProviderPool:
 
 
 def _has_ended(provider: Provider) -> bool:
-    """Return whether the server that this program has started for a provider has ended."""
+    """Return whether the server that was started for a provider has ended."""
     failure = getattr(provider, "failure_of_server", None)
     return failure is not None and bool(failure(0))
 

@@ -1,4 +1,4 @@
-"""Builds the environment of each run of a `Runner`: its tools, what it may delegate to, and what it can read."""
+"""Build the environment of each run of a `Runner`: its tools, its agents, and the files that it can read."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -53,8 +53,8 @@ class RunEnvironments:
     ) -> RunEnvironment:
         """Return the environment of a run; connects to the MCP servers of the file, and imports its functions.
 
-        was_dry: whether it continues a dry run, whose changes are not kept, so that it must make none.
-        by_program: whether the specialist is one of this program, which needs no trust.
+        was_dry: whether it continues a dry run; then it must change no file, because earlier changes were not kept.
+        by_program: whether the specialist was created in Python and so needs no trust.
         Raises UsageError if something that the run needs is missing.
         """
         patch = (parent and parent.patch) or (Patch(is_closed=was_dry) if self.dry_run or was_dry else None)
@@ -97,7 +97,7 @@ class RunEnvironments:
         resumed: bool,
         by_program: bool,
     ) -> ExtraTools:
-        """Return the tools that a file declares, which make changes in the patch if there is one."""
+        """Return the tools that a file declares; in a dry run they write to the patch."""
         copy = WorkingCopy(root, patch, lambda: own_folders([file.path, *(one.path for one in self._places())]))
         return await equip(
             file,
@@ -112,12 +112,12 @@ class RunEnvironments:
         )
 
     def _places(self) -> Iterator[SearchFolder]:
-        """Yield the folders that are searched for specialists; not the root of a project, which may hold any file."""
+        """Yield the folders that are searched for specialists, but not a project's root, which may hold any file."""
         return (one for one in self.registry.places if one.project is None or not is_same(one.path, one.project))
 
 
 async def _texts(file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> PromptTexts:
-    """Return the additions to the prompt; a resumed run keeps its prompt, so only the readable files matter."""
+    """Return the additions to the prompt. A resumed run keeps its prompt, so only the readable files matter."""
     if not (settings.skills or settings.project_instructions):
         return PromptTexts()
     try:

@@ -1,4 +1,4 @@
-"""Makes the runs of a `Runner`: new ones, resumed ones, and those of children."""
+"""Make the runs of a `Runner`: new ones, resumed ones, and those of children."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,10 +68,10 @@ class RunRequest:
     model: str | None
     """The model of the call; None for that of the `Runner`, of the file or of the environment."""
     by_program: bool
-    """Whether the specialist is one of this program, which needs no trust."""
+    """Whether the specialist was created in Python and so needs no trust."""
     watchers: Watchers
     lend: Lend | None = None
-    """Returns a share of a cost limit that the run has in common with others; None = no such limit."""
+    """Returns the share of a common cost limit that the run may spend; None = there is no such limit."""
 
 
 class RunMaker:
@@ -117,7 +117,7 @@ class RunMaker:
         """Return the question of a call.
 
         options: `RunOptions`.
-        Raises UsageError.
+        Raises UsageError for an invalid option.
         """
         overrides = dict(options)
         question = question_of(query, overrides.pop("question", None))
@@ -148,7 +148,7 @@ class RunMaker:
         return journal if isinstance(journal, KnownRun) else self._run(job, asked.watchers, journal)
 
     async def provider(self, asked: RunRequest) -> Provider:
-        """Return the provider of a new run; raises UsageError if it needs a language model and there is none."""
+        """Return the provider of a new run; raises UsageError if the run needs a language model and there is none."""
         model = asked.model or self.models.model
         return await self.models.provider(asked.file, asked.settings, model, by_program=asked.by_program)
 
@@ -164,9 +164,9 @@ class RunMaker:
     async def resume(
         self, run: StoredRun, request: ResumeRequest, watchers: Watchers, asked: RunRequest | None = None
     ) -> Run:
-        """Return a stored run, ready to continue where it began; or in the root of this `Runner`, as it was asked here.
+        """Return a stored run, ready to continue in the folder where it began, or in the root of this `Runner`.
 
-        asked: the question with which the run was taken up; None if it is resumed by its id alone.
+        asked: the question given with the id; None if the run is resumed by its id alone.
         Raises NotResumable with the reason.
         """
         here = None if asked is None else ResumePlace(self.root, asked.file.path)
@@ -195,7 +195,7 @@ class RunMaker:
     ) -> RunEnvironment:
         """Return the environment in which a stored run continues.
 
-        asked: the question with which the run was taken up; None if it is resumed or forked by its id alone.
+        asked: the question given with the id; None if the run is resumed or forked by its id alone.
         """
         file, settled = begun_with(run, place.file, place.root)
         parent = Parent(run.parent_id, place.root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None

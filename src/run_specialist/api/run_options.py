@@ -10,7 +10,7 @@ from run_specialist.specialist.presets import Preset
 
 
 class RunOptions(Settings, total=False):
-    """Keyword arguments of a call that starts a run: the settings to override, and these."""
+    """Keyword arguments of a call that starts a run, in addition to the settings to override."""
 
     question: str | None
     """Another name of `query`."""
@@ -21,7 +21,7 @@ class RunOptions(Settings, total=False):
 
 
 class ResumeOptions(Limits, total=False):
-    """Keyword arguments of a call that resumes a run: new totals of the limits, and these."""
+    """Keyword arguments of a call that resumes a run, in addition to new totals of the limits."""
 
     question: str | None
     """Another name of `query`."""
@@ -32,23 +32,23 @@ class ResumeOptions(Limits, total=False):
 
 
 class ForkOptions(ResumeOptions, total=False):
-    """Keyword arguments of a call that forks a run: totals of the limits, which include the copied turns, and these."""
+    """Keyword arguments of a call that forks a run, in addition to limits, which include the copied turns."""
 
     landing: Style
     preset: Preset | None
 
 
 class MapOptions(OtherLimits, OtherSettings, total=False):
-    """Keyword arguments of a call that asks about many items: the settings to override in every run, and these."""
+    """Keyword arguments of a call that asks about many items, in addition to the settings to override in every run."""
 
     model: str | None
     """An alias, a full id or `offline`; None for the model of the `Runner`."""
     at_once: int
     """Maximum number of items in progress; default 8."""
     cost_limit: float | None
-    """Of all items together, earlier calls included; None = no limit [USD]."""
+    """Cost limit of all items together, including earlier calls; None = no limit [USD]."""
     typical_cost: float
-    """Cost of an item, from past runs, below which none begins at the end of the limit; 0 = unknown [USD]."""
+    """Typical cost of an item; no item begins if less than this is left of the limit; 0 = unknown [USD]."""
     retry: Sequence[str]
     """Statuses of earlier outcomes to resume: any of `failed`, `aborted`, `partial`.
 
@@ -57,8 +57,8 @@ class MapOptions(OtherLimits, OtherSettings, total=False):
     batch: str | None
     """Id of the batch; None = derived from the other arguments, so that the same call has the same id."""
     source: str
-    """Where the items are from, as a part of the id."""
+    """Source of the items, used as a part of the batch id."""
     breaker: int
-    """How many failures of the endpoint of the same kind in a row pause the batch; default 3."""
+    """Number of consecutive endpoint failures of the same kind that pause the batch; default 3."""
     pause_limit: float
-    """The batch ends if a pause lasts longer; default an hour [s]."""
+    """Maximum duration of a pause, after which the batch ends; default one hour [s]."""

@@ -25,7 +25,7 @@ class RunStore:
         """Set the location, without opening the store.
 
         store: the argument `store` of a `Runner`; None for the default.
-        on_lost: with `abort`, no run starts without its store, not even without the default one.
+        on_lost: with `abort`, no run starts if its store, even the default one, cannot be opened.
         Raises UsageError for another value of `on_lost`.
         """
         if on_lost not in get_args(OnLost):
@@ -90,7 +90,7 @@ class RunStore:
     async def look(self, run_id: str) -> KnownRun | None:
         """Return a stored run by its whole id, without its transcript; None if there is none.
 
-        Raises StoreUnusable; a default store that cannot be opened, and is not needed, has no runs.
+        Raises StoreUnusable; an optional default store that cannot be opened counts as empty.
         """
         writer = await self._open_writer()
         if writer is None:
@@ -188,7 +188,7 @@ def _worker(url: str, owner: str, writer: Writer) -> str | None:
 
 
 async def _completed(function: Callable[[], _T]) -> _T:
-    """Run a function in a thread and return its result, also if this task is cancelled meanwhile.
+    """Run a function in a thread and return its result, even if this task is cancelled meanwhile.
 
     The cancellation takes effect at the next await.
     """

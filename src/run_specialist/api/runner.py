@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Runner:
-    """Runs specialists; runs with the same model share a connection pool."""
+    """Runs specialists; runs with the same model share connections."""
 
     def __init__(  # noqa: PLR0913 - keyword arguments, all optional
         self,
@@ -72,16 +72,17 @@ class Runner:
         augmenters: can add a line to each tool result, before the countdown.
         store: location of stored runs: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for
             SPECIALIST_STORE, else a file in the user's data directory.
-        on_lost: if the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run
+        on_lost: reaction if the store can no longer be written: `go_on` warns and continues unstored; `abort` ends the
+            run
             before its next request, and refuses to start a run that cannot be stored.
-        trust: allow the files that are run, now and later, to start the commands and import the functions they declare.
-        max_depth: levels of specialists that may call one another below a run; 0 = none.
+        trust: allow the files that are run to start the commands and import the functions they declare; remembered.
+        max_depth: maximum depth of nested specialists below a run; 0 = a run may call no specialist.
         secrets: credentials to redact in every tool result; credentials in the environment are always redacted.
         require_model: refuse to answer offline, without a language model; None = as SPECIALIST_REQUIRE_MODEL says.
         defaults: settings and a model for specialists whose files do not contain them; the commands pass those of the
             config files, which the Python API does not read.
-        requests_at_once: requests under way to one endpoint and key at most; None = SPECIALIST_REQUESTS_AT_ONCE.
-        dry_run: change no file; `Outcome.patch` has what each run would have changed.
+        requests_at_once: maximum concurrent requests per endpoint and key; None = SPECIALIST_REQUESTS_AT_ONCE.
+        dry_run: change no file; `Outcome.patch` contains the changes that a run would have made.
         """
         self.root, self.registry = find_project(root, dir, defaults)
         self.default_model = defaults.model
@@ -93,7 +94,7 @@ class Runner:
             model, provider, self._providers, rule, permissions, self._report_loading, self.root, defaults.model
         )
         self.working = WorkingSpecialists(self.registry, self.root, self._models)
-        """Which specialists can work here."""
+        """Checks which specialists can work here."""
         self.store = None if store is None else str(store)
         self._store = RunStore(self.store, on_lost)
         self.secrets = (*secrets, *passwords(self.store or ""))
@@ -102,11 +103,11 @@ class Runner:
         self.environments = self._maker.equip(
             max_depth, permissions, self._clients, as_tools(tools), augmenters, self.secrets, dry_run=dry_run
         )
-        """Makes what each run gets."""
+        """Makes the environment of each run."""
         self.batches = BatchMaker(self._maker)
-        """Makes batches; `map` is for those whose items differ in their questions alone."""
+        """Makes batches; `map` covers the common case, in which items differ only in their questions."""
         self.loading: Callable[[str], None] | None = None
-        """Called from a thread, with a line, when the weights of a `local:` model begin to load."""
+        """Called from a thread, with a line of text, when loading the weights of a `local:` model begins."""
 
     async def prepare(
         self,
@@ -166,7 +167,7 @@ class Runner:
 
         run_id: as for `resume`; the new run has an id of its own, and is stored before this returns.
         query: an additional question; `question` is another name of this argument.
-        at: how many turns are copied, with the results of their calls; 0 = the question alone.
+        at: number of turns to copy, with the results of their calls; 0 = only the question.
         model: an alias, a full id or `offline`; None for the model of the `Runner`, else that of the run.
         force: fork even if the specialist's file has changed, or tools of the program are missing.
         listener, watch: called with the events of the new run, and with the pieces of its replies while they stream.
@@ -187,19 +188,19 @@ class Runner:
         lend: Lend | None = None,
         **options: Unpack[RunOptions],
     ) -> Run | EndedRun:
-        """Return the run with this id: a new one if there is none, else the stored one, resumed if it has not ended.
+        """Return the run with this id: a new run if none is stored, otherwise the stored one, resumed if unfinished.
 
-        A run that has ended is returned with its stored outcome; nothing is sent.
+        An ended run is returned with its stored outcome; nothing is sent.
         run_id: 1 to 100 letters, digits, `.`, `_` and `-`.
         specialist: a name, the path of a file, or a `Specialist`; the same content in each call with this id.
         query: the question, the same in each call; `question` is another name of this argument.
         model: an alias, a full id or `offline`; None for the model of the `Runner`.
         force: resume even if the specialist's file or the settings have changed since the run began.
         retry: statuses of ended runs to resume: any of `failed`, `aborted`, `partial`.
-        lend: returns what the run may spend of a limit that it shares with others, see `batch.item_run.Lend`.
+        lend: returns the share of a common limit that the run may spend, see `batch.item_run.Lend`.
         listener, watch: called with the events of the run, and with the pieces of its replies while they stream.
         options: keys of the file to override, the same in each call.
-        Raises AtWork if somebody is at work on the run, UsageError that names what differs from the stored run,
+        Raises AtWork if another process works on the run, UsageError with each difference from the stored run,
         NotResumable with the reason, before any request is sent to a model.
         """
         asked = self._maker.asked(specialist, query, model, options)
@@ -258,10 +259,10 @@ class Runner:
         """Ask about each of many items, a few at a time; iterate over the returned batch with `async for`.
 
         specialist: a name, the path of a file, or a `Specialist`.
-        items: questions, or fields by name for `question`; read one by one, but twice if they have a length.
+        items: questions, or mappings of fields for `question`; read lazily, and twice if they have a length.
         question: a template such as `What does {path} say?`; a text item is its field `item`.
         options: `at_once`, `cost_limit` of all items together, and the others of `MapOptions`.
-        Raises UsageError; nothing is sent before the iteration.
+        Raises UsageError; sends nothing before the iteration begins.
         """
         return self.batches.make(specialist, items, question, options)
 

@@ -1,4 +1,4 @@
-"""Take up a run by its id: begin it, resume it, or return its outcome, so that nothing is paid for twice."""
+"""Begin, resume or return a run by an id of the caller, so that a repeated call is not paid for twice."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,19 +19,19 @@ from run_specialist.store.known_run import KnownRun
 LAST = "last"
 """Alias for the newest run of a project, which is not an id; see `store.reader`."""
 LONGEST_ID = 100
-"""[characters]"""
+"""Maximum length of an id [characters]."""
 RETRIED = ("failed", "aborted", "partial")
 """Statuses of runs that can be resumed without a higher limit or a further question."""
 ATTEMPTS = 3
-"""How often another process may begin or resume the run between the look at it and our claim."""
+"""Maximum number of attempts if other processes begin or resume the run between the look-up and the claim."""
 
 _ID = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_ID}}}")
 
 
 def checked_id(run_id: str) -> str:
-    """Return an id that was given from outside.
+    """Return a valid id.
 
-    Raises UsageError for one that cannot name a run.
+    Raises UsageError for an id that cannot name a run.
     """
     if not isinstance(run_id, str):
         raise UsageError(f"run_id must be a string, got {type(run_id).__name__}")
@@ -44,9 +44,9 @@ def checked_id(run_id: str) -> str:
 
 
 def checked_statuses(retry: Sequence[str]) -> frozenset[str]:
-    """Return the statuses of runs to resume.
+    """Return valid statuses of runs to resume.
 
-    Raises UsageError for one that cannot be resumed without more.
+    Raises UsageError for a status that needs a new limit or question.
     """
     statuses = frozenset([retry] if isinstance(retry, str) else retry)
     if unknown := sorted(map(str, statuses - {*RETRIED})):
@@ -55,9 +55,9 @@ def checked_statuses(retry: Sequence[str]) -> frozenset[str]:
 
 
 async def begin(maker: RunMaker, asked: RunRequest, run_id: str) -> Run:
-    """Return a new run with an id that was given from outside.
+    """Return a new run with an id of the caller.
 
-    Raises AtWork if somebody works on a run with this id, UsageError if one is stored.
+    Raises AtWork if a process works on a run with this id, UsageError if one is stored.
     """
     run = await maker.begin(asked, checked_id(run_id))
     if isinstance(run, Run):
@@ -109,12 +109,12 @@ async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
     retry: Sequence[str] = (),
     is_new: bool = False,
 ) -> Run | EndedRun:
-    """Begin the run with this id, resume it, or return it with its outcome.
+    """Begin the run with this id, resume it, or return it with its stored outcome.
 
     force: resume even if the specialist's file or the settings have changed.
     retry: statuses of ended runs that are resumed.
-    is_new: the run was not stored a moment ago, so that it is begun without a look.
-    Raises AtWork if somebody works on the run, UsageError if it is another run, NotResumable with the reason.
+    is_new: the run was not stored a moment ago, so it is begun without looking it up.
+    Raises AtWork if another process works on the run, UsageError if it is another run, NotResumable with the reason.
     """
     statuses = checked_statuses(retry)
     run_id = checked_id(run_id)

@@ -1,4 +1,4 @@
-"""The specialists of a runner that can work here, and why the others cannot."""
+"""Find the specialists of a runner that can work here, and the reasons why others cannot."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -14,10 +14,10 @@ from run_specialist.tools.threads import in_thread
 
 
 class WorkingSpecialists:
-    """Looks at the folder and the models of a runner; nothing is cached, because folders come and go."""
+    """Checks the folder and the models of a runner; nothing is cached, because folders change."""
 
     def __init__(self, registry: Registry, root: Path, models: ModelChoice) -> None:
-        """Set where to look.
+        """Set what to check.
 
         root: the folder that the file tools can read.
         """
@@ -28,8 +28,8 @@ class WorkingSpecialists:
     def unavailable(self, files: Iterable[SpecialistFile], model: str | None = None) -> Mapping[Path, str]:
         """Return why specialists cannot work here, in one clause, by the path of their file.
 
-        model: the model that will be asked for; None = that of the runner, of the file or of the environment.
-        Those that can work here are left out, and those whose file has errors. Blocks, for a second at most.
+        model: the model of the call; None = that of the runner, of the file or of the environment.
+        Omits specialists that can work here, and those whose file has errors. Blocks for at most a second.
         """
         return obstacles(files, self._root, partial(self._models.obstacle, asked=model))
 
@@ -38,7 +38,7 @@ class WorkingSpecialists:
         self._models.check_any([file.specialist for file in files if file.specialist])
 
     def offline_note(self, files: Iterable[SpecialistFile]) -> str:
-        """Return which of these specialists are answered offline, why, and how to get a model; empty if none are."""
+        """Return which of these specialists are answered offline, why, and how to get a model; empty if none is."""
         reasons = {file.name: self._models.why_offline(file.specialist) for file in files if file.specialist}
         offline = [name for name, why in reasons.items() if why]
         if not offline:
@@ -48,7 +48,7 @@ class WorkingSpecialists:
         return f"no model judges the answers{whose}: they are {made}, because {reasons[offline[0]]}"
 
     async def with_alternatives(self, error: NothingToRead, file: SpecialistFile, question: str) -> NothingToRead:
-        """Return the error that a specialist has nothing to read, with the specialists that can be asked instead."""
+        """Return the error that a specialist has nothing to read, extended by specialists that can be asked instead."""
         # The registry is not thread-safe.
         files = [one for one in self._registry.nearest() if one.specialist]
         unavailable = await in_thread(partial(self.unavailable, files))

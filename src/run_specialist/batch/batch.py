@@ -21,23 +21,23 @@ from run_specialist.errors import UsageError
 from run_specialist.record.outcome import Exit
 
 AT_ONCE = 8
-"""Default number of items under way."""
+"""Default number of items in progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of a batch; raises UsageError for a number that is too small."""
+    """The limits of a batch; raises UsageError for a number that is too small."""
 
     at_once: int = AT_ONCE
-    """Maximum number of items under way."""
+    """Maximum number of items in progress."""
     cost_limit: float | None = None
-    """Of all items together, earlier calls included; None = no limit [USD]."""
+    """Cost limit of all items together, including earlier calls; None = no limit [USD]."""
     typical_cost: float = 0.0
-    """Cost of an item, from past runs; 0 = unknown [USD]."""
+    """Typical cost of an item, from past runs; 0 = unknown [USD]."""
     breaker: int = FAILURES
-    """How many failures of the same kind in a row pause the batch."""
+    """Number of consecutive failures of the same kind that pause the batch."""
     pause_limit: float = PAUSE_LIMIT
-    """The batch ends if a pause lasts longer [s]."""
+    """Maximum duration of a pause, after which the batch ends [s]."""
 
     def __post_init__(self) -> None:
         for name, least in (("at_once", 1), ("cost_limit", 0), ("breaker", 1), ("pause_limit", 0)):
@@ -137,7 +137,7 @@ class Batch:
     def only_read(self, reason: str | None = None) -> None:
         """Leave the stored batch unchanged, because it belongs to a fleet; call this before the iteration.
 
-        reason: why no item may begin, so that those without an outcome are not run; None = they may.
+        reason: why items without an outcome must not be run; None = they may be.
         """
         self._state.record.only_read()
         if reason is not None:
@@ -145,7 +145,7 @@ class Batch:
             self._state.end(FLEET)
 
     async def aclose(self) -> None:
-        """Abort the items under way, and wait until their ends are stored."""
+        """Abort the items in progress, and wait until their ends are stored."""
         if self._has_ended:
             return
         if self._driver is None:
@@ -166,7 +166,7 @@ class Batch:
         self._state.listeners.append(listener)
 
     def listen_runs(self, listener: RunListener) -> None:
-        """Call a listener with the number of the item and each event of its run, for all items that begin from now on.
+        """Call a listener with the item number and each event of its run, for all items that begin from now on.
 
         Items that ended in an earlier call have no events.
         """
@@ -174,14 +174,14 @@ class Batch:
 
     @property
     def counts(self) -> Counts:
-        """How many items are in which state now."""
+        """The current number of items in each state."""
         state = self._state
         not_run = state.inputs.not_run if self._has_ended else 0
         return state.tally.counts(under_way=len(state.under_way), not_run=not_run, total=state.inputs.total)
 
     @property
     def under_way(self) -> tuple[Item, ...]:
-        """The items that are worked on, the one that began last at the end; may be read from any thread."""
+        """The items in progress, the newest last; may be read from any thread."""
         return tuple(working.item for working in [*self._state.under_way.values()])
 
     @property
@@ -198,13 +198,13 @@ class Batch:
     def ended_because(self) -> str | None:
         """Why the batch ended before all items were done; None if it did not.
 
-        `stopped`, `cost_limit`, `usage`, `store_lost`, `fleet`, or the `Outcome.error_kind` that broke it off.
+        `stopped`, `cost_limit`, `usage`, `store_lost`, `fleet`, or the `Outcome.error_kind` that ended it.
         """
         return self._state.ended_because
 
     @property
     def problem(self) -> str | None:
-        """The error in one line that paused the batch last, or broke it off; None if there was none."""
+        """The newest error that paused or ended the batch, in one line; None if there was none."""
         return self._state.breaker.reason
 
     @property

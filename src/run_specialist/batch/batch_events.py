@@ -25,7 +25,7 @@ class BatchStarted(BatchEvent):
 
     event = "batch_started"
     batch: str
-    """Its id."""
+    """Id of the batch."""
     total: int | None
     """Number of items; None if it is not known yet."""
     at_once: int
@@ -53,23 +53,23 @@ class ItemEnded(BatchEvent):
     """Cost of its whole run [USD]; None without a run, or if the price is not known."""
     error_kind: str | None
     is_earlier: bool
-    """Whether an earlier call has brought the outcome."""
+    """Whether the outcome is that of an earlier call."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPaused(BatchEvent):
-    """No item begins for a while, because the endpoint fails."""
+    """No items begin for a while, because the endpoint fails."""
 
     event = "batch_paused"
     kind: str
     reason: str
     seconds: float
-    """Until one item is tried [s]."""
+    """Time until one item is tried [s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResumed(BatchEvent):
-    """The endpoint has answered again."""
+    """The endpoint answers again."""
 
     event = "batch_resumed"
     kind: str

@@ -10,27 +10,27 @@ class BatchRecord(Protocol):
     """Stores a batch and its items, so that other processes can see the remaining work."""
 
     def only_read(self) -> None:
-        """Write nothing from now on; to be called before `open`."""
+        """Write nothing from now on; call it before `open`."""
         ...
 
     async def open(self, items: Iterable[Item], stopped: Callable[[], bool]) -> Mapping[str, float] | None:
         """Write the batch and these items; return their stored runs by id with their cost so far [USD].
 
-        stopped: whether the caller has stopped the batch; the other items are not written then.
-        None = it is not known which runs are stored.
+        stopped: returns whether the caller has stopped the batch; the remaining items are then not written.
+        Returns None if it is unknown which runs are stored.
         """
         ...
 
     async def add(self, item: Item) -> None:
-        """Write one more item, which was not known when the batch was opened."""
+        """Write one more item that was unknown when the batch was opened."""
         ...
 
     async def mark_failed(self, item: Item, error: str | None) -> None:
-        """Write that an item failed permanently, with the error of an item without a run."""
+        """Record that an item failed permanently, with its error if it has no run."""
         ...
 
     async def set_state(self, state: str, reason: str | None = None) -> None:
-        """Write the state of the batch: `open`, `paused` or `ended`."""
+        """Record the state of the batch: `open`, `paused` or `ended`."""
         ...
 
     async def aclose(self) -> None:

@@ -16,65 +16,65 @@ from run_specialist.batch.item import Item
 from run_specialist.batch.item_run import ItemRun, ItemRuns
 
 STOPPED = "stopped"
-"""Why a batch ended that its caller stopped."""
+"""Reason of the end if the caller stopped the batch."""
 
 FLEET = "fleet"
-"""Why a batch ended that the workers of a fleet have left with items without an outcome."""
+"""Reason of the end if the workers of a fleet have left items without an outcome."""
 
 Clock = Callable[[], float]
-"""Return the time [seconds since 1970]."""
+"""Returns the time [seconds since 1970]."""
 
 
 @dataclass(eq=False, slots=True)
 class ActiveItem:
-    """An item under way."""
+    """An item in progress."""
 
     item: Item
     is_probe: bool = False
-    """Whether the end of a pause depends on it; False once its first request was answered."""
+    """Whether the pause ends if this item succeeds; False once its first request was answered."""
     run: ItemRun | None = None
-    """None until it has been taken up."""
+    """The run; None until it has been taken up."""
     grant: float | None = None
-    """The amount that it may spend of the limit of the batch [USD]."""
+    """The amount that the item may spend of the limit of the batch [USD]."""
     spent: float = 0.0
-    """The amount that it has spent of it [USD]."""
+    """The amount that the item has spent of the limit [USD]."""
 
 
 @dataclass(eq=False)
 class BatchState:
-    """The items of a batch, their ends, and the bounds of the others."""
+    """The items of a batch, the ended ones, and the limits for the others."""
 
     batch_id: str
     inputs: ItemQueue
     runs: ItemRuns
     at_once: int
-    """Maximum number of items under way."""
+    """Maximum number of items in progress."""
     breaker: Breaker
     grants: Grants | None
-    """None without a cost limit."""
+    """The shares of the cost limit; None without one."""
     record: BatchRecord
     clock: Clock
     changes: ChangeSignal
     tally: ItemCounter = field(default_factory=ItemCounter)
     cost_usd: float = 0.0
-    """Known cost of the runs of all items that have ended, that of earlier calls included [USD]."""
+    """Known cost of the runs of all ended items, including earlier calls [USD]."""
     ended: asyncio.Queue[Done | None] = field(default_factory=asyncio.Queue)
-    """The items that have ended, for the caller; None after the last one."""
+    """Queue of ended items for the caller; None follows the last one."""
     begun: set[str] | None = None
-    """The runs that are stored, by id; None = not known."""
+    """The stored runs by id; None = unknown."""
     ended_because: str | None = None
-    """Why no more items begin; None while they do, and if all have begun."""
+    """Why no more items begin; None while they do, and after all have begun."""
     stops_now: bool = False
     """Whether the items in progress must end immediately."""
     under_way: dict[asyncio.Task[None], ActiveItem] = field(default_factory=dict)
     own_run_id: Callable[[Item], str] | None = None
-    """Returns the id of the run of an item; None = it follows from the batch and the key of the item."""
+    """Returns the run id of an item; None = it is derived from the batch and the key of the item."""
     listeners: list[BatchListener] = field(default_factory=list)
     run_listeners: list[RunListener] = field(default_factory=list)
 
     @property
     def has_room(self) -> bool:
-        """Whether another item may be under way."""
+        """Whether another item may begin."""
         # A caller that is slower than the items must not let outcomes pile up.
         busy = len(self.under_way)
         return busy < self.at_once and busy + self.ended.qsize() < 2 * self.at_once
@@ -84,28 +84,28 @@ class BatchState:
         return f"{self.batch_id}-{item.key}" if self.own_run_id is None else self.own_run_id(item)
 
     def is_new(self, run_id: str) -> bool:
-        """Return whether no run with this id was stored when the batch was opened, nor begun since."""
+        """Return whether no run with this id was stored when the batch was opened, or begun since."""
         return self.begun is not None and run_id not in self.begun
 
     def take_back(self, item: Item, *, may_fail: bool) -> bool:
-        """Take an item back whose run the endpoint failed; return False if it was tried often enough."""
+        """Take back an item whose run failed because of the endpoint; return False after too many attempts."""
         if self.begun is not None:
             self.begun.add(self.run_id(item))
         return self.inputs.put_back(item, may_fail=may_fail)
 
     def put_last(self, item: Item) -> bool:
-        """Take an item back that somebody else works on; return False if that was so at the end, too."""
+        """Take back an item that another process works on; return False if it was already put last."""
         if self.begun is not None:
             self.begun.add(self.run_id(item))
         return self.inputs.put_last(item)
 
     def end(self, reason: str) -> None:
-        """Begin no more items; the first reason counts."""
+        """Begin no more items; only the first reason is kept."""
         self.ended_because = self.ended_because or reason
         self.changes.happened()
 
     def tell(self, event: BatchEvent) -> None:
-        """Pass an event to the listeners; one that raises is dropped."""
+        """Pass an event to the listeners; a listener that raises is dropped."""
         for listener in tuple(self.listeners):
             try:
                 listener(event)
@@ -113,7 +113,7 @@ class BatchState:
                 self.listeners.remove(listener)
 
     def pass_on(self, done: Done) -> None:
-        """Count an item that has ended, and pass it to the caller."""
+        """Count an ended item, and pass it to the caller."""
         self.inputs.ended(done.item)
         self.tally.add(done)
         cost = kind = None

@@ -1,31 +1,31 @@
-"""Decides when a batch pauses or ends because the endpoint fails; pure, the time is given."""
+"""Decide when a batch pauses or ends because the endpoint fails; pure: the caller passes the time."""
 
 import math
 from dataclasses import dataclass
 
 PAUSING = frozenset({"rate_limited", "overloaded", "quota", "connection", "server_error"})
-"""Kinds of failures that may pass."""
+"""Kinds of failures that may pass with time."""
 ENDING = frozenset({"credentials", "model_missing"})
-"""Kinds of failures that waiting does not help."""
+"""Kinds of failures for which waiting does not help."""
 MAY_BE_THE_ITEM = frozenset({"connection", "server_error"})
 """Kinds of failures that a single item may cause even if the endpoint works."""
 
 USAGE = "usage"
-"""Kind of failure of an item for which no run could begin."""
+"""Kind of failure if no run could begin for an item."""
 
 FAILURES = 3
 """Default number of failures in a row that open the breaker."""
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0
 """Bounds of a pause whose length the server does not name [s]."""
 SHORTEST_PAUSE = 1.0
-"""[s]"""
+"""Minimum duration of a pause [s]."""
 PAUSE_LIMIT = 3600.0
-"""Default limit of one pause with all its probes [s]."""
+"""Default maximum duration of one pause with all its probes [s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A batch begins no items, except for one at a time that probes the endpoint."""
+    """A pause of a batch, in which only single items begin, as probes of the endpoint."""
 
     kind: str
     """`Outcome.error_kind` of the failures."""
@@ -36,45 +36,45 @@ class Pause:
 
 
 class Breaker:
-    """Closed while items may begin; opened by failures of the same kind in a row; closed by an answered probe."""
+    """A circuit breaker: closed while items may begin, opened by consecutive failures, closed by an answered probe."""
 
     def __init__(self, failures: int = FAILURES, pause_limit: float = PAUSE_LIMIT) -> None:
         """Start closed.
 
-        failures: of the same kind in a row open the breaker, at least 1.
-        pause_limit: the batch ends if a pause lasts longer [s].
+        failures: number of consecutive failures of the same kind that open the breaker, at least 1.
+        pause_limit: maximum duration of a pause, after which the batch ends [s].
         """
         self._needed = failures
         self._pause_limit = pause_limit
         self._kind = ""
         """The kind of the consecutive failures."""
         self._failed: list[str] = []
-        """The items that failed in a row, by run id."""
+        """The items that failed consecutively, by run id."""
         self.has_answered = False
         """Whether a request was answered since the batch began."""
         self._opened_at = 0.0
         self._pauses = 0
         self._is_probing = False
         self.pause: Pause | None = None
-        """The pause; None while items may begin."""
+        """The current pause; None while items may begin."""
         self.ended: str | None = None
-        """The kind of failure because of which the batch ends."""
+        """The kind of failure that ended the batch."""
         self.reason: str | None = None
-        """The error of the newest pause or end."""
+        """The error of the newest pause, or of the end."""
 
     def wait(self, now: float) -> float:
-        """Return how long no item may begin [s]; infinity while a probe is under way."""
+        """Return the time until an item may begin [s]; infinity while a probe is in progress."""
         if self.pause is None:
             return 0.0
         return math.inf if self._is_probing else max(self.pause.until - now, 0.0)
 
     def begin(self) -> bool:
-        """Register that an item begins; return whether it is a probe."""
+        """Register the start of an item; return whether it is a probe."""
         self._is_probing = self.pause is not None
         return self._is_probing
 
     def probe_ended(self) -> None:
-        """Register the end of a probe; without an answer or a failure another one may begin."""
+        """Register the end of a probe; if it was neither answered nor failed, another one may begin."""
         self._is_probing = False
 
     def answered(self, *, is_probe: bool) -> bool:
@@ -87,14 +87,14 @@ class Breaker:
         return True
 
     def worked(self) -> None:
-        """Register an item that ended without a failure of the endpoint."""
+        """Register an item that ended without an endpoint failure."""
         if self.pause is None:
             self._failed.clear()
 
     def failed(  # noqa: PLR0913 - what is known of the failure
         self, run_id: str, kind: str, reason: str, retry_after: float | None, now: float, *, is_probe: bool = False
     ) -> bool:
-        """Register an item that the endpoint failed; return whether the batch is paused or ends.
+        """Register an endpoint failure of an item; return whether the batch pauses or ends.
 
         retry_after: the wait that the server requests [s].
         """

@@ -1,15 +1,15 @@
-"""Wakes the tasks of a batch when something has changed."""
+"""Wake the tasks of a batch when its state has changed."""
 
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Wait for some seconds."""
+"""Waits for some seconds."""
 
 
 class ChangeSignal:
-    """Lets tasks wait until something has changed; after each wait they check their condition again."""
+    """Lets tasks wait for a change of state; after each wait they check their condition again."""
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
         """Start without waiting tasks.
@@ -24,7 +24,7 @@ class ChangeSignal:
         self._event.set()
 
     async def wait(self, seconds: float = math.inf) -> None:
-        """Wait for a change, but not longer than this [s]."""
+        """Wait for a change, but not longer than this many seconds."""
         self._event.clear()
         if math.isinf(seconds):
             await self._event.wait()

@@ -1,4 +1,4 @@
-"""Counts of the items of a batch by their states."""
+"""Count the items of a batch by their states."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from run_specialist.batch.breaker import USAGE
 from run_specialist.batch.done import Done
 
 NO_ANSWER = "no_answer"
-"""Kind of failure of a run that the model ended without an answer."""
+"""Kind of failure if the model ended the run without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many items of a batch are in which state."""
+    """The number of items of a batch in each state."""
 
     answered: int = 0
     landed: int = 0
@@ -22,12 +22,12 @@ class Counts:
     """By `Outcome.error_kind`, `usage` for items without a run, or `no_answer`."""
     aborted: int = 0
     at_work_elsewhere: int = 0
-    """Items that another process works on."""
+    """Items in progress in another process."""
     not_run: int = 0
-    """Items that the batch ended without, so that the same call begins or resumes them; 0 until it ends."""
+    """Items without an outcome when the batch ended; a repeated call begins or resumes them. 0 until the end."""
     under_way: int = 0
     earlier: int = 0
-    """How many of the ended items an earlier call has brought to their end."""
+    """Ended items whose outcome is from an earlier call."""
     total: int | None = None
     """None while the number of items is not known."""
 

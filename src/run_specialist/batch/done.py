@@ -11,7 +11,7 @@ State = Literal["answered", "landed", "partial", "failed", "aborted", "not run",
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An item and its outcome, or the reason why it has none."""
+    """An item and its outcome, or the reason why it has no outcome."""
 
     item: Item
     run_id: str
@@ -22,7 +22,7 @@ class Done:
     without_run: State = "not run"
     """The state of an item without an outcome."""
     is_earlier: bool = False
-    """Whether an earlier call has brought the outcome, so that nothing was spent now."""
+    """Whether the outcome is from an earlier call, so that nothing was spent now."""
 
     @property
     def number(self) -> int:
@@ -40,7 +40,7 @@ class Done:
         return self.without_run if self.outcome is None else self.outcome.status
 
     def as_row(self) -> dict[str, Any]:
-        """Return the row of an answer file, in JSON values."""
+        """Return the row of an answer file as JSON values."""
         return {
             "number": self.number,
             "input": self.input,

@@ -9,20 +9,20 @@ from typing import Self
 from run_specialist.store.stored import PastRun
 
 HIGH = 0.9
-"""Share of the past runs that took at most the high figure."""
+"""Quantile of past runs that is the high figure."""
 ANSWERED = frozenset({"answered", "landed", "partial"})
 """Statuses of runs that were not interrupted, so that their cost and time are typical."""
 
 
 MOST_RUNS = 200
-"""How many of the newest past runs count."""
+"""Maximum number of past runs that count; the newest are used."""
 ENOUGH_RUNS = 5
-"""If there are at least this many runs of the current version of the file, runs of other versions do not count."""
+"""With at least this many runs of the current version of the file, runs of other versions do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """A figure of past runs."""
+    """The median and the high figure of past runs."""
 
     median: float
     high: float
@@ -70,9 +70,9 @@ class Forecast:
 
 
 def forecast(past: Sequence[PastRun], items: int | None) -> Forecast:
-    """Return what so many items may take; past runs without an answer do not count.
+    """Return the forecast for some items; past runs without an answer do not count.
 
-    items: None = not known.
+    items: number of items; None = unknown.
     """
     outcomes = [run.outcome for run in past if run.outcome.get("status") in ANSWERED]
     if not outcomes:

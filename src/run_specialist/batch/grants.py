@@ -1,30 +1,29 @@
-"""Divides the cost limit of a batch among its items; pure."""
+"""Divide the cost limit of a batch among its items; pure."""
 
 from collections.abc import Collection
 from math import fsum
 
 DIGITS = 9
-"""Of amounts that are compared."""
+"""Number of digits of amounts that are compared."""
 
 
 class Grants:
     """The cost limit of a batch: the amount spent, and the amounts that items may still spend.
 
-    The sum of both never exceeds the limit, unless an item spends more than its grant, which reduces the grants of the
-    next items.
+    The sum of both never exceeds the limit, unless an item spends more than its grant; later grants are then smaller.
     """
 
     def __init__(self, limit: float, slots: int, *, spent: float = 0.0, typical: float = 0.0) -> None:
         """Start with nothing granted.
 
-        limit: of all items together [USD].
-        slots: maximum number of items under way.
-        spent: by earlier calls [USD].
-        typical: cost of an item, from past runs; 0 = unknown [USD].
+        limit: cost limit of all items together [USD].
+        slots: maximum number of items in progress.
+        spent: cost of earlier calls [USD].
+        typical: typical cost of an item, from past runs; 0 = unknown [USD].
         """
         self.limit = limit
         self.spent = spent
-        """By the items that have ended, and by earlier calls [USD]."""
+        """The amount spent by ended items, and by earlier calls [USD]."""
         self._slots = slots
         self._typical = typical
         self._granted: list[float] = []
@@ -47,7 +46,7 @@ class Grants:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no more items can start, because no outstanding grant could return."""
+        """Whether no more items can begin, because no grant is outstanding that could be returned."""
         return not self._granted and not self._covers_an_item
 
     @property
@@ -56,7 +55,7 @@ class Grants:
         return self.left > 0 and self.left >= min(self._typical, self.limit)
 
     def take(self, most: float | None = None) -> float | None:
-        """Grant an item its share, at least the cost of a typical one; None = not before other grants have returned.
+        """Grant an item its share, at least a typical cost; None = wait until other grants are returned.
 
         most: the remainder of its own limit; None = no limit [USD].
         """

@@ -10,14 +10,14 @@ ATTEMPTS = 3
 
 
 class ItemQueue:
-    """Hands out items one by one; bounded in memory except for the items that others work on."""
+    """Hands out items one by one. Memory is bounded, except for items that other processes work on."""
 
     def __init__(self, read: Callable[[], Iterable[Item]], total: int | None, waiting: int) -> None:
         """Take the items; nothing is read before `next`.
 
         read: returns the items from the first one on; called once if there is no total.
         total: number of items; None = not known before the end.
-        waiting: how many items may have been taken back before they are handed out ahead of new ones.
+        waiting: number of taken-back items from which on they are handed out before new ones.
         """
         self.read = read
         self.total = total
@@ -65,9 +65,9 @@ class ItemQueue:
         return item
 
     def put_back(self, item: Item, *, may_fail: bool) -> bool:
-        """Take an item back because the endpoint failed; return False if it was tried often enough.
+        """Take an item back because the endpoint failed; return False after too many attempts.
 
-        may_fail: the failure counts as an attempt, because the item may have caused it.
+        may_fail: whether the failure counts as an attempt, because the item may have caused it.
         """
         if may_fail:
             attempts = self._attempts[item.number] = self._attempts.get(item.number, 0) + 1
@@ -82,7 +82,7 @@ class ItemQueue:
         self._tried_elsewhere.discard(item.number)
 
     def put_last(self, item: Item) -> bool:
-        """Take an item back that somebody else works on; return False if that was so at the end, too."""
+        """Take back an item that another process works on; return False if it was already put last."""
         if item.number in self._tried_elsewhere:
             return False
         self._tried_elsewhere.add(item.number)
@@ -90,11 +90,11 @@ class ItemQueue:
         return True
 
     def drop(self) -> None:
-        """Count an item as not run that was handed out."""
+        """Count an item that was handed out as not run."""
         self._dropped += 1
 
     @property
     def not_run(self) -> int:
-        """Number of items that were not handed out, or taken back, as far as it is known."""
+        """Number of known items that were not handed out, or were taken back."""
         unread = 0 if self.total is None else self.total - self._read
         return unread + len(self._back) + len(self._elsewhere) + self._dropped

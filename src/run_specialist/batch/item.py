@@ -1,4 +1,4 @@
-"""One item of a batch: its input, and the question that is made from it."""
+"""One item of a batch: its input, and the question made from it."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ class InputRecord:
 
     input: Input
     where: str = ""
-    """Its place, `file:line` or the path of a file; empty if the input comes from a program."""
+    """Place of the input, `file:line` or the path of a file; empty for an input from a program."""
     content: str = ""
     """Digest of a file that the input names; empty for none."""
 

@@ -16,11 +16,11 @@ Called at most once per run, before it is stored or sends anything. Raises NotAf
 
 
 class NotAffordable(RunSpecialistError):
-    """The cost limit of the batch leaves too little for another item."""
+    """The cost limit of the batch leaves too little for another item at the moment."""
 
 
 class LimitReached(NotAffordable):
-    """No item under way can return a part of the limit either, so the batch has ended."""
+    """The cost limit leaves too little, and no running item can return a part of it, so the batch ends."""
 
 
 class ItemRun(Protocol):
@@ -46,7 +46,7 @@ class ItemRun(Protocol):
         ...
 
     def abort(self, *, after_turn: bool = False) -> None:
-        """Stop as soon as possible, or when the turn under way is whole and stored."""
+        """Stop as soon as possible, or after the current turn is complete and stored."""
         ...
 
     def listen(self, listener: Listener) -> None:
@@ -55,17 +55,17 @@ class ItemRun(Protocol):
 
 
 class ItemRuns(Protocol):
-    """The runs of all items, each with an id that follows from its item."""
+    """The runs of all items; the id of each run is derived from its item."""
 
     async def check(self) -> None:
-        """Raise UsageError if no run could begin whatever the item."""
+        """Raise UsageError if no run can begin, for any item."""
         ...
 
     async def take_up(self, item: Item, run_id: str, lend: Lend, *, is_new: bool) -> ItemRun:
         """Return the run of an item, ready to be started: begun, resumed, or with its earlier outcome.
 
         is_new: no run with this id was stored a moment ago.
-        Raises AtWork if somebody works on it, NotAffordable, or another RunSpecialistError.
+        Raises AtWork if another process works on it, NotAffordable, or another RunSpecialistError.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Works on one item at a time: takes up its run, lends it money, and judges its outcome."""
+"""Work on one item at a time: take up its run, grant its share of the cost limit, and judge its outcome."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ class ItemWork:
         self._state = state
 
     async def work(self, working: ActiveItem) -> None:
-        """Work on an item in a separate task, and pass on its end unless it was taken back."""
+        """Work on an item in a separate task, and report its end unless it was taken back."""
         state, done = self._state, None
         try:
             done = await self._done(working)
@@ -62,7 +62,7 @@ class ItemWork:
         return await self._judged(working, await self._outcome(working, run))
 
     async def _lend(self, working: ActiveItem, own: float | None) -> float | None:
-        """Return an item's share of the cost limit of the batch, as soon as it can get one."""
+        """Return an item's share of the batch's cost limit, as soon as it is available."""
         state = self._state
         if state.grants is None:
             return None
@@ -119,7 +119,7 @@ class ItemWork:
         return done
 
     async def _without_run(self, working: ActiveItem, error: str) -> Done | None:
-        """Return the end of an item for which no run could begin, or take it back if none can for any item."""
+        """Return the end of an item whose run could not begin; take it back if no run can begin for any item."""
         state, item = self._state, working.item
         if await self._is_paused_by(working, USAGE, error, None):
             state.take_back(item, may_fail=False)

@@ -1,4 +1,4 @@
-"""Begins the items of a batch while there is room and the endpoint answers, until none is left."""
+"""Start the items of a batch while there is room and the endpoint answers, until none is left."""
 
 import asyncio
 import math
@@ -9,11 +9,11 @@ from run_specialist.batch.item import Item
 from run_specialist.batch.item_work import ItemWork
 
 BREATH = 1_000
-"""After how many items that are only counted the other tasks get a turn."""
+"""Number of items that are only counted, after which other tasks get a turn."""
 
 
 class Scheduler:
-    """Works on the items of one batch; `drive` runs as a separate task."""
+    """Runs the items of one batch; `drive` runs as a separate task."""
 
     def __init__(self, state: BatchState) -> None:
         self._state = state
@@ -54,7 +54,7 @@ class Scheduler:
         self._state.changes.happened()
 
     def stop(self, *, now: bool) -> None:
-        """Begin no more items, and abort those under way."""
+        """Begin no more items, and abort the items in progress."""
         state = self._state
         state.end(STOPPED)
         if state.stops_now:
@@ -67,7 +67,7 @@ class Scheduler:
                 task.cancel()
 
     async def _open(self) -> None:
-        """Check what all items need, and store the items; nothing has been sent yet."""
+        """Check what all items need, and store the items; sends nothing."""
         state = self._state
         await state.runs.check()
         # Without a total the items can be read only once, and are stored when they begin.
@@ -79,7 +79,7 @@ class Scheduler:
         self.is_open = True
 
     async def _next(self) -> Item | None:
-        """Wait until an item may begin, and return it; None if none is left, or the batch ends early."""
+        """Wait until an item may begin, and return it; None if none is left, or if the batch ends early."""
         state = self._state
         is_sized = state.inputs.total is not None
         while state.ended_because is None:
@@ -105,7 +105,7 @@ class Scheduler:
         self._was_paused = is_paused
 
     async def _pass_on_earlier(self) -> None:
-        """After an early end, pass on the items left that an earlier call has brought to their end."""
+        """After an early end, report the remaining items that have an outcome of an earlier call."""
         state = self._state
         while not state.stops_now and (item := state.inputs.next(is_idle=True)) is not None:
             run_id = state.run_id(item)

@@ -19,7 +19,7 @@ PORTION = 1_000
 class StoredRecord:
     """The record of a batch in a store.
 
-    Once the batch is written, it continues without the store: the runs of its items store themselves.
+    If the store fails after the batch was written, the batch continues: its runs store themselves.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class StoredRecord:
     async def open(self, items: Iterable[Item], stopped: Callable[[], bool]) -> Mapping[str, float] | None:
         """Write the batch and these items; return their stored runs by id with their cost so far [USD].
 
-        stopped: whether the caller has stopped the batch; the other items are not written then.
-        None = nothing is stored. Raises StoreUnusable.
+        stopped: returns whether the caller has stopped the batch; the remaining items are then not written.
+        Returns None if nothing is stored. Raises StoreUnusable.
         """
         url = await self._url()
         if url is None:
@@ -74,12 +74,12 @@ class StoredRecord:
         return await asyncio.to_thread(writer.begun, self._batch_id)
 
     async def add(self, item: Item) -> None:
-        """Write one more item, which was not known when the batch was opened."""
+        """Write one more item that was unknown when the batch was opened."""
         if (writer := self._writer) is not None:
             await self._tried(lambda: writer.add(self._batch_id, [self._row(item)]))
 
     async def mark_failed(self, item: Item, error: str | None) -> None:
-        """Write that an item failed permanently, with the error of an item without a run."""
+        """Record that an item failed permanently, with its error if it has no run."""
         from run_specialist.store.batch_statements import ENDED  # noqa: PLC0415 - as above
         from run_specialist.store.batches import ItemStateChange  # noqa: PLC0415 - as above
 

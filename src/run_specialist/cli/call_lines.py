@@ -10,6 +10,7 @@ from run_specialist.budget import units
 from run_specialist.budget.budget import Kind, Phase
 from run_specialist.budget.ladder import Rung
 from run_specialist.cli.console import printable
+from run_specialist.cli.short_path import with_short_path
 from run_specialist.cli.summary import brief
 from run_specialist.record.events import (
     BudgetSpent,
@@ -41,6 +42,7 @@ LANDINGS = {
     Rung.SALVAGE: "the answer is assembled from the gathered material",
 }
 """Descriptions of the rungs of the landing."""
+_ROOM_FOR_REMAINING = len("  12 remaining")
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,11 @@ class CallLines:
         if child := self._children_by_call.pop(event.id, None):
             self._line = child.outcome_line()
         elif event.phase == "skipped":
-            self._line = self._numbered_line(" -", call_text(event), "dim")
+            self._line = self._call_line(" -", event, "dim")
             self._print_call(Text("  not run", "dim"))
         else:
             self.calls += 1
-            self._line = self._numbered_line(str(self.calls), call_text(event))
+            self._line = self._call_line(str(self.calls), event)
             if event.phase == "failed":
                 reason = Text(f"  {one_line(event.text)}", "red")
                 # Truncate a long call, so that the failure stays visible.
@@ -164,6 +166,12 @@ class CallLines:
         indent, number = _indent_and_number(self._depth, label)
         name = f"{printable(self._name)}  " if self._name else ""
         return Text(indent, style).append(number, "dim").append("  ").append(name, "cyan").append(text)
+
+    def _call_line(self, number: str, call: Called, style: str = "") -> Text:
+        line = self._numbered_line(number, "", style)
+        path = (call.arguments or {}).get("path")
+        room = self._output.width() - line.cell_len - _ROOM_FOR_REMAINING
+        return line.append(with_short_path(call_text(call), path if isinstance(path, str) else "", room))
 
     def _notice(self, event: Landed | Warned | Summarized) -> Text:
         text = _notice_text(event)

@@ -1,4 +1,4 @@
-"""What `specialists list` and `specialists show` print about specialists that cannot work here."""
+"""Print why specialists cannot work here, for `specialists list` and `specialists show`."""
 
 import shutil
 import textwrap

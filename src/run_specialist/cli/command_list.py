@@ -1,19 +1,30 @@
-"""The list of commands in `specialists --help`, with whole summaries."""
+"""The list of commands in `specialists --help`, with uncut summaries."""
 
 import sys
 from typing import TYPE_CHECKING
 
 from typer.core import TyperGroup
 
+from run_specialist.cli.help_format import HelpContext
+
 if TYPE_CHECKING:
-    from typer._click import Context, HelpFormatter, Parameter
+    from typer._click import Command, Context, HelpFormatter, Parameter
 
 
 class CommandList(TyperGroup):
-    """A group of commands whose summaries wrap in a narrow terminal; those of its base class end in `...`."""
+    """A group of commands whose summaries wrap in a narrow terminal; its base class cuts them."""
+
+    context_class = HelpContext
+
+    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
+        """Return the command with this name, whose help text has the same format."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            command.context_class = HelpContext
+        return command
 
     def get_params(self, ctx: "Context") -> "list[Parameter]":
-        """Return the options; flags without a default are False, because typer imports pydantic to convert a None."""
+        """Return the options; sets the default of flags to False, because typer imports pydantic to convert None."""
         found = super().get_params(ctx)
         for one in found:
             if getattr(one, "is_flag", False) and one.default is None:
@@ -21,7 +32,7 @@ class CommandList(TyperGroup):
         return found
 
     def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
-        """Write the commands below their headings, with the first sentence of their help."""
+        """Write the commands below their headings, each with the first sentence of its help."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)

@@ -1,4 +1,4 @@
-"""Shared by all commands: output, error handling, and shell completion of names."""
+"""Functions shared by all commands: output, error handling, and shell completion of names."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def _is_harmless(character: str) -> bool:
 
 
 def say(text: str, *, dim: bool = False, command: str | None = None) -> None:
-    """Print a message to standard error, if it is open; a terminal gets it wrapped at words.
+    """Print a message to standard error, if it is open; wrapped at words on a terminal.
 
     dim: print it dimmed on a terminal.
     command: a part of the text that is not wrapped, so that it can be copied.

@@ -1,4 +1,4 @@
-"""Delete stored runs, after a question: `specialists runs --delete`."""
+"""Delete stored runs after a confirmation: `specialists runs --delete`."""
 
 import sys
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The past runs that `specialists tune` evaluates."""
+"""Load the past runs that `specialists tune` evaluates."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -21,7 +21,7 @@ def specialists() -> None:
 
 @contextmanager
 def _ending_at_once() -> Iterator[None]:
-    """Let SIGINT end the process, unless it is ignored, as in the background of a shell."""
+    """Let SIGINT end the process immediately, unless it is ignored, as in the background of a shell."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

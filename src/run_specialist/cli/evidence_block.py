@@ -1,4 +1,4 @@
-"""The evidence and the gaps of an answer on a terminal."""
+"""Format the evidence and the gaps of an answer for a terminal."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,20 +13,20 @@ from run_specialist.record.outcome import Evidence
 
 NOT_FOUND = "not found in what was read"
 _PROSE = re.compile(r"\.(md|markdown|txt|rst|adoc)\b", re.IGNORECASE)
-"""Sources whose line breaks are only wrapping."""
+"""Sources whose line breaks only wrap text."""
 _NEW_LINE = re.compile(r"\n(?=[ \t]*([-*+#>|]|[0-9]+[.)] |$)|[ \t]{4})", re.MULTILINE)
-"""Line breaks of prose that are more than wrapping: lists, headings, tables, code and blank lines."""
+"""Line breaks in prose that must be kept: before lists, headings, tables, code and blank lines."""
 
 _OPENINGS = (":", "{", "(", "[")
-"""Ends of a line of code that the next lines are indented below."""
+"""Ends of a code line below which the next lines are indented."""
 _STEP = 4
-"""Indentation of a block in code that does not show its own [columns]."""
+"""Indentation of a code block that does not show its own [columns]."""
 
 
 def evidence_block(evidence: Sequence[Evidence], screen: Screen, *, marked: bool = True) -> Iterator[RenderableType]:
-    """Yield a heading, and each quote with its source, a mark, and words if it was not found.
+    """Yield a heading, and each quote with its source and a mark, explained if the quote was not found.
 
-    marked: False = it is not known yet which quotes were looked up.
+    marked: False = it is unknown yet which quotes were looked up.
     """
     if evidence:
         yield _heading("Evidence", screen)
@@ -34,7 +34,7 @@ def evidence_block(evidence: Sequence[Evidence], screen: Screen, *, marked: bool
 
 
 def gaps_block(gaps: Iterable[str], screen: Screen) -> Iterator[RenderableType]:
-    """Yield a heading, and what the specialist looked for and did not find."""
+    """Yield a heading, and the things that the specialist looked for without finding them."""
     shown = [Prefixed(_text(gap), screen.either("• ", "- ")) for gap in gaps if gap.strip()]
     if shown:
         yield _heading("Gaps", screen)
@@ -63,7 +63,7 @@ def _unwrapped(quote: str) -> str:
 
 
 def _dedented(code: str) -> str:
-    """Return code without the indentation that its first line, which a quote begins with, has lost."""
+    """Return code without common indentation; the first line of a quote has already lost its own."""
     first, *further = code.split("\n")
     indented = [len(line) - len(line.lstrip()) for line in further if line.strip()]
     if not indented:

@@ -1,4 +1,4 @@
-"""Command-line options used by several commands; options for keys of a specialist's file accept the key's values."""
+"""Command-line options that several commands share; an option for a key of a specialist's file accepts its values."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
 
 
 def setting(text: str) -> int | float | str:
-    """Return the text of an option as a YAML value: a number if it is one, else the text."""
+    """Return the text of an option as a YAML value: a number if it is one, otherwise the text."""
     if not _NUMBER.fullmatch(text):
         return text
     return float(text) if "." in text else int(text)
@@ -35,7 +35,7 @@ def settings(**given: str | None) -> dict[str, Any]:
 
 
 def takes(key: str) -> Callable[[str | None], str | None]:
-    """Return an option callback that accepts only valid values of `key`, or None."""
+    """Return an option callback that accepts None or a valid value of `key`."""
 
     def check(text: str | None) -> str | None:
         if text is None:
@@ -59,7 +59,7 @@ def quiet_option(help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
 
 
 def one_of(key: str, metavar: str, choices: tuple[str, ...], help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
-    """Return an option that takes a word of `choices`, the values of `key`."""
+    """Return an option that accepts one of `choices`, the values of `key`."""
     return typer.Option(metavar=metavar, callback=takes(key), autocompletion=lambda: choices, help=help_)
 
 
@@ -80,18 +80,22 @@ SpecialistName = Annotated[
     typer.Argument(metavar="NAME", help="Name of the specialist, or path of its file.", autocompletion=complete_names),
 ]
 Dir = Annotated[
-    Path | None, typer.Option("--dir", help="Folder to search for specialist files before the default folders.")
+    Path | None,
+    typer.Option("--dir", metavar="FOLDER", help="Folder to search for specialist files before the default folders."),
 ]
 FilesRoot = Annotated[
-    Path | None, typer.Option("--root", help="Folder that the file tools can read.  [default: the project root]")
+    Path | None,
+    typer.Option("--root", metavar="FOLDER", help="Folder that the file tools can read.  [default: the project root]"),
 ]
 ProjectRoot = Annotated[
-    Path | None, typer.Option("--root", help="Project to search for specialists.  [default: the project root]")
+    Path | None,
+    typer.Option("--root", metavar="FOLDER", help="Project to search for specialists.  [default: the project root]"),
 ]
 Model = Annotated[
     str | None,
     typer.Option(
         "--model",
+        metavar="MODEL",
         help="Model: sonnet, opus, haiku, fable, a full id, `openai:ID`, `offline`, or a local one: `ollama:NAME`, "
         "`lmstudio:NAME`, `llamacpp:`, `vllm:NAME` or `local:FILE`; several with commas.",
     ),

@@ -34,18 +34,18 @@ _FAILED = ("failed", "aborted", "dead", "cancelled")
 
 @app.command()
 def setup(store: StoreUrl = None) -> None:
-    """Create the tables of the queue, or upgrade them; calling it again has no effect."""
+    """Create or upgrade the tables of the queue; repeating it has no effect."""
     _with_queue(store, lambda control: control.set_up())
     say("the queue is ready")
 
 
 @app.command()
 def status(
-    batch: Annotated[str | None, typer.Argument(metavar="[BATCH]", help="Id of a batch.  [default: all]")] = None,
+    batch: Annotated[str | None, typer.Argument(metavar="BATCH", help="Id of a batch.  [default: all]")] = None,
     store: StoreUrl = None,
     json_: Json = False,
 ) -> None:
-    """Show the batches in the queue: their items by state, and the workers that hold some."""
+    """Show the batches in the queue: their items by state, and the number of workers."""
     found = _with_queue(store, lambda control: control.status(batch))
     if json_:
         print_json({"batches": [asdict(one) for one in found]})
@@ -77,7 +77,7 @@ def resume(batch: BatchId, store: StoreUrl = None) -> None:
 
 @app.command()
 def cancel(batch: BatchId, store: StoreUrl = None) -> None:
-    """End a batch: items in the queue are not run, and items in progress end after their turn."""
+    """End a batch: items in the queue are not run, and items in progress end after their current turn."""
     count = _with_queue(store, lambda control: control.cancel(batch))
     say(f"{count} item{'' if count == 1 else 's'} removed from the queue")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from run_specialist.store.stored import ListedRun
 
 PAUSE = 0.5
-"""Time between two looks at the store [s]."""
+"""Interval at which the store is polled [s]."""
 LOOK_BACK = 3_600.0
 """Maximum difference between the clocks of this process and of those that write the store [s]."""
 
@@ -41,7 +41,7 @@ _WIDTHS = {
     "STARTED": 12,
     "PROJECT": 24,
 }
-"""Widths of the columns on a terminal, where later rows are not known yet."""
+"""Fixed widths of the columns on a terminal, because later rows are unknown."""
 
 
 def follow(store: str | None, selection: "Selection", limit: int, *, json_: bool, projects: bool) -> NoReturn:
@@ -87,7 +87,7 @@ class _Printer:
         self._depths: dict[str, int] = {}
 
     def skip(self, found: Sequence["ListedRun"]) -> None:
-        """Take the state of runs as printed."""
+        """Mark the current state of runs as already printed."""
         for run in found:
             self._states.setdefault(run.run_id, (run.status, run.ended_at))
 

@@ -1,4 +1,4 @@
-"""What `specialists resume --at` says before the first request of a fork."""
+"""Print what `specialists resume --at` reports before the first request of a fork."""
 
 from typing import TYPE_CHECKING, Annotated, Protocol, get_args
 
@@ -35,15 +35,15 @@ ForkPreset = Annotated[
 
 
 class PrepareFork(Protocol):
-    """Prepares a fork, e.g. `partial(runner.fork, run_id, at=12)`."""
+    """A function that prepares a fork, e.g. `partial(runner.fork, run_id, at=12)`."""
 
     async def __call__(self, *, listener: "Listener | None", watch: "Watch | None") -> "Run":
-        """Return the new run, with its listener and the watcher of its replies."""
+        """Return the new run, given its listener and the watcher of its replies."""
         ...
 
 
 def forked(prepare: PrepareFork, output: OutputSettings) -> PrepareRun:
-    """Return what prepares a fork, and says what it costs that another model reads the copied turns."""
+    """Return a function that prepares a fork and prints the cost of the copied turns if the model is another one."""
 
     async def prepare_and_say(*, listener: "Listener | None", watch: "Watch | None") -> "Run":
         run = await prepare(listener=listener, watch=watch)
@@ -56,9 +56,9 @@ def forked(prepare: PrepareFork, output: OutputSettings) -> PrepareRun:
 
 
 def cold_line(source: "ForkedFrom", model: str) -> str:
-    """Return the line with the price of the first request of another model.
+    """Return a line with the price of the first request if it is sent to another model.
 
-    model: of the fork.
+    model: the model of the fork.
     """
     price = "unknown" if source.cold_cost is None else f"about {units.dollars(source.cold_cost)}"
     tokens = units.amount(Kind.TOKENS, source.cold_tokens or 0)

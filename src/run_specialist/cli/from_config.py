@@ -1,4 +1,4 @@
-"""Values of config files for options that were not given."""
+"""Use the values of config files for options that were not given."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RunnerOptions(TypedDict, total=False):
-    """Arguments of `Runner` that are the same with and without config files."""
+    """Arguments of `Runner` that config files do not affect."""
 
     root: Path | None
     model: str | None
@@ -54,7 +54,7 @@ def _is_given(context: typer.Context, option: typer.CallbackParam) -> bool:
 
 
 def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: bool = False) -> "Config":
-    """Return the config of the current folder's project for a run, after the check that its model may be used.
+    """Return the config of the current folder's project, after checking that a run may use its model.
 
     root: the folder of `--root`; if it is the project, its owner does not matter.
     model: the model of the command line, if any.
@@ -104,11 +104,11 @@ def configured_runner(
 
 @dataclass(frozen=True)
 class ConfiguredProject:
-    """The specialists of a project, and what its config files say about them."""
+    """The specialists of a project, with the settings of its config files."""
 
     registry: "Registry"
     dir: Path | None
-    """The folder of `--dir`, else that of the config files."""
+    """The folder of `--dir`, otherwise that of the config files."""
     defaults: "Defaults"
 
 

@@ -1,4 +1,4 @@
-"""The line of the live view with the budget, what was spent so far, and the time; it fits the width of the terminal."""
+"""The line of the live view with budget, spending and time; it fits the width of the terminal."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from run_specialist.record.events import BudgetSpent
 
 WIDEST_BAR = 24
 NARROWEST_BAR = 8
-"""A terminal that leaves less to the bar gets shorter text first [columns]."""
+"""Minimum width of the bar, below which the text is shortened first [columns]."""
 _THOUSAND = 1_000
 _MILLION = 1_000_000
 
@@ -20,7 +20,7 @@ _MILLION = 1_000_000
 def gauge(budget: BudgetSpent, calls: int, turn: int, total: RunningTotal, seconds: float, width: int) -> Text:
     """Return the line, in at most `width` columns.
 
-    budget: of the limit that is nearest; its `limit` is None if there is none.
+    budget: state of the limit closest to exhaustion; its `limit` is None if there is none.
     calls: number of tool calls, shown if there is no limit.
     """
     usages, rests = _usages(budget, calls), [*_rests(turn, total, seconds)]
@@ -42,7 +42,7 @@ def _bar(budget: BudgetSpent, size: int, color: str) -> Text:
 
 
 def _usages(budget: BudgetSpent, calls: int) -> tuple[str, str]:
-    """Return the usage of the budget, in full and in short."""
+    """Return the usage of the budget as text, in full and in short."""
     if budget.limit is None:
         return f"{units.amount(Kind.TOOL_CALLS, calls)}, no limit", units.amount(Kind.TOOL_CALLS, calls)
     kind = Kind(budget.kind)
@@ -51,7 +51,7 @@ def _usages(budget: BudgetSpent, calls: int) -> tuple[str, str]:
 
 
 def _rests(turn: int, total: RunningTotal, seconds: float) -> Iterator[str]:
-    """Yield the rest of the line, from the longest form to the shortest."""
+    """Yield the remainder of the line, from the longest form to the shortest."""
     # An unknown price is named at the end of the run, not all the time; offline nothing is billed.
     cost = [units.dollars(total.cost_usd)] if total.cost_usd else []
     elapsed, tokens = f"{seconds:.0f} s", f"{_short(total.tokens)} tokens"

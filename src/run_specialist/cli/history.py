@@ -137,7 +137,7 @@ def transcript(
 
 
 def _check_flags(*, selected: bool, delete: bool, follow: bool, batch: str | None) -> None:
-    """Exit if options exclude each other, or if nothing is selected to be deleted."""
+    """Exit if options exclude each other, or if `--delete` has no selection."""
     if delete and not selected:
         fail("--delete needs a selection: RUN..., --specialist, --status, --older-than, --search, --batch or --all")
     if follow and (delete or batch):
@@ -145,14 +145,14 @@ def _check_flags(*, selected: bool, delete: bool, follow: bool, batch: str | Non
 
 
 def _selection(ids: Sequence[str], project: str | None, **filters: Any) -> "Selection":  # noqa: ANN401 - its fields
-    """Return the selected runs; named ones, and those of a batch, may be of any project."""
+    """Return the filters of a listing; runs given by id, and those of a batch, may be of any project."""
     from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
 
     return Selection(ids=ids, project=None if ids or filters.get("batch") else project, **filters)
 
 
 def _print_missing(missing: StoreMissing, store: str | None, project: str | None, *, delete: bool, json_: bool) -> None:
-    """Print that there are no runs, because there is no store."""
+    """Print that there are no runs because the store does not exist."""
     if json_:
         print_json({"runs": [], **({"deleted": []} if delete else {}), **missing_store(store), "project": project})
     say(str(missing))
@@ -182,7 +182,7 @@ def _print_found(
 
 
 def _say_left_out(opened: "Store", selection: "Selection") -> None:
-    """Say how many runs of batches a listing leaves out, if any."""
+    """Print how many runs of batches a listing omits, if any."""
     if selection.without_batches and (number := opened.count_left_out(selection)):
         one = number == 1
         say(
@@ -195,7 +195,7 @@ def _say_left_out(opened: "Store", selection: "Selection") -> None:
 def _full_ids(opened: "Store", ids: Sequence[str], project: str | None, *, exact: bool) -> list[str]:
     """Return ids or prefixes that match runs; raises RunNotFound, which suggests similar ids.
 
-    exact: a prefix must match one run only, as for a deletion.
+    exact: each prefix must match exactly one run, which a deletion requires.
     """
     from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
 

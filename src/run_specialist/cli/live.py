@@ -43,17 +43,17 @@ PARSED_CHARACTERS = 100_000
 
 @dataclass(frozen=True)
 class _Wait:
-    """A wait before a request, or before its retry."""
+    """A wait before a request or a retry."""
 
     event: Retrying | Waiting
     until: float | None
-    """Its end, by the monotonic clock [s]; None if it is not known."""
+    """Its end by the monotonic clock [s]; None if it is unknown."""
     name: str
     """Prefix with the name of the child run that waits; empty for the run itself."""
 
     @property
     def text(self) -> str:
-        """The time left first, which even a narrow terminal shows."""
+        """The remaining time first, so that even a narrow terminal shows it."""
         left = 0 if self.until is None else math.ceil(self.until - time.monotonic())
         if isinstance(self.event, Retrying):
             what = f"retry {self.event.attempt} {f'in {left} s' if left > 0 else 'now'}"
@@ -126,12 +126,12 @@ class LiveView:
             self._doing = "answering"
 
     def stopping(self) -> None:
-        """Show that the run ends after the turn under way."""
+        """Show that the run ends after the current turn."""
         line = Text("stopping after this turn; a second signal stops immediately", "yellow")
         self._print(Padding(line, (0, 0, 0, 2), expand=False))
 
     def prepare(self, what: str) -> None:
-        """Show what is done before the run begins; may be called from any thread."""
+        """Show what happens before the run begins; may be called from any thread."""
         self._doing = one_line(what)
 
     def _show_child(self, child: ChildTold) -> None:

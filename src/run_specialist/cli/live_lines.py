@@ -1,4 +1,4 @@
-"""Lines that are redrawn in place, and that leave nothing behind when the terminal is resized."""
+"""Lines that are redrawn in place, and leave no traces when the terminal is resized."""
 
 from collections.abc import Callable
 
@@ -29,8 +29,8 @@ def live_lines(render: Callable[[], RenderableType], console: Console) -> Live:
 class _Lines(LiveRender):
     """Leaves the cursor at the beginning of its lines, instead of counting rows to find it again.
 
-    A terminal that becomes narrower wraps what it shows, often before this program learns of it, but keeps the cursor
-    at its character. For the same reason the lines are drawn without wrapping: each fills one row for certain.
+    A terminal that becomes narrower wraps its content, often before this program learns of it, but keeps the cursor at
+    its character. For the same reason the lines are drawn without wrapping, so that each fills exactly one row.
     """
 
     def position_cursor(self) -> Control:
@@ -38,7 +38,7 @@ class _Lines(LiveRender):
         return _control(f"\r{_ERASE}") if self.last_render_height else Control()
 
     def restore_cursor(self) -> Control:
-        """Return the codes that erase the lines from the row below their beginning, where Rich stops."""
+        """Return the codes that erase the lines, starting from the row below their beginning, where Rich stops."""
         return _control(f"\r\x1b[A{_ERASE}")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

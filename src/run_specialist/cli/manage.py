@@ -57,6 +57,7 @@ app = typer.Typer(
 
 FILES = "Specialist files"
 """Heading of the commands for files in `--help`."""
+_STATUSES = {"ok": "ok", "warning": "with warnings", "error": "with errors"}
 
 
 @app.callback()
@@ -88,7 +89,7 @@ def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> No
 def check(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="Files or folders.  [default: the specialists of the project]"),
+        typer.Argument(metavar="PATH", help="Files or folders.  [default: the specialists of the project]"),
     ] = None,
     dir_: Dir = None,
     root: ProjectRoot = None,
@@ -128,10 +129,16 @@ def check(
 @app.command(rich_help_panel=FILES)
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Lowercase letters, digits and hyphens.")],
-    description: Annotated[str | None, typer.Option(help="When a parent agent should use the specialist.")] = None,
-    tools: Annotated[str | None, typer.Option(help="Tools, comma-separated.  [default: all read-only tools]")] = None,
-    paths: Annotated[str | None, typer.Option(help="Folders that the file tools can read, comma-separated.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model: sonnet, opus, haiku, a full id, or inherit.")] = None,
+    description: Annotated[str | None, typer.Option(metavar="TEXT", help="When a parent agent should use it.")] = None,
+    tools: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Tools, comma-separated.  [default: all read-only tools]")
+    ] = None,
+    paths: Annotated[
+        str | None, typer.Option(metavar="PATHS", help="Folders that the file tools can read, comma-separated.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="sonnet, opus, haiku, a full id, or inherit.")
+    ] = None,
     tool_calls_limit: Annotated[
         str | None,
         typer.Option(
@@ -140,7 +147,9 @@ def new(
             help="Maximum number of tool calls in a run.  [default: 30]",
         ),
     ] = None,
-    dir_: Annotated[Path | None, typer.Option("--dir", help="Output folder.  [default: specialists/]")] = None,
+    dir_: Annotated[
+        Path | None, typer.Option("--dir", metavar="FOLDER", help="Output folder.  [default: specialists/]")
+    ] = None,
     root: ProjectRoot = None,
     force: Overwrite = False,
 ) -> None:
@@ -230,8 +239,8 @@ def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str
 
 
 def _summary(files: Sequence["SpecialistFile"]) -> str:
-    counts = {status: sum(file.status == status for file in files) for status in ("ok", "warning", "error")}
-    by_status = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    counts = {text: sum(file.status == status for file in files) for status, text in _STATUSES.items()}
+    by_status = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
     return f"{len(files)} file{'' if len(files) == 1 else 's'}{': ' if by_status else ''}{by_status}"
 
 

@@ -1,4 +1,4 @@
-"""Markdown on a terminal: wrapped at words, with tables, lists and code; its text cannot control the terminal."""
+"""Render Markdown on a terminal: wrapped at words, with tables, lists and code; it cannot control the terminal."""
 
 from collections.abc import Iterable, Sequence
 
@@ -27,7 +27,7 @@ _LONGEST_CODE = 10_000
 
 
 def markdown(text: str, screen: Screen) -> RenderableType:
-    """Return a Markdown text as a renderable, or unrendered if it cannot be parsed in a short time."""
+    """Return a Markdown text as a renderable; unrendered if parsing takes too long or fails."""
     tokens = parse(text, printable)
     if tokens is None:
         return written(text)

@@ -36,6 +36,7 @@ ServedRoot = Annotated[
     Path | None,
     typer.Option(
         "--root",
+        metavar="FOLDER",
         help="Project to search for specialists, and folder that the file tools can read.  [default: the project root]",
     ),
 ]

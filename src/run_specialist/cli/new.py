@@ -1,4 +1,4 @@
-"""The command `specialists new`: collect the front matter of a new file, and write it."""
+"""The command `specialists new`: ask for the front matter of a new file, and write it."""
 
 import sys
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from run_specialist.specialist.project import SearchFolder
 
 LIMIT = 30
-"""Limit of tool calls without `--tool-calls-limit`."""
+"""Default limit of tool calls in a new file."""
 
 
 def create(

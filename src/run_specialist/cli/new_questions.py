@@ -1,4 +1,4 @@
-"""The questions of `specialists new`: each has a default, is checked immediately, and repeated after a wrong answer."""
+"""Ask the questions of `specialists new`: each has a default, and is repeated after an invalid answer."""
 
 import difflib
 import sys

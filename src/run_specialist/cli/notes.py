@@ -1,4 +1,4 @@
-"""Notes about a run on standard error: on a terminal dim and wrapped at words, else one line each."""
+"""Print notes about a run to standard error: dimmed and wrapped on a terminal, otherwise one line each."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,9 +15,9 @@ def note(text: str, *, command: str | None = None, dim: bool = True) -> None:
 
 
 def without_shown(warnings: Iterable[str], *, alone: bool) -> Iterator[str]:
-    """Yield the warnings that the answer on a terminal does not show itself: it marks the quotes that were not found.
+    """Yield the warnings except those that the answer on a terminal shows itself, by marking quotes as not found.
 
-    alone: the answer is printed without its evidence.
+    alone: whether the answer is printed without its evidence.
     """
     from run_specialist.loop.founded import QUOTE_NOT_FOUND  # noqa: PLC0415 - fast `--help`
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from run_specialist.cli.console import say
 
 _ON_TERMINALS = frozenset({"www-browser", "links", "elinks", "lynx", "w3m"})
-"""Browsers that draw on the terminal, and so would hang or fill a log without one."""
+"""Browsers that run in the terminal; without one they would hang or write to a log."""
 
 
 def open_page(path: Path) -> None:

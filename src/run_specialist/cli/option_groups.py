@@ -1,4 +1,4 @@
-"""Commands with many options: each group is a dataclass, and a section of the help text."""
+"""Commands with many options: each group of options is a dataclass and a section of the help text."""
 
 import dataclasses
 import inspect
@@ -17,7 +17,7 @@ _WORDS = "run_specialist.words"
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with an option for each field of the dataclasses that it takes.
+    """Return a command with one option per field of its dataclass parameters.
 
     command: its parameters are dataclasses, whose fields are annotated as options, or options themselves. The first
         line of a dataclass's docstring, without its period, is the heading of its options.
@@ -26,7 +26,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def flattened(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command like `grouped`, for a help text that lists all options in one section."""
+    """Return a command like `grouped`, but with all options in one section of the help text."""
     return _with_options(command, headings=False)
 
 
@@ -55,7 +55,7 @@ def _with_options(command: Callable[..., None], *, headings: bool) -> Callable[.
 
 
 def _options(group: "type[DataclassInstance]", *, headings: bool) -> list[inspect.Parameter]:
-    """Return the fields of a dataclass as parameters of a command, all by keyword."""
+    """Return the fields of a dataclass as keyword parameters of a command."""
     heading = (group.__doc__ or "").splitlines()[0].rstrip(".")
     hints = get_type_hints(group, include_extras=True)
     return [
@@ -70,7 +70,7 @@ def _options(group: "type[DataclassInstance]", *, headings: bool) -> list[inspec
 
 
 def _below(heading: str, annotation: Any) -> Any:  # noqa: ANN401 - a type form
-    """Return an annotated option that is listed below a heading."""
+    """Return an annotated option that the help text lists below a heading."""
     if get_origin(annotation) is not Annotated:
         raise TypeError(f"{annotation} is not an option; use Annotated[..., typer.Option()]")
     type_, option, *others = get_args(annotation)
@@ -80,15 +80,15 @@ def _below(heading: str, annotation: Any) -> Any:  # noqa: ANN401 - a type form
 
 
 def given_words(context: "Context") -> tuple[str, ...]:
-    """Return the arguments of a `GroupedCommand` as they were given."""
+    """Return the arguments of a `GroupedCommand` as the user gave them."""
     return tuple(context.meta.get(_WORDS, ()))
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help text lists its options by groups, in the order of the groups' first options."""
+    """A command whose help text lists its options in groups, in the order of their first options."""
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        """Parse the arguments, and keep them as they were given."""
+        """Parse the arguments, and store them unparsed, too."""
         ctx.meta[_WORDS] = tuple(args)
         return super().parse_args(ctx, args)
 

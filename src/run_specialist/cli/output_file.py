@@ -39,7 +39,7 @@ class OutputFile:
         """
         self.path = None if path is None or path == STDOUT else path
         self.is_written = False
-        """Whether the file has the answer."""
+        """Whether the answer was written to the file."""
         if self.path is not None:
             try:
                 try_writing(self.path)
@@ -48,7 +48,7 @@ class OutputFile:
 
     @contextmanager
     def opened(self) -> Iterator[TextIO | None]:
-        """Give the stream for the answer; a file is written at the end, unless nothing was written to the stream.
+        """Return a context with the stream for the answer; the file is written at the end, if it has any content.
 
         If the file can no longer be written, the answer is printed instead, and the command exits.
         """

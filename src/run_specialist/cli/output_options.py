@@ -1,4 +1,4 @@
-"""The options of `run-specialist` and `specialists resume` about what is printed, and where."""
+"""The output options of `run-specialist` and `specialists resume`."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,7 +12,7 @@ from run_specialist.cli.output_file import OutputFile, OutputOption
 
 @dataclass(frozen=True)
 class OutputSettings:
-    """What is printed, and where."""
+    """What to print, and where."""
 
     json: bool
     events: bool
@@ -32,7 +32,7 @@ class OutputOptions:
     raw: Annotated[bool, typer.Option("--raw", help="Print the answer as it is, on a terminal too.")] = False
 
     def chosen(self) -> OutputSettings:
-        """Return what was chosen; exit if options exclude each other, or if the file cannot be written."""
+        """Return the chosen output; exit if options exclude each other, or if the file cannot be written."""
         if self.json_ and self.events:
             fail("--json and --events cannot be combined; the last event of --events contains the outcome")
         if self.raw and (self.json_ or self.events):

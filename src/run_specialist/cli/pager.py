@@ -11,7 +11,7 @@ from run_specialist.cli.console import print_styled, say
 
 _LESS = "less"
 _SETTINGS = {"LESS": "FRX", "LV": "-c"}
-"""Settings for pagers that have none: show colors, leave the text on the screen, exit immediately if it fits."""
+"""Default settings of pagers: show colors, leave the text on the screen, exit immediately if it fits."""
 _NOT_STARTED = (126, 127)
 """Exit codes of a shell that could not run the command."""
 

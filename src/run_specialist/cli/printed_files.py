@@ -1,4 +1,4 @@
-"""How the commands print specialist files: paths, problems, texts of one line."""
+"""Format specialist files for the commands: paths, problems, texts on one line."""
 
 import shutil
 from collections.abc import Sequence
@@ -6,16 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from run_specialist.api.flag_names import with_flags
-from run_specialist.cli.console import fail, is_terminal, print_line, printable
+from run_specialist.cli.console import fail, has_colours, is_terminal, print_line, print_styled, printable
 from run_specialist.cli.wrapping import wrapped
 
 if TYPE_CHECKING:
     from run_specialist.specialist.problems import Problem
 
+_COLORS = {"error": "red", "warning": "yellow"}
+
 
 def project_folder(given: Path | None) -> Path:
-    """Return the folder of `--root`, else the project of the current folder; exit if there is no such folder."""
+    """Return the folder of `--root`, otherwise the current project; exit if the folder does not exist."""
     from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
 
     if given is not None and not given.is_dir():
@@ -29,11 +33,15 @@ def relative(path: Path) -> Path:
 
 
 def print_problems(problems: Sequence["Problem"]) -> None:
-    """Print a line for each problem, with the path relative to the current folder; wrapped on a terminal."""
+    """Print a line for each problem, with the path relative to the current folder; its color shows the level."""
     for problem in problems:
         line = with_flags(str(replace(problem, path=relative(problem.path))))
-        lines = wrapped(printable(line), shutil.get_terminal_size().columns) if is_terminal() else [line]
-        print_line("\n".join(lines))
+        if not is_terminal():
+            print_line(line)
+            continue
+        text = "\n".join(wrapped(printable(line), shutil.get_terminal_size().columns))
+        color = _COLORS.get(problem.level) if has_colours() else None
+        print_styled(typer.style(text, fg=color) if color else text)
 
 
 def one_line(text: str) -> str:

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from run_specialist.cli.console import fail, say
+from run_specialist.cli.help_format import HelpContext
 
 STDIN = "-"
 """The word that is replaced by the text on standard input."""
@@ -18,7 +19,7 @@ LARGEST = 10 * 1024 * 1024
 """Maximum size of the text on standard input [bytes]; no model has room for a longer one."""
 
 _PATIENCE = 1.0
-"""Time without any input after which a message says what the command is waiting for [s]."""
+"""Time without any input after which a message explains what the command is waiting for [s]."""
 _NAME_AND_QUESTION = 2
 
 QueryWords = Annotated[
@@ -42,6 +43,8 @@ MoreWords = Annotated[
 
 class WordsCommand(TyperCommand):
     """A command whose last argument is a question in words, some of which may look like options."""
+
+    context_class = HelpContext
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's context
         """Parse the arguments; the error for an unknown option says how to ask a question that contains it."""
@@ -67,12 +70,12 @@ def _follows_a_question(option: str, args: Sequence[str]) -> bool:
 
 
 def question_from(words: Sequence[str] | None) -> str:
-    """Return the question: the words joined by blanks, else the text on standard input; exit if there is neither."""
+    """Return the question: the words joined by spaces, otherwise the text on standard input; exit if both are empty."""
     if words:
         return more_from(words) or ""
     if sys.stdin is None or sys.stdin.isatty():
         program = "run-specialist NAME"
-        fail(f"there is no question; use: {program} why does it stop, or from a pipe: git diff | {program}")
+        fail(f"there is no question; use: {program} 'why does it stop?', or from a pipe: git diff | {program}")
     _say_if_waiting()
     text = _read()
     if not text.strip():
@@ -106,7 +109,7 @@ def more_from(words: Sequence[str] | None) -> str | None:
 def unread_input() -> bool:
     """Return whether standard input is a pipe, a socket or a file with unread text.
 
-    A pipe that is open but empty, as programs often leave it to those they start, has none.
+    An open but empty pipe, as programs often pass it to their children, has none.
     """
     try:
         descriptor = sys.stdin.fileno()
@@ -129,7 +132,7 @@ def _waiting_bytes(descriptor: int) -> int:
 
 
 def _say_if_waiting() -> None:
-    """Say that the question is read from standard input if nothing arrives there for a while."""
+    """Print that the question is read from standard input, if nothing arrives there for a while."""
     import select  # noqa: PLC0415 - not needed for a question in words
 
     try:

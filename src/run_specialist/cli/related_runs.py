@@ -1,4 +1,4 @@
-"""Load what the page of a run shows: the run, its children, and the runs that it is compared with."""
+"""Load everything that the page of a run shows: the run, its children, and the runs to compare it with."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def with_related(opened: "Store", run_id: str) -> tuple["StoredRun", Mapping[str, "StoredRun"], "RelatedRuns"]:
-    """Return a run, its children and theirs by id, and the runs that it is compared with.
+    """Return a run, all its descendants by id, and the runs to compare it with.
 
     Raises RunSpecialistError for a run that cannot be read.
     """

@@ -1,4 +1,4 @@
-"""The answer of a run on a terminal: its text, then its evidence and gaps."""
+"""Print the answer of a run on a terminal: its text, then its evidence and gaps."""
 
 from collections.abc import Iterator
 
@@ -37,7 +37,7 @@ def _answer_and_evidence(outcome: Outcome, screen: Screen) -> Iterator[Renderabl
 
 
 def _answer(outcome: Outcome, screen: Screen, quotes: list[tuple[str, str]] | None = None) -> Iterator[RenderableType]:
-    """Yield the answer; structured and salvaged ones as they are, because they are no Markdown.
+    """Yield the answer; structured and salvaged answers unrendered, because they are not Markdown.
 
     quotes: source and quote of the evidence that is shown below the answer.
     """

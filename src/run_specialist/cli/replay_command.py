@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from run_specialist.replay.replay import ReplayResult
 
 DIFFERS = 1
-"""The exit code of a replay that differs."""
+"""Exit code of a replay with a difference."""
 _SUFFIX = ".json"
 _MODE = 0o644
-"""Permissions of a cassette, which is part of a repository."""
+"""File permissions of a cassette, which is meant to be committed to a repository."""
 
 
 ReplayedRun = Annotated[
@@ -35,10 +35,15 @@ ReplayedRun = Annotated[
 ]
 ResultsOfTools = Annotated[
     Literal["stored", "live"],
-    typer.Option("--tools", help="Results of the tools: those of the run, or those of running the tools again."),
+    typer.Option(
+        "--tools",
+        metavar="stored|live",
+        help="Results of the tools: those of the run, or those of running the tools again.",
+    ),
 ]
 RootOfRun = Annotated[
-    Path | None, typer.Option("--root", help="Folder that the file tools can read.  [default: that of the run]")
+    Path | None,
+    typer.Option("--root", metavar="FOLDER", help="Folder that the file tools can read.  [default: that of the run]"),
 ]
 SavedCassette = Annotated[
     Path | None,
@@ -64,8 +69,9 @@ def replay(
 ) -> None:
     """Replay a run without network and key, and show the first difference.
 
-    The specialist's file of today is asked the question of the run, with the settings of its call. The model's replies
-    are those of the run, and each request is compared with the one that the run sent. Exit code 1 if one differs.
+    Asks the current version of the specialist's file the question of the run, with the same settings. The model's
+    replies come from the stored run, and each request is compared with the one that the run sent. Exit code 1 if a
+    request differs.
     """
     with guarded():
         from run_specialist.replay.rebuilt_job import SpecialistLocation  # noqa: PLC0415 - fast `--help`
@@ -93,7 +99,7 @@ def _check(root: Path | None, save: Path | None, *, overwrite: bool) -> None:
 def _recorded(
     run: str, place: "SpecialistLocation", store: str | None, *, all_projects: bool
 ) -> tuple["Cassette", "SpecialistLocation"]:
-    """Return a recorded run, and where its specialist is: by default where the run found it."""
+    """Return a recorded run and the folder of its specialist: by default the one where the run found it."""
     from run_specialist.replay.cassette_file import read_cassette  # noqa: PLC0415 - fast `--help`
     from run_specialist.replay.from_store import cassette_of  # noqa: PLC0415 - fast `--help`
 
@@ -110,7 +116,7 @@ def _recorded(
 
 
 def _replayed(cassette: "Cassette", place: "SpecialistLocation", tools: "Tools", save: Path | None) -> "ReplayResult":
-    """Replay a run, and write it to a cassette file if it replays the same."""
+    """Replay a run; write it to a cassette file if nothing differs."""
     from run_specialist.api.shutdown import with_bounded_cleanup  # noqa: PLC0415 - fast `--help`
     from run_specialist.replay.cassette_lines import cassette_text, fit_for_file  # noqa: PLC0415 - fast `--help`
     from run_specialist.replay.replay import replay as replayed  # noqa: PLC0415 - fast `--help`

@@ -1,4 +1,4 @@
-"""The result of a replay: one line, or the first difference in the colors of a diff."""
+"""Print the result of a replay: one line, or the first difference as a colored diff."""
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from run_specialist.replay.replay import ReplayResult
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _HEAD = 2
-"""Lines of a diff that name its two sides."""
+"""Number of lines at the beginning of a diff that name its two sides."""
 
 
 def print_replay(done: ReplayResult, saved: Path | None) -> None:
@@ -40,7 +40,7 @@ def _print_text(text: str) -> None:
 
 
 def _styled(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a diff in color; of a line that replaces another one, what differs is bold."""
+    """Yield the lines of a diff in color; in a replaced line, the differing part is bold."""
     pairs = _pairs(lines)
     for place, line in enumerate(lines):
         begin, end = _changed(line, lines[pairs[place]]) if place in pairs else (0, 0)
@@ -50,7 +50,7 @@ def _styled(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _pairs(lines: Sequence[str]) -> Mapping[int, int]:
-    """Return the places of lines that replace each other alone, each with that of the other one."""
+    """Return the indexes of single lines that replace each other, each with that of the other one."""
     marks = ["", "", *(line[:1] for line in lines[_HEAD:]), "", ""]
     found: dict[int, int] = {}
     for place in range(_HEAD, len(lines)):
@@ -61,19 +61,19 @@ def _pairs(lines: Sequence[str]) -> Mapping[int, int]:
 
 
 def _changed(line: str, other: str) -> tuple[int, int]:
-    """Return where the part of a line begins and ends that another line does not have."""
+    """Return start and end of the part in which a line differs from another one."""
     begin = 1 + _common(line[1:], other[1:])
     return begin, len(line) - _common(line[begin:][::-1], other[begin:][::-1])
 
 
 def _common(one: str, other: str) -> int:
-    """Return how many characters two texts have in common at their beginning."""
+    """Return the length of the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def _same(done: ReplayResult) -> str:
-    """Return the line about a replay without a difference."""
+    """Return the line for a replay without a difference."""
     cassette = done.cassette
     sizes = f"{_counted(len(cassette.requests), 'request')}, {_counted(len(cassette.calls), 'tool call')}"
     line = f"{cassette.source} replays the same: {sizes}, {cassette.outcome['status']}"

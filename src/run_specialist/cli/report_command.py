@@ -1,4 +1,4 @@
-"""The command `specialists report`: the page of a run or a batch, or an index of all runs."""
+"""The command `specialists report`: write the page of a run or a batch, or an index of all runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""Where `specialists report` writes its page if no file was named."""
+"""The default file names of `specialists report`."""
 
 from pathlib import Path
 

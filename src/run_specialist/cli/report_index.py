@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 STDOUT = Path("-")
 _OURS = b'<meta name="generator" content="specialists report --index">'
 _HEAD = 64 * 1024
-"""How much of a file is searched for the mark of an index [bytes]; style and script follow it."""
+"""Size of the beginning of a file that is searched for the mark of an index [bytes]."""
 SAFE_ID = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
-"""Ids that are used as part of a file name."""
+"""Pattern of ids that can be used in a file name."""
 
 
 def flags_problem(
     run: str | None, out: Path | None, *, index: bool, with_reports: bool, open_: bool, json_: bool
 ) -> str:
-    """Return what is wrong with the flags of `report`, or an empty text."""
+    """Return why the flags of `report` cannot be combined; empty if they can."""
     if index and run is not None:
         return "--index lists all runs, so it takes no RUN"
     if not index and run is None:
@@ -108,7 +108,7 @@ def reports_in(folder: Path, run_ids: Iterable[str]) -> dict[str, str]:
 
 
 def write_missing(opened: "Store", run_ids: Iterable[str], folder: Path, *, overwrite: bool) -> None:
-    """Write the reports that do not exist in a folder; a run that cannot be read is passed over.
+    """Write the reports that do not exist in a folder, skipping runs that cannot be read.
 
     overwrite: Write all reports, also those that exist.
     """

@@ -29,7 +29,9 @@ def resume(
     *,
     limits: LimitOptions,
     requests_at_once: RequestsAtOnce = None,
-    model: Annotated[str | None, typer.Option(help="Another model.  [default: the model of the run]")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Another model.  [default: the model of the run]")
+    ] = None,
     at: ForkAt = None,
     landing: ForkLanding = None,
     preset: ForkPreset = None,
@@ -45,7 +47,7 @@ def resume(
     """Resume a run after a limit, a crash or a failure, or fork it.
 
     Limits are new totals that include the usage so far. The run keeps its system prompt, tools and messages, so that
-    the prompt cache remains valid; a note to the model lists the changes. With --at the run is not changed: a new run
+    the prompt cache stays valid; a note tells the model what has changed. With --at the run is not changed: a new run
     begins with its first turns, and continues with another model, preset, landing or limit.
     """
     forking = settings(landing=landing, preset=preset)

@@ -1,4 +1,4 @@
-"""The table of stored runs: as many columns as the terminal has space for, the others on a line below each run."""
+"""Print stored runs as a table: with as many columns as fit the terminal, the other values on a line below each run."""
 
 import os
 import re
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from run_specialist.store.stored import ListedRun
 
 _SHORTEST_QUESTION = 24
-"""Width from which the question has a column; a narrower terminal shows it below each run."""
+"""Minimum width of the question column; in a narrower terminal the question is below each run [columns]."""
 _LARGEST_SHARE = 0.4
-"""Share of the width that other values may take before the question."""
+"""Maximum share of the width for the values that precede the question."""
 _LONGEST_CELL = 24
 _LONGEST_ID = 30
-"""Width of a run id that is indented by two levels."""
+"""Width of a run id indented by two levels [columns]."""
 _DROPPED_FIRST = ("PROJECT", "SPECIALIST", "MODEL", "COST", "CALLS", "DURATION", "STARTED", "STATUS")
 """Columns in the order in which a narrow terminal moves them to the line below."""
 _MINUTE, _HOUR = 60, 3_600
@@ -33,9 +33,9 @@ class Cell(NamedTuple):
     """A value of a run."""
 
     text: str
-    """As in its column."""
+    """The value in its column."""
     words: str
-    """As in the line below, where it has no heading."""
+    """The value in the line below the run, where it has no heading."""
 
 
 def print_runs(found: Sequence["ListedRun"], *, projects: bool = False, words: str = "") -> None:
@@ -112,10 +112,10 @@ def question_of(run: "ListedRun", depth: int) -> str:
 
 
 def fitting(widths: dict[str, int], available: int, dropped: Sequence[str] = _DROPPED_FIRST) -> list[str]:
-    """Return the columns that fit into the available width, in order; the id always has one.
+    """Return the columns that fit the available width, in order; the id is always included.
 
     widths: by heading.
-    dropped: columns in the order in which they are left out.
+    dropped: columns in the order in which they are omitted.
     """
     columns = list(widths)
     for head in dropped:
@@ -182,7 +182,7 @@ def duration_words(seconds: float) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text with all whitespace runs, line breaks included, as single spaces."""
+    """Return a text on one line, with each run of whitespace as a single space."""
     return " ".join(text.split())
 
 
@@ -198,7 +198,7 @@ def _texts(row: dict[str, Cell]) -> list[str]:
 
 
 def same(text: str) -> Cell:
-    """Return a value that is the same with and without a heading."""
+    """Return a value that looks the same with and without a heading."""
     return Cell(text, text)
 
 
@@ -207,7 +207,7 @@ def _longest(head: str) -> int:
 
 
 def project_cell(path: str | None) -> Cell:
-    """Return the project of a run or a batch; on a terminal the end of a long path, which distinguishes projects."""
+    """Return the project of a run or a batch; on a terminal only the end of a long path, which tells them apart."""
     if path is None:
         return Cell("unknown", "project unknown")
     shown = short_path(one_line(path))

@@ -1,4 +1,4 @@
-"""The capabilities of the terminal, and the parts from which text on it is built."""
+"""Determine what the terminal can show, and lay out text on it."""
 
 import sys
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from rich.segment import Segment
 from run_specialist.cli.console import has_colours
 
 MOST_WIDTH = 100
-"""Longer lines of prose are hard to read [columns]."""
+"""Maximum width of prose, because longer lines are hard to read [columns]."""
 _LEAST_WIDTH = 8
-"""Minimum width of an indented text; on a narrower terminal its lines are longer than the screen [columns]."""
+"""Minimum width of indented text, even if its lines then exceed a narrower terminal [columns]."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Screen:
     """The capabilities of the terminal."""
 
     unicode: bool
-    """False if its encoding has no marks and lines outside ASCII."""
+    """False if the encoding lacks marks and lines outside ASCII."""
     styled: bool
-    """False with NO_COLOR or TERM=dumb: no escape sequence is printed."""
+    """False with NO_COLOR or TERM=dumb; then no escape sequence is printed."""
 
     @classmethod
     def of_stdout(cls) -> "Screen":
@@ -35,7 +35,7 @@ class Screen:
 
 
 class Prefixed:
-    """A renderable with a text before its first line, and another one before each further line."""
+    """A renderable with one text before its first line, and another before each further line."""
 
     def __init__(self, content: RenderableType, first: str, rest: str | None = None, style: str = "") -> None:
         """Put texts before the lines of `content`.

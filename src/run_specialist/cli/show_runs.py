@@ -1,4 +1,4 @@
-"""Formats stored runs: as JSON, transcripts, sizes and times."""
+"""Format stored runs: as JSON, as transcripts, with sizes and times."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The command `specialists show`: the settings of a specialist and what a run of it gets."""
+"""The command `specialists show`: print the settings of a specialist, and what a run of it would get."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Pause the garbage collector while the command starts: imports make half a million objects, and no garbage."""
+"""Pause the garbage collector during start-up: imports create half a million objects, but no garbage."""
 
 import gc
 
@@ -9,9 +9,9 @@ def pause_gc() -> None:
 
 
 def resume_gc() -> None:
-    """Turn the garbage collector on again, and exclude all objects made so far from later collections.
+    """Turn the garbage collector on again, and exclude all existing objects from later collections.
 
-    Without `pause_gc`, nothing is done: in a program that calls the command as a function, existing objects may become
+    Does nothing without `pause_gc`: in a program that calls the command as a function, existing objects may become
     garbage later.
     """
     if not gc.isenabled():

@@ -1,4 +1,4 @@
-"""Where a store is, and how much room it takes."""
+"""Report the location and the size of a store."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 def store_size(opened: "Store") -> dict[str, Any]:
-    """Return the place and the size of a store, as keys of JSON."""
+    """Return location and size of a store, as keys of JSON."""
     return _of(opened.url, opened.size)
 
 
 def missing_store(store: str | None) -> dict[str, Any]:
-    """Return the same of a store that does not exist yet.
+    """Return the same keys for a store that does not exist yet.
 
     store: as given with `--store`.
     """
@@ -24,7 +24,7 @@ def missing_store(store: str | None) -> dict[str, Any]:
 
 
 def size_line(opened: "Store") -> str:
-    """Return the size and the place of a store in words."""
+    """Return size and location of a store, as text."""
     found = store_size(opened)
     return f"{size(found['size_bytes'])} in {found['store']}"
 

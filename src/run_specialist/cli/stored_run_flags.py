@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from run_specialist.store.reader import Store
 
 DEFAULT_LIMIT = 20
-"""Runs listed without `--limit`."""
+"""Number of runs listed without `--limit`."""
 COMPLETIONS = 50
-"""Runs offered by shell completion."""
+"""Number of runs offered by shell completion."""
 ALL = sys.maxsize
 """Value of `--limit none`."""
 STATUSES = ("running", "interrupted", "answered", "landed", "partial", "failed", "aborted")
@@ -36,7 +36,7 @@ def open_store(store: str | None) -> "Store":
 
 
 def project_filter(root: Path | None, *, all_projects: bool) -> str | None:
-    """Return the project whose runs a command means, as runs are stored with it; None for all projects."""
+    """Return the project to which a command is limited, in the form stored with runs; None for all projects."""
     from run_specialist.specialist.project import project_path  # noqa: PLC0415 - fast `--help`
 
     if root is not None and not root.is_dir():
@@ -131,8 +131,8 @@ def _count(text: str) -> int:
 def _newest(what: str, otherwise: str) -> Any:  # noqa: ANN401 - as `typer.Option`
     """Return the option `--limit` of a list.
 
-    what: what is listed.
-    otherwise: other defaults than the usual one, with their conditions.
+    what: the listed things, for the help text.
+    otherwise: other defaults with their conditions, for the help text.
     """
     return typer.Option(
         "--limit",
@@ -193,7 +193,9 @@ Limit = Annotated[int | None, _newest("runs", "with --json or --delete, none")]
 AllProjects = Annotated[
     bool, typer.Option("--all-projects", help="Include the runs of other projects, not only of this one.")
 ]
-RunsRoot = Annotated[Path | None, typer.Option("--root", help="Project of the runs.  [default: the project root]")]
+RunsRoot = Annotated[
+    Path | None, typer.Option("--root", metavar="FOLDER", help="Project of the runs.  [default: the project root]")
+]
 Search = Annotated[
     str | None,
     typer.Option(

@@ -1,4 +1,4 @@
-"""The summary line of a run, and the command that resumes it."""
+"""Format the summary line of a run, and the command that resumes it."""
 
 import math
 import shlex
@@ -10,7 +10,7 @@ from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child, Outcome
 
 FLAGS = {kind: f"--{kind.key.replace('_', '-')}" for kind in Kind}
-"""The option of each limit."""
+"""The option for each kind of limit."""
 FALLBACK_LIMITS = {
     Kind.TOOL_CALLS: 10,
     Kind.TURNS: 10,
@@ -19,7 +19,7 @@ FALLBACK_LIMITS = {
     Kind.TIME: 60,
     Kind.CHARACTERS: 100_000,
 }
-"""Suggested limits if the limit reached was 0, which cannot be doubled."""
+"""Suggested new limits where the old limit was 0, which cannot be doubled."""
 
 
 def summary(outcome: Outcome) -> str:
@@ -59,7 +59,7 @@ def brief(outcome: Outcome) -> str:
 
 
 def resume_command(outcome: Outcome, store: str | None) -> str:
-    """Return the command that resumes a run with twice the limit that it reached, or twice the usage if that is more.
+    """Return the command that resumes a run with a doubled limit, or with double the usage if that is more.
 
     store: the value of `--store`; None if it was not given.
     """
@@ -80,7 +80,7 @@ def _doubled(limit: float, used: float) -> float:
 
 
 def limit_hint(outcome: Outcome, resume: str | None) -> str | None:
-    """Return the limit that ended the run and how to continue; None if no limit was reached.
+    """Return which limit ended the run and how to continue; None if no limit was reached.
 
     resume: the command that resumes the run; None if the run is not stored.
     """

@@ -29,9 +29,9 @@ HIGHLIGHT = "bold yellow"
 GAP = 2
 _MAX_WIDTH = 24
 _MAX_FIRST_WIDTH = 30
-"""Enough for a run id that is indented by two levels."""
+"""Maximum width of the first column; fits a run id indented by two levels [columns]."""
 _UNLIMITED = 1_000_000
-"""Width of a pipe: nothing is cut."""
+"""Width used for a pipe, so that nothing is cut [columns]."""
 _ASCII = str.maketrans("▏▎▍▌▋▊▉█", "########")
 """Replacements for the blocks of bars, in an encoding that has none."""
 
@@ -62,7 +62,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], highlight: r
 def print_table_with_lines(head: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str]) -> None:
     """Print rows in columns, each followed by a line that is printable and short enough.
 
-    The first column is for run ids, which are copied: it is not cut even if it does not fit.
+    The first column holds run ids, which users copy: it is not cut even if it does not fit.
     """
     limits = [_UNLIMITED, *(_MAX_WIDTH for _ in head[1:])]
     shown = [[printable(cell) for cell in row] for row in rows]
@@ -89,7 +89,7 @@ def cell_width(text: str) -> int:
 
 
 def print_rendered(renderable: "RenderableType", width: int | None = None) -> None:
-    """Print a renderable: in color if the terminal shows colors, and without spaces at the ends of lines.
+    """Print a renderable, in color if the terminal shows colors, without trailing spaces.
 
     width: in columns; None = that of the terminal.
     """

@@ -1,4 +1,4 @@
-"""A temporary file that later replaces another one, so that readers see its old or its new content, never a part."""
+"""Write a temporary file that replaces another one, so that readers see either the old or the new content."""
 
 import os
 import tempfile

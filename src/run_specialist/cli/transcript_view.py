@@ -1,4 +1,4 @@
-"""A transcript on a terminal: wrapped at words, the answers rendered, through a pager if it is long."""
+"""Show a transcript on a terminal: wrapped at words, answers rendered, through a pager if it is long."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ _INDENT = "  "
 def show_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int = 0) -> None:
     """Show the conversation of a run on the terminal.
 
-    copied: how many rows, the first ones, a fork has copied from another run.
+    copied: number of rows at the beginning that a fork has copied from another run.
     """
     screen = Screen.of_stdout()
     numbers: dict[object, int] = {}
@@ -78,7 +78,7 @@ def _call(row: "Row", number: int, screen: Screen) -> RenderableType:
 
 
 def _answer(arguments: Mapping[str, object], screen: Screen) -> RenderableType:
-    """Return the arguments of `respond` as an answer; which of its quotes were found is part of the outcome."""
+    """Return the arguments of `respond` as an answer, without marks: only the outcome knows which quotes were found."""
     response = Response.parse(arguments)
     quotes = [Evidence(one.source, one.quote, verified=None) for one in response.evidence]
     answer = markdown(without_quotes(response.answer, ((one.source, one.quote) for one in quotes)), screen)

@@ -53,9 +53,10 @@ def tune(
 ) -> None:
     """Suggest a limit of tool calls from past runs.
 
-    Then shows how many tool calls the runs used, which limits they reached, and what they cost. With the suggested
-    limit, nine of ten runs end by themselves; runs that were cut short count as needing more calls than they used.
-    Only runs of this project count, of the current version of the file, with the limits of the file and not of a flag.
+    Also shows how many tool calls the runs used, which limits they reached, and what they cost. With the suggested
+    limit, nine of ten runs end by themselves; a run that was cut short counts as needing more calls than it used.
+    Counts only runs of this project, of the current version of the file, whose limits come from the file and not from a
+    flag.
     """
     if root is not None and not root.is_dir():
         fail(f"--root {root} is not a folder")
@@ -195,7 +196,7 @@ def _print_bills(tuning: "Tuning") -> None:
 
 
 def _bill(form: Callable[[float], str], bill: "Bill") -> tuple[str, str]:
-    """Return the median and the total, with its share if it is a part of the costs of all runs.
+    """Return the median and the total of some costs, with their share of the costs of all runs.
 
     form: formats an amount.
     """
@@ -221,7 +222,7 @@ def _print_suggestion(suggestion: "Suggestion", now: int | None, file: "Speciali
 
 
 def _near(path: Path) -> Path:
-    """Return the path relative to the current folder if it is inside."""
+    """Return the path relative to the current folder if it is inside, otherwise unchanged."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 

@@ -1,4 +1,4 @@
-"""The command `specialists undo`: take back what a run has changed in files."""
+"""The command `specialists undo`: revert what a run has changed in files."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from run_specialist.tools.editing.undoing import UndoneFile
 
 LEFT = 4
-"""Exit code if a file was left alone."""
+"""Exit code if a file was not reverted."""
 _VERBS = {
     "restored": "restored",
     "deleted": "deleted",
@@ -35,7 +35,7 @@ def undo(
 ) -> None:
     """Undo the file changes of a run and its child runs.
 
-    Only files with the content that the run left are changed. Others are listed, and the exit code is 4.
+    Reverts only files that still have the content that the run left. Others are listed, and the exit code is 4.
     """
     with guarded(), open_store(store) as opened:
         project = project_filter(root, all_projects=all_projects)

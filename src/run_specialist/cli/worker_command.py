@@ -39,8 +39,8 @@ TrustBatches = Annotated[
 def worker(at_once: AtOnce = 8, root: Roots = None, store: StoreUrl = None, trust: TrustBatches = False) -> None:
     """Work on the items of batches in the queue, until SIGTERM or Ctrl-C.
 
-    Any number of workers share a queue, on any hosts. At the first signal the model replies under way end and are
-    stored, and the items go back to the queue; the second signal does not wait for the replies.
+    Any number of workers can share a queue, on any hosts. On the first signal, the worker completes and stores the
+    current model replies and returns unfinished items to the queue; on the second, it stops immediately.
     """
     with guarded():
         url = queue_url(store)
@@ -52,7 +52,7 @@ def worker(at_once: AtOnce = 8, root: Roots = None, store: StoreUrl = None, trus
 
 
 def queue_url(store: str | None) -> str:
-    """Return the URL of the queue's database; ends the command if it is none, or if the extra is not installed."""
+    """Return the URL of the queue's database; exit if it is not PostgreSQL, or if the extra is not installed."""
     if find_spec("pgqueuer") is None or find_spec("psycopg") is None:
         from run_specialist.installation import adding  # noqa: PLC0415 - for errors only
 
@@ -76,7 +76,8 @@ async def _work(url: str, roots: Mapping[str, Path], *, at_once: int, trust: boo
         nonlocal signals
         signals += 1
         say(
-            f"{name}: {'the replies under way end' if signals == 1 else 'stopping at once'}, items go back to the queue"
+            f"{name}: {'completing the current replies' if signals == 1 else 'stopping immediately'}, "
+            "items go back to the queue"
         )
         worker.stop(after_turn=signals == 1)
 

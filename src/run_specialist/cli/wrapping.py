@@ -5,14 +5,14 @@ import sys
 from contextlib import suppress
 
 _INDENT = "  "
-"""Before the further lines of a message."""
+"""Indentation of a message's further lines."""
 _USUAL_WIDTH = 80
 
 
 def wrapped(text: str, width: int, command: str = "") -> list[str]:
     """Return a text as lines that break only between words; further lines are indented.
 
-    width: [columns]; a longer word, or a longer command, gets a separate line.
+    width: [columns]; a longer word or command gets a separate line.
     command: a part of the text that counts as one word.
     """
     from rich.cells import cell_len  # noqa: PLC0415 - only a terminal needs it

@@ -1,4 +1,4 @@
-"""Write the page of a run or of a batch to its file."""
+"""Write the page of a run or a batch to its file."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from run_specialist.cli.private_file import write_private
 def write_report(path: Path, page: str, *, named: bool, overwrite: bool) -> None:
     """Write a page, readable by its owner only.
 
-    named: whether the user named the file; another page beside the store was written by this program.
+    named: whether the user named the file; other files, beside the store, may be replaced.
     overwrite: replace the file even if the user named it.
     Raises OSError for a file that the user named.
     """

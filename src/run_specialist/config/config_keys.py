@@ -1,4 +1,4 @@
-"""The keys of config files: each is an option of the commands, without the hyphens before it."""
+"""The keys of config files; each corresponds to an option of the commands, without the leading hyphens."""
 
 import difflib
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from run_specialist.redaction.secret_names import ends_like_a_name
 
 ValueKind = Literal["setting", "model", "folder", "store", "on_lost", "switch", "count"]
 TABLE = ("tool", "run-specialist")
-"""Table of the keys in pyproject.toml; the user's file has them at the top."""
+"""Table of the keys in pyproject.toml; the user's file has them at the top level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ KEYS = {
 ONLY_OPTIONS = frozenset(
     {"root", "trust", "server_tools", "dry_run", "json", "events", "output", "raw", "force", "yes", "http", "no_token"}
 )
-"""Options that are decided for each call and cannot be set in a file."""
+"""Options that cannot be set in a file, because they are decided for each call."""
 
 _ADDRESSES = ("base_url", "api_base", "endpoint", "host")
 _LONGEST = 40
@@ -70,7 +70,7 @@ def canonical(name: str) -> str:
 
 
 def unknown(name: str) -> str:
-    """Return why a key cannot be used, with a similar one if there is any."""
+    """Return why a key cannot be used, and a similar key if there is one."""
     key = canonical(name)
     if key in ONLY_OPTIONS:
         return f"this cannot be set in a config file; use the option --{key.replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""Where config files are."""
+"""Locate the config files."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ def is_off() -> bool:
 
 
 def user_files() -> tuple[Path, ...]:
-    """Return the places of the user's file, of which the first existing one is read."""
+    """Return the possible places of the user's file; the first existing one is read."""
     named = os.environ.get(VARIABLE, "").strip()
     if named:
         return (Path(os.path.abspath(os.path.expanduser(named))),)  # noqa: PTH100, PTH111 - never raise
@@ -38,7 +38,7 @@ def is_named() -> bool:
 
 
 def near(path: Path) -> str:
-    """Return a path for messages: relative to the current folder, or with `~`, if it is inside, else unchanged."""
+    """Return a path for messages: relative to the current folder, or with `~` for the home folder, if possible."""
     try:
         if path.is_relative_to(Path.cwd()):
             return str(path.relative_to(Path.cwd()))

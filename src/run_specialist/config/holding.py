@@ -1,4 +1,4 @@
-"""The value of each key if no option is given, and its source."""
+"""The effective value of each key if no option is given, and its source."""
 
 import os
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ class ConfigValue:
     """JSON value; None = not set, or no limit."""
     source: ValueSource
     variable: str | None = None
-    """Environment variable that it comes from."""
+    """Environment variable that sets it."""
     path: Path | None = None
-    """Config file that it comes from."""
+    """Config file that sets it."""
     line: int | None = None
 
     @property
     def origin(self) -> str:
-        """The source as name of the file and line, as name of a variable, or `default`."""
+        """The source: file name and line, name of a variable, or `default`."""
         if self.path is not None:
             return f"{self.path.name}:{self.line}"
         return self.variable or self.source

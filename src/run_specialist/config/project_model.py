@@ -1,4 +1,4 @@
-"""Trust in a model that a project chooses for all specialists: it decides which server reads question and files."""
+"""Trust in a model that a project sets for all specialists: its server reads the question and the files."""
 
 import hashlib
 from pathlib import Path
@@ -16,13 +16,13 @@ from run_specialist.specialist.defaults import Default
 from run_specialist.specialist.model_list import split_models
 
 _MESSAGES = ""
-"""Server of models without a prefix."""
+"""Server of models whose names have no prefix."""
 
 
 def check_chosen_model(config: Config, trust: Trust) -> tuple[str, ...]:
-    """Check that the model which the config files choose may be used; return warnings.
+    """Check that the model set by the config files may be used; return warnings.
 
-    Not for a run with a model of the command line.
+    Not needed for a run whose model is given on the command line.
     Raises NotTrusted if the user has to allow it first.
     """
     claim = model_claim(config)
@@ -33,9 +33,9 @@ def check_chosen_model(config: Config, trust: Trust) -> tuple[str, ...]:
 
 
 def model_claim(config: Config) -> Claim | None:
-    """Return what the project's choice of a model requires; None if it requires nothing.
+    """Return the permission that the project's choice of a model requires; None if it requires none.
 
-    A project may choose another model of the server that would be asked without it, or none at all.
+    A project may freely choose another model of the default server, or no model at all.
     """
     chosen, project = config.values.get("model"), config.project
     if config.get("model") is None or chosen is None or chosen.scope != "project" or chosen.value == OFFLINE:

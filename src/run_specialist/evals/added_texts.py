@@ -1,4 +1,4 @@
-"""Whether a stored run would begin with the same prompt today: skills, instructions of the project, and notes."""
+"""Check whether a stored run would get the same prompt today: skills, project instructions, and notes."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def has_same_texts(asked: "RunRequest", known: StoredRuns, run_id: str, runner: "Runner") -> bool:
-    """Return whether a run would get the texts that are in its stored prompt; True if it is not stored."""
+    """Return whether a run would get the texts of its stored prompt; True if the run is not stored."""
     settings = asked.settings
     if not (settings.skills or settings.project_instructions or settings.memory):
         return True

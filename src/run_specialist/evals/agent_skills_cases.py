@@ -12,13 +12,13 @@ from run_specialist.evals.positions import PlacedValue, read
 from run_specialist.specialist.problems import shown
 
 ASSERTIONS = ("assertions", "expectations")
-"""Both names are in use for statements about the answer."""
+"""The two names that are in use for statements about the answer."""
 
 
 def load_skill_cases(path: Path, check_judge: Callable[[str], None]) -> EvalSet:
-    """Return the cases of a file; raises UsageError, a line per error.
+    """Return the cases of a file; raises UsageError with a line per error.
 
-    check_judge: raises UsageError for the name of a judge that cannot be asked.
+    check_judge: must raise UsageError if the judge with this name cannot be asked.
     """
     return _SkillReader(path, check_judge).cases(read(path))
 
@@ -54,7 +54,7 @@ class _SkillReader(CaseReader):
 
     @staticmethod
     def _judges(given: PlacedValue, expected: PlacedValue | None) -> PlacedValue:
-        """Return a judge for each statement; for a description of the answer if there is no statement."""
+        """Return a judge for each statement, or for the description of the answer if there are no statements."""
         lists = [found for name in ASSERTIONS if (found := given.get(name)) is not None]
         rubrics = [(str(one.value), one.place) for found in lists for one in found.items]
         if not rubrics and expected is not None and str(expected.value).strip():

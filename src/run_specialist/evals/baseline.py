@@ -1,4 +1,4 @@
-"""Find what variants are compared with: a commit, an earlier eval, another file, or a result as JSON."""
+"""Find the baseline of a comparison: a commit, an earlier eval, another file, or a result as JSON."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from run_specialist.evals.result_file import read_result
 from run_specialist.specialist.problems import shown
 
 KINDS = ("git", "eval", "file")
-"""Prefixes, such as in `git:main`, which exclude the other meanings of a name."""
+"""Prefixes that select the kind of a baseline, such as `git:` in `git:main`."""
 _FILES = (".md", ".json")
 
 Earlier = Callable[[str], EarlierEval | None]
@@ -23,18 +23,18 @@ Earlier = Callable[[str], EarlierEval | None]
 
 @dataclass(frozen=True)
 class Baseline:
-    """The baseline of a comparison: a file that is run like the variants, or existing runs."""
+    """The baseline of a comparison: a file to be run like the variants, or existing runs."""
 
     name: str
-    """As the variant is shown."""
+    """Name as shown."""
     path: Path | None = None
-    """The specialist's file; None if the runs are there already."""
+    """The specialist's file; None if the runs exist already."""
     variant: Variant | None = None
-    """The variant whose runs exist already, under its earlier name."""
+    """The variant whose runs exist already, with its earlier name."""
     runs: tuple[CaseRun, ...] = ()
-    """Runs of a result in JSON, with their checks."""
+    """The runs of a result in JSON, with their checks."""
     earlier: EarlierEval | None = None
-    """A stored eval, whose runs are checked again."""
+    """A stored eval whose runs are checked again."""
 
 
 def find_baseline(text: str, specialist: Path, earlier: Earlier, keep: Path | None = None) -> Baseline:
@@ -43,7 +43,7 @@ def find_baseline(text: str, specialist: Path, earlier: Earlier, keep: Path | No
     text: `REF`, `REF:PATH`, the id of an eval, or a path that ends in .md or .json; with one of `KINDS` and a colon
         before it, only that.
     specialist: file of the variants.
-    keep: folder of copies of past files; None for the usual one.
+    keep: folder for copies of past files; None for the default one.
     Raises UsageError with the specialist's file as the place.
     """
     kind, colon, name = text.partition(":")
@@ -90,8 +90,8 @@ def _of_file(path: Path) -> Baseline:
 def _of_commit(name: str, specialist: Path, keep: Path | None, *, is_named: bool) -> Baseline:
     """Return the file at a commit.
 
-    name: of the commit, or with another path than today's after a colon.
-    is_named: whether it was said to be a commit.
+    name: a commit, optionally followed by a colon and the path of the file at that commit.
+    is_named: whether the prefix says that it is a commit.
     """
     ref, _, path = name.partition(":")
     folder = Path(os.path.realpath(specialist)).parent
@@ -121,7 +121,7 @@ def _is_commit(name: str, specialist: Path) -> bool:
 
 
 def _only(variants: Sequence[Variant]) -> Variant:
-    """Return the only variant besides a baseline, or that of the file as it was; raises UsageError."""
+    """Return the only variant besides a baseline, or the one of the unchanged file; raises UsageError."""
     found = [one for one in variants if not one.is_baseline] or [*variants]
     if len(found) > 1:
         found = [one for one in found if one.name == AS_IT_IS] or found

@@ -19,9 +19,9 @@ class EvalCase:
     where: str
     """Its place, `file:line:column`."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the runs of this case alone, by the name of the key."""
+    """Settings of the runs of this case only, by name of the key."""
     evaluators: "tuple[Evaluator[Any, Any, Any], ...]" = ()
-    """Those of the case, then those of the whole set."""
+    """The evaluators of the case, then those of the whole set."""
     expected_output: Any = None
     metadata: Any = None
 

@@ -19,16 +19,16 @@ _OF_INPUTS = ("question", "settings")
 
 
 def load_cases(path: Path, check_judge: Callable[[str], None]) -> EvalSet:
-    """Return the cases of a file; raises UsageError, a line per error.
+    """Return the cases of a file; raises UsageError with a line per error.
 
-    check_judge: raises UsageError for the name of a judge that cannot be asked.
+    check_judge: must raise UsageError if the judge with this name cannot be asked.
     """
     return _FileReader(path, check_judge).cases(read(path))
 
 
 class _FileReader(CaseReader):
     def cases(self, file: PlacedValue) -> EvalSet:
-        """Return the cases; raises UsageError, a line per error."""
+        """Return the cases; raises UsageError with a line per error."""
         if not file.fields:
             self._problems.error(file.place, "has no cases; expected `cases:` with a list")
         self._check_keys(file, _OF_FILE, "the file")
@@ -73,7 +73,7 @@ class _FileReader(CaseReader):
             )
 
     def _inputs(self, given: PlacedValue | None, place: Position, name: str) -> tuple[str | None, dict[str, Any]]:
-        """Return the question and the settings of a case; None with an error for no question."""
+        """Return the question and the settings of a case; None, after an error is noted, if it has no question."""
         asked, settings = given, None
         if given is not None and given.fields:
             self._check_keys(given, _OF_INPUTS, "inputs")

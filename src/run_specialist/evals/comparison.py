@@ -1,4 +1,4 @@
-"""Compare variants with a baseline, case by case, without naming a winner that chance could have made."""
+"""Compare variants with a baseline, case by case, and report only differences that chance does not explain."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from run_specialist.evals.intervals import cases_needed, exact, mean_interval, m
 from run_specialist.evals.pairing import PairedVariants, amounts, paired
 
 ALPHA = 0.05
-"""Maximum share of comparisons without an effect that report a difference, over all variants together."""
+"""Maximum probability that any comparison reports a difference although there is none, over all variants together."""
 
 Verdict = Literal["better", "worse", "no difference", "cannot be told"]
 
 
 @dataclass(frozen=True, slots=True)
 class MetricDifference:
-    """A quantity on both sides."""
+    """A quantity of the baseline and of a variant."""
 
     baseline: float
     variant: float
     difference: float
-    """Of the variant, minus that of the baseline; for a median, the median of the differences by case."""
+    """Value of the variant minus that of the baseline; for a median, the median of the differences by case."""
     low: float | None
-    """Lower limit of the interval; None if there are too few cases for any."""
+    """Lower limit of the interval; None if there are too few cases for an interval."""
     high: float | None
     cases: int
     """Cases in which the quantity is known on both sides."""
@@ -37,23 +37,23 @@ class Comparison:
     variant: str
     baseline: str
     verdict: Verdict
-    """By the score: better or worse if the interval excludes 0; no difference if it is within the tolerance."""
+    """From the score: better or worse if the interval excludes 0; no difference if it is within the tolerance."""
     regression: bool
     """Whether the whole interval is below minus the tolerance."""
     same_runs: bool
-    """Whether both sides have the same runs, because nothing differs that they are asked with."""
+    """Whether both sides have the same runs, because all their inputs are equal."""
     tolerance: float
     alpha: float
-    """Error probability of each interval; `ALPHA` divided by the number of variants that are compared."""
+    """Error probability of each interval: `ALPHA` divided by the number of compared variants."""
     cases_needed: int | None
-    """Estimated number of cases that would detect the observed difference; None if it is detected already, or is 0."""
+    """Estimated number of cases that would detect the observed difference; None if it is 0 or already detected."""
     paired: PairedVariants
     score: MetricDifference | None
-    """Means; None without any pair."""
+    """Mean scores; None without pairs."""
     passed: MetricDifference | None
-    """Means of the shares of repeats that passed."""
+    """Mean shares of repeats that passed."""
     medians: Mapping[str, MetricDifference]
-    """Of `cost_usd`, `tool_calls`, `tokens` and `seconds`; without those that are unknown."""
+    """Medians of `cost_usd`, `tool_calls`, `tokens` and `seconds`, without unknown ones."""
 
     @property
     def cases(self) -> int:
@@ -70,7 +70,7 @@ _AMOUNTS: Mapping[str, Callable[[CaseRun], float | None]] = {
 
 
 def reference(result: EvalResult) -> Variant | None:
-    """Return the variant that the others are compared with: the baseline, or else the first; None for a single one."""
+    """Return the variant to compare with: the baseline, otherwise the first; None for a single variant."""
     chosen = next((one for one in result.variants if one.is_baseline), result.variants[0] if result.variants else None)
     return chosen if len(result.variants) > 1 else None
 
@@ -78,7 +78,7 @@ def reference(result: EvalResult) -> Variant | None:
 def comparisons(result: EvalResult, tolerance: float = 0.0) -> tuple[Comparison, ...]:
     """Compare each variant with the baseline.
 
-    tolerance: maximum loss of score that is not a regression, and maximum difference that counts as none; >= 0.
+    tolerance: maximum score difference that counts as none, and as no regression; >= 0.
     """
     base = reference(result)
     if base is None:

@@ -1,4 +1,4 @@
-"""The runs of an earlier eval, to be checked again by today's checks."""
+"""Load the runs of an earlier eval, to be checked with the current checks."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,22 +18,22 @@ from run_specialist.store.stored_batch import ItemResult
 PREFIX = "eval-"
 """Beginning of the ids of evals."""
 _RUN_ID = re.compile(r"(.+)-(\d{1,9})(?:\.(\d{1,9}))?")
-"""Key, repeat and generation, see `run_id`."""
+"""Pattern with key, repeat and generation, see `run_id`."""
 
 
 @dataclass(frozen=True)
 class EarlierEval:
-    """An eval as it is stored."""
+    """A stored eval."""
 
     eval_id: str
     variants: tuple[Variant, ...]
     items: tuple[ItemResult, ...]
 
     def planned(self, cases: EvalSet, variant: str, today: Variant) -> Iterator[tuple[PlannedRun, Done]]:
-        """Yield the runs of a variant that have ended, for the cases that ask the same question today.
+        """Yield the ended runs of a variant, for the cases whose question has not changed.
 
         variant: its name in this eval.
-        today: the variant that the runs belong to now.
+        today: the variant to which the runs belong now.
         """
         by_name = {one.name: one for one in cases.cases}
         # No request is sent, so neither the file nor its settings are needed.
@@ -52,10 +52,10 @@ class EarlierEval:
 
 
 def earlier_eval(name: str, store: str | None) -> EarlierEval | None:
-    """Return the stored eval with this id, or the beginning of one; None if there is none.
+    """Return the stored eval with this id or id prefix; None if there is none.
 
-    store: URL of the store; None for the usual one.
-    Raises UsageError if several evals begin so, or if the store cannot be read.
+    store: URL of the store; None for the default one.
+    Raises UsageError if the prefix matches several evals, or if the store cannot be read.
     """
     from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
     from run_specialist.store.location import NONE, place  # noqa: PLC0415 - as above

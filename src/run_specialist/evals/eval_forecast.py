@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvalForecast:
-    """The total forecast for the runs to be made."""
+    """The forecast for all runs to be made."""
 
     parts: tuple[Forecast, ...]
-    """By specialist file and model."""
+    """Forecasts by specialist file and model."""
     judges: tuple[Forecast, ...] = ()
-    """Of the judges of these runs, by file and model; those of stored answers are not counted."""
+    """Forecasts of the judges of these runs, by file and model; judges of stored answers are not counted."""
 
     @property
     def is_known(self) -> bool:
-        """Whether there are past runs of each file and model."""
+        """Whether there are past runs for each file and model."""
         return all(one.runs for one in self.parts)
 
     @property
@@ -42,7 +42,7 @@ class EvalForecast:
 
     @property
     def typical_cost(self) -> float:
-        """Cost of a run, nine of ten cost at most this; 0 = unknown [USD]."""
+        """Typical cost of a run (90th percentile); 0 = unknown [USD]."""
         return max((one.cost_usd.high for one in self.parts if one.cost_usd is not None), default=0.0)
 
     def seconds(self, at_once: int) -> float | None:
@@ -63,7 +63,7 @@ def eval_forecast(
 ) -> EvalForecast:
     """Return the forecast for the runs that are not reused, and for their judges.
 
-    earlier: the ids of those that are.
+    earlier: ids of the reused runs.
     judging: the runner of the judges; None = no judge is asked.
     """
     runs = [one for one in plan.runs if one.run_id not in earlier]

@@ -1,4 +1,4 @@
-"""The plan of an eval: each case with each variant, as often as it is repeated."""
+"""The plan of an eval: each case with each variant, times the number of repeats."""
 
 import json
 import time
@@ -23,11 +23,11 @@ class PlannedRun:
     """One run of one case with one variant."""
 
     number: int
-    """From 1."""
+    """Number in the eval, from 1."""
     case: EvalCase
     subject: Subject
     repeat: int
-    """From 1."""
+    """Number of the repeat, from 1."""
     asked: "RunRequest"
     key: str
     """See `run_key`."""
@@ -69,10 +69,10 @@ class EvalPlan:
     project: str
     runs: tuple[PlannedRun, ...]
     is_fresh: bool = False
-    """Whether all is asked again."""
+    """Whether no stored run is reused."""
 
     def row(self, cost_limit: float | None) -> "batches.StoredBatch":
-        """Return how the eval is stored."""
+        """Return the row that stores the eval."""
         from run_specialist.store import batches  # noqa: PLC0415 - fast `--help`
 
         variants = [
@@ -90,9 +90,9 @@ class EvalPlan:
 def planned(
     runner: "Runner", specialist: str, cases: EvalSet, subjects: Sequence[Subject], repeat: int = 1
 ) -> EvalPlan:
-    """Return the runs of an eval; nothing is stored or sent.
+    """Return the plan of an eval; stores and sends nothing.
 
-    specialist: name of the specialist that is evaluated.
+    specialist: name of the evaluated specialist.
     Raises UsageError for a file or a setting that cannot be used.
     """
     project = project_path(runner.root)

@@ -1,4 +1,4 @@
-"""The results of an eval: what each run of each case was found to be."""
+"""The results of an eval: the checks of each run of each case."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from run_specialist.record.outcome import Status
 
 AS_IT_IS = "as it is"
-"""Name of the variant of a file without changes."""
+"""Name of the variant that is the unchanged file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class Check:
     """The result of one evaluator for one run."""
 
     name: str
-    """The evaluator, with its argument if several of them have the same name."""
+    """Name of the evaluator, with its argument if several evaluators have the same name."""
     value: bool | float | str
-    """Held or not; a score, usually of 0 to 1; or a label, which is only shown."""
+    """Whether it holds; a score, usually from 0 to 1; or a label, which is only shown."""
     reason: str | None = None
 
     @property
@@ -35,21 +35,21 @@ class CaseRun:
     case: str
     variant: str
     repeat: int
-    """From 1."""
+    """Number of the repeat, from 1."""
     run_id: str | None
-    """None if it did not begin."""
+    """Id of the run; None if it did not begin."""
     status: Status | Literal["not run"]
     checks: tuple[Check, ...] = ()
     tool_calls: int = 0
     tokens: int = 0
     cost_usd: float | None = 0.0
-    """Without that of judges; None if a price is unknown."""
+    """Cost without judges; None if a price is unknown [USD]."""
     judge_cost_usd: float | None = 0.0
     seconds: float = 0.0
     error: str | None = None
-    """Why there is no outcome, or no complete answer, or why a check could not be made."""
+    """Why there is no outcome, no complete answer, or a check that could not be made."""
     unmade_checks: int = 0
-    """How many checks could not be made, e.g. because a judge failed; they are not among `checks`."""
+    """Number of checks that could not be made, e.g. because a judge failed; they are not among `checks`."""
 
     @property
     def has_ended(self) -> bool:
@@ -58,7 +58,7 @@ class CaseRun:
 
     @property
     def score(self) -> float:
-        """The mean of its checks; 1.0 if there is none and the run gave an answer, 0.0 if it failed."""
+        """The mean of the checks; without checks, 1.0 if the run gave an answer, otherwise 0.0."""
         if self.status == "failed":
             return 0.0
         scores = [one.score for one in self.checks if one.score is not None]
@@ -66,13 +66,13 @@ class CaseRun:
 
     @property
     def is_scored(self) -> bool:
-        """Whether its score counts: a run none of whose checks could be made has none."""
+        """Whether the score counts: not if none of the checks could be made."""
         made = any(one.score is not None for one in self.checks)
         return made or not self.unmade_checks or self.status == "failed"
 
     @property
     def passed(self) -> bool:
-        """Whether the run gave an answer, all checks could be made, and those that hold or not held."""
+        """Whether the run gave an answer, all checks could be made, and every yes/no check holds."""
         if self.unmade_checks:
             return False
         return self.has_ended and self.status != "failed" and all(one.value is not False for one in self.checks)
@@ -87,11 +87,11 @@ class Variant:
     path: str
     """The specialist file."""
     digest: str
-    """Of the content of the file."""
+    """Digest of the content of the file."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings that differ from the file, by key."""
     is_baseline: bool = False
-    """Whether the others are compared with it."""
+    """Whether the other variants are compared with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class EvalResult:
         return any(one.is_scored for one in self.of(variant))
 
     def score_of(self, variant: str) -> float:
-        """Return the mean score of a variant: of each case over its repeats, then over the cases; 0.0 without any."""
+        """Return the mean score of a variant: the mean over the cases of each case's mean; 0.0 without any."""
         by_case: dict[str, list[float]] = {}
         for one in filter(attrgetter("is_scored"), self.of(variant)):
             by_case.setdefault(one.case, []).append(one.score)

@@ -22,7 +22,7 @@ class EvaluatorList:
     def __init__(self, problems: Problems, check_judge: Callable[[str], None]) -> None:
         """Prepare to read.
 
-        check_judge: raises UsageError for the name of a judge that cannot be asked.
+        check_judge: must raise UsageError if the judge with this name cannot be asked.
         """
         self._problems = problems
         self._check_judge = check_judge

@@ -11,14 +11,14 @@ from run_specialist.specialist.loader import SpecialistFile, stem
 
 ENDINGS = (".evals.yaml", ".evals.yml")
 SKILL_CASES = Path("evals") / "evals.json"
-"""Path of the cases beside the file, by the convention of agent skills."""
+"""Path of the cases relative to the specialist's file, by the convention of agent skills."""
 
 
 def cases_of(file: SpecialistFile, check_judge: Callable[[str], None], given: Path | None = None) -> EvalSet:
     """Return the cases of a specialist.
 
-    check_judge: raises UsageError for the name of a judge that cannot be asked.
-    given: their file; None = where they usually are.
+    check_judge: must raise UsageError if the judge with this name cannot be asked.
+    given: file of the cases; None = the default place.
     Raises UsageError if there is no such file, or for each of its errors.
     """
     if given is not None:
@@ -34,7 +34,7 @@ def cases_of(file: SpecialistFile, check_judge: Callable[[str], None], given: Pa
 
 
 def place_of_cases(file: SpecialistFile) -> Path:
-    """Return where a new file with cases belongs."""
+    """Return the path for a new file with cases."""
     return file.path.with_name(f"{stem(file.path)}{ENDINGS[0]}")
 
 

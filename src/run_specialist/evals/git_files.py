@@ -8,14 +8,14 @@ from pathlib import Path
 from run_specialist.errors import UsageError
 
 TIMEOUT = 30.0
-"""After which git is killed [s]; a network file system may never answer."""
+"""Timeout of git, because a network file system may never answer [s]."""
 LARGEST = 32 * 1024 * 1024
-"""[bytes]"""
+"""Maximum size of a file [bytes]."""
 
 _REDIRECTIONS = frozenset(
     {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_INDEX_FILE", "GIT_PREFIX"}
 )
-"""Set in hooks of git; they would select another repository than that of the file."""
+"""Environment variables that git hooks set; they would redirect git to another repository."""
 _ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
 
 
@@ -38,12 +38,12 @@ class Commit:
 
     @property
     def short(self) -> str:
-        """The first digits of the hash, as people write them."""
+        """The first digits of the hash, as usually written."""
         return self.digest[:10]
 
     @classmethod
     def named(cls, ref: str, folder: Path) -> "Commit":
-        """Return the commit of a branch, tag or hash; raises NoCommit, or UsageError if git cannot be asked."""
+        """Return the commit of a branch, tag or hash; raises NoCommit, or UsageError if git fails."""
         where = _git(folder, "rev-parse", "--show-toplevel")
         if where.returncode:
             reason = where.stderr.decode("utf-8", "replace").strip().partition("\n")[0].removeprefix("fatal: ")
@@ -59,8 +59,8 @@ class Commit:
     def read(self, path: str) -> bytes:
         """Return the content of a file.
 
-        path: from the top of the work tree, with `/`.
-        Raises NoFile if there is none, or no regular one.
+        path: relative to the top of the work tree, with `/`.
+        Raises NoFile if there is no such regular file.
         """
         listed = _git(self.top, "ls-tree", "-z", "--long", self.digest, "--", path)
         entry = listed.stdout.partition(b"\0")[0].partition(b"\t")[0].decode("ascii", "replace").split()

@@ -6,12 +6,12 @@ from random import Random
 from statistics import NormalDist, fmean, stdev
 
 POWER = 0.8
-"""Probability with which the proposed number of cases detects the difference."""
+"""Probability of detecting the difference with the proposed number of cases."""
 
 _MOST_ENUMERATED = 12
-"""Up to how many differences all their subsets are tried."""
+"""Maximum number of differences for which all subsets are enumerated."""
 _PAIRS = 2_500
-"""Pairs of a random subset and its complement that are tried with more differences."""
+"""Number of random subset-complement pairs that are tried for more differences."""
 _FEWEST_PAIRS = 500
 _MOST_ADDITIONS = 5_000_000
 _SEED = 20_040
@@ -23,7 +23,7 @@ Interval = tuple[float, float]
 
 
 def exact(value: float) -> float:
-    """Return a difference without the error of its last digits, so that 0.1 + 0.2 - 0.3 is 0."""
+    """Return a difference without floating-point error, so that 0.1 + 0.2 - 0.3 is 0."""
     return round(value, _DIGITS)
 
 
@@ -62,7 +62,7 @@ def fewest_cases(alpha: float) -> int:
 def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
     """Return the number of cases that would detect a difference with this mean and variance, with a power of `POWER`.
 
-    At least one more than there are; None if the mean is 0, which no number of cases distinguishes from no difference.
+    At least one more than the present number; None if the mean is 0, because no number of cases would detect that.
     The formula is that of a paired t test, to which a sign-flip test is equivalent in large samples:
     n = ((z(1 - alpha/2) + z(power)) * deviation / mean)**2 + z(1 - alpha/2)**2 / 2.
     Source: Guenther, "Sample size formulas for normal theory t tests", The American Statistician 35 (1981) 243-244.

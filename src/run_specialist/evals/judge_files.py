@@ -1,4 +1,4 @@
-"""Find judges: specialists of the project, else those included in the package for evals only."""
+"""Find judges: specialists of the project, otherwise those included in the package for evals."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry
 
 FOLDER = Path(__file__).parent / "judges"
-"""Not among the folders of specialists, so that no agent is offered a judge."""
+"""Not one of the folders of specialists, so that no agent is offered a judge."""
 
 
 def find_judge(registry: Registry, name: str) -> SpecialistFile:

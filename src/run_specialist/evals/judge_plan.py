@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
 
 Judgements = dict[int, dict[str, Judgement]]
-"""By the number of the judged run, then by the key of the judge."""
+"""Verdicts by number of the judged run, then by the key of the judge."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class JudgedAnswer:
     """One answer and one rubric."""
 
     number: int
-    """Number of the run that is judged."""
+    """Number of the judged run."""
     name: str
     """The case and the variant, for people."""
     judge: Judge
@@ -44,8 +44,8 @@ class JudgePlan:
     def __init__(self, plan: EvalPlan, ends: Mapping[int, Done], runner: "Runner") -> None:
         """Prepare the questions.
 
-        ends: the runs that have ended, by number.
-        runner: a runner without its own model, so that the model of the variants does not judge itself.
+        ends: the ended runs, by number.
+        runner: a runner without a model of its own, so that the variants' model does not judge itself.
         Raises UsageError if a judge cannot be asked.
         """
         self._plan = plan
@@ -70,7 +70,7 @@ class JudgePlan:
     def batch(self, at_once: int, cost_limit: float | None) -> Batch:
         """Return the batch of all judges.
 
-        cost_limit: of all of them together; None = no limit [USD].
+        cost_limit: cost limit of all judges together; None = no limit [USD].
         """
         from run_specialist.store import batches  # noqa: PLC0415 - fast `--help`
         from run_specialist.store.batch_reader import JUDGES  # noqa: PLC0415 - as above
@@ -97,8 +97,8 @@ class JudgePlan:
     def judgements(self, ends: Mapping[str, Done], problem: str | None = None) -> Judgements:
         """Return the verdicts of the judges on each run.
 
-        ends: the runs of judges that have ended, by id.
-        problem: why the others were not asked.
+        ends: the ended runs of judges, by id.
+        problem: why other judges were not asked.
         """
         found: Judgements = {}
         paid: set[str] = set()
@@ -122,7 +122,7 @@ def has_judges(plan: EvalPlan) -> bool:
 
 
 def check_judge(runner: "Runner", name: str) -> None:
-    """Raise UsageError if there is no such judge, if its file has errors, or if its answers have no verdict."""
+    """Raise UsageError if the judge does not exist, its file has errors, or its answers contain no verdict."""
     from run_specialist.spawning.spawner import answer_schema  # noqa: PLC0415 - fast `--help`
 
     file = find_judge(runner.registry, name)

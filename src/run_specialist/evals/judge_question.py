@@ -29,7 +29,7 @@ def _parts(case: EvalCase, outcome: Outcome, rubric: str) -> Iterator[str]:
 
 
 def _part(name: str, text: str) -> str:
-    """Return a part between its tags; a text that contains such a tag can neither end its part nor begin another."""
+    """Return a part between its tags; tags inside the text are changed, so that none can end or begin a part."""
     return f"<{name}>\n{_TAG.sub(_without_bracket, text)}\n</{name}>"
 
 

@@ -1,4 +1,4 @@
-"""Results of an eval as JUnit XML, which CI systems show."""
+"""Export the results of an eval as JUnit XML, which CI systems show."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ def junit(result: EvalResult, comparisons: Sequence[Comparison] = ()) -> str:
     """Return a document with a suite per variant and a test per case; several repeats are one test.
 
     Cases that the baseline failed are skipped tests, because they are not failures of the version under test.
-    comparisons: with a baseline that was asked for; each is a test that fails on a regression.
+    comparisons: with the requested baseline; each is a test that fails on a regression.
     """
     verdicts = {one.variant: one for one in comparisons}
     suites = [_suite(result, one, verdicts.get(one.name)) for one in result.variants]
@@ -78,7 +78,7 @@ def _verdict(suite: str, one: Comparison) -> ET.Element:
 
 
 def _reasons(run: CaseRun) -> list[str]:
-    """Return why a run did not pass, a line for each reason; never empty."""
+    """Return why a run did not pass, one line per reason; never empty."""
     checks = [f"{one.name}: {one.reason or 'not held'}" for one in run.checks if one.value is False]
     return [*checks, *([run.error] if run.error else [])] or [f"the run has the status {run.status}"]
 

@@ -1,4 +1,4 @@
-"""Keep the result of an eval with its batch, so that `specialists report EVAL` shows it."""
+"""Store the result of an eval with its batch, so that `specialists report EVAL` can show it."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ def keep_result(plan: "EvalPlan", result: Mapping[str, Any], store: str | None) 
     """Store a result; a result of an earlier call of the same eval is replaced.
 
     result: as `--json` prints it.
-    store: URL of the store; None for the usual one.
+    store: URL of the store; None for the default one.
     Raises StoreUnusable.
     """
     from run_specialist.store.batches import BatchWriter  # noqa: PLC0415 - fast `--help`
@@ -28,7 +28,7 @@ def keep_result(plan: "EvalPlan", result: Mapping[str, Any], store: str | None) 
 
 
 def kept_result(frozen: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the result that is stored with a batch; None if the batch is not an eval, or has not ended.
+    """Return the result stored with a batch; None if the batch is not an eval, or has not ended.
 
     frozen: the frozen values of the batch.
     """

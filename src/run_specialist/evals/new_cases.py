@@ -10,10 +10,10 @@ import yaml
 from run_specialist.errors import UsageError
 
 MOST = 20
-"""How many cases a first set has."""
+"""Maximum number of cases in a first set."""
 ANSWERED = frozenset({"answered", "landed"})
 LONGEST_QUOTE = 120
-"""So much of a quote is expected again [characters]."""
+"""Maximum length of the part of a quote that a case expects [characters]."""
 
 _HEADER = """\
 # Cases from stored runs of {name}: questions, with what their answers cited. An answer of a stored run is not
@@ -22,7 +22,7 @@ _HEADER = """\
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, which are readable."""
+    """Writes multi-line texts as YAML blocks, which are easier to read."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

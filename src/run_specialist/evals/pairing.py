@@ -1,4 +1,4 @@
-"""Pair the runs of two variants by case: one value a side, the mean over the repeats."""
+"""Pair the runs of two variants by case: one value per side, the mean over the repeats."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ class CasePair:
 
 @dataclass(frozen=True, slots=True)
 class PairedVariants:
-    """Two variants by case."""
+    """The results of two variants, by case."""
 
     pairs: tuple[CasePair, ...]
     """In the order of the cases."""
@@ -37,9 +37,9 @@ class PairedVariants:
     only_variant: tuple[str, ...] = ()
     """Cases without an ended run of the baseline."""
     other_checks: tuple[str, ...] = ()
-    """Cases of which some checks were made on one side only; their scores are those of the common checks."""
+    """Cases in which some checks were made on one side only; their scores count only the common checks."""
     not_comparable: tuple[str, ...] = ()
-    """Cases without a common check, which are left out."""
+    """Cases without a common check, which are omitted."""
 
 
 def paired(cases: Iterable[str], baseline: Sequence[CaseRun], variant: Sequence[CaseRun]) -> PairedVariants:
@@ -73,7 +73,7 @@ def amounts(
     variant: Sequence[CaseRun],
     of: Callable[[CaseRun], float | None],
 ) -> list[tuple[float, float]]:
-    """Return an amount of both sides for each pair, as the mean over the repeats; without those that are unknown."""
+    """Return an amount of both sides for each pair, as the mean over the repeats; unknown amounts are omitted."""
     before, after = _by_case(baseline), _by_case(variant)
     found = ((_mean(before[one.case], of), _mean(after[one.case], of)) for one in pairs)
     return [(left, right) for left, right in found if left is not None and right is not None]
@@ -98,7 +98,7 @@ def _by_case(runs: Iterable[CaseRun]) -> dict[str, list[CaseRun]]:
 
 
 def _checks(runs: Iterable[CaseRun]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of checks that all of these runs have, and those that any has; failed runs have none."""
+    """Return the names of the checks that all of these runs have, and that any has; failed runs do not count."""
     names = [frozenset(check.name for check in one.checks) for one in runs if one.status != "failed" or one.checks]
     return frozenset.intersection(*names) if names else frozenset(), frozenset().union(*names)
 

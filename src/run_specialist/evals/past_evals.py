@@ -18,13 +18,13 @@ class UnfinishedEval:
     """An eval that was interrupted before all its runs had ended."""
 
     is_fresh: bool
-    """Whether it was to ask all again."""
+    """Whether it reused no stored runs."""
     run_ids: frozenset[str]
-    """The runs that it was going to make."""
+    """The runs that it was to make."""
 
 
 class StoredRuns:
-    """The runs in a store; there are none if nothing is stored."""
+    """The runs in a store; empty if nothing is stored."""
 
     def __init__(self, store: "Store | None") -> None:
         self._store = store

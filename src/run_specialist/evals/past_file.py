@@ -1,4 +1,4 @@
-"""Write a specialist's file as it was at a commit into a folder from which it can be run."""
+"""Copy a specialist's file, as it was at a commit, into a folder from which it can be run."""
 
 import hashlib
 import os
@@ -18,8 +18,8 @@ FOLDER = "baselines"
 def past_file(commit: Commit, path: str, keep: Path | None = None) -> Path:
     """Return the path of a copy of a specialist's file at a commit, and of the schema that it names, beside each other.
 
-    path: from the top of the work tree, with `/`.
-    keep: folder of all copies; None for one in the user's data directory.
+    path: relative to the top of the work tree, with `/`.
+    keep: folder for all copies; None for one in the user's data directory.
     The same content always has the same path, so that stored runs of it can be resumed. Raises NoFile, or UsageError
     if the copy cannot be written.
     """
@@ -43,7 +43,7 @@ def past_file(commit: Commit, path: str, keep: Path | None = None) -> Path:
 
 
 def _schema(content: bytes, path: str) -> str | None:
-    """Return the path of the schema that a file names, from the top of the work tree; None if it is not in there."""
+    """Return the path of the schema that a file names, relative to the work tree; None if it is outside."""
     problems = Problems(Path(path))
     value = take_values(read(content, problems), problems).get("output_schema")
     if not isinstance(value, str) or os.path.isabs(value):  # noqa: PTH117 - a text

@@ -1,4 +1,4 @@
-"""Read YAML or JSON as values of which each has a position."""
+"""Parse YAML or JSON and keep the position of each value."""
 
 import re
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ except ImportError:  # a PyYAML built without libyaml
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 LARGEST = 8 * 1024 * 1024
-"""[bytes]"""
+"""Maximum size of a file [bytes]."""
 MOST_VALUES = 50_000
-"""A file may name few values and refer to them often, so the values are counted, not the bytes."""
+"""Maximum number of values: a small file may refer to the same values often, so bytes do not limit them."""
 
 
 _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)")
@@ -32,12 +32,12 @@ class PlacedValue:
     """A value with its position."""
 
     value: Any
-    """A JSON value, or a date as YAML knows it."""
+    """A JSON value, or a date in YAML."""
     place: Position
     fields: "tuple[tuple[str, PlacedValue, PlacedValue], ...]" = ()
-    """Of a mapping: each key as text, with its position, and its value."""
+    """Entries of a mapping: the key as text, the key's position, and the value."""
     items: "tuple[PlacedValue, ...]" = ()
-    """Of a list."""
+    """Items of a list."""
 
     def get(self, key: str) -> "PlacedValue | None":
         """Return the value of a key."""
@@ -137,7 +137,7 @@ class _NodeReader:
 
 
 def _json_as_yaml(text: str) -> str:
-    """Return JSON that YAML understands: without tabs, which only indent it, and without halves of characters."""
+    """Return JSON that a YAML parser accepts: without tabs as indentation, and without surrogate escapes."""
     return _ESCAPE.sub(_whole, text.replace("\t", " "))
 
 

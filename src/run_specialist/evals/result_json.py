@@ -1,4 +1,4 @@
-"""The results of an eval in JSON values."""
+"""Convert the results of an eval to JSON values."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,7 +10,7 @@ from run_specialist.evals.verdict_text import notes, verdict_text
 
 
 def as_json(result: EvalResult, compared: Sequence[Comparison] = ()) -> dict[str, Any]:
-    """Return all that is known of an eval, with the score of each run, and the comparisons of its variants."""
+    """Return everything known about an eval, with the score of each run, and the comparisons of its variants."""
     return {
         "eval": result.eval_id,
         "specialist": result.specialist,

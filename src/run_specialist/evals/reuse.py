@@ -1,4 +1,4 @@
-"""Choose which stored runs an eval reuses, and which runs it repeats."""
+"""Choose the stored runs that an eval reuses, and the runs that it repeats."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
 
 ENDED = frozenset({"answered", "landed", "partial", "failed"})
-"""Statuses of runs that are used again; others are resumed."""
+"""Statuses of runs that are reused; others are resumed."""
 
 
 @dataclass(frozen=True)
 class ReusePlan:
-    """A plan whose runs have their generations."""
+    """A plan in which each run has its generation."""
 
     plan: EvalPlan
     earlier: frozenset[str]
-    """The runs that have ended and are used again."""
+    """The ended runs that are reused."""
     stale: int = 0
-    """How many runs are made again because files that they read have changed."""
+    """Number of runs to be repeated because files that they read have changed."""
 
 
 async def reused(plan: EvalPlan, runner: "Runner", known: StoredRuns, *, fresh: bool) -> ReusePlan:
-    """Return the plan with the newest stored run of each question, or a new one where that is outdated.
+    """Return the plan with the newest stored run of each question, or a new run where that is outdated.
 
     An interrupted eval continues with its planned runs.
-    fresh: no stored run is used again, except those of an interrupted eval that was fresh as well.
+    fresh: reuse no stored run, except those of an interrupted eval that was fresh, too.
     """
     newest, statuses = _newest(plan.runs, known)
     left = known.unfinished(plan.eval_id)

@@ -1,4 +1,4 @@
-"""The ids of the runs of an eval, derived from their inputs, so that equal runs are not made twice."""
+"""The ids of the runs of an eval, derived from their inputs, so that the same run is not made twice."""
 
 import hashlib
 import json
@@ -11,10 +11,10 @@ _DIGITS = 16
 
 
 def run_key(asked: "RunRequest", model: str, project: str, kind: Literal["e", "j"] = "e") -> str:
-    """Return a letter and 16 hexadecimal digits that change with any input of the run.
+    """Return a letter and 16 hexadecimal digits that depend on every input of the run.
 
     model: id of the model.
-    project: the folder whose files the run reads; their content is compared before a run is used again.
+    project: the folder whose files the run reads; their content is compared before a run is reused.
     kind: `e` for a case, `j` for a judge.
     """
     from run_specialist.spawning.spawner import answer_schema  # noqa: PLC0415 - fast `--help`
@@ -30,13 +30,13 @@ def run_id(key: str, repeat: int, generation: int = 1) -> str:
     """Return the id of a run.
 
     repeat: from 1.
-    generation: from 1; a later one replaces a run whose files have changed, or that was asked for again.
+    generation: from 1; a later one replaces a run whose files have changed, or that was to be repeated.
     """
     return f"{key}-{repeat}" if generation == 1 else f"{key}-{repeat}.{generation}"
 
 
 def eval_id(parts: Any) -> str:  # noqa: ANN401 - JSON values
-    """Return `eval-` and 8 hexadecimal digits that change with the compared variants and cases."""
+    """Return `eval-` and 8 hexadecimal digits that depend on the compared variants and cases."""
     return f"eval-{_digest(parts)[:8]}"
 
 

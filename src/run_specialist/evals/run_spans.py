@@ -1,4 +1,4 @@
-"""The spans of a stored run, its requests and its calls, as pydantic-evals reads those of OpenTelemetry."""
+"""Build the spans of a stored run, its requests and its calls, in the OpenTelemetry form that pydantic-evals reads."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _TRACE = 1
 _RUN = 1
 _REQUESTS = 1_000_000
-"""Above the number of any call."""
+"""First span id of requests, above the number of any call."""
 
 
 def span_tree(run: "RunSteps") -> SpanTree:

@@ -31,7 +31,7 @@ def runs_batch(plan: EvalPlan, runner: "Runner", bounds: Bounds) -> Batch:
 async def result_of(plan: EvalPlan, ends: Mapping[int, Done], judgements: Judgements, known: StoredRuns) -> EvalResult:
     """Return the runs with their checks.
 
-    ends: the runs that have ended, by number.
+    ends: the ended runs, by number.
     known: the stored runs.
     """
     steps = known.steps_of([one.outcome.run_id for one in ends.values() if one.outcome is not None])
@@ -51,8 +51,8 @@ async def evaluate(
     """Run an eval without a view, and return its results.
 
     make_runner: returns a runner with the settings that the plan was made with.
-    make_judges_runner: returns the runner of the judges; None = as the other one.
-    fresh: use no stored run again.
+    make_judges_runner: returns the runner of the judges; None = the same as `make_runner`.
+    fresh: reuse no stored run.
     Raises UsageError.
     """
     bounds = bounds or Bounds()
@@ -74,7 +74,7 @@ async def evaluate(
 async def judged(judges: JudgePlan, at_once: int, cost_limit: float | None) -> Judgements:
     """Ask the judges, and return their verdicts.
 
-    cost_limit: of all of them together; None = no limit [USD].
+    cost_limit: cost limit of all judges together; None = no limit [USD].
     """
     if not judges.answers:
         return {}

@@ -1,4 +1,4 @@
-"""Check a run that has ended: call the evaluators of its case, and keep their results."""
+"""Check an ended run: call the evaluators of its case, and record their results."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from run_specialist.store.run_steps import RunSteps
 
 Steps = Callable[[str], "RunSteps | None"]
-"""Return the requests and calls of a stored run; None if it is not stored."""
+"""Returns the requests and calls of a stored run; None if it is not stored."""
 
 LONGEST_REASON = 300
-"""[characters]"""
+"""Maximum length of a reason [characters]."""
 
 
 class StoredContext(EvaluatorContext[Any, Any, Any]):
-    """The context of a run whose spans are made from the store when they are needed."""
+    """The context of a run; its spans are loaded from the store when they are needed."""
 
     steps: Steps
 
@@ -117,7 +117,7 @@ def _checks(evaluator: Evaluator[Any, Any, Any], found: Any) -> Iterator[Check]:
 
 
 def _distinct(checks: list[Check]) -> Iterator[Check]:
-    """Name each check by its evaluator, with its argument if there are several of the same name."""
+    """Return a distinct name for each check: its evaluator, with the argument if several have the same name."""
     names = [one.name.partition("\n")[0] for one in checks]
     for one in checks:
         name, _, looks_for = one.name.partition("\n")

@@ -1,4 +1,4 @@
-"""Whether a stored run would read the same today: its calls of the file tools are made again and compared."""
+"""Check whether a stored run would read the same files today: repeat its calls of the file tools and compare."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from run_specialist.store.stored import StoredCall, StoredRun
 
 SEARCH = "search"
-"""Its notes, which count the words of all files, do not matter: they change with files that the run did not read."""
+"""The search tool, whose notes are ignored: they count words in all files, also in those that the run did not read."""
 
 READING = frozenset({SEARCH, "grep", "glob", "read", "ls", DELEGATE})
-"""Tools whose results depend on files, and the tool whose children may use these."""
+"""Tools whose results depend on files, and the tool whose child runs may use them."""
 
 _Settings = tuple[tuple[str, ...], int]
 
 
 class Unchanged:
-    """Compares the results of stored calls with those of today; equal calls are made once."""
+    """Compares the results of stored calls with current ones; identical calls are made once."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Unchanged:
         load: "Callable[[str], StoredRun | None]",
         steps: "Callable[[str], RunSteps | None]",
     ) -> None:
-        """Prepare to compare.
+        """Configure the comparison.
 
         root: the folder that the file tools can read.
         secrets: credentials that are masked in stored results.
@@ -48,7 +48,7 @@ class Unchanged:
         self._results: dict[tuple[_Settings, str], str | None] = {}
 
     async def is_unchanged(self, run_id: str) -> bool:
-        """Return whether a run, with the runs below it, would read the same; True if it is not stored."""
+        """Return whether a run and all runs below it would read the same; True if it is not stored."""
         steps = self._steps(run_id)
         if steps is not None and not any(call.name in READING for call in steps.calls):
             return True

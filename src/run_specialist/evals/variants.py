@@ -1,4 +1,4 @@
-"""The variants of an eval: which files are asked, and with which settings."""
+"""The variants of an eval: files, and settings that override them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subject:
-    """A variant with its file, as the runs need it."""
+    """A variant with its file and all settings."""
 
     variant: Variant
     file: "SpecialistFile"
@@ -31,14 +31,14 @@ class Subject:
 
 @dataclass(frozen=True)
 class VariedKey:
-    """A key of a specialist's file, and the values that it takes."""
+    """A key of a specialist's file, and the values that it takes in the variants."""
 
     key: str
     values: tuple[Any, ...]
 
 
 def varied(given: str) -> VariedKey:
-    """Return what `KEY=VALUE,VALUE` varies; raises UsageError."""
+    """Parse `KEY=VALUE,VALUE`; raises UsageError."""
     key, equals, values = (part.strip() for part in given.partition("="))
     key = key.replace("-", "_")
     if not equals or not key:
@@ -90,7 +90,7 @@ def _is_alone(file: "SpecialistFile", files: "Sequence[SpecialistFile]") -> bool
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - a value of a key
-    """Return a value as YAML knows it: a number if it is one, else the text."""
+    """Return a value as YAML reads it: a number if it is one, otherwise the text."""
     for kind in (int, float):
         try:
             return kind(text)

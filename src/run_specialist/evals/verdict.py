@@ -8,7 +8,7 @@ from run_specialist.evals.evaluators.given import short
 from run_specialist.record.outcome import Outcome
 
 LONGEST = 300
-"""[characters]"""
+"""Maximum length of a reason [characters]."""
 KEYS = ("verdict", "passed", "pass")
 """Fields of a structured answer that may hold the verdict."""
 _VERDICTS = {"pass": True, "passed": True, "yes": True, "true": True, "fail": False, "failed": False, "no": False}

@@ -1,10 +1,10 @@
-"""The verdict of a comparison in plain words."""
+"""Format the verdict of a comparison as a sentence."""
 
 from run_specialist.evals.comparison import Comparison, MetricDifference
 from run_specialist.evals.intervals import fewest_cases
 
 MOST_CASES = 10_000
-"""A larger number of cases that would be needed is not stated."""
+"""Maximum number of needed cases that is stated."""
 
 
 def verdict_text(one: Comparison) -> str:
@@ -21,7 +21,7 @@ def verdict_text(one: Comparison) -> str:
 
 
 def notes(one: Comparison) -> list[str]:
-    """Return what was left out of a comparison, one sentence each."""
+    """Return what a comparison left out, one sentence each."""
     both = one.paired
     found = [
         (both.only_baseline, "left out, because only the baseline has an ended run"),

@@ -1,4 +1,4 @@
-"""A batch on this host: a Runner with the root that the batch names, and the specialist's file."""
+"""A batch on this host: a `Runner` for the root that the batch names, and the specialist's file."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 SEARCH_TIME = 5.0
-"""How long a worker looks for a file that the specialist can read, before it takes the items anyway [s]."""
+"""Time limit of the search for a file that the specialist can read; after it the worker takes items anyway [s]."""
 
 
 class RootMissing(UsageError):
@@ -64,7 +64,7 @@ class BatchHere:
         return cls(frozen, root, store, trust=trust)
 
     async def check(self) -> None:
-        """Check what every run of the batch needs of this host, without a request, an import or a server.
+        """Check that this host has everything that the runs need; sends no request, imports nothing, starts no server.
 
         Raises UsageError if a file, an agent, a permission or the credentials are missing, or nothing can be read.
         """

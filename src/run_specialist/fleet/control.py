@@ -25,7 +25,7 @@ class BatchStatus:
     reason: str | None
     """The reason for its state, or for a pause of its endpoint; None if there is none."""
     closed_until: float | None
-    """Until when no worker takes its items, because its endpoint refused requests [seconds since 1970]; None = now."""
+    """Time until which no worker takes its items, after refused requests [seconds since 1970]; None = now."""
     items: dict[str, int] = field(default_factory=dict)
     """Items by state: `waiting`, `begun`, `dead`, `cancelled`, or the status of the run."""
     queued: int = 0
@@ -66,7 +66,7 @@ class Control:
         return await self._queue.put(batch_id, await self._items(queue_sql.TO_DO, batch_id))
 
     async def status(self, batch_id: str | None = None) -> list[BatchStatus]:
-        """Return the state of a batch, or of all that have jobs."""
+        """Return the state of one batch, or of all batches that have jobs."""
         found = await statuses(self._queue, batch_id)
         if batch_id is not None and not found:
             raise UsageError(f"there is no batch {batch_id} in {shown(self._url)}")
@@ -77,12 +77,12 @@ class Control:
         await self._set_state(batch_id, "paused", "paused by `specialists fleet pause`")
 
     async def resume(self, batch_id: str) -> None:
-        """Let workers take the items of a batch again, also if its endpoint refused requests a moment ago."""
+        """Let workers take the items of a batch again, even if its endpoint refused requests a moment ago."""
         await self._set_state(batch_id, "open")
         await self._queue.connection.fetch(queue_sql.FORGET_GATE, batch_id)
 
     async def cancel(self, batch_id: str) -> int:
-        """End a batch: items that have not begun are not run, the others end after their turn; return how many."""
+        """End a batch: items that have not begun are not run, others end after their turn; return how many have not."""
         await self._set_state(batch_id, "cancelled", "cancelled by `specialists fleet cancel`")
         return await self._queue.cancel(batch_id)
 
@@ -116,7 +116,7 @@ class Control:
 
 
 async def statuses(queue: Queue, batch_id: str | None = None) -> list[BatchStatus]:
-    """Return the state of a batch, or of all that have jobs; none if it is unknown."""
+    """Return the state of one batch, or of all batches that have jobs; empty if it is unknown."""
     rows = await queue.connection.fetch(queue_sql.STATUS, batch_id)
     jobs = {str(row["batch_id"]): row for row in await queue.counts()}
     return [_status(row, jobs.get(str(row["batch_id"]), {})) for row in rows]

@@ -1,4 +1,4 @@
-"""The frozen values of a batch with which any host can run its items: the specialist's file, settings, root's name."""
+"""The values of a batch that every host needs to run its items: specialist's file, settings, and name of the root."""
 
 import hashlib
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ class FrozenBatch:
     name: str
     """Name of the specialist."""
     content: str
-    """Its file."""
+    """Content of the specialist's file."""
     digest: str
     """SHA-256 of the file."""
     place: str
     """Path of the file, relative to the root if it is below it."""
     root: str
-    """Name of the root folder, whose path differs between workers."""
+    """Name of the root folder; its path differs between workers."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the call, by key."""
     model: str | None = None
@@ -45,7 +45,7 @@ class FrozenBatch:
 
     @classmethod
     def from_json(cls, frozen: Mapping[str, Any]) -> "FrozenBatch":
-        """Return the batch that `as_json` described; raises KeyError if it described none."""
+        """Return the batch that `as_json` described; raises KeyError for other values."""
         file = frozen["file"]
         return cls(
             file["name"],

@@ -1,4 +1,4 @@
-"""The heartbeats of a worker, from a separate thread: an event loop that is busy for seconds is not dead."""
+"""Send the heartbeats of a worker from a separate thread, because a busy event loop would delay them."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from run_specialist.fleet.queue_sql import BEAT
 INTERVAL = 2.0
 """Interval of the heartbeats, of which three may be missing [s]."""
 LOOP_PATIENCE = 60.0
-"""How long the event loop may not respond before the worker counts as dead [s]."""
+"""Time without a sign of the event loop after which the worker counts as dead [s]."""
 
 
 class Heartbeat:
@@ -39,11 +39,11 @@ class Heartbeat:
         self._thread.start()
 
     def respond(self) -> None:
-        """Show that the event loop is alive; to be called in it now and then."""
+        """Show that the event loop is alive; call it regularly from the event loop."""
         self._responded = time.monotonic()
 
     def stop(self) -> None:
-        """Stop the thread, without waiting for a heartbeat under way."""
+        """Stop the thread, without waiting for a heartbeat in progress."""
         self._stopped.set()
 
     def _beat(self) -> None:

@@ -1,4 +1,4 @@
-"""Decide about a job once its run has ended: it is finished, or it goes back to the queue."""
+"""Decide about a job after its run has ended: it is finished, or goes back to the queue."""
 
 from dataclasses import dataclass
 
@@ -8,17 +8,17 @@ from run_specialist.errors import AtWork, RunSpecialistError, StoreUnusable
 from run_specialist.record.outcome import Outcome
 
 STORE_DELAY = 2.0
-"""Delay after which an item is taken again whose run could not be stored [s]."""
+"""Delay before an item whose run could not be stored is taken again [s]."""
 SHARE_DELAY = 2.0
-"""Delay after which an item is taken again for which the cost limit left too little at that moment [s]."""
+"""Delay before an item for which the cost limit currently leaves too little is taken again [s]."""
 AT_WORK_DELAY = 10.0
-"""Delay after which an item is taken again whose run is at work elsewhere [s]."""
+"""Delay before an item whose run is in progress elsewhere is taken again [s]."""
 SERVER_ERROR_DELAY = 30.0
-"""Delay after the first answer of a server that is a defect of the server; it doubles [s]."""
+"""Delay after the first server error of an item; it doubles [s]."""
 MAX_SERVER_ERRORS = 3
-"""Server errors of one item after which it counts as failed: they may be caused by its question."""
+"""Number of server errors after which an item counts as failed, because its question may cause them."""
 PAUSING = frozenset({"rate_limited", "overloaded", "quota", "connection"})
-"""Kinds of failure that say nothing about the item: the whole batch waits, and the item is resumed."""
+"""Kinds of failure not caused by the item: the whole batch waits, and the item is resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,17 @@ class JobRequeued:
     delay: float = 0.0
     """Time before a worker may take it [s]."""
     waits: bool = True
-    """The item waits; False if its run is at work elsewhere."""
+    """Whether the item waits; False if its run is in progress elsewhere."""
     counts: bool = False
-    """It adds to the attempts of the job."""
+    """Whether it counts as an attempt of the job."""
     closes: bool = False
-    """The whole batch waits for its endpoint."""
+    """Whether the whole batch waits for its endpoint."""
     wait: float | None = None
     """The wait that the endpoint requests; None = it requests none [s]."""
     stops: str | None = None
     """Why this worker, or with `pauses` the batch, must stop; None = it may continue."""
     pauses: bool = False
-    """The batch is paused until a person resumes it."""
+    """Whether the batch is paused until a person resumes it."""
     reason: str = ""
 
 

@@ -1,4 +1,4 @@
-"""One job: take up the run of its item, wait for its outcome, and decide about the job."""
+"""Work on one job: take up the run of its item, wait for its outcome, and decide about the job."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from run_specialist.loop.run import Run
 
 MAX_TAKEOVERS = 3
-"""An item is abandoned after this many takeovers without a new turn in between: it may kill its workers."""
+"""Number of takeovers without a new turn after which an item is abandoned, because it may kill its workers."""
 DEAD = (
     "given up: {} workers ended while they worked on it, without a new turn; `specialists fleet retry` tries it again"
 )
@@ -32,8 +32,8 @@ class JobWork:
     def __init__(self, job: FleetJob, batch: BatchHere, queue: Queue, slots: int) -> None:
         """Prepare the work.
 
-        batch: that of the job.
-        slots: how many items this worker works on at the same time.
+        batch: the batch of the job.
+        slots: number of items that this worker runs concurrently.
         """
         self.job = job
         self.is_cancelled = False
@@ -45,7 +45,7 @@ class JobWork:
     def abort(self, *, after_turn: bool) -> None:
         """End the run, so that the job can be handed back.
 
-        after_turn: not before the reply that is being paid for was stored, with the results of its calls.
+        after_turn: first complete and store the current reply and the results of its calls.
         """
         self._abort = lambda run: run.abort(after_turn=after_turn)
         if self._run is not None:
@@ -74,7 +74,7 @@ class JobWork:
         return judge(outcome, self.job.attempts, cancelled=self.is_cancelled)
 
     async def _begin(self, begun: StartedItem) -> Verdict | None:
-        """Take up the run; return the verdict on the job if that is impossible."""
+        """Take up the run; return the verdict on the job if that fails."""
         try:
             self._run = await self._taken_up(begun)
         except RunSpecialistError as error:
@@ -85,7 +85,7 @@ class JobWork:
         return None
 
     async def _taken_up(self, begun: StartedItem) -> "Run | EndedRun":
-        """Return the run of the item; one that ended without saying anything about the item is resumed."""
+        """Return the run of the item; a run that failed because of the endpoint is resumed."""
         retry, question = [*self.job.retry], begun.question
         lend = self._lend if begun.has_cost_limit else None
         run = await self._batch.take_up(self.job.run_id, question, retry, lend)
@@ -94,7 +94,7 @@ class JobWork:
         return run
 
     async def _lend(self, own: float | None) -> float | None:
-        """Return the share of the item in the cost limit of the batch, which is reserved before its run begins."""
+        """Return the item's share of the batch's cost limit, reserved before its run begins."""
         frozen = self._batch.frozen
         return await share(
             self._queue,
@@ -106,7 +106,7 @@ class JobWork:
         )
 
     async def _is_dead(self, begun: StartedItem) -> bool:
-        """Return whether an item is abandoned; end the session of a frozen worker, so that its run can be taken up."""
+        """Return whether an item is abandoned; ends the session of a frozen worker, so that its run can be taken up."""
         url, owner = self._queue.connection.url, begun.owner
         was_held = owner is not None and await asyncio.to_thread(challenge, url, owner)
         if begun.takeovers < MAX_TAKEOVERS:

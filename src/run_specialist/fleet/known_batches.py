@@ -1,4 +1,4 @@
-"""The batches in the queue, as one worker sees them: those that it can work on, and those that it has refused."""
+"""The batches in the queue from the view of one worker: those that it can work on, and those that it has refused."""
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
@@ -11,7 +11,7 @@ from run_specialist.fleet.queue import Queue
 
 
 class KnownBatches:
-    """Opens each batch once, and checks then that its runs can begin on this host."""
+    """Opens each batch once, and checks that its runs can begin on this host."""
 
     def __init__(
         self, queue: Queue, url: str, roots: Mapping[str, Path], say: Callable[[str], None], *, trust: bool
@@ -19,10 +19,10 @@ class KnownBatches:
         """Start without batches; the parameters are those of `Worker`."""
         self._queue, self._url, self._roots, self._say, self._trust = queue, url, dict(roots), say, trust
         self._known: dict[str, BatchHere | None] = {}
-        """None for a batch that this worker has refused."""
+        """Batches by id; None for a batch that this worker has refused."""
 
     async def usable(self, batch_id: str) -> BatchHere | None:
-        """Return a batch that this worker can work on; say once why it cannot, and leave the items to others.
+        """Return a batch that this worker can work on; otherwise print the reason once, and leave its items to others.
 
         Raises QueueAway.
         """

@@ -1,6 +1,6 @@
-"""Counts of a fleet as OpenTelemetry metrics, for the meter provider that the program or its environment has set up.
+"""Report counts of a fleet as OpenTelemetry metrics, if the program or its environment has set up a meter provider.
 
-A callback of a metric runs in a thread of the exporter, so it only reads what the worker has counted last.
+A callback of a metric runs in a thread of the exporter, so it only reads the worker's newest counts.
 """
 
 import logging

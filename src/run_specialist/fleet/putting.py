@@ -1,4 +1,4 @@
-"""Put a batch into the queue: the same batch as a call of `Runner.map`, frozen so that any host can work on it."""
+"""Put a batch into the queue: the same batch as in `Runner.map`, in a form that any host can work on."""
 
 import asyncio
 import time
@@ -19,12 +19,12 @@ from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 
 @dataclass(frozen=True, slots=True)
 class QueuedBatch:
-    """A batch that was put into the queue."""
+    """A batch in the queue."""
 
     batch_id: str
     items: int
     added: int
-    """Items that were not in the queue yet; those that have ended are left out."""
+    """Number of items that were not in the queue yet, without those that have ended."""
 
 
 async def put(  # noqa: PLR0913 - what a call of `map` has
@@ -47,9 +47,9 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     url: a PostgreSQL store, with a queue.
     items: questions, or fields by name for `question`.
     question: a template such as `What does {path} say?`.
-    model: that of the `Runner`; None = that of the file, else of the worker.
+    model: the model of all runs; None = that of the file, otherwise of the worker.
     settings: keys of the file to override in every run.
-    source: where the items are from.
+    source: name of the source of the items.
     batch: the id; None for the one that `Runner.map` has for the same call.
     at_once: how many items the whole fleet may work on at the same time; 0 = any number.
     cost_limit: of all items together, earlier calls included; None = no limit [USD].

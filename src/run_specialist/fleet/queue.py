@@ -15,17 +15,17 @@ from run_specialist.fleet.queue_connection import QueueConnection, queries
 from run_specialist.store.packing import pack, unpack
 
 SILENCE = 7.0
-"""How long the heartbeat of a job may be missing before another worker takes the job over [s]."""
+"""Time without a heartbeat after which another worker takes over a job [s]."""
 PORTION = 5_000
-"""How many jobs one statement puts into the queue."""
+"""Number of jobs per insert statement."""
 LOG_DAYS = 7
 """Age at which entries of the log are deleted once their jobs have ended [days]."""
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0
-"""Pauses of a batch whose endpoint refuses requests and does not say for how long; each pause doubles [s]."""
+"""First and longest pause of a batch whose endpoint refuses requests without naming a wait; each pause doubles [s]."""
 PROBE_TIME = 60.0
-"""Time in which only the first item after a pause uses the endpoint [s]."""
+"""Time after a pause in which only the first item uses the endpoint [s]."""
 _SET_UP_LOCK = 0x52537132
-"""Advisory lock for the creation of the tables."""
+"""Advisory lock held while tables are created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +39,24 @@ class FleetJob:
     retry: tuple[str, ...] = ()
     """Statuses of ended runs that are resumed."""
     attempts: int = 0
-    """How often its endpoint failed."""
+    """Number of endpoint failures."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartedItem:
-    """An item as it was begun."""
+    """An item whose run is about to begin."""
 
     taken_over: bool
-    """It was not handed back: the worker that held it has died or is frozen."""
+    """Whether the previous holder died or froze, instead of handing the item back."""
     takeovers: int
-    """Since the newest turn of its run."""
+    """Number of takeovers since the newest turn of its run."""
     question: str
     owner: str | None
     """Token of the process that wrote its run last; None = there is no run yet."""
     has_ended: bool = False
     """Whether its run has ended, so that taking it up costs nothing."""
     has_cost_limit: bool = False
-    """Whether its batch has a cost limit, of which it needs a share."""
+    """Whether its batch has a cost limit, so that the item needs a share."""
 
 
 class Queue:
@@ -85,7 +85,7 @@ class Queue:
             await self.connection.execute("select pg_advisory_unlock($1)", _SET_UP_LOCK)
 
     async def put(self, batch_id: str, items: Sequence[tuple[int, str]], retry: Sequence[str] = ()) -> int:
-        """Put the items of a batch into the queue, in this order; return how many were not there yet.
+        """Put the items of a batch into the queue, in this order; return the number of new ones.
 
         items: number and run id.
         retry: statuses of ended runs that are resumed.
@@ -148,11 +148,11 @@ class Queue:
         return StartedItem(row["taken_over"], row["takeovers"], question, row["owner"], row["has_ended"], is_limited)
 
     async def uncount(self, job: FleetJob) -> None:
-        """Do not count the takeover of an item, because its run is at work elsewhere, or has ended there."""
+        """Do not count the takeover of an item, because its run is in progress or has ended elsewhere."""
         await self.connection.fetch(queue_sql.UNCOUNT, job.run_id, job.batch_id)
 
     async def finish(self, job: FleetJob, state: str | None, error: str | None = None) -> bool:
-        """Remove a job and set the state of its item, unless another worker has taken it; return whether it did.
+        """Remove a job and set the state of its item, unless another worker has taken it; return whether this was done.
 
         state: None to keep that of the item.
         """
@@ -161,7 +161,7 @@ class Queue:
         return bool(await self.connection.fetch(queue_sql.FINISH, *values))
 
     async def hand_back(self, job: FleetJob, delay: float, *, waits: bool = True, counts: bool = False) -> bool:
-        """Queue a job again, unless another worker has taken it; return whether it did.
+        """Queue a job again, unless another worker has taken it; return whether this was done.
 
         delay: time before it can be taken [s].
         waits: whether the item waits; False if its run is at work elsewhere.
@@ -171,14 +171,14 @@ class Queue:
         return bool(await self.connection.fetch(queue_sql.HAND_BACK, *values))
 
     async def close_gate(self, batch_id: str, wait: float | None, reason: str) -> None:
-        """Hold a batch up in the whole fleet.
+        """Pause a batch in the whole fleet.
 
-        wait: how long, if the endpoint said so; None for pauses that double [s].
+        wait: duration that the endpoint requested; None for pauses that double [s].
         """
         await self.connection.fetch(queue_sql.CLOSE, batch_id, wait, FIRST_PAUSE, reason, LONGEST_PAUSE)
 
     async def may_probe(self, batch_id: str, seconds: float) -> bool:
-        """Return whether this worker may try one item of a batch whose pause is over; for others it continues."""
+        """Return whether this worker may try one item of a batch after its pause; others continue to pause."""
         return bool(await self.connection.fetch(queue_sql.PROBE, batch_id, seconds))
 
     async def open_gate(self, batch_id: str) -> None:

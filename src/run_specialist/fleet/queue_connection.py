@@ -46,7 +46,7 @@ Fetch = Callable[..., Awaitable[list[dict[str, object]]]]
 
 
 class QueueAway(Exception):
-    """The database does not answer now; the text is the reason, in one line."""
+    """The database does not respond at the moment; the text is the reason, in one line."""
 
 
 class QueueConnection:
@@ -66,7 +66,7 @@ class QueueConnection:
         self._one_at_a_time = asyncio.Lock()
 
     async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:
-        """Return the rows of a statement with the marks $1, $2, ...
+        """Return the rows of a statement with the placeholders $1, $2, ...
 
         Raises QueueAway if the database cannot be reached, StoreUnusable if it has no queue.
         """
@@ -75,7 +75,7 @@ class QueueConnection:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Fetch]:
-        """Give a function that executes statements as `fetch` does, all in one transaction.
+        """Return a context with a function like `fetch` that executes all statements in one transaction.
 
         Raises as `fetch` does; the transaction is rolled back if the block raises.
         """
@@ -84,7 +84,7 @@ class QueueConnection:
 
     @asynccontextmanager
     async def _usable(self) -> AsyncIterator[None]:
-        """Run the block alone on the connection, in limited time, with readable errors."""
+        """Run the block with exclusive use of the connection, with a timeout and readable errors."""
         async with self._one_at_a_time:
             try:
                 async with asyncio.timeout(REPLY_TIMEOUT):

@@ -48,7 +48,7 @@ Values: job, worker, run, batch, delay, whether the item waits and is not at wor
 BEAT = f"""
 update {JOBS} set heartbeat = now() where id = any($1::bigint[]) and queue_manager_id = $2 returning id
 """
-"""Keeps jobs; returns those that the worker still holds."""
+"""Records heartbeats; returns the jobs that the worker still holds."""
 
 BEGIN = f"""
 with before as (
@@ -69,7 +69,7 @@ returning before.state = 'begun' as taken_over, i.takeovers, i.question, i.input
 """Begins an item. If it was not handed back, its worker has died: this is a takeover, counted since the newest turn."""
 
 UNCOUNT = f"update {ITEMS} set takeovers = greatest(takeovers - 1, 0) where run_id = $1 and batch_id = $2"
-"""Takes back the count of a takeover that was none."""
+"""Reverts the count of a takeover that was not one."""
 
 WAITING = f"""
 select b.batch_id, b.state, greatest(g.until, g.probe) - extract(epoch from now()) as closed
@@ -94,9 +94,9 @@ on conflict (batch_id) do update set reason = excluded.reason, probe = 0,
     until = greatest(g.until, extract(epoch from now()) + coalesce($2,
         case when g.until <= extract(epoch from now()) then least($3 * power(2, g.failures), $5::float) else 0 end))
 """
-"""Closes the gate of a batch; values: batch, the wait the endpoint asked for [s], first pause, reason, longest.
+"""Closes the gate of a batch; values: batch, requested wait [s], first pause, reason, longest pause.
 
-The other runs that the same outage ends do not make the pause longer.
+Further runs that fail in the same outage do not prolong the pause.
 """
 
 OPEN = f"delete from {GATES} where batch_id = $1 and until <= extract(epoch from now())"

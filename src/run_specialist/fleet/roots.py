@@ -1,4 +1,4 @@
-"""The folders of this host by the names that batches have for them."""
+"""The folders of this host, by the names that batches use for them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,9 +9,9 @@ from run_specialist.specialist.project import project_root
 
 
 def roots_of(given: Sequence[str], start: Path) -> dict[str, Path]:
-    """Return folders by name: those given as `NAME=PATH`, or else the project of a folder, under its own name.
+    """Return folders by name: those given as `NAME=PATH`, otherwise the project of a folder, under its own name.
 
-    Raises UsageError for another form, a name given twice, and a path that is not a folder.
+    Raises UsageError for another form, a duplicate name, and a path that is not a folder.
     """
     if not given:
         project = project_root(start)

@@ -1,4 +1,4 @@
-"""The statements that divide the cost limit of a batch; all of a call are in one transaction."""
+"""The statements that divide the cost limit of a batch; one call executes them in one transaction."""
 
 from run_specialist.fleet.queue_sql import BATCHES, ITEMS, JOBS, LOG, RUNS
 
@@ -31,7 +31,7 @@ RESERVE = f"update {ITEMS} set granted = $3 where batch_id = $1 and run_id = $2"
 """Grants an item the maximum cost of its run; values: batch, run, cost [USD]."""
 
 WAIT_AGAIN = f"update {ITEMS} set state = 'waiting', granted = null where batch_id = $1 and run_id = $2"
-"""Makes the item wait that asked in vain; values: batch, run."""
+"""Makes an item wait again whose request for a share failed; values: batch, run."""
 
 END = f"update {BATCHES} set state = 'ended', reason = $2 where batch_id = $1 and state in ('open', 'paused')"
 """Ends a batch whose limit leaves too little for another item; values: batch, packed reason."""

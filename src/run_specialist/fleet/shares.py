@@ -1,4 +1,4 @@
-"""The shares that items have in the cost limit of their batch, counted over the whole fleet in PostgreSQL."""
+"""The shares of items in the cost limit of their batch, counted over the whole fleet in PostgreSQL."""
 
 from run_specialist.batch.grants import Grants
 from run_specialist.batch.item_run import LimitReached, NotAffordable
@@ -8,7 +8,7 @@ from run_specialist.fleet.queue import FleetJob, Queue
 from run_specialist.store.packing import pack
 
 SPARE = 1
-"""Number of shares kept for workers that start later."""
+"""Number of shares reserved for workers that start later."""
 
 
 async def share(  # noqa: PLR0913 - what the share depends on
@@ -50,7 +50,7 @@ async def share(  # noqa: PLR0913 - what the share depends on
 
 
 def reached(limit: float) -> str:
-    """Return why a batch ended at its limit [USD]."""
+    """Return the reason of a batch that ended at its limit [USD]."""
     return f"the cost limit of {dollars(limit)} leaves too little for another item"
 
 

@@ -1,4 +1,4 @@
-"""Periodic tasks of a worker beside its items: pruning the log of the queue, and counting for metrics."""
+"""Periodic tasks of a worker: prune the log of the queue, and count for metrics."""
 
 import asyncio
 import logging
@@ -12,9 +12,9 @@ from run_specialist.fleet.queue import Queue
 from run_specialist.fleet.queue_connection import QueueAway
 
 COUNT = 10.0
-"""How often batches are counted for metrics [s]."""
+"""Interval at which batches are counted for metrics [s]."""
 PRUNE = 600.0
-"""How often old entries of the log are deleted [s]."""
+"""Interval at which old entries of the log are deleted [s]."""
 
 _log = logging.getLogger(__name__)
 

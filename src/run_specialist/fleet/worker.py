@@ -19,11 +19,11 @@ from run_specialist.fleet.upkeep import Upkeep
 from run_specialist.record.outcome import Exit
 
 AT_ONCE = 8
-"""Items that a worker works on at the same time."""
+"""Default number of items that a worker runs concurrently."""
 POLL = 1.0
-"""How often an idle worker looks for jobs [s]."""
+"""Interval at which an idle worker looks for jobs [s]."""
 FAREWELL = 10.0
-"""How long a stopping worker tries to hand its jobs back; later they are taken over [s]."""
+"""Time in which a stopping worker tries to hand its jobs back; after that they are taken over [s]."""
 _MAX_DEFECTS = 3
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Worker:
         self._under_way: dict[asyncio.Task[None], JobWork] = {}
         self._batches = KnownBatches(self.queue, url, roots, say, trust=trust)
         self._paused: set[str] = set()
-        """Batches whose gate was closed when this worker looked last."""
+        """Batches whose gate was closed at the last look."""
         self._is_away = False
         self._heart = Heartbeat(url, self.queue.worker, self._held)
         self._upkeep = Upkeep(self.queue, lambda: len(self._under_way))
@@ -67,7 +67,7 @@ class Worker:
     def stop(self, *, after_turn: bool = True) -> None:
         """Take no more jobs, end the runs and hand their jobs back.
 
-        after_turn: end them after the reply that is being paid for; False: immediately.
+        after_turn: end them after the current reply; False: immediately.
         """
         self._stopping.set()
         self._changed.set()
@@ -176,7 +176,7 @@ class Worker:
         await self._obey(job, verdict)
 
     async def _obey(self, job: FleetJob, verdict: Verdict) -> None:
-        """Record a verdict, however long the database is unavailable; a stopping worker waits only briefly."""
+        """Carry out a verdict, however long the database is unavailable; a stopping worker waits only briefly."""
         since_stop = 0.0
         while since_stop < FAREWELL:
             try:
@@ -217,7 +217,7 @@ class Worker:
         await self._pause(POLL)
 
     async def _came_back(self) -> bool:
-        """Take no job yet: for a moment, jobs of reconnecting workers look like jobs of dead ones."""
+        """Take no jobs for a moment after a reconnection, because jobs of reconnecting workers look abandoned."""
         self._is_away = False
         self._say("the database is available again")
         await self._pause(INTERVAL + POLL)

@@ -20,7 +20,7 @@ COMMIT_TIMEOUT_ONCE_SLOW = 0.1
 REQUIRED_STORE_TIMEOUT = 60.0
 """Timeout of a checkpoint with `on_lost="abort"`, where the run ends without its store [s]."""
 POLL_INTERVAL = 0.2
-"""How often a waiting run checks whether its store is slow or unreachable [s]."""
+"""Interval at which a waiting run checks whether its store is slow or unreachable [s]."""
 STORE_SLOW = (
     f"the store has not answered for more than {COMMIT_TIMEOUT:.0f} seconds; "
     "the run continues, but if it is interrupted, its latest steps may be lost"
@@ -175,7 +175,7 @@ class Checkpoint:
         return None if self._observers.journal is None else self._observers.journal.outage
 
     def _warn_if_unreachable(self, seconds: float) -> None:
-        """Warn once that the run waits for its store, for anyone who watches the run.
+        """Warn once that the run waits for its store.
 
         seconds: waited so far [s].
         """

@@ -26,7 +26,7 @@ class ContextWindow:
     ) -> None:
         """Take the parts of a run.
 
-        stop: once requested, no summary begins; one that has begun is completed, because its notes are paid for.
+        stop: once requested, no summary begins; a running one is completed, because its notes are already paid for.
         """
         self._job = job
         self._account = account

@@ -1,9 +1,9 @@
-"""How the tool calls of a turn are run."""
+"""Settings for running the tool calls of a turn."""
 
 from dataclasses import dataclass
 
 SHORTEST_RESULT = 200
-"""Length that many calls in one turn leave to each result at least [characters]."""
+"""Minimum length of each result, however many calls a turn has [characters]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class DispatchSettings:
     def result_chars(self, calls: int) -> int:
         """Return the maximum length of one result [characters].
 
-        calls: tool calls that are run in the turn.
+        calls: number of executed tool calls in the turn.
         """
         if self.turn_chars is None:
             return self.tool_result_limit

@@ -61,7 +61,7 @@ class Ending:
 
     @classmethod
     def cut(cls, response: Response, error: str, kind: ErrorKind | None = None) -> Self:
-        """Return the ending of a run whose answer was cut off; the part that arrived is kept."""
+        """Return the ending of a run whose answer was cut off; the received part is kept."""
         if not response.answer.strip():
             return cls.salvaged(error, kind)
         marked = response.model_copy(update={"answer": f"{response.answer.rstrip()}\n{TRUNCATED}"})
@@ -75,7 +75,7 @@ class Ending:
 
     @classmethod
     def without_quote(cls, response: Response, checked: Sequence[Evidence]) -> Self:
-        """Return the ending of a run whose answer has no verified quote, and cannot be returned to the model."""
+        """Return the ending of a run whose answer has no verified quote and cannot be returned to the model again."""
         return cls("partial", response, founded.NOT_FOUNDED.format(founded.count(checked)))
 
     @classmethod

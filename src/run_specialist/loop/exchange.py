@@ -1,4 +1,4 @@
-"""The exchange with the model: one request at a time, within the time that is left, charged to the account."""
+"""Exchange messages with the model: one request at a time, within the remaining time, charged to the account."""
 
 import asyncio
 import time
@@ -60,16 +60,16 @@ class Exchange:
         self._retries.has_changed_model = len(state.snapshot.models) > 1
         self._open(messages)
         self.returned = ReturnedAnswers(job)
-        """The answers that went back to the model."""
+        """Answers that were returned to the model."""
         self.open_reply: Reply | None = None
-        """The newest reply, until it enters the transcript or the model is asked again."""
+        """The newest reply, until it is added to the transcript or the next request is sent."""
         self.response: Response | None = None
-        """The response in the newest reply, if its request constrained it to JSON and that is what it is."""
+        """The input of `respond` in the newest reply, if that reply was constrained to JSON and contains it."""
         self._request_end: str | None = None
         """The end of the request that `open_reply` answers."""
 
     def _open(self, messages: Sequence[Message]) -> None:
-        """Open a conversation with the present model.
+        """Open a conversation with the current model.
 
         messages: the transcript.
         """
@@ -81,7 +81,7 @@ class Exchange:
         self._thinks = capabilities.thinks or bool(job.opening.effort) or has_thought(messages)
 
     def change_model(self) -> str:
-        """Go on with the model that the provider has now; return which parts of the transcript it does not get."""
+        """Continue with the provider's current model; return the parts of the transcript that it does not receive."""
         job, before = self._job, self.transcript.messages()
         lost, named = lost_parts(before), with_portable_ids(before)
         if job.archive is not None:
@@ -99,7 +99,7 @@ class Exchange:
         return self._partial_reply.text or self._last_text
 
     async def ask(self, choice: Choice, landing_instruction: str | None, *, in_landing: bool) -> Reply | None:
-        """Send the transcript and return the model's next turn; None if the time is up or the run was stopped.
+        """Send the transcript and return the model's next turn; None if time ran out or the run was stopped.
 
         Raises ProviderError and its subclasses.
         """
@@ -148,7 +148,7 @@ class Exchange:
         return reply
 
     def _end_of_request(self, choice: Choice, landing_instruction: str | None) -> str | None:
-        """Return the end of the next request: the landing instruction, and what a model that calls in JSON must know.
+        """Return the last line of the next request: the landing instruction, and the notice for calls in JSON.
 
         It becomes part of the history, because thinking in the reply may be bound to it.
         """
@@ -177,12 +177,12 @@ class Exchange:
         return self._account.book(reply.usage, in_landing=in_landing)
 
     def enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
-        """Append a turn to the transcript, with a result for each call."""
+        """Append a turn and the results of its calls to the transcript."""
         self.transcript.enter(reply, results, self._request_end)
         self.open_reply = None
 
     async def shorten(self, over: int = 0, *, in_landing: bool) -> bool:
-        """Summarize the older part of a transcript of more than `over` tokens; return False if nothing was done."""
+        """Summarize the older part of a transcript longer than `over` tokens; return False if nothing was done."""
         summarizer, before = self._job.summarizer, self.transcript.tokens
         if summarizer is None or before <= over:
             return False
@@ -208,7 +208,7 @@ class Exchange:
         return True
 
     def _retrying(self, event: Retrying) -> None:
-        """Report a wait; the reply will be streamed anew, but what has arrived is kept in case that none does."""
+        """Report a wait before a retry; text that has arrived is kept in case that no retry succeeds."""
         self._last_text, self._partial_reply = self.last_text, PartialReply()
         if self._schema_stream is not None:
             self._schema_stream = SchemaStream()
@@ -221,7 +221,7 @@ class Exchange:
             self._observers.show(shown)
 
     async def _in_time(self, work: Awaitable[_T], *, in_landing: bool) -> _T | None:
-        """Await within the time limit; None when the time is up, or if the run is to stop before a retry."""
+        """Await within the time limit; return None if time runs out, or if the run is to stop before a retry."""
         try:
             async with asyncio.timeout(self._account.seconds_left(in_landing=in_landing)) as timeout:
                 return await work

@@ -1,4 +1,4 @@
-"""A tool call that was run: its output, and the budget after it."""
+"""An executed tool call: its output, and the budget after it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace

@@ -1,4 +1,4 @@
-"""The quotes of an answer: looked up in the results that the run read, and required by `evidence: require`.
+"""Look up the quotes of an answer in the results that the run read, and enforce `evidence: require`.
 
 Which quotes count: those in `evidence` of `respond`, and under `require` also those in the `evidence` of an answer with
 a schema. Where they count as found: in the results of the run's own calls, and in the verified quotes of its children.
@@ -35,7 +35,7 @@ def quotes(
 
 
 def own_calls(job: Job, executed: Iterable[CallRecord]) -> list[CallRecord]:
-    """Return the calls whose text is evidence, which the text of a child is not."""
+    """Return the calls whose text is evidence; the text of a child is not."""
     return [call for call in executed if not job.opening.tools.runs_child(call.call.name)]
 
 
@@ -45,7 +45,7 @@ def proven(children: Iterable[Child]) -> list[Evidence]:
 
 
 def is_founded(response: Response, checked: Sequence[Evidence], executed: Sequence[CallRecord]) -> bool:
-    """Return whether an answer has a verified quote, or says after a call what was not found.
+    """Return whether an answer has a verified quote, or states after a call what was not found.
 
     checked: its quotes.
     """
@@ -53,12 +53,12 @@ def is_founded(response: Response, checked: Sequence[Evidence], executed: Sequen
 
 
 def are_all_verified(checked: Sequence[Evidence]) -> bool:
-    """Return whether there are quotes, and every one was read."""
+    """Return whether there are quotes, and all of them were found."""
     return bool(checked) and all(quote.verified for quote in checked)
 
 
 def count(checked: Sequence[Evidence]) -> str:
-    """Return how many quotes were found, such as `2 of 3 quotes found`."""
+    """Return the number of verified quotes as text, such as `2 of 3 quotes found`."""
     return f"{sum(bool(quote.verified) for quote in checked)} of {len(checked)} quotes found"
 
 

@@ -23,12 +23,12 @@ from run_specialist.tools.archive import Archive
 
 @dataclass(frozen=True)
 class ResumeNote:
-    """The news for the model when its run is resumed."""
+    """New information for the model of a resumed run."""
 
     changed: tuple[Kind, ...] = ()
     """The kinds whose limits have changed."""
     question: str | None = None
-    """A follow-up question; None = the first question alone."""
+    """A follow-up question; None = there is none."""
     remarks: tuple[str, ...] = ()
     """Further facts, each a sentence."""
 
@@ -43,15 +43,15 @@ class ResumeState:
     part: int = 0
     """How often the transcript was summarized."""
     copies: int = 0
-    """Messages at the beginning of the part that a summary made or copied."""
+    """Number of messages at the beginning of the part that a summary made or copied."""
     earlier: EarlierCalls = field(default_factory=EarlierCalls)
     """The tool calls so far."""
     pending: Reply | None = None
-    """A reply that arrived and was not acted upon."""
+    """A reply that arrived but was not acted upon."""
     pending_choice: str = "auto"
-    """The choice of the request that it answers."""
+    """The tool choice of the request that the pending reply answers."""
     pending_instruction: str | None = None
-    """The landing instruction in the request that it answers."""
+    """The landing instruction in that request."""
     pending_in_landing: bool = False
     """Whether that request was part of the landing."""
     pending_seconds: float = 0
@@ -63,11 +63,11 @@ class ForkedFrom:
     """Where a run was forked from."""
 
     run_id: str
-    """The run whose first turns it begins with."""
+    """The run that the turns are copied from."""
     at: int
-    """How many turns are copied."""
+    """Number of copied turns."""
     model: str
-    """The model that made them."""
+    """The model that wrote the copied turns."""
     note: str = ""
     """Text for the model after these turns; empty if it needs none."""
     cold_tokens: int | None = None
@@ -99,7 +99,7 @@ class Job:
     budget: Budget
     """The limits, unspent."""
     seconds: float = 0
-    """Time spent before the run begins, on finding the first of its `paths` [s]."""
+    """Time spent before the run begins on finding the first match of its `paths` [s]."""
     patience: float | None = 120
     """How long one request is retried while the endpoint is busy or unreachable [s]; 0 = never, None = no limit."""
     landing: Style = "auto"
@@ -113,32 +113,32 @@ class Job:
     summarize_at: int | None = None
     """Above this the older part of the transcript is summarized [tokens]; None = only when the context is full."""
     longest_history: int | None = None
-    """The run lands if a summary leaves more than this before the newest results [tokens]; None = no limit."""
+    """The run lands if more than this remains before the newest results after a summary [tokens]; None = no limit."""
     summarizer: Summarizer | None = None
     """Shortens a long transcript; None if the model cannot."""
     augmenters: tuple[Augmenter, ...] = ()
-    """Complete each tool result, in this order."""
+    """Functions that extend each tool result, in this order."""
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     warnings: tuple[str, ...] = ()
     """Warnings from before the run began; the outcome repeats them."""
     context_warnings: tuple[str, ...] = ()
-    """Those of them that are about the context of the model."""
+    """The warnings among `warnings` that concern the context of the model."""
     origin: Callable[[], Mapping[str, Any]] = dict
-    """Returns the values needed to rebuild the job, as JSON values; called only for a stored run."""
+    """Returns the JSON values from which the job can be rebuilt; called only for a stored run."""
     parent_id: str | None = None
     """The parent run; None if there is none."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Credentials masked by value in the output of tools and foreign code."""
     patch: Callable[[], str] | None = None
-    """Returns the changes that the run would have made, as one patch; None if it is not a dry run, or has a parent."""
+    """Returns the changes that the run would have made, as one patch; None without a dry run, and for a child run."""
     resume_state: ResumeState = field(default_factory=ResumeState)
     """State before the run was resumed; empty for a new run."""
     resume_note: ResumeNote | None = None
-    """None for a new run."""
+    """News for the model of a resumed run; None for a new run."""
     proven: tuple[str, ...] = ()
-    """Quotes that the children of another run have read, whose answers a fork has copied."""
+    """Quotes verified by children of the run that a fork copied."""
     forked_from: ForkedFrom | None = None
-    """Where a new run was forked from; None for any other run."""
+    """The run that a fork begins with; None for any other run."""
 
     @cached_property
     def hide(self) -> Callable[[str], str]:
@@ -147,7 +147,7 @@ class Job:
 
     @property
     def landing_style(self) -> Style:
-        """The style of the landing; calls as JSON are constrained by a schema anyway, so `auto` lands by one."""
+        """The style of the landing; with calls as JSON, which a schema constrains anyway, `auto` means `schema`."""
         by_schema = self.opening.tool_calls == "json" and self.provider.capabilities.is_language_model
         if self.runs_on_server and self.landing == "finalize":
             return "auto"

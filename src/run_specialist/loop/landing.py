@@ -9,14 +9,14 @@ from run_specialist.providers.base import Choice
 from run_specialist.record.events import Landed
 
 CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.SCHEMA: Choice.SCHEMA, Rung.NONE: Choice.NONE}
-"""The choice that a rung demands; all other requests use AUTO."""
+"""The tool choice of each rung; all other requests use AUTO."""
 WITH_TOOLS = {Rung.ORDER, Rung.WAIT, Rung.FINALIZE}
 """Rungs without a tool choice, in which an API could continue to run its own tools."""
 RUNGS: dict[str, Rung] = {choice: rung for rung, choice in CHOICES.items()}
 
 
 class Landing:
-    """Descends the ladder, and reports each rung that is tried."""
+    """Moves down the ladder, and reports each rung that is tried."""
 
     def __init__(self, job: Job, observers: Observers) -> None:
         """Prepare the landing; `begin` starts it."""
@@ -24,7 +24,7 @@ class Landing:
         self._observers = observers
         self._refused: set[Rung] = set()
         self.position: LadderPosition | None = None
-        """None until the landing begins."""
+        """Position on the ladder; None until the landing begins."""
 
     def begin(self, reason: Kind, resumed: Rung | None = None) -> None:
         """Start the landing, unless it has begun.
@@ -55,9 +55,9 @@ class Landing:
             self.begin(budget.tightest.kind)
 
     def resume_if_spent(self, budget: Budget, choice: str) -> None:
-        """Start the landing if the budget is spent, on the rung of a reply from before the run was interrupted.
+        """Start the landing if the budget is spent, on the rung of a reply from before the interruption.
 
-        choice: the choice of the request that the reply answers.
+        choice: the tool choice of the request that the reply answers.
         """
         if budget.phase is Phase.SPENT:
             self.begin(budget.tightest.kind, RUNGS.get(choice))
@@ -69,12 +69,12 @@ class Landing:
 
     @property
     def is_over(self) -> bool:
-        """True if no rung is left, so that the answer must be salvaged from what was gathered."""
+        """True if no rung is left, so that the answer must be built from the gathered results."""
         return self.position is not None and self.position.rung is Rung.SALVAGE
 
     @property
     def reason(self) -> Kind:
-        """The limit that ended the work; before the landing, tool calls."""
+        """The limit that ended the work; tool calls before the landing."""
         return self.position.reason if self.position else Kind.TOOL_CALLS
 
     @property
@@ -88,7 +88,7 @@ class Landing:
         return prompts.landing_instruction(self.position.rung if self.position else None, self._job.landing_prompt)
 
     def was_refused(self) -> None:
-        """Continue on another ladder, without the rung that the endpoint has refused."""
+        """Continue on another ladder, without the rung that the endpoint refused."""
         if self.position:
             self._refused.add(self.position.rung)
             self._move_to(self.position.refused(self._rungs()))
@@ -103,7 +103,7 @@ class Landing:
                 self._move_to(position)
 
     def was_ignored(self) -> None:
-        """Continue with the next rung: the model did something else."""
+        """Continue with the next rung, because the model did not follow the current one."""
         if self.position:
             self._move_to(self.position.ignored())
 
@@ -113,7 +113,7 @@ class Landing:
             self.position = self.position.answered()
 
     def calls_were_skipped(self, budget: Budget) -> None:
-        """Leave the waiting rung of `finalize`: the model has made calls beyond the limit."""
+        """Leave the waiting rung of `finalize`, because the model has made calls beyond the limit."""
         self.begin_if_spent(budget)
         if self.position and self.position.rung is Rung.WAIT:
             self.was_ignored()

@@ -38,7 +38,7 @@ class Loop:
     ) -> None:
         """Take the parts of a run.
 
-        stop: once requested, the turn that is under way is the last.
+        stop: once requested, the current turn is the last.
         """
         self._job = job
         self._account = account

@@ -1,6 +1,6 @@
-"""Continue a run with its next model when the current one cannot answer: the same run, with the gathered results.
+"""Continue a run with its next model when the current one cannot answer; the gathered results are kept.
 
-The turn that failed is requested again from the new model, after the transcript that it gets is stored.
+The transcript for the new model is stored first; then the failed turn is requested again.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ NO_TIME = "it was not ready within the time limit"
 
 
 class ModelChange:
-    """Changes the model of one run."""
+    """Switches a run to its next model."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run that depend on its model
         self,
@@ -47,14 +47,14 @@ class ModelChange:
         self._checkpoint = checkpoint
         self._observers = observers
         self._failures: list[str] = []
-        """Each model that is no longer used, with the reason."""
+        """Failed models, each with the reason."""
 
     async def go_on_after(self, error: ProviderError, *, in_landing: bool) -> None:
-        """Change to the next model that can be asked.
+        """Switch to the next usable model.
 
-        error: the failure of the present model.
-        in_landing: whether the failed request was part of the landing.
-        Raises the error, with the reasons of all models before it, if no other model is left or could help.
+        error: the failure of the current model.
+        landing: whether the failed request was part of the landing.
+        Raises the error, with the reasons of all earlier models, if no other model is left or could help.
         """
         chain = self._job.provider
         if not isinstance(chain, ModelChain) or not (left := chain.left_after(error)):
@@ -95,7 +95,7 @@ class ModelChange:
         self._observers.notify(Warned(_line(before, model, reason, _reading(cold, price), lost)))
 
     def _cold_tokens(self) -> int:
-        """Return the estimated input of the next request, of which the new model has nothing in its cache [tokens]."""
+        """Return the estimated input of the next request, which the new model has not cached [tokens]."""
         transcript, opening = self._exchange.transcript, self._job.opening
         if transcript.history_tokens:
             return transcript.tokens
@@ -104,7 +104,7 @@ class ModelChange:
         )
 
     def _with_all_reasons(self, error: ProviderError) -> ProviderError:
-        """Return the failure that ends the run; if several models have failed, each with its reason, in one line."""
+        """Return the failure that ends the run; if several models failed, it names each reason, in one line."""
         if not self._failures:
             return error
         own = f"{self._job.provider.model}: {error}"
@@ -113,7 +113,7 @@ class ModelChange:
 
 
 def _reading(cold: int | None, price: float | None) -> str:
-    """Return the price of the input that the new model reads without a cache; empty if nothing was sent before."""
+    """Return a text with the price of the uncached input for the new model; empty if nothing was sent before."""
     if cold is None:
         return ""
     return COLD.format(units.amount(Kind.TOKENS, cold), "unknown" if price is None else f"about {units.dollars(price)}")

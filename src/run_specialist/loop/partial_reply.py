@@ -1,4 +1,4 @@
-"""The part of a streaming reply that has arrived."""
+"""The part of a streamed reply that has arrived so far."""
 
 from run_specialist.providers.base import Delta
 from run_specialist.record.blocks import spoken

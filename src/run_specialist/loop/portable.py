@@ -1,4 +1,4 @@
-"""Adapt messages for another model, which accepts only text and tool calls from the replies of the first one."""
+"""Adapt messages for another model, which accepts only text and tool calls from an earlier model's replies."""
 
 import hashlib
 import re
@@ -13,11 +13,11 @@ from run_specialist.record.blocks import Block, sendable, spoken
 from run_specialist.record.messages import Message
 
 _PORTABLE_KEYS = {"text": ("type", "text"), "tool_use": ("type", "id", "name", "input")}
-"""The block types of a reply that every model accepts, with the keys that make them up."""
+"""The block types that every model accepts in a reply, with their keys."""
 _PORTABLE_ID = re.compile(r"moved_[0-9a-f]{12}")
-"""Ids that every API accepts, and that no server has made."""
+"""Pattern of ids that every API accepts and no server generates."""
 _MENTIONED = re.compile(r"(execution_id=|executionId:')([^\s']+)")
-"""Where a note to the model mentions the id of a call; see `prompts.read_on` and `archived_placeholder`."""
+"""Pattern of a call id in a note to the model; see `prompts.read_on` and `archived_placeholder`."""
 
 NameOf = Callable[[str], str]
 """Returns the new id of a call."""
@@ -26,7 +26,7 @@ NameOf = Callable[[str], str]
 def portable_messages(messages: Sequence[Message], *, also_written: bool = False) -> tuple[Message, ...]:
     """Return messages without parts that only their own model accepts; unchanged messages are the same objects.
 
-    also_written: leave out thinking that a server wrote at the beginning of the text, too.
+    also_written: also remove thinking that a server wrote at the beginning of the text.
     """
     return tuple(_portable_message(message, also_written=also_written) for message in messages)
 
@@ -41,7 +41,7 @@ def portable_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
 
 
 def lost_parts(messages: Sequence[Message]) -> str:
-    """Return which parts of a transcript another model does not get; empty if it gets all."""
+    """Return the kinds of transcript parts that another model does not receive; empty if it receives everything."""
     blocks = [block for message in messages if message.role == "assistant" for block in message.blocks]
     own = {block["type"] for block in blocks} - {*_PORTABLE_KEYS, FIELDS}
     if has_thought(messages):
@@ -50,10 +50,10 @@ def lost_parts(messages: Sequence[Message]) -> str:
 
 
 def portable_id(call_id: str) -> str:
-    """Return the id of a call for another model, which follows from the first one.
+    """Return the id of a call for another model, derived from the original one.
 
-    One API accepts only some characters, the other only short ids, and a server may remember the ids that it has made
-    and refuse them in a request to another model.
+    One API accepts only some characters, the other only short ids, and a server may remember its own ids and refuse
+    them in a request to another model.
     """
     if _PORTABLE_ID.fullmatch(call_id):
         return call_id
@@ -61,25 +61,25 @@ def portable_id(call_id: str) -> str:
 
 
 def with_portable_ids(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return messages in which each call has an id for another model; unchanged ones are the same objects."""
+    """Return messages in which each call has an id for another model; unchanged messages are the same objects."""
     adapted = (replace(message, blocks=named_blocks(message.blocks, portable_id)) for message in messages)
     return tuple(old if new.blocks == old.blocks else new for old, new in zip(messages, adapted, strict=True))
 
 
 def named_blocks(blocks: Sequence[Block], name: NameOf) -> tuple[Block, ...]:
-    """Return blocks with new ids of all calls."""
+    """Return blocks in which all calls have new ids."""
     return tuple(_with_id(block, name) for block in blocks)
 
 
 def named_arguments(arguments: Any, name: NameOf) -> Any:  # noqa: ANN401 - what a model wrote
-    """Return the arguments of a call, which may be about an earlier call."""
+    """Return the arguments of a call with new ids, since a call may refer to an earlier one."""
     if not isinstance(arguments, Mapping) or "execution_id" not in arguments:
         return arguments
     return {**arguments, "execution_id": name(str(arguments["execution_id"]))}
 
 
 def naming(text: str, name: NameOf) -> str:
-    """Return a text with the new ids: how to read on in a result, or the placeholder of a summarized one."""
+    """Return a text with new ids: a notice on reading the rest of a result, or a placeholder of a summarized result."""
     return _MENTIONED.sub(lambda found: found[1] + name(found[2]), text)
 
 

@@ -1,4 +1,4 @@
-"""Whether an answer goes back to the model for the sake of its quotes: each reason once, while it may reply again."""
+"""Decide whether an answer is returned to the model because of its quotes: once per reason, if a reply is possible."""
 
 from collections.abc import Sequence
 
@@ -35,8 +35,8 @@ class QuoteRule:
     def are_too_early(self, calls: Sequence[ToolCall], response: Response) -> bool:
         """Return whether the calls in the same turn must run first, because the answer cannot know their results.
 
-        It is accepted immediately in a landing, without budget for the calls, and if all of its quotes were read
-        before.
+        The answer is accepted immediately in a landing, without budget for the calls, or if all its quotes were already
+        read.
         """
         has_others = any(call.name != RESPOND for call in calls)
         if not has_others or self._landing.is_active or ReturnReason.TOO_EARLY in self._exchange.returned.reasons:
@@ -46,7 +46,7 @@ class QuoteRule:
         return has_budget and not founded.are_all_verified(self._checked(response))
 
     def judge(self, response: Response) -> Ending | Objection | None:
-        """Return None for an answer that the policy accepts, else the objection, or the ending if none is possible."""
+        """Return None for an acceptable answer, otherwise the objection, or the ending if no objection is possible."""
         if self._job.evidence != "require":
             return None
         checked = self._checked(response)

@@ -50,13 +50,13 @@ class Replies:
         self._pauses = 0
 
     async def take(self, reply: Reply) -> Ending | None:
-        """Act on a reply; None means that the model is asked again."""
+        """Act on a reply; return None if the model is to be asked again."""
         self._dispatcher.book_server_calls(reply)
         ending = await self._act_on(reply)
         return replace(ending, by_reply=True) if ending else None
 
     def close(self) -> None:
-        """Enter a reply that was not acted upon into the transcript, with a result for each of its calls."""
+        """Add a reply that was not acted upon to the transcript, with a result for each of its calls."""
         reply = self._exchange.open_reply
         if reply is not None and reply.stop is not Stop.REFUSED and sendable(reply.content):
             self._exchange.enter(reply, self._dispatcher.close(reply.calls))
@@ -89,7 +89,7 @@ class Replies:
         return None
 
     def _judge(self, response: Response) -> Ending | Objection | None:
-        """Accept an answer, or object to it, once for each reason; None asks again without a word."""
+        """Accept an answer, or object to it, once per reason; return None to send another request."""
         if not response.answer.strip():
             if not self._use_retry(Stop.ANSWERED):
                 return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
@@ -141,12 +141,12 @@ class Replies:
         return None if isinstance(verdict, Objection) else verdict
 
     def _is_from_an_earlier_landing(self, reply: Reply) -> bool:
-        """Return whether a reply arrived in a landing before the run was resumed, when no call could be run."""
+        """Return whether a reply arrived in a landing before the run was resumed; its calls must not be run."""
         state = self._job.resume_state
         return reply is state.pending and state.pending_in_landing and not self._landing.is_active
 
     def _result_beside_respond(self, call: ToolCall, objection: Objection | None) -> ToolResult:
-        """Return the result of a call in a turn that calls `respond`."""
+        """Return the result of another call in a turn that calls `respond`."""
         if call.name != RESPOND:
             beside = objection.beside if objection else prompts.NOT_RUN_BESIDE_RESPOND
             return self._dispatcher.refuse(call, beside.format(tool=call.name))
@@ -165,7 +165,7 @@ class Replies:
         return None
 
     async def _truncated(self, reply: Reply, *, again: bool) -> Ending | None:
-        """Retry once with a larger `max_tokens`; then accept what arrived, but never run a truncated call.
+        """Retry once with a larger `max_tokens`; then accept the received part, but never run a truncated call.
 
         again: whether the reply before it was truncated, too.
         """

@@ -1,4 +1,4 @@
-"""Complete and bound a reply before it is booked, so that the loop, the store and a resumed run see the same one."""
+"""Complete and limit a reply before it is charged, so that the loop, the store and a resumed run see the same one."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from run_specialist.record.messages import Message, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
 MOST_CALLS = 200
-"""Tool calls kept of one reply. Each costs tokens in every later request, even when it is skipped."""
+"""Maximum number of tool calls kept per reply: each costs tokens in every later request, even if it is skipped."""
 
 
 class ReplyNormalizer:
@@ -27,11 +27,11 @@ class ReplyNormalizer:
         self._usage_is_estimated = False
 
     def normalized(self, reply: Reply, transcript: Transcript, turn: int, choice: Choice) -> Reply:
-        """Return a reply with its usage, with the calls that it wrote as text, and with at most MOST_CALLS calls.
+        """Return a reply with usage, with calls that were written as text, and with at most MOST_CALLS calls.
 
-        transcript: as it was sent.
+        transcript: the messages of the request.
         turn: number of the turn, from 1.
-        choice: the choice of the request.
+        choice: tool choice of the request.
         """
         reply = self._with_usage(reply, transcript)
         reply = self._with_leaked_calls(reply, transcript, turn, choice)
@@ -49,7 +49,7 @@ class ReplyNormalizer:
         return replace(reply, usage=Usage(transcript.tokens + tokens(front), 0, 0, estimate(None, [answer])))
 
     def _with_leaked_calls(self, reply: Reply, transcript: Transcript, turn: int, choice: Choice) -> Reply:
-        """Return a reply that makes the calls that it wrote as text, with ids that are unique in the run."""
+        """Return a reply in which calls written as text are real calls, with ids that are unique in the run."""
         opening = self._job.opening
         # The bare input of `respond` may match the schema of the answer, or be the JSON that was requested.
         bare_answer = self._job.answer_schema is None and choice is not Choice.SCHEMA
@@ -66,7 +66,7 @@ class ReplyNormalizer:
 
 
 def _bounded(reply: Reply) -> Reply:
-    """Return a reply with at most MOST_CALLS tool calls; a later `respond` stays."""
+    """Return a reply with at most MOST_CALLS tool calls; a `respond` after them is kept."""
     tool_uses: list[Block] = [block for block in reply.content if block.get("type") == "tool_use"]
     dropped = {id(call) for call in tool_uses[MOST_CALLS:] if call.get("name") != RESPOND}
     if not dropped:

@@ -1,4 +1,4 @@
-"""How long a reply may become: less than the account allows, if a longer one could only be a model in a loop."""
+"""Limit the length of a reply below the account's limit where only a model that repeats itself would write more."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,13 +8,13 @@ from run_specialist.record.messages import Message
 LANDING_TOKENS = 4_096
 """Maximum `max_tokens` of a landing request, doubled once a reply was truncated [tokens]."""
 CALL_TOKENS = 2_048
-"""The same for other requests if calls are JSON, of which each reply contains one [tokens]."""
+"""Maximum `max_tokens` of other requests if calls are JSON, because each reply then contains one call [tokens]."""
 
 
 def longest_reply(*, in_landing: bool, json_calls: bool, thinks: bool) -> int | None:
     """Return the maximum length of a reply; None if only the account limits it [tokens].
 
-    thinks: whether the model may think, which takes as much of the same room as it likes.
+    thinks: whether the model may think; thinking counts as part of the reply.
     """
     if thinks:
         return None
@@ -24,7 +24,7 @@ def longest_reply(*, in_landing: bool, json_calls: bool, thinks: bool) -> int | 
 
 
 def has_thought(messages: Iterable[Message]) -> bool:
-    """Return whether some messages contain thinking, in any form in which an API returns it."""
+    """Return whether messages contain thinking, in any form in which an API returns it."""
     return any(is_thought(message.blocks) for message in messages if message.role == "assistant")
 
 

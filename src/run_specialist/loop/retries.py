@@ -1,7 +1,7 @@
-"""Send a request again while the endpoint is busy or unreachable, as long as the patience of the run lasts.
+"""Retry a request while the endpoint is busy or unreachable, up to the patience of the run.
 
-The SDKs do not retry: a wait is reported before it begins, ends with the run or its time limit, and needs no memory for
-the body of the request.
+The SDKs do not retry: here a wait is reported before it begins, ends with the run or its time limit, and the body of
+the request is not kept in memory.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ LONGEST_WAIT = 8.0
 JITTER = 0.25
 """Fraction by which a wait is shortened at random, so that runs that failed together do not retry together."""
 MOST_REPEATED = 2
-"""Retries after failures in which the server may have worked on the request, and may bill each of them."""
+"""Maximum retries after failures in which the server may have processed, and billed, the request."""
 
 PATIENCE_WITH_OTHERS = 10.0
-"""Maximum patience while another model can be asked: enough for a short overload [s].
+"""Maximum patience while another model is available: enough for a short overload [s].
 
-It costs less than to let the other model read the whole context without a cache.
+A short wait costs less than another model that reads the whole context without a cache.
 """
 
 Ask = Callable[[Conversation, Request], Awaitable[Reply]]
@@ -55,14 +55,14 @@ class Retries:
 
         patience: how long one request is retried, from its first failure [s]; 0 = never, None = without a limit.
         notify: called before each wait.
-        waiting: called when a request waits because the endpoint takes no more.
+        waiting: called when a request waits because the endpoint accepts no more requests.
         stop: once requested, no request is sent again.
         is_replaceable: whether another model would be asked after a failure, or, without one, after any failure.
         """
         self._patience = math.inf if patience is None else patience
         self._is_replaceable = is_replaceable
         self.has_changed_model = False
-        """Whether the requests go to another model than those at the beginning of the run."""
+        """Whether the requests go to another model than the first one of the run."""
         self._notify = notify
         self._waiting = waiting
         self._stop = stop
@@ -70,9 +70,9 @@ class Retries:
         """True once a request was abandoned because the run must stop; no more are sent."""
 
     async def ask(self, conversation: Conversation, request: Request, seconds: float | None = None) -> Reply:
-        """Send a request, and again while the endpoint cannot answer; return the reply.
+        """Send a request, retrying while the endpoint cannot answer; return the reply.
 
-        seconds: until the time limit of the run, at which the caller cancels this; None without one.
+        seconds: time left until the time limit of the run, when the caller cancels this; None without a limit.
         Raises ProviderError: the last failure, with the number of retries; StopRequested if the run is to stop.
         """
         if self.was_stopped:
@@ -103,7 +103,7 @@ class Retries:
             await self._pause(wait)
 
     def _patience_after(self, error: ProviderError | None, seconds: float | None) -> float:
-        """Return how long a request is retried after a failure, or before the first one [s].
+        """Return how long to retry a request after a failure, or before the first one [s].
 
         seconds: as for `ask`; another model needs time, too.
         """
@@ -112,7 +112,7 @@ class Retries:
         return min(self._patience, PATIENCE_WITH_OTHERS, math.inf if seconds is None else seconds / 2)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait before a retry, until the run is to stop at the latest."""
+        """Wait before a retry, but not longer than until the run is to stop."""
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as timeout:
                 with self._stop.notifying(lambda: timeout.reschedule(0)):

@@ -82,12 +82,12 @@ class Run:
 
     @property
     def run_id(self) -> str:
-        """The id in the store and in the outcome."""
+        """Id in the store and in the outcome."""
         return self._job.run_id
 
     @property
     def model(self) -> str:
-        """The id of the model that it asks."""
+        """Id of the model."""
         return self._job.provider.model
 
     @property
@@ -97,7 +97,7 @@ class Run:
 
     @property
     def forked_from(self) -> ForkedFrom | None:
-        """The run whose first turns this one begins with; None if it does not."""
+        """The run that this fork begins with; None if it is not a fork."""
         return self._job.forked_from
 
     @property
@@ -188,7 +188,7 @@ class Run:
             self._observers.notify(forked)
 
     async def _conclude(self, ending: Ending) -> Outcome:
-        """Close the transcript, make the outcome and store it before anybody gets it."""
+        """Close the transcript, make the outcome, and store it before it is returned."""
         # Until the outcome is stored, the reply that ended the work counts as pending.
         briefly = ending.status == "aborted"
         await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)

@@ -1,4 +1,4 @@
-"""Replies to requests that constrain them to the schema of `respond`: their text is JSON, its input."""
+"""Read replies that were constrained to the schema of `respond`: their text is the JSON input of `respond`."""
 
 import json
 import re
@@ -32,13 +32,13 @@ class SchemaReplies:
 
     @cached_property
     def schema(self) -> Mapping[str, Any] | None:
-        """The schema of a request, made fit for constrained decoding; None if `respond` is not offered."""
+        """The schema of a request, adapted for constrained decoding; None if `respond` is not offered."""
         return strict(self._respond.input_schema) if self._respond else None
 
     def response(self, reply: Reply, choice: str) -> Response | None:
-        """Return the response that the text of a reply contains as JSON; None if it contains none.
+        """Return the response that the reply contains as JSON; None if there is none.
 
-        choice: the choice of the request. Of a reply that was cut off, the part that arrived is read.
+        choice: the tool choice of the request. If the reply was cut off, the received part is read.
         """
         if choice != Choice.SCHEMA or self._respond is None:
             return None
@@ -52,13 +52,13 @@ class SchemaReplies:
         return Response.parse(given if isinstance(given, dict) else {}, None if is_cut else self._answer_schema)
 
     def _is_input(self, arguments: Mapping[str, Any], *, is_cut: bool) -> bool:
-        """Return whether an object is the input of `respond`: it has an answer, or was cut off before it."""
+        """Return whether an object is input of `respond`: it has an answer, or was cut off before it."""
         known = self._respond.input_schema.get("properties", {}) if self._respond else {}
         return "answer" in arguments or (is_cut and (not arguments or not known.keys().isdisjoint(arguments)))
 
 
 class SchemaStream:
-    """Marks the pieces of one streamed reply as the input of `respond`, if the reply turns out to be JSON."""
+    """Marks the pieces of one streamed reply as input of `respond`, once the reply turns out to be JSON."""
 
     def __init__(self) -> None:
         self._held: list[str] = []
@@ -66,7 +66,7 @@ class SchemaStream:
         self._tool: str | None = None
 
     def marked(self, delta: Delta) -> Delta | None:
-        """Return the next piece to show; None while the kind of the reply is not known."""
+        """Return the next piece to show; None while it is unknown whether the reply is JSON."""
         if delta.tool is not None:
             return delta
         if self._is_known:
@@ -86,7 +86,7 @@ class SchemaStream:
 
 
 def _decoded(text: str, *, is_cut: bool) -> object:
-    """Return the value of a JSON text, or the part of it that arrived; None if the text is no JSON."""
+    """Return the value of a JSON text, or of its received part; None if the text is not JSON."""
     try:
         if not is_cut:
             return json.loads(text)

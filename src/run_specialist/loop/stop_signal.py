@@ -1,15 +1,15 @@
-"""Whether a run must stop, and how soon: set by `Run.abort`, read by its loop, its requests and its children."""
+"""The signal that a run must stop, and how soon: set by `Run.abort`, read by the loop, requests and children."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 class StopRequested(Exception):
-    """A request is not sent again, because its run is to stop."""
+    """A request is not sent again, because its run must stop."""
 
 
 class StopSignal:
-    """The request to stop a run, which is never withdrawn."""
+    """A request to stop a run; it cannot be withdrawn."""
 
     def __init__(self) -> None:
         self.is_requested = False
@@ -19,7 +19,7 @@ class StopSignal:
         self._listeners: list[Callable[[], object]] = []
 
     def request(self, *, now: bool) -> None:
-        """Stop the run: now, or after the turn under way."""
+        """Stop the run: immediately, or after the current turn."""
         is_first, self.is_requested = not self.is_requested, True
         self.is_now = self.is_now or now
         if is_first:

@@ -1,4 +1,4 @@
-"""The messages of a run: a history that is only appended to, and the tail that the next request adds."""
+"""The messages of a run: an append-only history, and the tail that the next request adds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,23 +10,23 @@ from run_specialist.record.messages import Message, Reply, ToolResult
 from run_specialist.record.server_calls import has_server_calls
 
 FEW_CHARACTERS = 2_000
-"""Length of a result that was cut because the context overflowed [characters]."""
+"""Length to which results are cut when the context overflows [characters]."""
 
 
 class Transcript:
     """The messages of one run."""
 
     def __init__(self, messages: Sequence[Message], history_tokens: int = 0, part: int = 0, copies: int = 0) -> None:
-        """Begin with earlier messages, or with the question alone.
+        """Begin with earlier messages, or with only the question.
 
-        history_tokens: of all but the last message, if that one is still to be sent.
+        history_tokens: size of the messages already sent [tokens].
         part, copies: see `Checkpointed`.
         """
         self._part = part
         self._copies = copies
         self._take(messages)
         self.history_tokens = history_tokens
-        """Estimated size of all that was sent before, and the last reply [tokens]."""
+        """Estimated size of everything sent before, and of the last reply [tokens]."""
         # A part that consists of copies may not be recorded yet; recording it twice does no harm.
         self._recorded = 0 if copies == len(messages) else len(self._history)
 
@@ -39,14 +39,14 @@ class Transcript:
     def messages(self, landing_instruction: str | None = None) -> list[Message]:
         """Return all messages, oldest first.
 
-        landing_instruction: ends the tail in this request; it becomes history only if the request is answered.
+        landing_instruction: appended to the tail in this request; becomes history only if the request is answered.
         """
         return [*self._history, self._tail.with_instruction(landing_instruction)] if self._tail else [*self._history]
 
     def enter(self, reply: Reply, results: Sequence[ToolResult], landing_instruction: str | None) -> None:
         """Append a turn: the sent messages and the reply; the results become the new tail.
 
-        landing_instruction: ended the request that was answered.
+        landing_instruction: the last line of the answered request.
         """
         before, self._history = self.tokens, self.messages(landing_instruction)
         if content := sendable(reply.content):
@@ -63,11 +63,11 @@ class Transcript:
         return self._tail is None
 
     def say(self, text: str) -> None:
-        """Send a user message next, after a turn without results."""
+        """Add a user message as the next message, after a turn without results."""
         self._tail = Message.user(text)
 
     def end_pause(self, text: str) -> None:
-        """Send a user message next if the API has paused a turn with its tools, which would otherwise continue."""
+        """Add a user message if the API paused a turn with its own tools; otherwise the turn would continue."""
         if self._tail is None and self._history and has_server_calls(self._history[-1].blocks):
             self.say(text)
 
@@ -80,7 +80,7 @@ class Transcript:
     def cut_tail(self, mark: str) -> bool:
         """Cut long results in the tail; return False if there are none.
 
-        mark: line that ends a cut result.
+        mark: line appended to a cut result.
         """
         if self._tail is None or not any(_is_long(block) for block in self._tail.blocks):
             return False
@@ -103,13 +103,13 @@ class Transcript:
         self._recorded = 0
 
     def new_record(self, snapshot: RunSnapshot) -> Checkpointed:
-        """Return the record of the messages since the last one; the tail is part of it, and again of the next one."""
+        """Return the record of the messages since the last record; it includes the tail, which the next one repeats."""
         place, self._recorded = self._recorded, len(self._history)
         return Checkpointed(self._part, place, tuple(self.messages()[place:]), self._copies, snapshot)
 
     @property
     def tokens(self) -> int:
-        """Estimated size of the next request: the usage of the last turn, and the tail [tokens]."""
+        """Estimated size of the next request: usage of the last turn, plus the tail [tokens]."""
         return self.history_tokens + estimate(None, [self._tail] if self._tail else [])
 
 

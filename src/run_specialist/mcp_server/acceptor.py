@@ -1,4 +1,4 @@
-"""Accepts connections up to a limit; at the limit, it closes the one that has waited longest for its client."""
+"""Accept connections up to a limit; at the limit, close the one that has waited longest for its client."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Validates the arguments of a tool call; error messages name the expected value, so that a model can retry."""
+"""Validate the arguments of a tool call; errors name the expected value, so that a model can retry."""
 
 import math
 import re

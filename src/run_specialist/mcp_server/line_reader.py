@@ -1,4 +1,4 @@
-"""Splits a byte stream into lines of bounded length, and extracts the request id of longer ones."""
+"""Split a byte stream into lines of bounded length; extract the request id from longer lines."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Rate-limited reports of repeated events."""
+"""Report repeated events at a limited rate."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Limits the number of sessions, which older protocol versions have: the longest idle session ends first."""
+"""Limit the number of sessions, which older protocol versions have: the longest idle session ends first."""
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -1,4 +1,4 @@
-"""Hides the location of the store from clients."""
+"""Hide the location of the store from clients."""
 
 import dataclasses
 from pathlib import Path

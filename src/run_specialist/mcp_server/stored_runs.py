@@ -1,4 +1,4 @@
-"""Looks up stored runs by id."""
+"""Look up stored runs by id."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PATH = "/v1/messages"
 CACHED: Block = {"type": "ephemeral"}
 LOOKBACK_BLOCKS = 18
-"""Maximum size of a turn that still finds the last cache write, for which the API looks 20 blocks back."""
+"""Maximum size of a turn after which the API still finds the last cache write: it looks back 20 blocks."""
 
 
 class AnthropicProvider(InformedProvider):
@@ -153,7 +153,7 @@ class AnthropicConversation:
         return tokens_in([self._front, *self._sent.pieces])
 
     def _reads(self, request: Request) -> bool:
-        """Return whether a request probably reads from the cache what the previous one has read or written."""
+        """Return whether a request probably reads from the cache what the previous request read or wrote."""
         return bool(self._marker) and request.choice is Choice.AUTO and len(request.messages) > self._answered
 
     def _body(self, request: Request) -> bytes:
@@ -213,7 +213,7 @@ class AnthropicConversation:
 
 
 def _cost(input_tokens: float, output_tokens: float = 0) -> Cost:
-    """Return the cost of a request; the API counts its output while it is written, whatever `max_tokens` is."""
+    """Return the consumption of a request; output is 0 in advance, because the API counts it as it is written."""
     return Cost(1, input_tokens + output_tokens, input_tokens, output_tokens)
 
 
@@ -229,7 +229,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def _previous_tail(messages: Sequence[Message]) -> int | None:
-    """Return the index of the last message of the previous request, where it wrote to the cache."""
+    """Return the index of the last message of the previous request, which was written to the cache."""
     from_user = (place for place in range(len(messages) - 1, -1, -1) if messages[place].role == "user")
     # The newest user message is sent for the first time.
     next(from_user, None)

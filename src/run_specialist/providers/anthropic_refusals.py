@@ -1,4 +1,4 @@
-"""Find the refused parameter in an error text of a Messages API: endpoints do not report it in any other way."""
+"""Find the refused parameter in an error text of a Messages API, because endpoints report it in no other way."""
 
 import re
 

@@ -24,7 +24,7 @@ STOPS = {
     white_space.COMPLETE: Stop.ANSWERED,
     white_space.CUT: Stop.TRUNCATED,
 }
-"""Documented stop reasons, and those of `white_space`; for an unknown one, the content decides."""
+"""Documented stop reasons, and those of `white_space`; for unknown ones, the content decides."""
 
 
 def read_reply(message: Block, taken: Collection[str]) -> Reply:
@@ -123,7 +123,7 @@ class StreamedMessage:
 
     @property
     def is_endless(self) -> bool:
-        """True once nothing but white space keeps arriving."""
+        """True once only white space keeps arriving."""
         return self._white_space.is_endless
 
     def add(self, event: object) -> None:
@@ -177,7 +177,7 @@ class StreamedMessage:
         return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
 
     def _written(self) -> Iterator[str]:
-        """Yield the texts and the arguments of the calls that have arrived."""
+        """Yield the texts and call arguments received so far."""
         yield from ("".join(pieces) for (_, key), pieces in self._grown.items() if key == "text")
         yield from map("".join, self._arguments.values())
 

@@ -42,7 +42,7 @@ class Capabilities:
     thinks: bool = False
     """True if the model may think before it replies, which counts as part of the reply."""
     none_choice: bool = True
-    """False if the endpoint refuses a `tool_choice` of `none`."""
+    """False if the endpoint refuses `tool_choice: none`."""
     server_tools: bool = False
     """True if the endpoint may run tools itself, such as a web search; False if it refused their definitions."""
     vendor: str = "custom"
@@ -52,7 +52,7 @@ class Capabilities:
     context_note: str = ""
     """A warning for the user about `context_tokens`; empty = none."""
     reads_json_calls: bool = False
-    """True if calls written as JSON are returned as calls already, as in the stored replies of a replay."""
+    """True if calls written as JSON already arrive as calls, as in the stored replies of a replay."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ Watch = Callable[[Delta], None]
 
 
 class Stopping(Protocol):
-    """Whether the run of a request is to stop."""
+    """Tells whether the run of a request must stop."""
 
     @property
     def is_requested(self) -> bool:
-        """True once the run is to send no further request."""
+        """True once the run must send no further request."""
         ...
 
     def notifying(self, listener: Callable[[], object]) -> AbstractContextManager[None]:
@@ -95,46 +95,46 @@ class Stopping(Protocol):
 
 @dataclass(slots=True)
 class Queueing:
-    """How a request waits while its endpoint takes no more."""
+    """How a request waits while its endpoint accepts no more requests."""
 
     notify: Callable[[Waiting], None] = lambda _: None
-    """Called when a wait has taken a second, and when it ends."""
+    """Called once a wait has lasted a second, and when it ends."""
     patience: float = math.inf
-    """How long it may wait while the endpoint would refuse it [s]."""
+    """Maximum wait while the endpoint would refuse the request [s]."""
     time_limit: float = math.inf
-    """Until when it may wait then, by the monotonic clock [s]."""
+    """End of such a wait at the latest, by the monotonic clock [s]."""
     closed_since: float | None = None
-    """Since when it would be refused; None if it would not."""
+    """Time since which the request would be refused; None if it would not."""
     stopping: Stopping | None = None
     """Ends the wait; None if only a cancellation does."""
     has_changed_model: bool = False
-    """Whether another model of the run has failed; what the endpoint has refused to that one does not hold this one."""
+    """Whether another model of the run has failed; refusals of that model do not affect this request."""
 
     @property
     def ends_at(self) -> float:
-        """Until when it waits although it would be refused [s]."""
+        """Time until which it waits although it would be refused [s]."""
         return min(math.inf if self.closed_since is None else self.closed_since + self.patience, self.time_limit)
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request of a run, without the `Opening` that all of them share."""
+    """One request of a run, without the `Opening` that all requests share."""
 
     messages: Sequence[Message]
-    """The transcript, oldest first; each request of a run extends the one before it."""
+    """The transcript, oldest first; each request of a run extends the previous one."""
     choice: Choice
     max_tokens: int
     """Maximum length of the reply [tokens]."""
     landing_instruction: str | None = None
     """The instruction at the end of the last message; None unless the run is landing."""
     schema: Mapping[str, Any] | None = None
-    """The schema that the reply must match, made fit for the vendors by `strict`; None if it may be anything."""
+    """The schema that the reply must match, adapted for the vendors by `strict`; None = any reply."""
     schema_name: str = "respond"
     """The name of the schema, which chat completions require."""
     retries: int = 0
-    """How often the request was sent before."""
+    """Number of earlier attempts."""
     queueing: Queueing | None = field(default=None, compare=False)
-    """How the request waits for its turn; None = silently, as long as it takes."""
+    """How the request waits for its turn; None = without notice or limit."""
 
 
 class Conversation(Protocol):
@@ -143,7 +143,7 @@ class Conversation(Protocol):
     async def ask(self, request: Request) -> Reply:
         """Send the complete transcript and return the model's next turn.
 
-        The request is sent once. Raises ProviderError: Unavailable if it may succeed later, and ChoiceRefused if the
+        The request is sent once. Raises ProviderError: Unavailable if it may succeed later, ChoiceRefused if the
         endpoint does not support the request's choice.
         """
         ...

@@ -1,4 +1,4 @@
-"""The shape of a tool call in JSON: the schema of a reply that is one call, and calls written and read in that shape.
+"""The JSON form of a tool call: the schema of a reply that is one call; writing and reading calls in this form.
 
 {"call": {"tool": "search", "arguments": {"query": "cache", "limit": null}}}
 """
@@ -25,7 +25,7 @@ _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL | re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class WrittenCall:
-    """A call as a reply contains it."""
+    """A tool call in the text of a reply."""
 
     tool: str
     arguments: Mapping[str, Any] | None
@@ -33,7 +33,7 @@ class WrittenCall:
 
 
 def call_schema(tools: Iterable[Tool]) -> dict[str, Any]:
-    """Return the schema of a reply that calls one of some tools, made fit for constrained decoding."""
+    """Return the schema of a reply that calls one of some tools, adapted for constrained decoding."""
     return _closed({"call": {"anyOf": [_call_of(tool) for tool in tools]}})
 
 
@@ -43,9 +43,9 @@ def written_arguments(tool: Tool) -> dict[str, Any]:
 
 
 def _as_written(tool: Tool) -> Mapping[str, Any]:
-    """Return the schema of a tool's arguments; `respond` begins with one quote, which cannot be omitted.
+    """Return the schema of a tool's arguments; `respond` begins with one required quote.
 
-    A small model leaves a list of quotes empty, and writes a better answer after the sentence that it rests on.
+    Small models leave a list of quotes empty, and write a better answer after the sentence that supports it.
     """
     schema = tool.input_schema
     if not schema.get("properties") and schema.get("additionalProperties") is None:
@@ -58,7 +58,7 @@ def _as_written(tool: Tool) -> Mapping[str, Any]:
 
 
 def _as_meant(tool: Tool, given: object) -> Mapping[str, Any] | None:
-    """Return the arguments of a call as its tool takes them; None if they are not an object."""
+    """Return the arguments of a call in the form that its tool expects; None if they are not an object."""
     arguments = restored(given, _as_written(tool))
     if not isinstance(arguments, dict) or tool.name != RESPOND:
         return arguments if isinstance(arguments, dict) else None
@@ -81,7 +81,7 @@ def _closed(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _undescribed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a strict schema without descriptions, which the system prompt contains already."""
+    """Return a strict schema without descriptions, because the system prompt contains them."""
     converted: dict[str, Any] = {}
     for key, value in schema.items():
         match key:
@@ -104,9 +104,9 @@ def written(tool: str, arguments: object) -> str:
 
 
 def read_call(text: str, tools: Toolset, *, cut: bool = False) -> WrittenCall | None:
-    """Return the call that a text consists of; None if it is anything else.
+    """Return the call that a text consists of; None for any other text.
 
-    cut: the text may end early; the part that arrived is returned, since a cut call is never run.
+    cut: the text may be incomplete; the received part is returned, because a cut call is never run.
     """
     stripped = text.strip()
     fenced = _FENCED.fullmatch(stripped)

@@ -1,4 +1,4 @@
-"""Show a call that arrives as JSON text the way a native one is shown: its tool, and the pieces of its arguments."""
+"""Show a call that is streamed as JSON text like a native one: its tool, and the pieces of its arguments."""
 
 import re
 
@@ -6,7 +6,7 @@ from run_specialist.providers.base import Delta, Watch
 
 _HEAD = re.compile(r'\s*\{\s*"call"\s*:\s*\{\s*"tool"\s*:\s*"([^"\\]*)"\s*,\s*"arguments"\s*:\s*(?=\{)')
 _LONGEST_HEAD = 300
-"""A text that has not become a call after so many characters is shown as text."""
+"""Number of characters after which a text that has not become a call is shown as text."""
 
 
 class CallStream:
@@ -21,7 +21,7 @@ class CallStream:
         self._in_string = self._escaped = False
 
     def add(self, delta: Delta) -> None:
-        """Pass the next piece on, without what surrounds the arguments of a call."""
+        """Pass on the next piece, without the JSON around the arguments of a call."""
         if delta.tool is not None or self._is_text:
             self._watch(delta)
         elif self._tool is not None:
@@ -39,7 +39,7 @@ class CallStream:
             self._watch(Delta(self._head))
 
     def _add_arguments(self, text: str) -> None:
-        """Pass on the part of a text that belongs to the object of the arguments."""
+        """Pass on the part of a text that belongs to the arguments object."""
         end = 0
         for end, character in enumerate(text, 1):  # noqa: B007 - the number of characters that belong to it
             self._scan(character)

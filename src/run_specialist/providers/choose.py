@@ -28,7 +28,7 @@ CREDENTIALS = (MESSAGES.key, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE")
 def named_models(
     flag: str | None, file: str | None, default: str | None = None, following: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Return the models that are named for a run: flag, file, SPECIALIST_MODEL, `default`, then one by the credentials.
+    """Return the named models of a run: flag, file, SPECIALIST_MODEL, `default`, or one chosen by the credentials.
 
     Each of them may be a list with commas.
     file: model in the specialist's file; `inherit` counts as None.
@@ -59,7 +59,7 @@ def why_offline(flag: str | None, file: str | None, default: str | None = None) 
 
 
 def check_credentials(model: str) -> None:
-    """Raise UsageError if the credentials of a model that is not local are missing; nothing is contacted."""
+    """Raise UsageError if the credentials of a non-local model are missing; contacts nothing."""
     if model.startswith(OPENAI):
         if not _set(CHAT.key) and not _set(CHAT.url):
             raise _no_credentials(model, CHAT)
@@ -68,7 +68,7 @@ def check_credentials(model: str) -> None:
 
 
 def default_reason(default: str | None = None) -> str:
-    """Return why a specialist without its own model gets its current one.
+    """Return why a specialist without a model of its own gets its current one.
 
     default: as for `named_models`.
     """

@@ -1,4 +1,4 @@
-"""Choose the models of a run: those that are named, without those that cannot be asked here."""
+"""Choose the models of a run: the named ones that can be asked here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ class ChosenModels:
     """The models of a run."""
 
     names: tuple[str, ...]
-    """In the order in which they are asked; at least one."""
+    """Names in the order in which they are asked; at least one."""
     left_out: tuple[str, ...] = ()
-    """Why others are not among them, each in one line."""
+    """Why other named models are omitted, one line each."""
 
 
 def choose_model(flag: str | None, file: str | None, default: str | None = None, following: Sequence[str] = ()) -> str:
@@ -30,7 +30,7 @@ def choose_models(
 ) -> ChosenModels:
     """Return the models of a run; the arguments are those of `named_models`.
 
-    Of several models, those that cannot be asked here are left out, unless that leaves none.
+    If several are named, those that cannot be asked here are omitted, unless none would remain.
     """
     names = named_models(flag, file, default, following)
     if names[0] == OFFLINE or len(names) == 1:
@@ -43,7 +43,7 @@ def choose_models(
 
 
 def _obstacle(model: str) -> str:
-    """Return why a model of several cannot be asked here, whatever its server says; empty if it can."""
+    """Return why one of several models cannot be asked here, without asking its server; empty if it can."""
     if model == OFFLINE:
         return "it is not a language model"
     try:

@@ -1,4 +1,4 @@
-"""The provider of a model as a description: the same id, capabilities and price, but nothing to send requests with."""
+"""Describe the provider of a model: same id, capabilities and price, but unable to send requests."""
 
 import os
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _NoClient:
-    """Takes the place of an SDK client, whose import takes a second."""
+    """Stands in for an SDK client, whose import takes a second."""
 
     base_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedModel:
-    """A model that was not asked anything."""
+    """A model that was not contacted."""
 
     provider: Provider
-    """Only for its id, capabilities and price; it cannot be opened."""
+    """Provides only id, capabilities and price; it cannot be opened."""
     price: Price | None
     """None if the price is unknown, and for a model that costs nothing."""
     is_local: bool = False
-    """Whether a local server or a file provides it, so that its context is known only when a run begins."""
+    """Whether a local server or a file provides it; its context is then known only when a run begins."""
 
 
 def described(model: str) -> DescribedModel:
-    """Return a model by the name that a run would use, without contacting anything.
+    """Return a model by the name that a run would use; contacts nothing.
 
     model: as returned by `chosen_models`.
     """

@@ -14,9 +14,9 @@ class Endpoint:
     vendor: str = ""
     """Prefix of its models, also reported in telemetry; empty = the name of the SDK."""
     key_variable: str = ""
-    """Overrides the environment variable with the API key."""
+    """Environment variable with the API key, if it is not the default one."""
     url_variable: str = ""
-    """Overrides the environment variable with the base URL."""
+    """Environment variable with the base URL, if it is not the default one."""
 
     @property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""Read the status and the body of an error: its message, whether a retry may help, and the kind of failure."""
+"""Read status and body of an error: its message, whether a retry may help, and the kind of failure."""
 
 import re
 
@@ -14,7 +14,7 @@ STATUSES = {
     "server_error": 500,
     "internal_server_error": 500,
 }
-"""HTTP status of each kind of error that may pass, for errors in the middle of a stream."""
+"""HTTP status of each kind of temporary error, for errors in the middle of a stream."""
 
 NAMES: dict[str, ProviderErrorKind] = {
     # A payment or a raised limit ends these, whatever their status is.
@@ -62,12 +62,12 @@ KINDS: dict[int, ProviderErrorKind] = {
     503: "overloaded",
     529: "overloaded",
 }
-"""Kind of failure by HTTP status, unless its body names a more specific one; for other statuses the class decides."""
+"""Kind of failure by HTTP status, unless the body names a more specific one; for other statuses the class decides."""
 
 _SPECIFIC = {"quota", "model_missing"}
 """Kinds that only the body distinguishes from others with the same status."""
 _UNCLEAR = {400, 403, 429}
-"""Statuses of an exhausted quota that only the message distinguishes."""
+"""Statuses whose message must be read to recognize an exhausted quota."""
 _QUOTA = re.compile(
     r"credit balance is too low|reached your (?:specified )?(?:workspace )?API usage limits|insufficient credits"
     r"|used all available credits|(?:spend|spending|key) limit (?:was |is )?(?:exceeded|reached)",
@@ -76,7 +76,7 @@ _QUOTA = re.compile(
 
 
 def kind_of(status: int | None, body: object) -> ProviderErrorKind:
-    """Return what kind of failure an error is.
+    """Return the kind of failure of an error.
 
     status: None or below 400 for an error in the body of a successful response.
     """
@@ -95,7 +95,7 @@ def kind_of(status: int | None, body: object) -> ProviderErrorKind:
 
 
 def passing_status(body: object) -> int | None:
-    """Return the status of an error in the middle of a stream; None unless it may pass."""
+    """Return the status of an error in the middle of a stream; None unless it is temporary."""
     for name in names_in(body):
         status = STATUSES.get(name) or (int(name) if re.fullmatch("[1-5][0-9][0-9]", name, re.ASCII) else None)
         if status and is_retryable(status, {}) and kind_of(None, body) != "quota":
@@ -119,7 +119,7 @@ def names_in(body: object) -> list[str]:
 
 
 def message_in(body: object) -> str:
-    """Return the message in an error's body, in any of the usual shapes; empty if there is none."""
+    """Return the message in an error body, in any of the usual forms; empty if there is none."""
     match body:
         case {"error": dict(inner)}:
             return message_in(inner)

@@ -1,4 +1,4 @@
-"""Pause the garbage collector while an SDK is imported, which creates half a million objects and no garbage."""
+"""Pause the garbage collector while an SDK is imported: the import creates half a million objects, but no garbage."""
 
 import gc
 import sys
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused(module: str) -> Iterator[None]:
-    """Import a module without collections, a third faster; afterwards all objects belong to the oldest generation.
+    """Import a module without garbage collections, which takes a third less time.
 
-    Nothing stays disabled, frozen or changed: without this, two more collections would scan the same objects to move
-    them there. A program that has disabled its collector, or frozen objects, keeps them so. If the module has been
-    imported before, nothing is done: only to count a million frozen objects takes longer than a request.
+    Afterwards all objects belong to the oldest generation, where two more collections would have moved them. Nothing
+    stays disabled, frozen or changed; a collector that the program has disabled or frozen stays so. If the module is
+    already imported, nothing is done, because even counting a million frozen objects takes longer than a request.
     """
     if module in sys.modules:
         yield

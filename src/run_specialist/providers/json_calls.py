@@ -1,8 +1,8 @@
-"""Tool calls as JSON that the endpoint constrains, for models that call tools badly.
+"""Tool calls as constrained JSON, for models that are bad at native tool calls.
 
 Wraps the conversation of any provider. The tools are described in the system prompt, and each request carries the
-schema of one call, so the reply cannot be anything else. Calls and results are plain messages. To the loop, a reply is
-the same as with the calls of the API itself.
+schema of one call, so the reply must be a call. Calls and results are plain messages. For the loop, the replies look
+the same as with native calls.
 """
 
 import secrets
@@ -32,7 +32,7 @@ def open_conversation(
 ) -> Conversation:
     """Start the conversation of a run with the kind of tool calls that its opening names.
 
-    call_first: in JSON, the first reply must call a tool other than `respond`, if there is one.
+    call_first: whether the first reply in JSON must call a tool other than `respond`, if there is one.
     """
     known = provider.capabilities
     if opening.tool_calls == "native" or not known.is_language_model or known.reads_json_calls:
@@ -104,12 +104,12 @@ class JsonCalls:
 
     @cached_property
     def _without_respond(self) -> Mapping[str, Any] | None:
-        """None if there is no other tool."""
+        """Return the schema without `respond`; None if there is no other tool."""
         others: list[Tool] = [tool for tool in self._tools if tool.name != RESPOND]
         return call_schema(others) if others else None
 
     def _read(self, reply: Reply, *, constrained: bool) -> Reply:
-        """Return a reply whose text is a call as one that calls the tool; any other reply unchanged."""
+        """Return a reply whose text is a call as a reply with that call; any other reply unchanged."""
         if reply.calls:
             # No tools were sent, so the ids were not compared with those of earlier calls.
             return replace(reply, content=tuple(map(self._with_own_id, reply.content)))
@@ -126,7 +126,7 @@ class JsonCalls:
         return replace(reply, stop=stop, content=(*_without_text(reply.content), block))
 
     def _text(self, reply: Reply, *, constrained: bool) -> Reply:
-        """Return a reply that is not a call, with a warning if it should have been one."""
+        """Return a reply without a call, with a warning if there should have been one."""
         if not constrained or self._was_ignored or reply.stop is not Stop.ANSWERED or not reply.text:
             return reply
         self._was_ignored = True
@@ -138,7 +138,7 @@ class JsonCalls:
         return self._with_own_id({"type": "tool_use", "name": call.tool, "input": arguments})
 
     def _with_own_id(self, block: Block) -> Block:
-        """Return a call with an id that no other call of the run has; any other block unchanged."""
+        """Return a call with an id that is unique in the run; any other block unchanged."""
         if block.get("type") != "tool_use":
             return block
         call_id = ""

@@ -36,7 +36,7 @@ def read_object(content_type: str, body: bytes, endpoint: Endpoint) -> dict[str,
 def read_arguments(text: str, *, cut: bool) -> object:
     """Parse the arguments of a tool call; None if they are not JSON.
 
-    cut: the arguments are truncated; return the complete part, since the call will not be executed.
+    cut: whether the arguments are truncated; the complete part is returned, because the call will not be executed.
     """
     from jiter import from_json  # noqa: PLC0415 - installed with the SDKs, needed only after a request
 

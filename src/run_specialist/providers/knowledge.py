@@ -1,4 +1,4 @@
-"""The knowledge about one endpoint: its capabilities, corrected by its refusals and its replies."""
+"""What is known about one endpoint: its capabilities, corrected by its refusals and replies."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -21,16 +21,16 @@ FORCE_IGNORED = "the endpoint ignored that `respond` was forced; tool_calls: jso
 
 @dataclass
 class Knowledge:
-    """Shared by all providers of one endpoint, that is of one base URL and model."""
+    """Shared by all providers of one endpoint, which is a base URL and a model."""
 
     capabilities: Capabilities
     unknown: frozenset[str] = frozenset()
     """Request keys that the server has refused as unknown."""
     unread: UnreadAnswers = field(default_factory=UnreadAnswers)
-    """Answers of the model without a call."""
+    """Counts answers that were given without reading anything."""
 
     def refused(self, choice: Choice, line: str) -> ChoiceRefused:
-        """Remember that the endpoint refuses a choice, and return the error for the request.
+        """Record that the endpoint refuses a choice; return the error for the request.
 
         line: the error in one line.
         """
@@ -46,7 +46,7 @@ class Knowledge:
                 return ChoiceRefused(line)
 
     def learn_from(self, request: Request, reply: Reply) -> bool:
-        """Remember if a reply shows that the endpoint does not constrain replies; return whether it ignored a force."""
+        """Record if a reply shows that replies are not constrained; return whether a forced choice was ignored."""
         if request.choice is not Choice.RESPOND and request.schema is None:
             return False
         if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.text or reply.calls):
@@ -73,7 +73,7 @@ def _obeys(request: Request, reply: Reply) -> bool:
 
 
 class InformedProvider:
-    """A provider with the known capabilities of its endpoint."""
+    """A provider with what is known about its endpoint."""
 
     model: str
     client: "AsyncAnthropic | AsyncOpenAI"
@@ -82,11 +82,11 @@ class InformedProvider:
         self.knowledge = Knowledge(capabilities)
         """May be replaced by that of another provider of the same endpoint."""
         self.requests_at_once: int | None = None
-        """How many requests may be under way at the endpoint while one of this provider waits or is; None = any."""
+        """Maximum of running requests at the endpoint while one of this provider waits or runs; None = any number."""
 
     @property
     def address(self) -> tuple[str, str]:
-        """The base URL and the model that the knowledge applies to."""
+        """Base URL and model of the endpoint."""
         return str(self.client.base_url), self.model
 
     @property
@@ -108,7 +108,7 @@ class Lessons:
         self._has_warned = False
 
     def taken(self, request: Request, reply: Reply) -> Reply:
-        """Learn from a reply; return it, with a warning if it shows that another kind of tool calls may suit."""
+        """Learn from a reply; return it, with a warning if another setting of `tool_calls` may suit the model."""
         knowledge = self._provider.knowledge
         if knowledge.learn_from(request, reply) and not self._has_warned:
             self._has_warned = True

@@ -24,7 +24,7 @@ CALLS_AS_TEXT = (
     "the endpoint sends tool calls as text; they were read as calls, but `tool_calls: json` is more reliable here"
 )
 MOST_NESTED = 50
-"""Maximum nesting of a call; what is nested deeper stays text, since it could not be encoded again everywhere."""
+"""Maximum nesting of a call; deeper values stay text, because they could not be encoded again everywhere."""
 
 _ARGUMENTS = ({"name", "arguments"}, {"name", "parameters"}, {"name", "input"})
 _ANSWER = {"answer", "evidence", "gaps"}
@@ -37,19 +37,19 @@ _SPACE = re.compile(r"\s*")
 
 @dataclass(frozen=True, slots=True)
 class LeakedCall:
-    """A tool call in the text of a reply."""
+    """A tool call found in the text of a reply."""
 
     name: str
     arguments: Mapping[str, Any]
     is_named: bool = True
-    """False for the bare input of `respond`, which a model may also write when it is asked for text."""
+    """False for the bare input of `respond`, which a model may also write when text is requested."""
 
 
 def leaked_calls(reply: Reply, tools: Collection[str], *, bare_answer: bool = True) -> list[LeakedCall]:
-    """Return the calls that the text of a reply consists of; empty if it is anything else.
+    """Return the calls that the text of a reply consists of; empty for any other text.
 
     tools: the names of all tools that the model may call.
-    bare_answer: whether the bare input of `respond` is a call; False where it is read in another way.
+    bare_answer: whether bare input of `respond` counts as a call; False if it is read in another way.
     """
     if reply.stop is not Stop.ANSWERED or not reply.is_stop_known or reply.calls:
         return []
@@ -65,7 +65,7 @@ def leaked_calls(reply: Reply, tools: Collection[str], *, bare_answer: bool = Tr
 
 
 def with_calls(reply: Reply, calls: Collection[LeakedCall], ids: Collection[str]) -> Reply:
-    """Return a reply that makes the calls instead of writing them; thinking stays, in blocks of any kind.
+    """Return a reply with these calls instead of their text; thinking is kept, in blocks of any kind.
 
     ids: one for each call.
     """
@@ -83,7 +83,7 @@ def with_calls(reply: Reply, calls: Collection[LeakedCall], ids: Collection[str]
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects that a text consists of.
 
-    Raises ValueError if it contains anything else or is cut, and RecursionError if it is nested too deeply.
+    Raises ValueError for other or incomplete text, RecursionError for too deep nesting.
     """
     opens, closes, end = _SPACE, _SPACE, len(text)
     if text.startswith("<"):
@@ -113,7 +113,7 @@ def _finite(number: str) -> float:
 
 
 _JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
-"""Refuses numbers that could not be sent back as JSON."""
+"""A decoder that rejects numbers that JSON cannot represent."""
 
 
 def _call(value: Mapping[str, Any], tools: Collection[str]) -> LeakedCall | None:

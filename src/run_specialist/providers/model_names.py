@@ -1,7 +1,7 @@
-"""Find misspelt model names before a request is sent, without a list of all models, which does not exist.
+"""Find misspelt model names before a request is sent, without a list of all models, because there is none.
 
-Only words that this program gives a meaning to can be misspelt: aliases, prefixes, and the families in a vendor's ids.
-Versions and all other names are accepted unchanged: thoughts/shared/decisions/2026-11-23/misspelt-models.md.
+Only words known to this program can be misspelt: aliases, prefixes, and model families in a vendor's ids. Versions and
+all other names are accepted unchanged: thoughts/shared/decisions/2026-11-23/misspelt-models.md.
 """
 
 import os
@@ -14,10 +14,10 @@ from run_specialist.providers.models import ALIASES, MAX_OUTPUT_TOKENS
 from run_specialist.specialist.foreign_models import unserved
 
 FAMILIES = tuple(MAX_OUTPUT_TOKENS)
-"""The families in the ids of the Messages API's vendor."""
+"""Model families in the ids of the Messages API's vendor."""
 CLAUDE = "claude"
 CHAT_WORDS = ("gpt", "chatgpt", "mini", "nano", "turbo")
-"""Words in the ids of the vendor of chat completions, of which misspelt ones are found."""
+"""Words in the ids of the chat completions vendor that are checked for misspellings."""
 PREFIXES = ("openai", "ollama", "lmstudio", "llamacpp", "vllm", "local")
 """Prefixes of models, without the colon."""
 _BARE = (*ALIASES, "offline", "inherit")
@@ -36,7 +36,7 @@ def check_spelling(model: str, place: str = "") -> None:
 
 
 def check_served(model: str, place: str = "") -> None:
-    """Raise UsageError if no endpoint of this environment can serve a model; nothing is contacted.
+    """Raise UsageError if no endpoint of this environment can serve a model; contacts nothing.
 
     place: as for `check_spelling`.
     """
@@ -57,7 +57,7 @@ def _meant(model: str) -> Sequence[str]:
 
 
 def _meant_by_claude(model: str) -> Sequence[str]:
-    """Return the ids meant by one in which the family, or the name before a right family, is misspelt."""
+    """Return the probable ids for a name whose family is misspelt, or whose part before the family is."""
     words = _WORD.findall(model)
     if not any(_is_or_near(word, [CLAUDE]) for word in words):
         return []
@@ -73,7 +73,7 @@ def _meant_by_claude(model: str) -> Sequence[str]:
 
 
 def _meant_by_chat(name: str) -> Sequence[str]:
-    """Return the correct id for a vendor's id with a misspelt word; other servers have their own names."""
+    """Return the correct id for a vendor's id with a misspelt word; models of other servers are not checked."""
     if os.environ.get(CHAT.url, "").strip():
         return []
     fixed = _WORD.sub(lambda found: _near(found[0], CHAT_WORDS) or found[0], name)
@@ -91,9 +91,9 @@ def _near(word: str, known: Iterable[str]) -> str | None:
 
 
 def _misspells(word: str, right: str) -> bool:
-    """Return whether a word is one typing error away, or has the same letters in other order or number.
+    """Return whether a word has one typing error, or the same letters in another order or number.
 
-    The first letter must be right: few people mistype it, and `table` is another word than `fable`.
+    The first letter must match: few people mistype it, and `table` is another word than `fable`.
     """
     if word[:1] != right[:1] or abs(len(word) - len(right)) > 1:
         return False

@@ -29,7 +29,7 @@ def full_id(model: str) -> str:
 
 
 def capabilities(model: str) -> Capabilities:
-    """Return the capabilities of a model; for an unknown one the best case, which a 400 response corrects.
+    """Return the capabilities of a model; for an unknown model the best case, which a 400 response corrects.
 
     model: full id.
     """

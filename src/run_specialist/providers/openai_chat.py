@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 PATH = "/chat/completions"
 LAST_MOMENTS = 0.1
-"""Time between the end of a connection and that of a server that dies [s]."""
+"""Time between the end of a connection and the end of the server's process [s]."""
 CHOICES: dict[Choice, object] = {
     Choice.AUTO: "auto",
     Choice.RESPOND: {"type": "function", "function": {"name": RESPOND}},
     Choice.NONE: "none",
 }
 MAX_TOKENS, OLD_MAX_TOKENS = "max_completion_tokens", "max_tokens"
-"""The key that limits a reply, and its predecessor, the only one that some servers support."""
+"""The key that limits a reply, and its predecessor, which some servers require."""
 STREAMING = "stream_options"
 """The key that requests the usage of a streamed reply; some servers do not support it."""
 
@@ -59,8 +59,8 @@ class ChatProvider(InformedProvider):
 
         model: id without the prefix of the endpoint.
         client: as returned by `make_client`.
-        failure_of_server: returns why a server that this program has started has ended; empty while it runs. Its
-            argument is how long to wait for a server that is about to end [s].
+        failure_of_server: returns why a server started by this program has ended; empty while it runs. Its argument is
+            the time to wait for a server that is about to end [s].
         """
         self.id = model
         self.model = f"{endpoint.prefix}{model}"
@@ -202,7 +202,7 @@ class ChatConversation:
         return failed
 
     def _is_constrained(self, choice: Choice) -> bool:
-        """Return whether a request with this choice does not leave the model its tools."""
+        """Return whether this choice restricts which tools the model may call."""
         return self._has_tools and choice in {Choice.RESPOND, Choice.NONE}
 
     async def _exchange(self, request: Request, max_tokens: int, gated: GatedRequest) -> Block:

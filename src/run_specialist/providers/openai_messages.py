@@ -24,9 +24,9 @@ def encoded(message: Message) -> bytes:
 
 
 def _user(message: Message) -> Iterator[dict[str, Any]]:
-    """Yield one message per tool result, then the text, which ends with the harness's text.
+    """Yield one message per tool result, then the text, ending with the landing instruction.
 
-    The harness's text is not sent as a system message: some servers refuse one in the middle of a conversation.
+    The instruction is not a system message, because some servers refuse one in the middle of a conversation.
     """
     for block in message.blocks:
         if block["type"] == "tool_result":

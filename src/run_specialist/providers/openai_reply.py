@@ -25,8 +25,7 @@ STOPS = {
     white_space.COMPLETE: Stop.ANSWERED,
     white_space.CUT: Stop.TRUNCATED,
 }
-"""Finish reasons of the documentation, of well-known servers and of `white_space`; of an unknown one only the text is
-used."""
+"""Documented finish reasons, those of well-known servers and of `white_space`; for others only the text is used."""
 
 CONTEXT_FULL = "model_length"
 """Finish reason of a reply that was truncated because the context window is full."""
@@ -74,7 +73,7 @@ def read_reply(completion: Block, taken: Collection[str], endpoint: Endpoint = C
 
 
 def _fields(message: Block) -> Iterator[Block]:
-    """Yield a block with the other fields of the message, mainly reasoning."""
+    """Yield a block with the other fields of the message, mostly reasoning."""
     fields = {key: value for key, value in message.items() if key not in READ and value not in (None, "", [], {})}
     if fields:
         yield {"type": FIELDS, "chat": fields}

@@ -11,7 +11,7 @@ from run_specialist.record.blocks import Block
 from run_specialist.record.messages import encode
 
 APART = {"role", "content", "tool_calls", "function_call"}
-"""Keys of a delta that need more than appending to the previous value."""
+"""Keys of a delta that are not simply appended to the previous value."""
 
 
 class StreamedCompletion:
@@ -31,7 +31,7 @@ class StreamedCompletion:
 
     @property
     def is_endless(self) -> bool:
-        """True once nothing but white space keeps arriving."""
+        """True once only white space keeps arriving."""
         return self._white_space.is_endless
 
     def add(self, chunk: object) -> None:
@@ -125,7 +125,7 @@ class StreamedCompletion:
         return {"choices": [choice], "usage": self._usage, "model": self._model}
 
     def _written(self) -> Iterator[str]:
-        """Yield the text and the arguments of the calls that have arrived."""
+        """Yield the text and call arguments received so far."""
         yield from (part for part in self._parts if isinstance(part, str))
         yield from (str(call["function"].get("arguments") or "{}") for call in self._calls)
 

@@ -1,7 +1,7 @@
-"""Limit how many requests start per iteration of the event loop, so that responses are processed before more requests.
+"""Limit how many requests start per iteration of the event loop, so that responses are processed in between.
 
-Without it, a thousand concurrent children would all be in the middle of a request: a thousand open connections, and ten
-times as much memory for the garbage collector to scan. An event loop that is not busy delays no request.
+Otherwise a thousand concurrent children would all have a request in progress: a thousand open connections, and ten
+times as much memory for the garbage collector to scan. An idle event loop delays no request.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Pace:
         self._counts = False
 
     async def begin(self) -> None:
-        """Wait until one more request may start; returns immediately if few start."""
+        """Wait until one more request may start; return immediately if few requests start."""
         loop = asyncio.get_running_loop()
         if not self._counts:
             self._counts = True

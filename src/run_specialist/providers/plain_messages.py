@@ -10,7 +10,7 @@ from run_specialist.record.messages import Message
 
 
 class PlainMessages:
-    """A cache of converted messages: a message that was converted before stays the same object."""
+    """A cache of converted messages: an already converted message stays the same object."""
 
     def __init__(self) -> None:
         self._sources: list[Message] = []
@@ -23,7 +23,7 @@ class PlainMessages:
         return frozenset(self._names)
 
     def add_id(self, call_id: str) -> None:
-        """Remember the id of a call whose reply may never become a message."""
+        """Record the id of a call whose reply may never become a message."""
         self._names.setdefault(call_id, "")
 
     def take(self, messages: Sequence[Message]) -> list[Message]:

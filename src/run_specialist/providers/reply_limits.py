@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 LONGEST_BODY = 32 * MIB
-"""Maximum size; the largest requested reply has 32,000 tokens with a few hundred bytes of events each [bytes]."""
+"""Maximum size of a body; the largest requested reply has 32,000 tokens, with some hundred bytes per event [bytes]."""
 LONGEST_REPLY = 3600.0
-"""Maximum duration of a reply, which ends one that trickles in byte by byte [s]."""
+"""Maximum duration of a reply, which ends replies that trickle in byte by byte [s]."""
 LONGEST_PAUSE = 600.0
 """Read timeout, the default of the SDKs [s]."""
 LONGEST_CONNECT = 20.0
@@ -25,7 +25,7 @@ LONGEST_CONNECT = 20.0
 async def bound_body(response: "httpx2.Response") -> None:
     """Limit the body of a response, including small bodies that decompress to huge ones.
 
-    A response hook of the HTTP client. Reading a body beyond the limits raises ProviderError.
+    Used as a response hook of the HTTP client. Reading a body beyond the limits raises ProviderError.
     """
     kind, reference = type(response), ref(response)
 

@@ -1,4 +1,4 @@
-"""Read the headers of a response that say whether and when to send a request again; servers lie in them."""
+"""Read the response headers that say whether and when to retry; implausible values are ignored."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def is_retryable(status: int, headers: Mapping[str, str]) -> bool:
 
 
 def requested_wait(headers: Mapping[str, str]) -> float | None:
-    """Return the wait that a server requests [s], which may be infinite; None if there is none above 0."""
+    """Return the wait that a server requests [s], possibly infinite; None if none above 0 is requested."""
     wait = _number(headers.get("retry-after-ms"), 1_000)
     if wait is None:
         text = headers.get("retry-after")

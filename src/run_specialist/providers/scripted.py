@@ -1,4 +1,4 @@
-"""A test double: replies in order, and a failure on any request that the script does not know."""
+"""A test double: returns replies in order, and fails on any request for which the script has no reply."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from run_specialist.record.messages import Reply, Stop, Usage
 
 
 class OffScript(BaseException):
-    """A request came that the script has no reply for, or a reply was never used.
+    """The script has no reply for a request, or a reply was never used.
 
     Not an Exception, so that no part of a run can mistake a broken test for a broken endpoint.
     """
@@ -58,12 +58,12 @@ class ScriptedProvider:
         """Every request, in order."""
 
     def open(self, opening: Opening, watch: Watch | None = None) -> "ScriptedProvider":  # noqa: ARG002 - nothing streams
-        """Start the conversation; there is only one."""
+        """Start the only conversation."""
         self.opening = opening
         return self
 
     async def ask(self, request: Request) -> Reply:
-        """Play the next line of the script; raises OffScript when there is none."""
+        """Return the next reply of the script; raises OffScript if there is none."""
         self.requests.append(request)
         if not self._script:
             raise OffScript(f"request {len(self.requests)} is not in the script: {request.messages[-1].content}")
@@ -73,13 +73,13 @@ class ScriptedProvider:
         return line if isinstance(line, Reply) else line(request)
 
     def assert_used_up(self) -> None:
-        """Raise OffScript if a line of the script was never played."""
+        """Raise OffScript if a line of the script was not used."""
         if self._script:
             raise OffScript(f"{len(self._script)} replies were never asked for")
 
     def cost(self, usage: Usage) -> float | None:
-        """Return one cent a thousand tokens, or None where the test says that the price is unknown."""
+        """Return one cent per thousand tokens, or None if the test sets the price as unknown."""
         return usage.total_tokens / 100_000 if self.priced else None
 
     async def aclose(self) -> None:
-        """Do nothing: there is nothing to close."""
+        """Do nothing: there are no connections."""

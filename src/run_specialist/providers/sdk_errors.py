@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 LONGEST_LINE = 600
 """Maximum length of an error message [characters]."""
 SHORTEST_KEY = 8
-"""Shorter keys are not masked: they are placeholders, which may occur in plain text [characters]."""
+"""Minimum length of a masked key; shorter ones are placeholders, which may occur in plain text [characters]."""
 SHORTEST_WAIT = 1.0
-"""Errors do not mention requested waits that are shorter than this [s]."""
+"""Minimum requested wait that an error mentions [s]."""
 
 WHAT_TO_DO = {
     401: "check {key}",
@@ -161,7 +161,7 @@ def _connection_fault(causes: list[BaseException], endpoint: Endpoint, base_url:
 
 
 def _could_not_connect(causes: list[BaseException]) -> bool:
-    """Return whether nothing was sent, because a server did not accept the connection; not if its name is unknown."""
+    """Return whether nothing was sent, because a server did not accept the connection; False for an unknown host."""
     import aiohttp  # noqa: PLC0415 - as above
     import httpx2  # noqa: PLC0415 - as above
 

@@ -15,11 +15,11 @@ from run_specialist.record.server_calls import USE, is_result
 
 NOT_RUN = "the endpoint does not run {} itself: {}; the run continues without {}"
 _ABOUT_TOOLS = re.compile(r"web_search|web_fetch|server[ _]tool|input_schema|\btools\b", re.IGNORECASE)
-"""Error texts of endpoints that do not know these tools; most take them for tools without a schema."""
+"""Error texts of endpoints without such tools; most mistake them for tools without a schema."""
 
 
 class EndpointTools:
-    """The tools of a conversation, as its endpoint takes them."""
+    """The tools of a conversation, adapted to its endpoint."""
 
     def __init__(self, opening: Opening, knowledge: Knowledge) -> None:
         self._opening = opening
@@ -30,7 +30,7 @@ class EndpointTools:
 
     @property
     def definitions(self) -> list[Mapping[str, Any]]:
-        """The definitions of the tools; those of this program in place of those that the endpoint does not have."""
+        """The definitions of the tools; tools that the endpoint lacks are replaced by those of this program."""
         return list(self._definitions())
 
     def _definitions(self) -> Iterator[Mapping[str, Any]]:
@@ -41,7 +41,7 @@ class EndpointTools:
                 yield tool.instead.definition
 
     def were_refused(self, refusal: str) -> bool:
-        """Return whether the endpoint has refused the tools that it was to run; they are then no longer offered."""
+        """Return whether the endpoint refused its own tools; they are then no longer offered."""
         if not self._on_server or "tool_choice" in refusal or not _ABOUT_TOOLS.search(refusal):
             return False
         names = " and ".join(tool.name for tool in self._on_server)
@@ -55,18 +55,18 @@ class EndpointTools:
 
 
 class UnansweredToolUses:
-    """Leaves out the uses that the API will not answer any more, because it refuses a transcript with one of them.
+    """Removes tool uses that the API will never answer, because it refuses a transcript that contains one.
 
-    It runs a use without a result at the beginning of the next request, if that adds nothing but results of tools.
+    The API runs a use without a result at the beginning of the next request, if that adds only tool results.
     """
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Message, Message]] = {}
         self._without_uses: Sequence[Message] = ()
-        """The beginning of the transcript that contains no use."""
+        """Messages at the beginning of the transcript that contain no use."""
 
     def removed(self, messages: Sequence[Message], *, may_run: bool) -> Sequence[Message]:
-        """Return a transcript without such uses; the same one if there are none.
+        """Return a transcript without such uses; the same object if there are none.
 
         may_run: whether the next request may run tools at all.
         """
@@ -107,7 +107,7 @@ def _ids(message: Message) -> set[str]:
 
 
 def _open_place(messages: Sequence[Message]) -> int | None:
-    """Return the place of the reply whose uses the next request answers; None if there is none."""
+    """Return the index of the reply whose uses the next request answers; None if there is none."""
     last = len(messages) - 1
     if messages[last].role == "assistant":
         return last

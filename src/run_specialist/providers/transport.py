@@ -10,14 +10,14 @@ from run_specialist.providers.reply_limits import LONGEST_CONNECT, LONGEST_PAUSE
 from run_specialist.record.blocks import Block
 
 _RETRIES = "x-stainless-retry-count"
-"""The header in which the SDKs count the retries of a request."""
+"""The header in which the SDKs send the number of retries."""
 
 Accepted = Callable[[Mapping[str, str]], None]
-"""Called with the headers of a response that is not an error, as soon as they have arrived."""
+"""Called with the headers of a successful response, as soon as they have arrived."""
 
 
 def connection(sdk: Any, *, direct: bool = False) -> dict[str, Any]:  # noqa: ANN401 - either SDK
-    """Return client options that limit timeouts and the size of replies.
+    """Return client options that limit timeouts and reply sizes.
 
     direct: the server is on this machine: follow no redirect, ignore proxies from the environment, and be patient.
     """
@@ -39,7 +39,7 @@ class StreamedReply(Protocol):
 
     @property
     def is_endless(self) -> bool:
-        """True once nothing but white space keeps arriving, so that waiting for the rest is useless."""
+        """True once only white space keeps arriving, so that waiting is useless."""
         ...
 
     def result(self) -> Block:
@@ -58,8 +58,8 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
     """Send a request once and return the JSON object of the response.
 
     url: as returned by `url_of`.
-    accepted: called with the headers of a response that is not an error.
-    retries: how often it was sent before.
+    accepted: called with the headers of a successful response.
+    retries: number of earlier attempts.
     Raises ProviderError if the response is not a JSON object, and any error of the SDK.
     """
     import httpx2  # noqa: PLC0415 - comes with the SDK, which is heavy
@@ -71,7 +71,7 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
 
 
 def url_of(client: Any, path: str) -> str:  # noqa: ANN401 - as above
-    """Return the URL of a path below the client's base URL; an SDK parses an absolute URL only once."""
+    """Return the absolute URL of a path below the client's base URL, which an SDK parses only once."""
     return str(client.base_url).rstrip("/") + path
 
 

@@ -1,4 +1,4 @@
-"""Detect an endpoint whose models answer without having read anything, although they were offered tools."""
+"""Detect an endpoint whose models answer without reading anything, although they were offered tools."""
 
 from run_specialist.providers.base import Choice, Opening, Request
 from run_specialist.providers.leaked_calls import leaked_calls
@@ -6,7 +6,7 @@ from run_specialist.record.messages import Reply, Stop, has_calls
 from run_specialist.tools.respond import NAME as RESPOND
 
 MOST_UNREAD = 2
-"""Answers without a call after which the warning is given, once per endpoint."""
+"""Number of answers without a call that cause the warning, once per endpoint."""
 UNREAD = "the model answered without a single tool call for the second time; tool_calls: json may suit it better"
 
 
@@ -17,7 +17,7 @@ class UnreadAnswers:
         self._answers = 0
 
     def noted(self, reply: Reply, request: Request, opening: Opening) -> Reply:
-        """Count a reply if it is such an answer; return it, with a warning if it is one too many."""
+        """Count a reply that answers without reading; return it, with a warning when the limit is reached."""
         if not (_is_answer(reply, opening) and _may_read(request, opening)):
             return reply
         self._answers += 1

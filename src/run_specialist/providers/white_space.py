@@ -1,19 +1,19 @@
-"""Detect a streamed reply that continues with nothing but white space, as models in a loop do."""
+"""Detect a streamed reply that continues with only white space, as models in a loop produce."""
 
 import json
 from collections.abc import Iterable
 
 COMPLETE = "white_space"
-"""Stop reason of a reply that was ended for this, and that may be complete; no server sends it."""
+"""Stop reason of a reply that was ended for this reason and may be complete; no server sends it."""
 CUT = "white_space_cut"
-"""The same, of a reply that breaks off in the middle of JSON."""
+"""Stop reason of such a reply that breaks off in the middle of JSON."""
 MOST_WHITE_SPACE = 2_000
-"""White space in a row after which a reply is ended [characters]."""
+"""Length of white space in a row after which a reply is ended [characters]."""
 ENDED = f"the model wrote nothing but white space for {MOST_WHITE_SPACE:,} characters; its reply was ended there"
 
 
 _ESCAPES = ("\\n", "\\r", "\\t")
-"""White space within a string of JSON."""
+"""Escaped white space in a JSON string."""
 
 
 class WhiteSpace:

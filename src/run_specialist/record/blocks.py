@@ -1,4 +1,4 @@
-"""Content blocks of messages, and the text in them: what a model said, without its reasoning."""
+"""Content blocks of messages, and the text in them without the model's reasoning."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ Block = Mapping[str, Any]
 
 
 def text_of(content: object) -> str:
-    """Return the text in the content of a message: its text blocks, wherever they are.
+    """Return the text of all text blocks in the content of a message.
 
     content: a string, or blocks as mappings or SDK objects; thinking of any kind is omitted.
     """
@@ -43,15 +43,15 @@ _THOUGHT = re.compile(
 
 
 def spoken(text: str) -> str:
-    """Return a text without the reasoning that some servers include at its beginning."""
+    """Return a text without the reasoning that some servers put at its beginning."""
     thought = _THOUGHT.match(text)
     return text[thought.end() :] if thought else text
 
 
 def sendable(content: Iterable[Block]) -> tuple[Block, ...]:
-    """Return the blocks of a reply in a form that the API accepts in the next request.
+    """Return the blocks of a reply in the form that the API accepts in the next request.
 
-    Empty texts are removed, and arguments that are not an object become `{}`; thinking stays byte for byte.
+    Empty texts are removed, and arguments that are not an object become `{}`; thinking is kept byte for byte.
     """
     nonempty = (block for block in content if block.get("type") != "text" or str(block.get("text", "")).strip())
     return tuple(

@@ -58,9 +58,9 @@ class Resumed(Event):
     note: str
     """Text for the model about the resumption; empty if it needs none."""
     tokens: int = 0
-    """Tokens of all requests before, those of children included."""
+    """Tokens of all earlier requests, including those of children."""
     cost_usd: float | None = None
-    """Cost of these requests [USD]; None if the price of any is unknown."""
+    """Cost of the earlier requests [USD]; None if the price of any is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ class Forked(Event):
     source: str
     """Id of the other run."""
     at: int
-    """How many turns are copied."""
+    """Number of copied turns."""
     used: Mapping[str, float]
-    """What the copied turns spend of the limits, by kind."""
+    """Spending of the copied turns, by kind of limit."""
     note: str
     """Text for the model after these turns; empty if it needs none."""
 
@@ -91,9 +91,9 @@ class Requested(Event):
 
 @dataclass(frozen=True, slots=True)
 class Retrying(Event):
-    """The endpoint cannot answer now, and the same request is sent again after a wait, which begins with the event.
+    """The endpoint cannot answer now; the same request is sent again after a wait, which starts with this event.
 
-    The pieces of a reply that were streamed before belong to no reply: it begins anew.
+    Pieces of a reply that were streamed before are invalid: the reply starts again.
     """
 
     event = "retrying"
@@ -112,26 +112,26 @@ WaitPhase = Literal["started", "finished"]
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Event):
-    """A request is not sent yet, because the endpoint takes no more at the moment; reported after a second.
+    """A request waits because the endpoint accepts no more requests at the moment; reported after one second.
 
-    The wait ends with a second event, or with the run.
+    A second event, or the end of the run, ends the wait.
     """
 
     event = "waiting"
     phase: WaitPhase
     seconds: float | None
-    """How long the wait takes, None if that is not known; for a finished one how long it took [s]."""
+    """Expected duration of the wait, None if it is unknown; in the second event the actual duration [s]."""
     reason: str
-    """What the request waits for, in one line."""
+    """Why the request waits, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChanged(Event):
-    """The model cannot answer, and the run goes on with the next one of its specialist; precedes its first request."""
+    """The model cannot answer, and the run continues with the next fallback model; precedes its first request."""
 
     event = "model_changed"
     turn: int
-    """Number of the turn that is requested from the new model."""
+    """Number of the first turn requested from the new model."""
     before: str
     """The id of the model that failed."""
     model: str
@@ -139,11 +139,11 @@ class ModelChanged(Event):
     reason: str
     """The failure in one line."""
     kind: ProviderErrorKind
-    """What kind of failure it is."""
+    """Kind of the failure."""
     left_out: str
-    """Which parts of the transcript the new model does not get, because only the first one accepts them."""
+    """Parts of the transcript that are not sent to the new model, because only the first model accepts them."""
     cold_tokens: int | None
-    """Estimated input that it reads without a cache [tokens]; None if nothing was sent before."""
+    """Estimated input that the new model reads without a cache [tokens]; None if nothing was sent before."""
     cold_cost_usd: float | None
     """Price of this input [USD]; None if it is unknown."""
 
@@ -191,7 +191,7 @@ class FileChanged(Event):
     path: str
     """The file, relative to the root."""
     diff: str
-    """What was changed, as a unified diff; its last line says so if it is shortened."""
+    """The change as a unified diff; the last line says if the diff was shortened."""
     added: int
     """Lines added."""
     removed: int
@@ -199,7 +199,7 @@ class FileChanged(Event):
     is_new: bool = False
     """Whether the file did not exist before."""
     dry_run: bool = False
-    """Whether the change is only in the patch of a dry run, and not on the disk."""
+    """Whether the change exists only in the patch of a dry run, not on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class BudgetSpent(Event):
 
     event = "budget"
     kind: str
-    """The tightest kind, which the numbers belong to."""
+    """Kind of the limit closest to exhaustion, to which the numbers belong."""
     limit: float | None
     used: float
     remaining: float | None
@@ -216,7 +216,7 @@ class BudgetSpent(Event):
 
     @classmethod
     def of(cls, limit: Limit) -> Self:
-        """Return the event that reports the state of one limit."""
+        """Return the event for the state of one limit."""
         return cls(limit.kind.value, limit.limit, limit.used, limit.remaining, limit.phase.value)
 
 
@@ -262,7 +262,7 @@ class ChildTold(Event):
     """Id of the child run."""
     specialist: str
     told: Event
-    """The event of the child."""
+    """The event of the child run."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the event as JSON values, with the child's event nested in it."""

@@ -52,7 +52,7 @@ class Received(Record):
     turn: int
     """Number of the request, from 1."""
     choice: str
-    """The choice of the request."""
+    """The tool choice of the request."""
     landing: bool
     """Whether the request was part of the landing."""
     reply: Reply
@@ -74,7 +74,7 @@ class Returned(Record):
     whole: str
     """The complete output, redacted."""
     characters: int
-    """Length of the beginning that the result shows; the rest was cut."""
+    """Length of the part that the result shows; the rest was cut."""
     is_error: bool
     note: str
     """A notice about the output, e.g. how to read on."""
@@ -85,22 +85,22 @@ class Returned(Record):
 
 @dataclass(frozen=True, slots=True)
 class FileChanging(Record):
-    """A tool is about to change a file; stored before the file is replaced, so that the change can be taken back."""
+    """A tool is about to change a file; stored before the file is replaced, so that the change can be undone."""
 
     change_id: str
     """Unique within the run."""
     path: str
     """The file, relative to the root of the run."""
     before: str | None
-    """SHA-256 of its content so far, in hexadecimal; None if the file does not exist."""
+    """SHA-256 of the current content, in hexadecimal; None if the file does not exist."""
     after: str
-    """SHA-256 of its new content."""
+    """SHA-256 of the new content."""
     content: str | None
-    """Its content so far; None if the file does not exist."""
+    """The current content; None if the file does not exist."""
     temporary: str
     """Name of the temporary file beside it, which a killed process leaves behind."""
     folders: int = 0
-    """How many of the folders above it do not exist yet and are created."""
+    """Number of parent folders that do not exist yet and will be created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Spending:
     def plus(self, usage: Usage, cost: float | None) -> "Spending":
         """Return the spending with one more request.
 
-        cost: of the request [USD]; None = unknown.
+        cost: cost of the request [USD]; None = unknown.
         """
         total = None if cost is None or self.cost_usd is None else self.cost_usd + cost
         return Spending(self.usage + usage, total)
@@ -131,7 +131,7 @@ class RunSnapshot:
     largest_request: int = 0
     dearest_request: float = 0.0
     calls: int = 0
-    """Tool calls that were started."""
+    """Number of tool calls started."""
     skipped: int = 0
     history_tokens: int = 0
     """Size of the transcript without its tail."""
@@ -141,19 +141,19 @@ class RunSnapshot:
     children: tuple[Child, ...] = ()
     """The child runs whose spending is included."""
     returned: tuple[str, ...] = ()
-    """Why answers went back to the model, each reason at most once a run."""
+    """Reasons for which answers were returned to the model; each occurs at most once per run."""
     returned_answer: Mapping[str, Any] | None = None
-    """The newest of these answers, as the input of `respond`."""
+    """The newest returned answer, as the input of `respond`."""
     models: tuple[AskedModel, ...] = ()
     """The models that were asked so far, in order; empty in runs of older versions and before the first turn."""
 
     @property
     def turns(self) -> int:
-        """Replies that were acted upon."""
+        """Number of replies that were acted upon."""
         return int(self.used.get("turns", 0))
 
     def missing_children(self, children: Iterable[Child]) -> tuple[Child, ...]:
-        """Return those of the children whose spending is not included."""
+        """Return the children whose spending is not included."""
         included = {child.run_id for child in self.children}
         return tuple(child for child in children if child.run_id not in included)
 
@@ -168,7 +168,7 @@ class Checkpointed(Record):
     """Index of the first of these messages in its part, from 0; stored messages from there on are replaced."""
     messages: tuple[Message, ...]
     copies: int
-    """Messages at the beginning of the part that a summary made or copied from the previous part."""
+    """Number of messages at the beginning of the part that a summary made or copied from the previous part."""
     snapshot: RunSnapshot
 
 
@@ -178,11 +178,11 @@ class Ended(Record):
 
     outcome: Outcome
     checkpointed: Checkpointed | None = None
-    """The final state, stored with the outcome: after a crash between the two, the run would seem unfinished."""
+    """The final state; stored with the outcome, because a crash between the two would leave the run unfinished."""
 
 
 class TakenOver(Exception):
-    """Another process has taken over the run; the text describes, in one line, since when nothing was stored here."""
+    """Another process has taken over the run; the text says, in one line, since when nothing was stored here."""
 
 
 class Journal(Protocol):
@@ -205,5 +205,5 @@ class Journal(Protocol):
         ...
 
     async def has_stored(self) -> bool:
-        """Wait until all records are stored; return whether they are. The reason for a failure stays unread."""
+        """Wait until all records are stored; return whether they are. The reason for a failure stays available."""
         ...

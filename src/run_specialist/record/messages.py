@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 from run_specialist.record.blocks import Block, spoken, text_of
 
 CallFormat = Literal["native", "json"]
-"""How a model calls tools: as its API defines it, or as JSON in the text of its reply."""
+"""How a model calls tools: natively, as its API defines, or as JSON in the text of its reply."""
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -36,7 +36,7 @@ class ToolCall:
 
     @property
     def key(self) -> str:
-        """Name and arguments, equal for identical calls regardless of the order of keys."""
+        """Name and arguments in a form that is equal for identical calls, regardless of the order of keys."""
         return f"{self.name} {json.dumps(self.arguments, sort_keys=True, default=str)}"
 
 
@@ -68,7 +68,7 @@ class CompletedCall:
 
 
 class _ComputedOnce:
-    """Slots for what a message computes once; an instance dictionary each would burden the garbage collector."""
+    """Slots for the values that a message caches; an instance dictionary would burden the garbage collector."""
 
     __slots__ = ("_content", "_encoded")
     _content: tuple[Block, ...]
@@ -83,7 +83,7 @@ class Message(_ComputedOnce):
     blocks: tuple[Block, ...]
     """The content without the landing instruction."""
     landing_instruction: str | None = None
-    """Instruction at the end of the message, when a limit is reached."""
+    """Instruction at the end of the message, once a limit is reached."""
 
     @classmethod
     def user(cls, text: str) -> Self:
@@ -92,18 +92,18 @@ class Message(_ComputedOnce):
 
     @classmethod
     def results(cls, results: Iterable[ToolResult]) -> Self:
-        """Return the user message with the results of all calls of a turn."""
+        """Return the user message with the results of all calls of one turn."""
         return cls("user", tuple(result.block() for result in results))
 
     def with_instruction(self, landing_instruction: str | None) -> "Message":
-        """Return the message with a landing instruction at its end; unchanged for None and an empty one."""
+        """Return the message with a landing instruction at its end; unchanged if it is None or empty."""
         return replace(self, landing_instruction=landing_instruction) if landing_instruction else self
 
     @property
     def content(self) -> tuple[Block, ...]:
-        """The blocks as sent: text and landing instruction are appended to the last result, if there is one.
+        """The blocks as sent: text and landing instruction are appended to the last result, if any.
 
-        A text block after results teaches the model to end its turn without an answer.
+        A separate text block after results would teach the model to end its turn without an answer.
         """
         if not hasattr(self, "_content"):
             object.__setattr__(self, "_content", self._joined())
@@ -132,13 +132,13 @@ class Message(_ComputedOnce):
 
 
 def has_calls(messages: Iterable[Message]) -> bool:
-    """Return whether any tool was called in some messages."""
+    """Return whether any of the messages contains a tool call."""
     return any(block["type"] == "tool_use" for message in messages for block in message.blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Billed tokens; the input is the sum of the first three."""
+    """Billed tokens; the total input is the sum of the first three fields."""
 
     input_tokens: int = 0
     """Input neither read from nor written to the prompt cache."""
@@ -146,7 +146,7 @@ class Usage:
     cache_creation_input_tokens: int = 0
     output_tokens: int = 0
     web_search_requests: int = 0
-    """Searches that the API has run and bills by number."""
+    """Number of searches that the API ran and billed."""
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -164,7 +164,7 @@ class Usage:
 
 
 class Stop(StrEnum):
-    """Why a turn ended, as the loop distinguishes it; providers map their stop reasons to these."""
+    """Why a turn ended, in the loop's terms; providers map their stop reasons to these values."""
 
     ANSWERED = "answered"
     WANTS_TOOLS = "wants_tools"
@@ -175,7 +175,7 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True)
 class Reply:
-    """One turn of the model."""
+    """One reply of the model."""
 
     stop: Stop
     content: tuple[Block, ...]
@@ -190,7 +190,7 @@ class Reply:
     model: str = ""
     """Id of the model in the response; empty if it has none."""
     is_stop_known: bool = True
-    """False if the provider does not know the stop reason, so that only the text of the reply is used."""
+    """False if the provider's stop reason is unknown; then only the text of the reply is used."""
 
     @cached_property
     def text(self) -> str:
@@ -198,12 +198,12 @@ class Reply:
         return spoken(text_of(self.content)).strip()
 
     def with_warning(self, text: str) -> Self:
-        """Return the reply with a further warning; unchanged for an empty text."""
+        """Return the reply with another warning; unchanged for an empty text."""
         return replace(self, detail=f"{self.detail}; {text}" if self.detail else text) if text else self
 
     @cached_property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls in the order in which the model made them."""
+        """The tool calls in the model's order."""
         return tuple(
             ToolCall(
                 id=str(block.get("id", "")),

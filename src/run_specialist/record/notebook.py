@@ -1,4 +1,4 @@
-"""Markdown that a notebook can render although a model wrote it."""
+"""Make Markdown of a model safe to render in a notebook."""
 
 import re
 
@@ -6,9 +6,9 @@ _TAG_OR_IMAGE = re.compile(r"<(?=[A-Za-z/!?])|!(?=\[)")
 
 
 def harmless(markdown: str) -> str:
-    """Return Markdown without HTML and without images, which could leak content to another server.
+    """Return Markdown without HTML and images, which could leak content to another server.
 
-    Text without either is returned unchanged. Otherwise each such beginning is escaped, also in code.
+    Text without either is returned unchanged. Otherwise each opening character is escaped, even in code.
     """
     from markdown_it import MarkdownIt  # noqa: PLC0415 - only for notebooks
 

@@ -1,4 +1,4 @@
-"""The outcome of a run, which every run ends with."""
+"""The outcome of a run; every run ends with one."""
 
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
@@ -9,9 +9,9 @@ from run_specialist.record.messages import Usage
 from run_specialist.record.notebook import harmless
 
 OFFLINE = "offline"
-"""Model of the runs that no language model answers."""
+"""Model id of runs that are answered without a language model."""
 NO_MODEL = "no model judged: this ran offline, by ranked search and verbatim quotes"
-"""Warning in the outcome of a run that no language model answers."""
+"""Warning in the outcome of a run that is answered without a language model."""
 
 Status = Literal["answered", "landed", "partial", "failed", "aborted"]
 """Answered before a limit; answered at a limit; salvaged or cut answer; no answer; interrupted."""
@@ -41,7 +41,7 @@ class Evidence:
     """A quote that supports the answer."""
 
     source: str
-    """Where the quote is from, usually `path:line`."""
+    """Source of the quote, usually `path:line`."""
     quote: str
     verified: bool | None
     """True if the results of the run contain the quote, ignoring differences in white space; None if not looked up."""
@@ -75,9 +75,9 @@ class LandingReport:
     reason: str
     """The kind whose limit was reached."""
     how: str
-    """The rung that brought the answer, or `salvage`."""
+    """The rung that produced the answer, or `salvage`."""
     requests: int
-    """Answered requests of the landing."""
+    """Number of answered requests in the landing."""
     usage: Usage
     """Usage of these requests."""
     cost_usd: float | None
@@ -85,14 +85,14 @@ class LandingReport:
 
 @dataclass(frozen=True, slots=True)
 class AskedModel:
-    """One of the models that a run has asked, and its spending."""
+    """A model that a run has used, and its spending."""
 
     model: str
     """The id in requests."""
     since_turn: int
     """Number of the first turn that was requested from it, from 1."""
     turns: int = 0
-    """Its replies."""
+    """Number of its replies."""
     usage: Usage = field(default_factory=Usage)
     """Usage of its replies and summaries."""
     cost_usd: float | None = 0.0
@@ -152,11 +152,11 @@ class Outcome:
     patch: str | None = None
     """The changes that a dry run and its child runs would have made, for `git apply`; None for other runs."""
     models: tuple[AskedModel, ...] = ()
-    """The models that were asked, in order; the last one is `model`. Empty in outcomes of older versions."""
+    """The models that the run used, in order; the last one is `model`. Empty in outcomes of older versions."""
 
     @property
     def is_offline(self) -> bool:
-        """Whether no language model answered, also in outcomes stored before there was a warning."""
+        """Whether the run was answered without a language model, even in outcomes stored before the warning existed."""
         return self.model == OFFLINE
 
     def as_child(self) -> Child:

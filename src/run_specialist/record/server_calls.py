@@ -1,6 +1,6 @@
-"""Calls of tools that an API runs itself, read from the blocks of a reply.
+"""Read the calls of tools that an API runs itself from the blocks of a reply.
 
-The blocks go back to the API unchanged; what is read here is for counting, for the store and for checking quotes.
+The blocks are sent back to the API unchanged; they are read only for counting, for the store and for checking quotes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,16 +13,16 @@ from run_specialist.record.messages import ToolCall
 USE = "server_tool_use"
 _RESULT = "_tool_result"
 _REFUSED = "max_uses_exceeded"
-"""The error of a use beyond the `max_uses` of the tool, which is not run."""
+"""Error code of a use beyond `max_uses` of the tool, which is not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerCall:
-    """One use of a tool of the API, or the result of a use in an earlier reply."""
+    """A use of a tool of the API, or the result of a use in an earlier reply."""
 
     call: ToolCall
     was_made_here: bool
-    """False if an earlier reply contains the use; then its arguments are not known."""
+    """False if the use is in an earlier reply; its arguments are then unknown."""
     result: Block | None
     """None if the API runs it at the beginning of the next request."""
     cited: Sequence[tuple[str, str]] = ()
@@ -36,7 +36,7 @@ class ServerCall:
 
     @property
     def is_refused(self) -> bool:
-        """True if it was not run, because the tool was used as often as one request may."""
+        """True if it was not run, because one request may not use the tool more often."""
         return self.error == _REFUSED
 
     @property
@@ -83,12 +83,12 @@ def server_calls(content: Sequence[Block]) -> tuple[ServerCall, ...]:
 
 
 def counted(content: Sequence[Block]) -> int:
-    """Return how many uses in a reply count against the limit of tool calls: those that were not refused."""
+    """Return the number of uses in a reply that count against the limit of tool calls; refused ones do not."""
     return sum(one.was_made_here and not one.is_refused for one in server_calls(content))
 
 
 def searches(content: Sequence[Block]) -> int:
-    """Return how many web searches a reply has brought results of; a failed search is not billed."""
+    """Return the number of web searches with results in a reply; a failed search is not billed."""
     return sum(one.call.name == "web_search" and bool(one.result) and not one.error for one in server_calls(content))
 
 
@@ -101,7 +101,7 @@ def _citations(content: Iterable[Block]) -> Iterator[tuple[str, str]]:
 
 
 def _found(result: Mapping[str, Any], cited: Sequence[tuple[str, str]]) -> str:
-    """Return a search result as text: its title, its address, and the passages that the reply cites from it."""
+    """Return a search result as text: title, address, and the passages that the reply cites from it."""
     url = str(result.get("url") or "")
     passages = dict.fromkeys(text for where, text in cited if where == url)
     lines = (result.get("title"), url, result.get("page_age"), *passages)

@@ -1,4 +1,4 @@
-"""Find credentials of requests: passwords in URLs, `Authorization` headers, `curl -u`, signatures."""
+"""Find credentials in requests: passwords in URLs, `Authorization` headers, `curl -u`, signatures."""
 
 import base64
 import binascii
@@ -41,7 +41,7 @@ def request_credentials(text: str, lower: str) -> Iterator[TextSpan]:
 
 
 def _is_user_and_password(encoded: str) -> bool:
-    """Return whether a value is the base64 of `user:password`, possibly truncated; no English word is."""
+    """Return whether a value is base64 of `user:password`, possibly truncated; English words never are."""
     unpadded = encoded.rstrip("=")
     try:
         decoded = base64.b64decode(unpadded[: len(unpadded) // 4 * 4].translate(_STANDARD))

@@ -71,7 +71,7 @@ _TOKEN_LIKE = re.compile(r"[A-Za-z0-9._~+/-]{16,}={0,3}")
 _NAME = r"(?:[a-z_][a-z0-9_]{0,31}|[A-Z_]{1,31}|[A-Za-z]?[a-z]{1,31}(?:[A-Z][a-z0-9]{1,31}){0,6})"
 _PATH_OF_NAMES = re.compile(rf"{_NAME}(?:[./-]{_NAME})+")
 _LONG = 16
-"""Length from which a part of a path that contains a digit is not a word [characters]."""
+"""Length from which a path component with a digit is not considered a word [characters]."""
 _MIXED = re.compile(r"\d[A-Za-z]|[A-Za-z]\d")
 
 

@@ -26,7 +26,7 @@ _VARIED = tuple(map(re.compile, ("[A-Z]", "[g-z]", "[0-9]")))
 _WIDTH = 64
 """Minimum length of a full line of a key [characters]."""
 _FURTHEST = 40_000
-"""How far the body of a key is searched before its last line [characters]."""
+"""Length of the text before the last line of a key that is searched for its body [characters]."""
 
 
 def without_private_keys(text: str) -> str:
@@ -137,7 +137,7 @@ def _body_only(text: str) -> Iterator[TextSpan]:
 
 
 def _is_varied(line: str) -> bool:
-    """Return whether a line has the variety of base64, unlike hexadecimal digests and repeated letters."""
+    """Return whether a line has the character variety of base64, unlike hexadecimal digests and repeated letters."""
     return all(kind.search(line) for kind in _VARIED)
 
 

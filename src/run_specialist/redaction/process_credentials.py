@@ -1,4 +1,4 @@
-"""The credentials in this process's environment, and the encodings in which they may appear in a text."""
+"""Find the credentials in this process's environment, and the encodings in which they may appear in a text."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ _NAMED = re.compile(
 )
 _PASSWORD_IN_A_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s:/@]*:([^\s/]+)@", re.IGNORECASE)
 _LINE = 20
-"""Minimum length from which each line of a multi-line value, such as a private key, is also a secret [characters]."""
+"""Length from which on each line of a multi-line value, such as a private key, counts as a secret [characters]."""
 
 
 def credentials(environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from run_specialist.redaction.secret_names import Secrecy, ends_like_a_name
 from run_specialist.redaction.value_span import ValueSpan
 
 _LEAST = 3
-"""Minimum length of a key or token; shorter ones are samples [characters]."""
+"""Minimum length of a key or token; shorter values are samples [characters]."""
 _SAMPLES = {"test", "dummy", "fake", "example", "none-needed", "not-needed"}
 QUOTE = re.compile(r"""(?i)(?P<kind>[bruf@$]{0,2})(?P<quote>\\{0,3}(?:"{3}|'{3}|["'`]))""")
 

@@ -15,7 +15,7 @@ class Secrecy(Enum):
     SECRET = "secret"  # noqa: S105 - as above
     """Any literal without blanks is secret, unless it is a name or a path."""
     PERHAPS = "perhaps"
-    """An ambiguous name: a value is secret in an environment file, or if it looks like a token."""
+    """An ambiguous name: its value is secret in an environment file, or if it looks like a token."""
 
 
 _PASSWORD = re.compile(r"(?:password|passwd|passphrase|pwd|_pass)$")
@@ -41,7 +41,7 @@ _HARMLESS = re.compile(
 
 
 def kind_of(name: str) -> Secrecy | None:
-    """Return how secret the value of a name is; None if it is not.
+    """Return how secret the value of a name is; None if it is not secret.
 
     name: an identifier or a dotted path, in any case, without a suffix such as `_2`.
     """
@@ -62,5 +62,5 @@ _LONGEST_NAME = 48
 
 
 def ends_like_a_name(value: str) -> bool:
-    """Return whether a value is the name of a secret: of a variable, a header, a field."""
+    """Return whether a value is itself the name of a secret: of a variable, a header, a field."""
     return len(value) <= _LONGEST_NAME and value.lower().endswith(NAME_ENDINGS) and _NAME.fullmatch(value) is not None

@@ -8,7 +8,7 @@ from run_specialist.redaction.secret_names import Secrecy, kind_of
 
 _LONGEST_NAME = 64
 _LONGEST_HEAD = 250
-"""How much of the line before a name is examined [characters]."""
+"""Length of the text before a name that is examined [characters]."""
 
 SUFFIX = r"(?:[_-]?(?:\d{1,2}|base|prod|production|dev|test|staging|live|old|new))?"
 """Matches an optional suffix after the last word of a name."""
@@ -39,7 +39,7 @@ class ValueSpan:
     """Text before the name on its line."""
     operator: str
     tight: bool
-    """True if there is no blank around the operator."""
+    """True if there are no blanks around the operator."""
     quoted: bool
     """True if the name is in quotes."""
     at: int

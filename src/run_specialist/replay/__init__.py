@@ -1,1 +1,1 @@
-"""Replay: a stored run once more through the loop, without network, and the first difference."""
+"""Replay: run a stored run through the loop again, without network, and find the first difference."""

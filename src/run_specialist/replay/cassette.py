@@ -15,7 +15,7 @@ RequestParameters = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The body that the provider made of a request."""
+    """The body that the provider built for a request."""
 
     digest: str
     """SHA-256 of its bytes, in hexadecimal."""
@@ -24,7 +24,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRequest:
-    """A request that was answered, and its reply."""
+    """A request with its reply."""
 
     choice: str
     landing_instruction: str | None
@@ -34,7 +34,7 @@ class AnsweredRequest:
     is_entered: bool
     """Whether the reply is part of the messages of the next request."""
     body: Body | None = None
-    """None unless the cassette is a file, and for calls as JSON."""
+    """Body of the request; None unless the cassette is a file, and for calls as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +43,28 @@ class NextModel:
 
     model: str
     reason: str
-    """The failure of the model before, in one line."""
+    """The failure of the previous model, in one line."""
     kind: ProviderErrorKind
     """The kind of that failure."""
     rungs: Sequence[str] = ()
-    """The rungs of the landing from then on, in the order in which they were tried."""
+    """The rungs of the landing after the change, in the order in which they were tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnansweredRequest:
-    """A request that brought no reply."""
+    """A request without a reply."""
 
     choice: str
     how: Literal["refused", "failed", "changed"]
-    """Whether the endpoint refused its choice, the request ended the run, or another model was asked."""
+    """Whether the endpoint refused its choice, the request ended the run, or the run changed to another model."""
     next: NextModel | None = None
-    """The other model; None unless `how` is `changed`. The messages below start again, adapted for it."""
+    """The next model; None unless `how` is `changed`. The messages that follow start again, adapted for it."""
 
 
 Line = Message | AnsweredRequest | UnansweredRequest
-"""A message, or a request; a request sends all messages and entered replies above it, up to a change of the model.
+"""A message, or a request, which sends all messages and replies above it, back to the last change of the model.
 
-Only the messages that were adapted for another model include some of the role `assistant`.
+Only messages that were adapted for another model can have the role `assistant`.
 """
 
 
@@ -94,14 +94,14 @@ class Setup:
     settings: Mapping[str, Any]
     """All settings of the run."""
     overridden: Sequence[str]
-    """The keys of the settings that the call set, and not the file."""
+    """The keys of the settings that come from the call, not from the file."""
     system: str
     tools: Sequence[Mapping[str, Any]]
-    """Their definitions."""
+    """Definitions of the tools."""
     given_tools: Sequence[str] = ()
-    """Names of the tools that the program gave."""
+    """Names of the tools that the program provided."""
     parents: Sequence[str] = ()
-    """The specialists above, outermost first."""
+    """The specialists above it, outermost first."""
     rungs: Sequence[str] = ()
     """The rungs of the landing, in the order in which they were tried."""
 
@@ -111,16 +111,16 @@ class Cassette:
     """A recorded run."""
 
     source: str
-    """Its run id, or its file."""
+    """Run id, or file name."""
     setup: Setup
     lines: Sequence[Line]
     calls: Sequence[RecordedCall]
-    """In call order."""
+    """Tool calls in call order."""
     outcome: Mapping[str, Any]
-    """The fields that are compared, see `OUTCOME`, and `error` and `error_kind`."""
+    """The compared fields, see `OUTCOME`, plus `error` and `error_kind`."""
     children: Sequence[Child] = ()
     is_file: bool = False
-    """Whether it was read from a file, which contains no credentials, paths of a machine and ids of runs."""
+    """Whether it was read from a file, which contains no credentials, no local paths and no run ids."""
 
     @property
     def later_models(self) -> Sequence[NextModel]:
@@ -128,7 +128,10 @@ class Cassette:
         return [line.next for line in self.requests if isinstance(line, UnansweredRequest) and line.next]
 
     def requests_of(self, place: int) -> Sequence[AnsweredRequest | UnansweredRequest]:
-        """Return the requests to one of the models; place: of the model, from 0."""
+        """Return the requests to one of the models.
+
+        place: index of the model, from 0.
+        """
         changes = 0
         found = []
         for line in self.requests:
@@ -144,11 +147,11 @@ class Cassette:
 
 
 OUTCOME = ("status", "answer", "output", "evidence", "gaps", "tool_calls", "landing")
-"""The fields of an outcome that are compared; of `landing` the reason and the rung."""
+"""The fields of an outcome that are compared; of `landing`, only the reason and the rung."""
 
 
 def compared(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an outcome, as `--json` prints it, that are compared."""
+    """Return the compared fields of an outcome, given as `--json` prints it."""
     landing = outcome["landing"]
     fields = {key: outcome[key] for key in OUTCOME}
     return {**fields, "landing": landing and {"reason": landing["reason"], "how": landing["how"]}}

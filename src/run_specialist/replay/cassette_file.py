@@ -39,14 +39,14 @@ from run_specialist.specialist.fields import Specialist
 from run_specialist.store.from_rows import child
 
 LARGEST = 64 * 2**20
-"""Larger files are not read [bytes]."""
+"""Maximum size of a file [bytes]."""
 _SAVE = "restore the file, or save it again with `specialists replay RUN --save FILE`"
 
 _M = TypeVar("_M", bound=BaseModel)
 
 
 class _Malformed(Exception):
-    """A line of the file is wrong; the text says how."""
+    """A line of the file is invalid; the text says why."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -56,7 +56,7 @@ class _Malformed(Exception):
 def read_cassette(path: Path) -> Cassette:
     """Read a cassette file.
 
-    Raises UsageError, as `FILE:LINE: reason`, for a file that is none, is incomplete, or is of a newer format.
+    Raises UsageError, as `FILE:LINE: reason`, if the file is not a cassette, is incomplete, or has a newer format.
     """
     try:
         with path.open("rb") as file:
@@ -117,7 +117,7 @@ def _head(found: Mapping[str, LocatedValue]) -> Head:
 def _items(name: str, found: Mapping[str, LocatedValue], head: Head, sizes: int) -> Sequence[LocatedValue]:
     """Return the items of a list; raises _Malformed if some are missing.
 
-    sizes: the line of their numbers.
+    sizes: the line with the number of items.
     """
     place = found.get(name)
     if place is None or not isinstance(place.value, list):
@@ -129,7 +129,7 @@ def _items(name: str, found: Mapping[str, LocatedValue], head: Head, sizes: int)
 
 
 def _settings(line: int, head: Head) -> Mapping[str, object]:
-    """Return all settings of the run; the file contains those that differ from the defaults."""
+    """Return all settings of the run; the file contains only those that differ from the defaults."""
     try:
         every = Specialist.model_validate({"name": "", "description": "", "prompt": "", **head.settings})
     except ValidationError as error:
@@ -141,7 +141,7 @@ def _settings(line: int, head: Head) -> Mapping[str, object]:
 def _checked(model: type[_M], name: str, item: LocatedValue, key: str | None = None) -> _M:
     """Return an item of a list.
 
-    key: field of the model that takes the item; None = the item is the model.
+    key: field of the model for the item; None = the item is the model.
     """
     try:
         return model.model_validate(item.value if key is None else {key: item.value})
@@ -153,9 +153,9 @@ def _checked(model: type[_M], name: str, item: LocatedValue, key: str | None = N
 
 
 def _reason(name: str, inner: Sequence[object], message: str) -> str:
-    """Return the place in a line and what is wrong there.
+    """Return the place in a line and its problem.
 
-    message: pydantic's.
+    message: the message of pydantic.
     """
     place = ".".join(part for part in (name, *map(str, inner)) if part)
     text = message.removeprefix("Value error, ")

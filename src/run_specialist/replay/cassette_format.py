@@ -13,14 +13,14 @@ from run_specialist.record.outcome import Status
 FORMAT = 2
 """Version of the format; files of newer versions are refused."""
 ONE_MODEL = 1
-"""Version that cassettes of runs with one model have, which earlier versions of this program read."""
+"""Format version of cassettes with one model, which earlier versions of this program can read."""
 VERSION_KEY = "run_specialist_cassette"
 LISTS = ("tools", "messages", "calls", "children")
-"""The keys of the lists, each of which has a line for each item."""
+"""Keys whose values are lists, with one line per item."""
 
 
 _KNOWN = {"text", "tool_use", "tool_result", "chat_part", "chat_fields"}
-"""Types of blocks with fields that are needed; all others are sent back as they are."""
+"""Block types with required fields; all other blocks are sent back unchanged."""
 
 
 def _one_of(names: Iterable[str]) -> AfterValidator:
@@ -35,7 +35,7 @@ def _one_of(names: Iterable[str]) -> AfterValidator:
 
 
 def _complete(block: dict[str, Any]) -> dict[str, Any]:
-    """Raise ValueError for a block of a message without the fields that every reader of messages needs."""
+    """Raise ValueError for a block without the fields that every reader of messages needs."""
     match block:
         case {"type": "text", "text": str()}:
             pass
@@ -65,7 +65,7 @@ class _Strict(BaseModel):
 
 
 class OutcomePart(_Strict):
-    """How the run ended, as far as it is compared."""
+    """The compared fields of the outcome."""
 
     status: Annotated[str, _one_of(get_args(Status))]
     answer: str
@@ -79,7 +79,7 @@ class OutcomePart(_Strict):
 
 
 class Head(_Strict):
-    """Everything but the lists."""
+    """Everything except the lists."""
 
     run_specialist_cassette: int
     specialist: str
@@ -93,7 +93,7 @@ class Head(_Strict):
     rungs: list[RungName]
     outcome: OutcomePart
     lines: dict[str, Count]
-    """Number of items of each list, so that a deleted line is noticed."""
+    """Number of items in each list, so that a deleted line is noticed."""
     system: list[str]
     """The lines of the system prompt."""
 
@@ -117,7 +117,7 @@ class ServerToolLine(_Strict):
 
 
 class UserLine(_Strict):
-    """A user message: the question, results, or another text of the loop."""
+    """A user message: the question, results, or another text that the loop adds."""
 
     role: Literal["user"]
     content: Blocks
@@ -149,7 +149,7 @@ class ReplyLine(_Strict):
 
 
 class NextPart(_Strict):
-    """The model with which the run went on."""
+    """The model with which the run continued."""
 
     model: str
     reason: str
@@ -167,20 +167,20 @@ class NoReplyLine(_Strict):
 
 
 class AdaptedLine(_Strict):
-    """An earlier reply, as it was adapted for another model."""
+    """An earlier reply, adapted for another model."""
 
     role: Literal["adapted"]
     content: Blocks
 
 
 class MessageLine(_Strict):
-    """A line of the messages, of any role."""
+    """A message of any role."""
 
     line: Annotated[UserLine | ReplyLine | NoReplyLine | AdaptedLine, Field(discriminator="role")]
 
 
 class CallLine(_Strict):
-    """An executed tool call; its output is given, or is the beginning of its only result."""
+    """An executed tool call; its output is stated here, or is the beginning of its only result."""
 
     id: str
     name: str

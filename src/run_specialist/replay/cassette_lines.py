@@ -1,4 +1,4 @@
-"""Write a cassette file: JSON with one line for each message, call and tool; the same run gives the same bytes."""
+"""Write a cassette file: JSON with one line per message, call and tool; the same run always gives the same bytes."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +14,11 @@ from run_specialist.replay.normalized import normalizer
 from run_specialist.specialist.fields import Specialist
 
 _NOT_KEPT = ("name", "description", "prompt", "path", "mcp_servers")
-"""Settings that are elsewhere in the cassette, or that mean nothing to a replay."""
+"""Settings that are stored elsewhere in the cassette, or are irrelevant for a replay."""
 
 
 def fit_for_file(cassette: Cassette, root: Path) -> Cassette:
-    """Return a cassette without credentials, paths of this machine and ids of runs.
+    """Return a cassette without credentials, local paths and run ids.
 
     root: the folder of the file tools of the run.
     """
@@ -51,7 +51,7 @@ def cassette_text(cassette: Cassette, bodies: Sequence[Body] = ()) -> str:
     """Return the text of a cassette file.
 
     cassette: as `fit_for_file` returns it.
-    bodies: of its answered requests, in order; empty if there are none.
+    bodies: bodies of its answered requests, in order; empty if there are none.
     """
     setup, left = cassette.setup, iter(bodies)
     results = _results(cassette.lines)
@@ -92,7 +92,7 @@ def _listed(name: str, items: Sequence[Any]) -> str:
 
 
 def _json(value: object) -> str:
-    """Return a value on one line, with all characters escaped that an editor or a terminal may not show."""
+    """Return a value on one line; characters that an editor or a terminal may not show are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else "".join(map(_escaped, text))
 
@@ -102,7 +102,7 @@ def _escaped(character: str) -> str:
 
 
 def _line(line: Line, bodies: Iterator[Body]) -> Mapping[str, Any]:
-    """Return a line of the messages; fields with their usual value are omitted."""
+    """Return the line of a message or request; fields with default values are omitted."""
     if isinstance(line, Message) and line.role == "assistant":
         return {"role": "adapted", "content": line.blocks}
     if isinstance(line, Message):
@@ -126,13 +126,13 @@ def _line(line: Line, bodies: Iterator[Body]) -> Mapping[str, Any]:
 
 
 def _numbers(usage: Usage) -> list[int]:
-    """Return the numbers of a usage; the last one is left out if there is nothing to count."""
+    """Return the numbers of a usage; the last one is omitted if there is nothing to count."""
     *tokens, searches = asdict(usage).values()
     return [*tokens, searches] if searches else tokens
 
 
 def _call(call: RecordedCall, results: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
-    """Return a line of the calls; an output that is in one message only is not repeated."""
+    """Return the line of a call; an output that occurs in exactly one message is not repeated."""
     shown = [text for text in results.get(call.id, ()) if text.startswith(call.output)]
     output = {"characters": len(call.output)} if len(results.get(call.id, ())) == len(shown) == 1 else {}
     return {

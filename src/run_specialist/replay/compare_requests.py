@@ -1,4 +1,4 @@
-"""Compare a request of a replay with the one that the recorded run sent at its place. Pure."""
+"""Compare a request of a replay with the corresponding recorded request. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from run_specialist.replay.difference import Difference
 from run_specialist.replay.shown_parts import blocks_text, definition_text, json_text
 
 Normalize = Callable[[Any], Any]
-"""Replace values that a cassette must not contain, such as credentials, in JSON values."""
+"""Replaces values that a cassette must not contain, such as credentials, in JSON values."""
 
 
 @dataclass(frozen=True)
 class RequestComparison:
-    """Compares parts of one request."""
+    """Compares the parts of one request."""
 
     number: int | None
     """Number of the request; None for the end of the run."""
     normalize: Normalize
 
     def differs(self, part: str, stored: Any, now: Any, show: Callable[[Any], str] = str) -> Difference | None:  # noqa: ANN401 - JSON
-        """Return the difference between two JSON values, if there is one.
+        """Return the difference between two JSON values; None if they are equal.
 
-        show: makes a text of a value.
+        show: converts a value to text.
         """
         if encode(stored) == encode(now) or encode(stored) == encode(normalized := self.normalize(now)):
             return None
         return Difference(self.number, part, show(stored), show(normalized))
 
     def opening(self, setup: Setup, opening: Opening) -> Difference | None:
-        """Compare the constant parts of the requests of a run: system prompt, tools, effort, kind of calls."""
+        """Compare the constant parts of all requests: system prompt, tools, effort, kind of calls."""
         settings = setup.settings
         stored = {str(tool["name"]): tool for tool in setup.tools}
         now = {tool.name: tool.definition for tool in opening.tools}
@@ -50,9 +50,9 @@ class RequestComparison:
         )
 
     def request(self, stored: AnsweredRequest, messages: Sequence[Message], request: Request) -> Difference | None:
-        """Compare the parts of a request that vary.
+        """Compare the variable parts of a request.
 
-        messages: those of the recorded request, without the instruction at its end.
+        messages: those of the recorded request, without the landing instruction.
         """
         last = request.messages[-1]
         instruction = last.landing_instruction if last.role == "user" else stored.landing_instruction
@@ -63,7 +63,7 @@ class RequestComparison:
         )
 
     def messages(self, stored: Sequence[Message], now: Sequence[Message]) -> Difference | None:
-        """Compare messages, oldest first; of the last one without its landing instruction."""
+        """Compare messages, oldest first; the last one without its landing instruction."""
         names = {str(block.get("id")): str(block.get("name")) for one in stored for block in one.blocks}
         for number in range(1, max(len(stored), len(now)) + 1):
             before, after = _at(stored, number), _at(now, number)

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 LONGEST_LINE = 400
-"""Longer lines are shown around their first difference [characters]."""
+"""Maximum length of a line; longer ones are cut to the part around their first difference [characters]."""
 MOST_LINES = 120
-"""Lines of a difference that are shown."""
+"""Maximum number of lines that are shown."""
 _BEFORE = 80
-"""How much of a long line is shown before its first difference [characters]."""
+"""Length of the text before the first difference that is shown of a long line [characters]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Difference:
     request: int | None
     """Number of the request, from 1; None for the end of the run."""
     part: str
-    """E.g. `system prompt`, `definition of the tool read` or `message 3`."""
+    """The differing part, e.g. `system prompt`, `definition of the tool read` or `message 3`."""
     stored: str
     now: str
     hints: tuple[str, ...] = ()
@@ -34,17 +34,17 @@ class Difference:
         return tuple(_shortened([*lines]))
 
     def heading(self, source: str, requests: int) -> str:
-        """Return where the difference is.
+        """Return the place of the difference.
 
         source: the run or the file.
-        requests: how many requests the recorded run sent.
+        requests: number of requests of the recorded run.
         """
         place = "at the end" if self.request is None else f"at request {self.request} of {requests}"
         return f"{source} differs {place}: {self.part}"
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The lines of the diff for people: not more than anybody reads."""
+        """The first lines of the diff, for people."""
         diff = self.diff
         more = len(diff) - MOST_LINES
         return diff if more <= 0 else (*diff[:MOST_LINES], f"[{more} more lines; --json has them all]")

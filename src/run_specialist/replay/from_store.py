@@ -1,4 +1,4 @@
-"""A stored run as a cassette, or the reason why it cannot be replayed."""
+"""Convert a stored run to a cassette, or find the reason why it cannot be replayed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def _setup(run: StoredRun) -> Setup:
 
 
 def _rungs(run: StoredRun) -> list[tuple[str, ...]]:
-    """Return the rungs of the landing that each model of the run was asked by."""
+    """Return the landing rungs that the run tried with each of its models."""
     found: list[tuple[str, ...]] = [()]
     for event in run.events:
         match event.body["event"]:
@@ -77,7 +77,7 @@ def _rungs(run: StoredRun) -> list[tuple[str, ...]]:
 
 
 def _obstacle(run: StoredRun) -> str:
-    """Return why a run cannot be replayed; empty if it can be."""
+    """Return why a run cannot be replayed; empty if it can."""
     outcome = run.outcome
     if outcome is None:
         return f"it has not ended ({run.status}); resume it with `specialists resume {run.run_id}`"
@@ -85,7 +85,7 @@ def _obstacle(run: StoredRun) -> str:
 
 
 def _obstacles(run: StoredRun, outcome: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
-    """Yield what makes a replay impossible, whether it applies to a run; the last one is none, and always applies."""
+    """Yield possible obstacles, each with whether it applies; the last one is empty and always applies."""
     landing, kind = outcome["landing"], outcome.get("error_kind")
     by_time = landing is not None and landing["reason"] == Kind.TIME
     yield run.status == "aborted", "it was aborted, and the moment of the abort between two replies is not stored"
@@ -116,7 +116,7 @@ def _obstacles(run: StoredRun, outcome: Mapping[str, Any]) -> Iterator[tuple[boo
 
 
 def _adapted(run: StoredRun) -> int:
-    """Return how often the transcript was adapted for another model; before the first reply nothing is."""
+    """Return how often the transcript was adapted for another model; nothing is adapted before the first reply."""
     return sum(event["turn"] > 1 for event in _events(run, "model_changed"))
 
 
@@ -142,7 +142,7 @@ class _Attempt:
     turn: StoredTurn | None = None
     """Its reply; None if it brought none."""
     next: NextModel | None = None
-    """The model with which the run continued after it."""
+    """The model with which the run continued afterwards."""
     is_adapted: bool = False
     """Whether the transcript was adapted for that model."""
 
@@ -169,7 +169,7 @@ def _attempts(run: StoredRun) -> list[_Attempt]:
 def _entered(turns: Sequence[StoredTurn], messages: Sequence[Message]) -> set[int]:
     """Return the numbers of the turns whose reply is part of the transcript.
 
-    From the end: a reply that was requested again has the content of the next one at most.
+    Searches from the end: a reply that was requested again has at most the content of the next one.
     """
     replies = [message.blocks for message in messages if message.role == "assistant"]
     found = set()
@@ -191,7 +191,7 @@ def _lines(run: StoredRun) -> Iterator[Line]:
 
 
 def _lines_of_part(stored: Sequence[StoredMessage], attempts: Sequence[_Attempt], *, is_last: bool) -> Iterator[Line]:
-    """Yield the lines of one part of the transcript, and of the requests that have sent it."""
+    """Yield the lines of one part of the transcript, including the requests that sent it."""
     sent = [one.message for one in stored if one.copied]
     yield from sent
     messages = [one.message for one in stored if not one.copied]

@@ -1,4 +1,4 @@
-"""Infer from the landing of a recorded run what its endpoint supported, because this is not stored."""
+"""Infer the capabilities of an endpoint from the landing of a recorded run, because they are not stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,14 +12,14 @@ from run_specialist.replay.cassette import Cassette, UnansweredRequest
 
 _NAMES = ("forced_choice", "schema", "schema_first", "none_choice")
 _LOST = {Rung.FORCE: "forced_choice", Rung.SCHEMA: "schema", Rung.NONE: "none_choice"}
-"""The capability that is lost when an endpoint refuses a rung."""
+"""The capability that an endpoint lacks if it refuses a rung."""
 
 
 def capabilities_of(usual: Capabilities, cassette: Cassette, place: int = 0) -> Capabilities:
-    """Return the capabilities that lead to the rungs of a recorded run, as close to the usual ones as possible.
+    """Return the capabilities that lead to the rungs of a recorded run, as close to the default ones as possible.
 
-    usual: those of its model at an unknown endpoint.
-    place: of the model among those of the run, from 0.
+    usual: capabilities of its model at an unknown endpoint.
+    place: index of the model in the run, from 0.
     """
     known = replace(usual, reads_json_calls=True, context_tokens=None)
     by_model = [cassette.setup.rungs, *(one.rungs for one in cassette.later_models)]
@@ -43,9 +43,9 @@ def capabilities_of(usual: Capabilities, cassette: Cassette, place: int = 0) -> 
 def _leads_to(
     rungs: Sequence[Rung], style: Style, given: Mapping[str, bool], refused: set[Rung], before: Sequence[Rung]
 ) -> bool:
-    """Return whether a landing with some capabilities tries these rungs, in this order.
+    """Return whether a landing with these capabilities tries these rungs, in this order.
 
-    before: the rungs that the models before did not follow.
+    before: the rungs that earlier models did not follow.
     """
     supported, gone, tried = dict(given), set[Rung](), [Rung.WAIT, *before]
     for rung in rungs:

@@ -12,19 +12,19 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class LocatedValue:
-    """A value with the place where it begins."""
+    """A value and its position."""
 
     line: int
-    """From 1."""
+    """Number of its first line, from 1."""
     value: Any
     items: tuple["LocatedValue", ...] = ()
-    """The items of a list."""
+    """Items of a list."""
 
 
 def located(text: str) -> Mapping[str, LocatedValue]:
     """Return the values of a JSON object by key.
 
-    Raises json.JSONDecodeError for text that is no JSON object, and for a key that occurs twice.
+    Raises json.JSONDecodeError if the text is not a JSON object, or if a key occurs twice.
     """
     found: dict[str, LocatedValue] = {}
     at = _expected(text, _after_space(text, 0), "{")
@@ -60,12 +60,12 @@ def _value(text: str, at: int) -> tuple[LocatedValue, int]:
 
 
 def _decoded(text: str, at: int) -> tuple[Any, int]:
-    """Return the value at a place, and the place after it."""
+    """Return the value at a position, and the position after it."""
     return _DECODER.raw_decode(text, at)
 
 
 def _expected(text: str, at: int, mark: str) -> int:
-    """Return the place of what follows a mark; raises JSONDecodeError if the mark is missing."""
+    """Return the position after a punctuation mark; raises JSONDecodeError if the mark is missing."""
     if text[at : at + 1] != mark:
         raise json.JSONDecodeError(f"expected {mark!r}", text, at)
     return _after_space(text, at + 1)

@@ -1,4 +1,4 @@
-"""Replace credentials, paths of a machine and run ids by placeholders for a cassette."""
+"""Replace credentials, local paths and run ids by placeholders for a cassette."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -8,14 +8,14 @@ from typing import Any
 from run_specialist.redaction import credentials, redactor
 
 ROOT, HOME = "$ROOT", "$HOME"
-"""Stand for the folder of the file tools and for the user's home."""
+"""Placeholders for the folder of the file tools and for the user's home folder."""
 
 
 def normalizer(root: Path, ids: Mapping[str, str] | None = None) -> Callable[[Any], Any]:
     """Return a function that replaces credentials, paths and ids in all texts of JSON values.
 
     root: the folder of the file tools.
-    ids: what replaces each id of a run.
+    ids: the placeholder for each run id.
     """
     hide = redactor(credentials(os.environ))
     places = {str(root): ROOT, os.path.realpath(root): ROOT, str(Path.home()): HOME}

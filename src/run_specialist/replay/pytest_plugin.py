@@ -1,6 +1,6 @@
-"""The fixture `specialist_replay` for pytest, which loads this module at its start in every project.
+"""The fixture `specialist_replay` for pytest, which imports this module at start-up in every project.
 
-So everything else of this package is imported when the fixture is called.
+Therefore the rest of this package is imported only when the fixture is called.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ class SpecialistReplay(Protocol):
     ) -> "Outcome":
         """Replay a cassette and return the outcome; the test fails with the first difference.
 
-        path: of the cassette, relative to the root folder of pytest.
+        path: path of the cassette, relative to the root folder of pytest.
         tools: `live` runs the tools again and compares their results.
         dir: a folder to search for specialist files before the default folders.
         root: the folder that the file tools can read; None for the project that contains the root folder of pytest.
@@ -64,7 +64,7 @@ def specialist_replay(request: pytest.FixtureRequest) -> SpecialistReplay:
 def _replayed(
     top: Path, path: Path | str, tools: Literal["stored", "live"], dir_: Path | None, root: Path
 ) -> "ReplayResult":
-    """Replay a cassette; in a thread if the test runs in an event loop."""
+    """Replay a cassette; in a separate thread if the test runs in an event loop."""
     import asyncio  # noqa: PLC0415 - see the module
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see the module
     from dataclasses import replace  # noqa: PLC0415 - see the module

@@ -1,4 +1,4 @@
-"""The job of a recorded run, rebuilt from the specialist's current file."""
+"""Rebuild the job of a recorded run from the specialist's current file."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -32,28 +32,28 @@ from run_specialist.tools.memory.memory_tool import NAME as MEMORY
 from run_specialist.tools.respond import NAME as RESPOND
 
 Tools = Literal["stored", "live"]
-"""Whether the results of the tools are the recorded ones, or those of running them again."""
+"""Whether tools return recorded results, or are run again."""
 
 RUN_ID = "replay"
-"""The id of a replay, which is not stored."""
+"""The id of a replay, which is never stored."""
 _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "paths": None}
-"""Settings under which nothing is imported, started or searched."""
+"""Settings with which nothing is imported, started or searched."""
 _NOT_KEPT = frozenset({"name", "description", "prompt", "path", "model", "fallback_models", "mcp_servers"})
-"""Settings that a call cannot override, or that mean nothing to a replay."""
+"""Settings that a call cannot override, or that are irrelevant for a replay."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpecialistLocation:
-    """Where the specialist and its files are."""
+    """The location of the specialist and its files."""
 
     root: Path | None = None
     """The folder of the file tools; None for the project root."""
     dir: Path | None = None
-    """A folder that is searched for specialists first."""
+    """A folder that is searched for specialists before the others."""
     file: Path | None = None
-    """The specialist's file; None to find it by its name."""
+    """The specialist's file; None = find it by name."""
     trust: bool = False
-    """Whether to allow what the file declares."""
+    """Whether to allow everything that the file declares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class RebuiltJob:
     job: Job
     file: SpecialistFile
     settings: Mapping[str, Any]
-    """As a run stores them."""
+    """Settings in the form in which runs store them."""
     not_compared: Sequence[str]
     """Tools whose definitions were taken from the recorded run."""
 
@@ -115,7 +115,7 @@ async def rebuilt(
 
 
 def _elsewhere(root: Path | None) -> Path | None:
-    """Return the folder of the specialists of a project that is not that of the current folder, if it has one."""
+    """Return the specialists folder of a project other than the current one, if it has one."""
     project = None if root is None else project_root(root, root)
     if project is None or is_same(project, project_root(Path.cwd())):
         return None
@@ -133,7 +133,7 @@ def _overrides(cassette: Cassette) -> dict[str, Any]:
 
 
 def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment, *, is_live: bool) -> RunEnvironment:
-    """Return the environment with stand-ins for the tools that are not made here, as the run recorded them."""
+    """Return the environment with stand-ins for tools that cannot be made here, as recorded."""
     setup = cassette.setup
     # A function of the project may have the name of a built-in tool.
     replacing = {*setup.given_tools, *_function_names(setup.settings.get("python_tools", ()))}
@@ -171,11 +171,11 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
 
 
 def _function_names(references: Sequence[str]) -> set[str]:
-    """Return the names of functions, which a decorator may have changed."""
+    """Return the names of the project's functions, which a decorator may have changed."""
     return {reference.rpartition(":")[2].rpartition(".")[2] for reference in references}
 
 
 def _keeps_archive(cassette: Cassette) -> bool:
-    """Return whether the archive was offered only because the context of a local model is small."""
+    """Return whether the archive was offered only because a local model has a small context."""
     setup = cassette.setup
     return prefix_of(setup.model) is not None and any(one["name"] == ARCHIVE for one in setup.tools)

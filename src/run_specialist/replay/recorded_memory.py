@@ -1,4 +1,4 @@
-"""The notes of a specialist as a recorded run began with them, because the run itself may have changed them since."""
+"""Restore the notes with which a recorded run began, because the run itself may have changed them."""
 
 from dataclasses import replace
 
@@ -13,10 +13,10 @@ from run_specialist.tools.memory.note_names import MAIN
 
 
 def with_recorded_memory(environment: RunEnvironment, settings: Specialist, cassette: Cassette) -> RunEnvironment:
-    """Return an environment with the notes of a recorded prompt instead of the current ones, and with a stand-in tool.
+    """Return an environment with the notes of a recorded prompt instead of the current ones, and a stand-in tool.
 
-    Neither needs trust, because the tool is not run. Without the key the environment stays unchanged, so that a
-    specialist that no longer has notes is a difference.
+    Neither needs trust, because the tool is not run. Without the key the environment stays unchanged, so that the
+    removal of the notes counts as a difference.
     """
     if settings.memory is None:
         return environment

@@ -18,7 +18,7 @@ from run_specialist.replay.wire import Wire
 class Differs(BaseException):
     """The replay differs from its recorded run.
 
-    Not an Exception, so that no part of the loop takes it for a failure of the endpoint.
+    Not an Exception, so that no part of the loop mistakes it for a failure of the endpoint.
     """
 
     def __init__(self, difference: Difference) -> None:
@@ -28,31 +28,31 @@ class Differs(BaseException):
 
 @dataclass
 class ReplayProgress:
-    """How far a replay is, whichever model it asks."""
+    """The progress of a replay, over all its models."""
 
     sent: int = 0
-    """Requests that were sent so far."""
+    """Number of requests sent so far."""
     found: Difference | None = None
-    """A difference outside of a request, reported at the next one."""
+    """A difference outside a request, reported with the next one."""
 
     def miss(self, call: ToolCall) -> None:
-        """Take a call that the recorded run did not execute; the next request reports it."""
+        """Record a call that the recorded run did not execute; the next request reports it."""
         text = f"{call.name} {json_text(call.arguments)}"
         self.found = self.found or Difference(self.sent + 1, "a tool call that the run did not execute", "", text)
 
 
 class RecordedProvider:
-    """Opens the conversation of a replay with one model, which is the only one unless the run has changed its model."""
+    """Opens the conversation of a replay with one of the models of the run."""
 
     def __init__(
         self, cassette: Cassette, normalize: Normalize, wire: Wire | None, progress: ReplayProgress, place: int = 0
     ) -> None:
-        """Take a recorded run.
+        """Set the recorded run.
 
         normalize: makes the values of a replay comparable with those of the cassette.
         wire: sends each request through the SDK of its API, inside this process; None = no SDK takes part.
-        progress: of the replay.
-        place: of the model among those of the run, from 0.
+        progress: progress of the replay.
+        place: index of the model in the run, from 0.
         """
         self._cassette = cassette
         self.model = [cassette.setup.model, *(one.model for one in cassette.later_models)][place]
@@ -73,14 +73,14 @@ class RecordedProvider:
         return self._knowledge.capabilities
 
     def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:  # noqa: ARG002 - nothing streams
-        """Start the conversation; the first one is that of the run, and any other one summarizes its transcript."""
+        """Start a conversation: the first one is that of the run, any further one would summarize its transcript."""
         if self._opening is None:
             self._opening = opening
             return self
         return _Summaries(self._cassette, self.normalize)
 
     async def ask(self, request: Request) -> Reply:
-        """Return the recorded reply; raises Differs, and the failure that the recorded request met with."""
+        """Return the recorded reply; raise Differs, or the failure of the recorded request."""
         progress = self._progress
         progress.sent += 1
         if progress.found is not None:
@@ -115,7 +115,7 @@ class RecordedProvider:
         return self._knowledge.refused(choice, "the recorded request was refused")
 
     def cost(self, usage: Usage) -> float | None:
-        """Return the recorded cost of a reply; for other amounts that by the current price [USD]."""
+        """Return the recorded cost of a reply; for other amounts the cost at the current price [USD]."""
         if usage in self._costs:
             return self._costs[usage]
         priced = self._model.cost(usage)
@@ -130,7 +130,7 @@ class RecordedProvider:
 
 
 class _Summaries:
-    """The conversation of a summary, which no replayable run has."""
+    """The conversation for a summary, which no replayable run contains."""
 
     def __init__(self, cassette: Cassette, normalize: Normalize) -> None:
         self._cassette = cassette
@@ -144,7 +144,7 @@ class _Summaries:
 def messages_before(cassette: Cassette, number: int) -> list[Message]:
     """Return the messages that a recorded request sent.
 
-    number: of the request, from 1; one more than there are for all messages.
+    number: number of the request, from 1; one more than the last for all messages.
     """
     found: list[Message] = []
     for line in cassette.lines:

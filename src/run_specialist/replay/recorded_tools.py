@@ -14,16 +14,16 @@ from run_specialist.tools.context import ChildContext, Context
 from run_specialist.tools.server_tools import server_tool
 
 _READ_ON = re.compile(r"\[cut at \d+ of \d+ characters; read on by .*\]")
-"""The note of a result that was cut, which the loop makes again."""
+"""Pattern of the note on a cut result, which the loop adds again."""
 
 
 class RecordedTools:
-    """The recorded calls of a run, each of which is used once."""
+    """The recorded calls of a run; each can be used once."""
 
     def __init__(self, cassette: Cassette, missing: Callable[[ToolCall], None]) -> None:
-        """Take a recorded run.
+        """Set the recorded run.
 
-        missing: called with a call that the recorded run did not execute.
+        missing: called with each call that the recorded run did not execute.
         """
         self._calls: dict[str, deque[RecordedCall]] = {}
         for one in cassette.calls:
@@ -51,7 +51,7 @@ class RecordedTools:
         return Output(found.output, note, found.is_error)
 
     def _take(self, call: ToolCall) -> RecordedCall | None:
-        """Return the next recorded call with this name and these arguments, first the one with the same id."""
+        """Return the next recorded call with this name and these arguments, preferably the one with the same id."""
         calls = self._calls.get(call.key)
         if not calls:
             return None
@@ -60,7 +60,7 @@ class RecordedTools:
         return chosen
 
     def _child(self, call: RecordedCall) -> Child | None:
-        """Return the child run of a call, whose result begins with its name, its status and its calls."""
+        """Return the child run of a call, whose result begins with the child's name, status and number of calls."""
         for child in self._children:
             if call.output.startswith(f"[{child.specialist}: {child.status} after {child.tool_calls} "):
                 self._children.remove(child)
@@ -69,9 +69,9 @@ class RecordedTools:
 
 
 def stand_ins(definitions: Iterable[Mapping[str, Any]], calls: Sequence[RecordedCall]) -> tuple[Tool, ...]:
-    """Return tools with recorded definitions, which are only there to be replaced.
+    """Return tools with recorded definitions, to be replaced by `RecordedTools`.
 
-    calls: those of the run, which show whether identical ones were executed again.
+    calls: calls of the run, which show whether identical ones were executed again.
     """
     repeatable = {call.name for call in calls if call.repeated}
     return tuple(

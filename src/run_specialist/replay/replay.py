@@ -1,4 +1,4 @@
-"""Replay a recorded run through the loop, and find its first difference from the recorded one."""
+"""Replay a recorded run through the loop, and find the first difference."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -30,18 +30,18 @@ class ReplayResult:
 
     cassette: Cassette
     outcome: Outcome | None
-    """None if the replay stopped at a difference."""
+    """Outcome of the replay; None if it stopped at a difference."""
     requests: int
-    """Requests that were compared."""
+    """Number of compared requests."""
     difference: Difference | None
     not_compared: tuple[str, ...]
     """Tools whose definitions were taken from the recorded run."""
     bodies: tuple[Body, ...] = ()
-    """Of the answered requests, in order; empty if no SDK took part."""
+    """Bodies of the answered requests, in order; empty if no SDK was used."""
 
     @property
     def parts(self) -> tuple[str, Sequence[str], Sequence[str]]:
-        """The difference for people: where it is, the lines of the diff, and hints; empty if there is none."""
+        """The difference for people: its place, the lines of the diff, and hints; empty if there is none."""
         if self.difference is None:
             return "", (), ()
         heading = self.difference.heading(self.cassette.source, len(self.cassette.requests))
@@ -103,7 +103,7 @@ async def replay(
 def _at_the_end(
     cassette: Cassette, comparison: RequestComparison, progress: ReplayProgress, run: Run, outcome: Outcome
 ) -> Difference | None:
-    """Compare how the run ended."""
+    """Compare the ends of both runs."""
     asked, requests = progress.sent, cassette.requests
     if asked < len(requests):
         return Difference(None, f"the replay ended after {asked} of {len(requests)} requests", "", _ending(outcome))
@@ -127,7 +127,7 @@ def _shown(value: object) -> str:
 
 
 def _hints(cassette: Cassette, built: RebuiltJob, tools: Tools) -> list[str]:
-    """Return what differs between the files and settings of then and now."""
+    """Return the differences between the recorded and the current files and settings."""
     setup, path = cassette.setup, built.file.path
     now: Mapping[str, Any] = built.settings
     ignored = {"prompt", "name", "description", "path", "model", "fallback_models", "mcp_servers", "output_schema"}

@@ -1,4 +1,4 @@
-"""The parts of a request as text for a difference."""
+"""Format the parts of a request as text for a difference."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -17,12 +17,12 @@ def definition_text(definition: Mapping[str, Any] | None) -> str:
 
 
 def json_text(value: object) -> str:
-    """Return JSON values on several lines."""
+    """Return JSON values as text on several lines."""
     return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def blocks_text(role: str, blocks: Iterable[Block]) -> str:
-    """Return a message."""
+    """Return a message as text."""
     return "\n".join(f"[{role}: {_label(block)}]\n{_body(block)}" for block in blocks)
 
 

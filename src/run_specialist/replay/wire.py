@@ -1,4 +1,4 @@
-"""The API of a recorded run inside this process: its provider builds each request and reads each reply with its SDK."""
+"""Simulate the API of a recorded run in this process: the provider builds requests and reads replies with its SDK."""
 
 import hashlib
 import json
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 _ADDRESS = "http://replay.invalid"
 _ELSEWHERE = ("model", "system", "tools", "messages")
-"""Keys of a body that are compared as parts of the request."""
+"""Keys of a body that are compared as other parts of the request."""
 _READ_AGAIN = {Stop.ANSWERED, Stop.WANTS_TOOLS, Stop.PAUSED}
-"""Of other replies not everything is stored."""
+"""Stop reasons of replies that are stored completely; others cannot be read again."""
 
 
 class Wire:
@@ -45,7 +45,7 @@ class Wire:
 
     @classmethod
     def of(cls, setup: Setup, normalize: Normalize) -> "Wire | None":
-        """Return the wire of a run; None for calls as JSON and offline runs, or without the SDK of the API."""
+        """Return the wire of a run; None for calls as JSON, for offline runs, and if the SDK is not installed."""
         provider = described(setup.model).provider
         if not isinstance(provider, InformedProvider) or setup.settings.get("tool_calls") == "json":
             return None
@@ -57,7 +57,7 @@ class Wire:
         return wire
 
     def answer(self, request: "httpx2.Request") -> "httpx2.Response":
-        """Take a request, and return the recorded reply as the API would."""
+        """Receive a request, and return the recorded reply in the format of the API."""
         import httpx2  # noqa: PLC0415 - comes with the SDK, which is heavy
 
         self._sent = request.content
@@ -71,7 +71,7 @@ class Wire:
         request: Request,
         known: Capabilities,
     ) -> Difference | None:
-        """Send a request; return how its body, or the reply that is read, differs from the recorded one.
+        """Send a request; return how its body, or the parsed reply, differs from the recorded one.
 
         known: the capabilities of the endpoint.
         """

@@ -86,7 +86,7 @@ class Folder:
 
     @contextmanager
     def listing(self) -> "Iterator[Iterator[os.DirEntry[str]]]":
-        """Give an iterator over the entries, in no particular order; raises OSError."""
+        """Return a context with an iterator over the entries, in no particular order; raises OSError."""
         if self.descriptor is None:
             with os.scandir(self.path) as found:
                 yield found
@@ -127,7 +127,7 @@ def way(root: Path, relative: str) -> Generator[Folder]:
 
 @contextmanager
 def folder(root: Path, relative: str) -> Iterator[Folder]:
-    """Hold a folder below the root open; raises OSError."""
+    """Return a context that holds a folder below the root open; raises OSError."""
     with closing(way(root, relative)) as steps:
         yield next(islice(steps, len(names(relative)), None))
 
@@ -181,7 +181,7 @@ def create_file(path: Path, root: Path | None, *, overwrite: bool) -> BinaryIO:
 
 @contextmanager
 def _parent(path: Path, root: Path | None) -> Iterator[tuple[Folder, str]]:
-    """Hold the parent folder of a path's target open; give the folder and the file name."""
+    """Return a context that holds the parent folder of a path's target open, with the file name."""
     top, relative = locate(path, root)
     above, _, name = relative.rpartition("/")
     if root is None:
@@ -193,7 +193,7 @@ def _parent(path: Path, root: Path | None) -> Iterator[tuple[Folder, str]]:
 
 
 def _checked(descriptor: int, mode: str) -> BinaryIO:
-    """Return a file object for a descriptor; close it and raise NotRegular unless it is a regular file on a disk."""
+    """Return a file object for a descriptor; unless it is a regular file on a disk, close it and raise NotRegular."""
     if _is_stored(os.fstat(descriptor)):
         return os.fdopen(descriptor, mode)  # type: ignore[return-value] # binary by its mode
     os.close(descriptor)
@@ -201,7 +201,7 @@ def _checked(descriptor: int, mode: str) -> BinaryIO:
 
 
 def _is_stored(info: os.stat_result) -> bool:
-    """Return whether this is a regular file, and not one that the kernel generates."""
+    """Return whether this is a regular file that the kernel does not generate."""
     return stat.S_ISREG(info.st_mode) and info.st_dev != _proc_device()
 
 

@@ -20,18 +20,18 @@ _BINARY = getattr(os, "O_BINARY", 0)
 _PERMISSIONS, _WRITABLE = 0o777, 0o222
 _PREFIX, _ENDING = ".run-specialist-", ".tmp"
 _REPLACING = threading.Lock()
-"""Held from the last check of a file to its replacement, so that runs of this process do not overtake one another."""
+"""Held from the last check of a file until its replacement, so that runs of this process do not interfere."""
 
 
 class NotReplaceable(OSError):
-    """Raised for a file that cannot be replaced by one with other content; `strerror` is the reason."""
+    """Raised for a file that cannot be replaced; `strerror` is the reason."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EPERM, why)
 
 
 class Changed(OSError):
-    """Raised for a file, or a folder above it, that is not as expected."""
+    """Raised if a file, or a folder above it, is not as expected."""
 
     def __init__(self, why: str = "it was changed in the meantime") -> None:
         super().__init__(errno.ESTALE, why)
@@ -43,7 +43,7 @@ def digest_of(data: bytes) -> str:
 
 
 def read_content(root: Path, relative: str, most: int) -> bytes | None:
-    """Return the content of a file; None if there is no entry with this name.
+    """Return the content of a file; None if it does not exist.
 
     most: maximum size [bytes].
     Raises OSError: NotRegular for a folder, device or FIFO, NotReplaceable for a larger file.
@@ -62,9 +62,9 @@ def replace_file(  # noqa: PLR0913 - a file, its content, and what is expected o
     """Write a file atomically: other programs see the content before, or the whole new one.
 
     expected: digest that the file must have; None = it must not exist, and missing folders above it are created.
-    temporary: name of the file beside it that is written first, as `temporary_name` returns it.
-    most: maximum size of the content before [bytes].
-    Raises OSError: Changed for another content, NotReplaceable with the reason.
+    temporary: name of the temporary file beside it, as `temporary_name` returns it.
+    most: maximum size of the old content [bytes].
+    Raises OSError: Changed for other content, NotReplaceable with the reason.
     """
     above, _, name = relative.rpartition("/")
     if expected is None:
@@ -88,7 +88,7 @@ def replace_file(  # noqa: PLR0913 - a file, its content, and what is expected o
 
 
 def delete_file(root: Path, relative: str, *, expected: str, folders: int, most: int) -> None:
-    """Delete a file that has the expected digest, and so many of the folders above it if they are empty then.
+    """Delete a file that has the expected digest, and up to a number of folders above it that are then empty.
 
     Raises OSError as `replace_file` does.
     """
@@ -112,7 +112,7 @@ def delete_temporary(root: Path, relative: str, temporary: str) -> None:
 
 
 def temporary_name() -> str:
-    """Return a name for a temporary file, which no other file has."""
+    """Return a unique name for a temporary file."""
     return f"{_PREFIX}{secrets.token_hex(8)}{_ENDING}"
 
 
@@ -178,7 +178,7 @@ def _give(descriptor: int, owner: tuple[int, int]) -> None:
 
 
 def _link(here: Folder, temporary: str, name: str) -> None:
-    """Give a new file its name unless there is such a file; raises Changed."""
+    """Give a new file its name; raises Changed if a file with this name exists."""
     try:
         os.link(_at(here, temporary), _at(here, name), **_both(here), follow_symlinks=False)
     except FileExistsError:
@@ -224,7 +224,7 @@ def _require_same_place(root: Path, above: str, here: Folder) -> None:
 
 
 def _sync(here: Folder) -> None:
-    """Write the entries of a folder to the disk, where the platform can."""
+    """Sync the entries of a folder to disk, if the platform supports it."""
     if here.descriptor is None:
         return
     with suppress(OSError):

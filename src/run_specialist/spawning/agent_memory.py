@@ -1,4 +1,4 @@
-"""The notes of a specialist in a run: their beginning in the prompt, and the tool that changes them."""
+"""The notes of a specialist in a run: the part in the prompt, and the tool that changes them."""
 
 import os
 from collections.abc import Sequence
@@ -30,13 +30,13 @@ class AgentMemory:
     """The addition to the prompt; None if there is none."""
     tool: Tool | None = None
     withheld: str = ""
-    """Why there is no tool, although the file has the key; empty if there is one."""
+    """Why the tool is missing although the file has the key; empty if it is not missing."""
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryRequest:
-    """For what kind of run notes are wanted."""
+    """The circumstances in which notes are requested."""
 
     secrets: Sequence[str] = ()
     """Credentials to mask in written notes, in addition to those in the environment."""
@@ -79,7 +79,7 @@ def agent_memory(
 
 
 def memory_claim(file: SpecialistFile, settings: Specialist, root: Path) -> Claim | None:
-    """Return the permission that a file needs before it gets the tool for its notes; None if it does not ask for it."""
+    """Return the permission that a file needs for the tool that edits its notes; None if it does not ask for it."""
     if settings.memory is None or not _keeps_tool(settings):
         return None
     project = project_root(root)

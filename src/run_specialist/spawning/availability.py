@@ -25,11 +25,11 @@ from run_specialist.tools.search.terms import content_terms
 from run_specialist.tools.threads import within
 
 LONGEST_LOOK = 1.0
-"""Time for looking for the files of all specialists; those not looked at until then count as available [s]."""
+"""Timeout of the search for the files of all specialists; those not checked in time count as available [s]."""
 MOST_NAMED = 3
-"""Number of specialists that a message names."""
+"""Maximum number of specialists that a message names."""
 _ALIKE = 0.6
-"""Similarity from which on words of two names count as alike, such as those of analyzer and analyst."""
+"""Minimum similarity of words in two names that count as alike, such as analyzer and analyst."""
 _WORD = re.compile(r"[^\W_]{3,}")
 
 ModelObstacle = Callable[[Specialist], str]
@@ -37,7 +37,7 @@ ModelObstacle = Callable[[Specialist], str]
 
 
 def without_model(rule: ModelRule, settings: Specialist, default: str | None) -> str:
-    """Return why a specialist cannot be asked, in one clause, if it needs a model and there is none; else nothing.
+    """Return why a specialist that needs a model cannot be asked, in one clause; empty if it can.
 
     default: the model of a config file.
     """
@@ -46,7 +46,7 @@ def without_model(rule: ModelRule, settings: Specialist, default: str | None) ->
 
 
 def without_credentials(settings: Specialist, default: str | None) -> str:
-    """Return which credentials are missing for the model of a specialist; empty if none are, or if it is local.
+    """Return the credentials that are missing for a specialist's model; empty for none, and for a local model.
 
     default: the model of a config file.
     """
@@ -64,7 +64,7 @@ def without_credentials(settings: Specialist, default: str | None) -> str:
 def obstacles(
     files: Iterable[SpecialistFile], root: Path, of_model: ModelObstacle, seconds: float = LONGEST_LOOK
 ) -> Mapping[Path, str]:
-    """Return why specialists cannot work here, by the path of their file; those that can are left out.
+    """Return why specialists cannot work here, by the path of their file; omits those that can.
 
     root: the folder that the file tools can read.
     seconds: maximum time.
@@ -75,7 +75,7 @@ def obstacles(
 
 
 def sentences(files: Iterable[SpecialistFile], reasons: Mapping[Path, str]) -> list[str]:
-    """Return a line for each reason, with the names of all specialists that cannot work here because of it.
+    """Return one line per reason, with the names of all specialists affected by it.
 
     reasons: as `obstacles` returns them.
     """
@@ -87,7 +87,7 @@ def sentences(files: Iterable[SpecialistFile], reasons: Mapping[Path, str]) -> l
 
 
 def alternatives(file: SpecialistFile, question: str, working: Sequence[SpecialistFile]) -> str:
-    """Return which specialists can be asked instead, the most similar first, as a clause; empty if there are none.
+    """Return, as a clause, specialists that can be asked instead, the most similar first; empty if there are none.
 
     working: the specialists that can work here.
     """

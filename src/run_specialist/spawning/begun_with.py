@@ -1,4 +1,4 @@
-"""The specialist of a stored run, as it was when the run began."""
+"""Restore the specialist of a stored run, as it was when the run began."""
 
 from pathlib import Path
 
@@ -9,16 +9,16 @@ from run_specialist.store.stored import StoredRun
 
 
 def models_left(run: StoredRun) -> tuple[str, ...]:
-    """Return the model of a stored run, and its fallbacks that were left."""
+    """Return the model of a stored run, and its remaining fallbacks."""
     known = [str(one) for one in run.frozen.get("models", ())]
     following = known[known.index(run.model) + 1 :] if run.model in known else []
     return (run.model, *following)
 
 
 def begun_with(run: StoredRun, file: Path | None = None, root: Path | None = None) -> tuple[SpecialistFile, Specialist]:
-    """Return the file and the settings that a run was started with.
+    """Return the file and the settings with which a run began.
 
-    file, root: the specialist's file and the folder that the run continues with; None = those that it began with.
+    file, root: the specialist's file and the folder with which the run continues; None = the original ones.
     """
     # Settings from another version of this program may have keys that this version does not know.
     settings = Specialist.model_validate(run.frozen["settings"], extra="ignore")

@@ -1,4 +1,4 @@
-"""Choose the tools of a run, with the reason for each that the file names or could have, but does not get."""
+"""Choose the tools of a run, and give the reason for each missing tool."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,13 +89,13 @@ def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnv
 
 
 def _planning(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
-    """Return the tools that only keep what the model writes, if the file names them."""
+    """Return the tools that only record what the model writes, if the file names them."""
     made: dict[str, Callable[[], Tool]] = {TODO: partial(todo_tool, environment.plan), THINK: think_tool}
     return [make() for name, make in made.items() if names_tool(settings.tools, name)]
 
 
 def _without_memory(settings: Specialist, environment: RunEnvironment) -> list[DroppedTool]:
-    """Return the tool for notes if the file has the key, but does not get the tool.
+    """Return the tool for notes as missing, if the file has the key but does not get the tool.
 
     If it is named in `tools`, it is reported with the other names there.
     """

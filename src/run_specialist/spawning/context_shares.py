@@ -18,16 +18,16 @@ from run_specialist.specialist.presets import PRESETS
 CHARACTERS_PER_TOKEN = 3
 """Low estimate, so that results fit even if they consist of code, numbers or names [characters]."""
 RESULT_SHARE, TURN_SHARE, SUMMARY_SHARE = 3, 2, 8
-"""One result, all results of a turn, and a summary take at most one part in this many of the room."""
+"""Divisors of the room: the maximum of one result, of all results of a turn, and of a summary."""
 SHORTEST_RESULT = 400
-"""A result is never cut to less, or searching would be pointless [characters]."""
+"""Minimum length of a result, below which searching would be pointless [characters]."""
 SHORTEST_SUMMARY = 100
 """Minimum length of a summary [tokens]."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextShares:
-    """How a context is shared."""
+    """The shares of a context."""
 
     front: int
     """Estimated size of what is in every request: system prompt, tools and question [tokens]."""
@@ -102,7 +102,7 @@ def fit_to_context(settings: Specialist, capabilities: Capabilities, front_chars
 
 
 def _given(settings: Specialist) -> set[str]:
-    """Return the keys that were chosen for this specialist, and not merely by a preset, which suits any model."""
+    """Return the keys that were set for this specialist, not only by a preset, which must suit every model."""
     preset = PRESETS[settings.preset] if settings.preset else {}
     return {key for key in settings.model_fields_set if key not in preset or preset[key] != getattr(settings, key)}
 

@@ -39,7 +39,7 @@ class EffectiveModel:
     source: str
     """The source of the choice: `line 4`, `SPECIALIST_MODEL` or a state of the environment."""
     price: Price | None
-    """None if it is unknown, or if the model costs nothing."""
+    """Price; None if it is unknown, or if the model costs nothing."""
     is_free: bool
     """True if no model is billed, as offline."""
 
@@ -66,7 +66,7 @@ class EffectiveSettings:
 
     model: EffectiveModel
     offered: Sequence[str] | None
-    """Names of the tools in the first request, sorted; None if the file names none that exists, or the like."""
+    """Names of the tools in the first request, sorted; None if they cannot be determined, e.g. because none exists."""
     dropped: Sequence[DroppedTool]
     limits: Mapping[str, EffectiveLimit]
     """By key of the file."""
@@ -77,7 +77,7 @@ class EffectiveSettings:
     cannot_run: Sequence[str]
     """Reasons why a run would not begin; empty if none is known."""
     following: Sequence[EffectiveModel] = ()
-    """The models with which a run continues if `model` cannot answer."""
+    """The fallback models, in order."""
 
     def as_json(self, file: SpecialistFile) -> dict[str, Any]:
         """Return plain values; the lines are those of the file."""
@@ -111,7 +111,7 @@ def effective(
 ) -> EffectiveSettings:
     """Return what a run gets.
 
-    environment: that of a run with the provider of `model`, in which nothing is connected or imported.
+    environment: the environment of a run with the provider of `model`, in which nothing is connected or imported.
     """
     reasons: list[str] = []
     job: Job | None = None

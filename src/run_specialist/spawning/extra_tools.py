@@ -37,15 +37,15 @@ class ExtraTools:
     served: tuple[Tool, ...] = ()
     """Tools from `mcp_servers`, named `mcp__server__tool`; filtered by `tools`."""
     offered: tuple[Tool, ...] = ()
-    """Built-in tools that a file gets only if it asks for them and may have them, such as `fetch`."""
+    """Built-in tools that require a request and a permission, such as `fetch`."""
     withheld: Mapping[str, str] = field(default_factory=dict)
-    """Built-in tools that the file asks for but does not get, with the reason."""
+    """Built-in tools that the file asks for but does not get, with the reasons."""
     warnings: tuple[str, ...] = ()
     """Reasons for missing tools."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Credentials passed to the servers."""
     files: WorkingCopy | None = None
-    """The files that the run has read and changed; None if no tool can change any."""
+    """The files that the run has read and changed; None if no tool can change files."""
 
 
 @dataclass(frozen=True)

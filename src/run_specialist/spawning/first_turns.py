@@ -1,7 +1,7 @@
-"""The first turns of a stored run, as it was before its next request. Pure.
+"""Extract the first turns of a stored run, as it was before its next request. Pure.
 
-A turn is a reply of the model with the results of its calls. The part of the transcript in which the reply was entered
-is kept as it was then: a later summary is not part of the result.
+A turn is a reply of the model with the results of its calls. The part of the transcript in which the reply was added is
+kept as it was then, without later summaries.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -20,10 +20,10 @@ from run_specialist.tools.respond import NAME as RESPOND
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A text about a resumption or a fork, which was added to the message that followed."""
+    """A note about a resumption or a fork that was added to a message."""
 
     after: int
-    """How many replies had arrived before."""
+    """Number of replies that had arrived before it."""
     text: str
 
 
@@ -32,22 +32,22 @@ class FirstTurns:
     """The beginning of a run."""
 
     run: StoredRun
-    """The run with its first turns alone: no outcome, no events, and a snapshot without tokens, cost and time."""
+    """The run with only its first turns: no outcome, no events, and a snapshot without tokens, cost and time."""
     last: StoredTurn | None
-    """The newest turn in its transcript; None if that is the question alone."""
+    """The newest turn in its transcript; None if that is only the question."""
     notes: tuple[Note, ...]
     """The notes in the transcript, in order."""
     left_out: tuple[Note, ...]
-    """Those after the turns, which were removed: they are about what followed."""
+    """The notes after these turns, which were removed because they concern later turns."""
 
     @property
     def is_paused(self) -> bool:
-        """Whether the last turn was paused, so that it is sent back unchanged."""
+        """Whether the API paused the last turn, so that it must be sent back unchanged."""
         return self.last is not None and self.last.stop == Stop.PAUSED
 
     @property
     def is_answered(self) -> bool:
-        """Whether the last turn ended the run with an answer, so that nothing is left to ask without a question."""
+        """Whether the last turn ended the run with an answer, so that the fork needs a new question."""
         if self.last is None:
             return False
         newest = self.run.messages[-1].message
@@ -61,7 +61,7 @@ class FirstTurns:
 def first_turns(run: StoredRun, at: int) -> FirstTurns:
     """Return a run as it was after its first turns.
 
-    at: number of turns; 0 = the question alone.
+    at: number of turns; 0 = only the question.
     Raises NotResumable if the run has fewer turns, or if they are not stored completely.
     """
     _check_number(run, at)
@@ -138,7 +138,7 @@ def _check_number(run: StoredRun, at: int) -> None:
 
 
 def _notes(run: StoredRun) -> list[Note]:
-    """Return the notes that the model has read, of a run that was forked before, too; in order."""
+    """Return the notes that the model has read, in order, including those from before an earlier fork."""
     copied = run.frozen.get("fork") or {}
     found = [Note(note["after"], note["text"]) for note in copied.get("notes", ())]
     found += [Note(copied["at"], copied["note"])] if copied else []
@@ -150,7 +150,7 @@ def _notes(run: StoredRun) -> list[Note]:
 
 
 def _entered(messages: Sequence[StoredMessage], turns: Sequence[StoredTurn]) -> list[tuple[StoredTurn, StoredMessage]]:
-    """Return the turns that became history, each with its message; a reply that was cut may not have."""
+    """Return the turns in the history, each with its message; a reply that was cut may be missing there."""
     found: list[tuple[StoredTurn, StoredMessage]] = []
     following = 0
     for one in messages:
@@ -165,20 +165,20 @@ def _entered(messages: Sequence[StoredMessage], turns: Sequence[StoredTurn]) -> 
 
 
 def _following(run: StoredRun, reply: StoredMessage) -> StoredMessage | None:
-    """Return what followed a reply: results, an objection to an answer, or a further question."""
+    """Return what followed a reply: results, an objection to an answer, or a follow-up question."""
     place = (reply.part, reply.place + 1)
     found = next((one for one in run.messages if (one.part, one.place) == place), None)
     return found if found is not None and found.message.role == "user" else None
 
 
 def _without(one: StoredMessage, notes: Collection[str]) -> StoredMessage:
-    """Return the next message to send: without notes, and without the instruction of its old request."""
+    """Return the next message to send without notes and without the old landing instruction."""
     blocks = tuple(block for block in one.message.blocks if not (block["type"] == "text" and block["text"] in notes))
     return replace(one, message=replace(one.message, blocks=blocks, landing_instruction=None))
 
 
 def _unanswered(turns: Sequence[StoredTurn], calls: Sequence[StoredCall]) -> int:
-    """Return how many calls the API has still to run; they count, but have no number."""
+    """Return how many calls the API still has to run; they count against the limit, but have no number."""
     answered = {call.call.id for call in calls}
     made = (use for turn in turns for use in server_calls(turn.blocks))
     return sum(use.result is None and use.call.id not in answered for use in made)

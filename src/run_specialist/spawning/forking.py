@@ -32,12 +32,12 @@ from run_specialist.store.stored import StoredRun
 
 @dataclass(frozen=True)
 class ForkRequest:
-    """How a run is to be forked."""
+    """The options of a fork."""
 
     at: int
-    """How many turns are copied; 0 = the question alone."""
+    """Number of copied turns; 0 = only the question."""
     resume: ResumeRequest = field(default_factory=ResumeRequest)
-    """The further question, and what resuming needs beside it; `limits` may have `preset` and `landing`, too."""
+    """The follow-up question and the other options of resuming; `limits` may also contain `preset` and `landing`."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _check_question(run: StoredRun, begin: FirstTurns, request: ForkRequest) -> 
 
 
 def _changed(run: StoredRun, begin: FirstTurns, before: Specialist, settings: Specialist) -> tuple[Kind, ...]:
-    """Return the kinds whose limits are not those that the model knows from the copied turns."""
+    """Return the kinds whose limits differ from those that the model knows from the copied turns."""
     # Without the note about it, the model does not know of a limit that was changed after these turns.
     known = run.frozen.get("begun_limits", {}) if begin.left_out else {}
     now = {key: getattr(settings, key) for key in LIMITS}
@@ -152,7 +152,7 @@ def _spent(budget: Budget, state: ResumeState) -> Budget:
 
 
 def _noted(state: ResumeState, note: str) -> ResumeState:
-    """Return the state with a note at the end of what is sent next."""
+    """Return the state with a note at the end of the next message."""
     if not note:
         return state
     *earlier, last = state.messages
@@ -179,14 +179,14 @@ def _price(provider: Provider, cold: int | None) -> float | None:
 
 
 def _with_dearest(state: ResumeState, begin: StoredRun, provider: Provider, cold: int | None) -> ResumeState:
-    """Return the state with the price of its most expensive request, from which the reserve follows."""
+    """Return the state with the price of its most expensive request, which determines the reserve."""
     known = max((turn.cost_usd or 0 for turn in begin.turns), default=0)
     dearest = known if cold is None else _price(provider, cold) or 0
     return replace(state, snapshot=replace(state.snapshot, dearest_request=dearest))
 
 
 def _origin(job: Job, run: StoredRun, begin: FirstTurns, question: str | None) -> Mapping[str, Any]:
-    """Return the stored values of the new run, without those that are about the later turns of the other one."""
+    """Return the stored values of the new run, without values that concern later turns of the source."""
     frozen = run.frozen
     kept = {key: frozen[key] for key in ("digest", "given_tools", "parents") if key in frozen}
     origin = job.origin()
@@ -198,7 +198,7 @@ def _origin(job: Job, run: StoredRun, begin: FirstTurns, question: str | None) -
 
 
 def _proven(run: StoredRun, begin: StoredRun, job: Job) -> tuple[str, ...]:
-    """Return the quotes that child runs have read, as far as their copied answers contain them."""
+    """Return the quotes verified by child runs whose answers were copied, if these contain them."""
     answers = [call.whole for call in begin.calls if job.opening.tools.runs_child(call.call.name)]
     children = (*(run.snapshot.children if run.snapshot else ()), *run.children)
     quotes = [*(run.frozen.get("fork") or {}).get("proven", ()), *(one.quote for one in proven_by(children))]

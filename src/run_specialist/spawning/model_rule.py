@@ -1,4 +1,4 @@
-"""Whether a run may be answered offline, without a language model."""
+"""Decide whether a run may be answered offline, without a language model."""
 
 import os
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ class ModelRule:
     """Whether all runs require a language model, or only runs whose file requires one."""
 
     is_required: bool = False
-    """Whether all runs do."""
+    """Whether every run requires a model."""
     by: str = ""
-    """The environment variable that says so; empty if the caller did."""
+    """The environment variable that requires it; empty if the caller does."""
 
     @classmethod
     def of(cls, require: bool | None) -> "ModelRule":  # noqa: FBT001 - as the argument of `Runner`
-        """Return the rule of a program or a command.
+        """Return the rule for a program or a command.
 
-        require: None = as the environment variable says; an unclear value of it counts as yes.
+        require: None = as the environment variable says, where an unclear value counts as yes.
         """
         if require is None:
             is_on = os.environ.get(VARIABLE, "").strip().lower() not in _OFF

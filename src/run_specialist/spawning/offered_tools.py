@@ -1,4 +1,4 @@
-"""Give built-in tools that need trust to a specialist whose file asks for them, if it may have them."""
+"""Provide built-in tools that need trust to the specialists that ask for them, if they are allowed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,11 +22,11 @@ OFFERS: Sequence[Offer] = (FETCH, SHELL)
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """The tools that a file gets because it asks for them, and why it does not get others."""
+    """The requested tools that a file gets, and why it does not get others."""
 
     tools: tuple[Tool, ...] = ()
     withheld: Mapping[str, str] = field(default_factory=dict)
-    """Tools that the file asks for but does not get, each with the reason."""
+    """Requested tools that the file does not get, with the reasons."""
     warnings: tuple[str, ...] = ()
 
 
@@ -79,7 +79,7 @@ def offered_tools(  # noqa: PLR0913 - the context of a run
 
 
 def offer_claims(file: SpecialistFile, settings: Specialist, root: Path) -> Iterator[tuple[str, Claim]]:
-    """Yield each tool that a file asks for, with the permission that it needs."""
+    """Yield each requested tool with the permission that it needs."""
     for offer in (*OFFERS, *editing_offers(WorkingCopy(root)), *([SEARCH_OFFER] if settings.server_tools else [])):
         if offer.is_wanted(settings):
             own = _is_own(offer, file, settings, root, resumed=False)

@@ -18,7 +18,7 @@ from run_specialist.specialist.project import project_path
 from run_specialist.specialist.resolve import resolve
 
 _DIGITS = 12
-"""How much of a digest a message shows [characters]."""
+"""Number of characters of a digest in a message."""
 
 
 def origin(
@@ -69,7 +69,7 @@ def digest(path: Path) -> str:
 
 
 def digests(begun: str, current: str) -> str:
-    """Return a clause for people with the digest of the file that a run began with, and the current one."""
+    """Return a clause with the digest of the file that a run began with, and the current one."""
     return f"its digest was {begun[:_DIGITS] or 'none'} and is {current[:_DIGITS] or 'none'}"
 
 
@@ -93,7 +93,7 @@ def resumed(stored: Mapping[str, Any], changed: Sequence[Kind], question: str | 
 
 
 def _overridden(file: SpecialistFile, settings: Specialist) -> list[str]:
-    """Return the keys of settings that differ from the file, because of a flag or of a parent with less budget."""
+    """Return the keys of settings that differ from the file, because of a flag or of a parent's smaller budget."""
     if file.specialist is None:
         return []
     by_file = resolve(file, {}).settings
@@ -103,6 +103,6 @@ def _overridden(file: SpecialistFile, settings: Specialist) -> list[str]:
 def _changed_limits(overridden: Collection[str], *, is_child: bool) -> list[str]:
     """Return the keys of limits that differ from the file.
 
-    The time of a child does not count: the parent's always bounds it.
+    The time of a child does not count, because the parent's time always limits it.
     """
     return [kind.key for kind in Kind if kind.key in overridden and not (is_child and kind is Kind.TIME)]

@@ -17,7 +17,7 @@ from run_specialist.store.stored import StoredRun
 def for_other_model(state: ResumeState, *, also_written: bool = False) -> ResumeState:
     """Return the state without the parts that only the first model accepts; the same object if there are none.
 
-    also_written: leave out thinking that a server wrote at the beginning of the text, too.
+    also_written: also remove thinking that a server wrote at the beginning of the text.
     """
     messages = portable_messages(state.messages, also_written=also_written)
     pending = state.pending and replace(state.pending, content=portable_blocks(state.pending.content))
@@ -28,7 +28,7 @@ def for_other_model(state: ResumeState, *, also_written: bool = False) -> Resume
 
 
 def with_own_ids(run: StoredRun) -> StoredRun:
-    """Return a run with new ids of all calls, for the reasons that `portable_id` gives."""
+    """Return a run in which all calls have new ids, for the reasons given in `portable_id`."""
     contents = [*(turn.blocks for turn in run.turns), *(one.message.blocks for one in run.messages)]
     ids = dict.fromkeys(block["id"] for blocks in contents for block in blocks if block.get("type") == "tool_use")
     # A run that has changed its model may have two ids of one call.

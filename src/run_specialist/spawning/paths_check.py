@@ -25,7 +25,7 @@ class PathsCheck:
 
 
 def no_file(root: Path, paths: Sequence[str]) -> str:
-    """Return the clause that says that no file matches."""
+    """Return the clause that no file matches."""
     return f"no file under {root} matches {', '.join(paths) or 'an empty list'}"
 
 

@@ -1,4 +1,4 @@
-"""The texts that a run adds to a specialist's prompt: the skills that it names, the instructions of the project."""
+"""The texts that a run adds to a specialist's prompt: skills and project instructions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ class PromptTexts:
 
     texts: Sequence[AddedText] = ()
     folders: Sequence[str] = ()
-    """Folders of skills below the root, whose other files can be read whatever `paths` says."""
+    """Folders of skills below the root, whose other files can be read regardless of `paths`."""
     warnings: Sequence[str] = ()
 
     def followed_by(self, text: AddedText | None) -> "PromptTexts":
@@ -87,7 +87,7 @@ def missing_skill(file: SpecialistFile, settings: Specialist, root: Path) -> str
 
 
 def with_skills_checked(files: Sequence[SpecialistFile], root: Path) -> list[SpecialistFile]:
-    """Return files with an error for the first skill of each that cannot be used in a folder."""
+    """Return files, each with an error for its first skill that cannot be used in a folder."""
     return [_checked(file, root) for file in files]
 
 
@@ -100,6 +100,6 @@ def _checked(file: SpecialistFile, root: Path) -> SpecialistFile:
 
 
 def _below(skill: Skill, root: Path) -> str:
-    """Return the folder of a skill relative to the root; empty if there is nothing else in it, or it is elsewhere."""
+    """Return the folder of a skill relative to the root; empty if it has no other files, or is outside the root."""
     folder, top = skill.folder.resolve(), root.resolve()
     return folder.relative_to(top).as_posix() if skill.has_others and folder.is_relative_to(top) else ""

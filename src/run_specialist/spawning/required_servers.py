@@ -1,4 +1,4 @@
-"""MCP servers without which a specialist must not run."""
+"""Check that the MCP servers that a specialist requires are available."""
 
 from collections.abc import Collection
 
@@ -6,9 +6,9 @@ from run_specialist.specialist.fields import Specialist
 
 
 def missing_server(settings: Specialist, servers: Collection[str]) -> str:
-    """Return which required server is missing, in one clause; empty if none is.
+    """Return the missing required server, in one clause; empty if there is none.
 
-    servers: Names of those that there are. A required name is a part of one of them, in any case.
+    servers: Names of the available servers. A required name is a part of one of them, in any case.
     """
     known = [name.lower() for name in servers]
     missing = [name for name in settings.required_mcp_servers if not any(name.lower() in one for one in known)]

@@ -1,4 +1,4 @@
-"""Where a stored run continues: in the folder that it began in, or in that of another machine."""
+"""Find the folder in which a stored run continues: the one it began in, or one on another machine."""
 
 import os
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from run_specialist.store.stored import StoredRun
 
 @dataclass(frozen=True)
 class ResumePlace:
-    """The folder and the specialist's file that a run continues with."""
+    """The folder and the specialist's file with which a run continues."""
 
     root: Path
     file: Path
@@ -26,7 +26,7 @@ class ResumePlace:
 
 
 def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = False) -> ResumePlace:
-    """Return where a run continues: where it began, or in `root` if that folder does not exist here.
+    """Return where a run continues: in its original folder, or in `root` if that folder does not exist here.
 
     registry: where the specialist is looked up by its name, if its file is not where it was.
     force: accept a specialist with another content.

@@ -1,4 +1,4 @@
-"""The state from which the loop continues a stored run: what is spent, the transcript, the calls, a pending reply."""
+"""Restore the state from which the loop continues a stored run: spending, transcript, calls, a pending reply."""
 
 from dataclasses import replace
 
@@ -71,7 +71,7 @@ def _with_children(run: StoredRun) -> RunSnapshot:
 
 
 def _asked_alone(run: StoredRun) -> AskedModel:
-    """Return the record of the one model of a run that was stored without it."""
+    """Return the record of the only model of a run that was stored without such a record."""
     turns, spent = [turn for turn in run.own_turns if turn is not run.pending], Spending()
     for turn in turns:
         spent = spent.plus(turn.usage, turn.cost_usd)
@@ -81,7 +81,7 @@ def _asked_alone(run: StoredRun) -> AskedModel:
 def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:
     """Return how many calls of a turn may have been run: none in a landing or if truncated.
 
-    Beside an answer they may have been run once, which the loop decides again; see `Replies`.
+    Calls beside an answer may have been run once; the loop decides this again, see `Replies`.
     """
     answers = sum(call.name == RESPOND for call in turn.calls)
     if turn.landing or turn.stop not in {Stop.WANTS_TOOLS, Stop.PAUSED}:

@@ -37,7 +37,7 @@ _ORIGINAL = ("digest", "given_tools", "parents", "warnings", "given", "fork", "o
 
 @dataclass(frozen=True)
 class ResumeRequest:
-    """How a run is to be resumed."""
+    """The options of resuming."""
 
     question: str | None = None
     """A follow-up question."""
@@ -46,7 +46,7 @@ class ResumeRequest:
     force: bool = False
     """Resume even if the file has changed, tools are missing, or another model rejects parts of the transcript."""
     file: Path | None = None
-    """The specialist's file where the run continues; None = the one that it began with."""
+    """The specialist's file on the machine where the run continues; None = the original one."""
 
 
 def resume(run: StoredRun, request: ResumeRequest, environment: RunEnvironment) -> Job:
@@ -149,7 +149,7 @@ def _check_purpose(run: StoredRun, request: ResumeRequest, changed: Sequence[Kin
 
 
 def changed_file(run: StoredRun, request: ResumeRequest) -> list[str]:
-    """Return the remark that the file has changed, if so; raises NotResumable without `force`."""
+    """Return a remark if the file has changed; raises NotResumable instead without `force`."""
     original, file = run.frozen["digest"], request.file or Path(run.frozen["file"])
     if not original or (current := digest(file)) == original:
         return []
@@ -162,7 +162,7 @@ def changed_file(run: StoredRun, request: ResumeRequest) -> list[str]:
 
 
 def missing_tools(run: StoredRun, environment: RunEnvironment, request: ResumeRequest) -> list[str]:
-    """Return the remark that tools of the program are missing, if so; raises NotResumable without `force`."""
+    """Return a remark if tools of the program are missing; raises NotResumable instead without `force`."""
     available = {tool.name for tool in environment.tools}
     missing = [name for name in run.frozen["given_tools"] if name not in available]
     if missing and not request.force:
@@ -175,7 +175,7 @@ def missing_tools(run: StoredRun, environment: RunEnvironment, request: ResumeRe
 
 
 def _left_out(run: StoredRun, request: ResumeRequest) -> str:
-    """Return the remark that parts of the transcript were left out; raises NotResumable without `force`."""
+    """Return a remark if parts of the transcript were omitted; raises NotResumable instead without `force`."""
     if not request.force:
         raise NotResumable(
             f"{run.run_id} contains parts, such as thinking, that only {run.model} accepts; resume it with that model, "

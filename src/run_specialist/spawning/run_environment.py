@@ -16,7 +16,7 @@ from run_specialist.tools.planning.todo import TodoList
 
 @dataclass(frozen=True)
 class Parent:
-    """The parent run, as its child needs to know it."""
+    """What a child needs to know about its parent run."""
 
     run_id: str
     root: Path
@@ -24,7 +24,7 @@ class Parent:
     names: tuple[str, ...]
     """The specialists above the child, outermost first; the child must not delegate to any of them."""
     patch: Patch | None = None
-    """Takes the changes of a dry run; None = it is none."""
+    """Receives the changes of a dry run; None = not a dry run."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class RunEnvironment:
     memory: AgentMemory = field(default_factory=AgentMemory)
     """The specialist's notes from earlier runs."""
     plan: TodoList = field(default_factory=TodoList)
-    """The list that the tool `todo` keeps."""
+    """The list of the tool `todo`."""
     patch: Patch | None = None
-    """Takes the changes of a dry run; None = it is none."""
+    """Receives the changes of a dry run; None = not a dry run."""
     secrets: Sequence[str] = field(default=(), repr=False)
     """Credentials of the program, in addition to those in the environment."""

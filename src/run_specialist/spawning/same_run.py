@@ -12,11 +12,11 @@ from run_specialist.specialist.problems import shown
 from run_specialist.store.known_run import KnownRun
 
 SHOWN = 60
-"""How much of a value an error shows [characters]."""
+"""Maximum length of a value in an error [characters]."""
 
 
 def check_same(known: KnownRun, file: SpecialistFile, settings: Specialist, question: str, *, force: bool) -> None:
-    """Raise UsageError, with each difference, unless a stored run asks this question to this specialist.
+    """Raise UsageError with each difference unless a stored run has this question and this specialist.
 
     force: ignore a changed file and other settings; another question or specialist is always another run.
     """

@@ -1,4 +1,4 @@
-"""The offers of tools that the API runs itself: `web_search`, and its own way to read pages in place of `fetch`."""
+"""The offers of tools that the API runs itself: `web_search`, and the API's own tool in place of `fetch`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ CHARACTERS_PER_TOKEN = 4
 
 
 def with_server_tools(offers: Iterable[Offer], settings: Specialist, *, on_server: bool) -> tuple[Offer, ...]:
-    """Return some offers with `web_search`, and with the API's tool in place of `fetch` where it is allowed.
+    """Return offers with `web_search` added and, where allowed, the API's own tool in place of `fetch`.
 
     on_server: whether the endpoint may run tools itself.
     """
@@ -32,7 +32,7 @@ def with_server_tools(offers: Iterable[Offer], settings: Specialist, *, on_serve
 
 
 def server_tools(settings: Specialist) -> tuple[Tool, ...]:
-    """Return the tools of the API for some settings, whether they are trusted or not, if the settings allow any."""
+    """Return the tools of the API that settings allow, regardless of trust."""
     return tuple(_tool(name, settings, None) for name, uses in shares(settings).items() if uses and _allows(settings))
 
 

@@ -1,8 +1,8 @@
-"""How often one request may use the tools that the API runs itself.
+"""Limit how often one request may use the tools that the API runs itself.
 
-The bound of a tool is part of its definition. Definitions never change in a run: a change loses the whole prompt cache,
-and the newest models refuse one in front of thinking. Therefore every request may use the same share, and the landing
-begins as soon as less than that is left, so that no reply can exceed the limit.
+The limit of a tool is part of its definition. Definitions never change during a run: a change would invalidate the
+whole prompt cache, and the newest models refuse one before thinking. Therefore every request may use the same share,
+and the landing begins as soon as less than that is left, so that no reply can exceed the limit.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ from run_specialist.tools.base import Toolset
 from run_specialist.tools.server_tools import uses_at_once
 
 MOST_AT_ONCE = 10
-"""Uses after which the API pauses a turn anyway."""
+"""Number of uses after which the API pauses a turn anyway."""
 SHARE = 5
-"""One request may use a fifth of the limit of tool calls, if there are other tools as well."""
+"""Divisor of the limit of tool calls: the share of one request, if there are other tools, too."""
 SEARCHES_PER_LIMIT = 8
-"""The searches of one request may cost an eighth of the cost limit, as one reply may."""
+"""Divisor of the cost limit: the share that the searches of one request may cost, as one reply may."""
 
 
 def shares(settings: Specialist) -> Mapping[str, int]:
-    """Return how often one request may use `web_search` and `fetch`; 0 if the limits leave nothing for one of them.
+    """Return the maximum uses of `web_search` and `fetch` per request; 0 if the limits allow none.
 
     Only the tools that the file names are included.
     """
@@ -42,7 +42,7 @@ def shares(settings: Specialist) -> Mapping[str, int]:
 
 
 def is_too_dear(settings: Specialist) -> bool:
-    """Return whether one search would cost too much of the cost limit."""
+    """Return whether one search would exceed its share of the cost limit."""
     return _searches(settings) == 0
 
 
@@ -53,7 +53,7 @@ def reserved(budget: Budget, tools: Toolset) -> Budget:
 
 
 def _total(settings: Specialist, tools: int) -> int:
-    """Return how many uses of all these tools one request may make."""
+    """Return the maximum number of uses of all these tools per request."""
     limit = settings.tool_calls_limit
     if limit is None:
         return MOST_AT_ONCE
@@ -62,7 +62,7 @@ def _total(settings: Specialist, tools: int) -> int:
 
 
 def _searches(settings: Specialist) -> int | None:
-    """Return how many searches of one request the cost limit allows; None = any number."""
+    """Return the maximum number of searches per request under the cost limit; None = any number."""
     limit = settings.cost_limit
     return None if limit is None else int(limit / SEARCHES_PER_LIMIT / SEARCH_PRICE)
 

@@ -109,9 +109,9 @@ def _has_added_tools(environment: RunEnvironment) -> bool:
 
 
 def new_run_id(mark: str = "") -> str:
-    """Return an id that no other run has.
+    """Return a unique id.
 
-    mark: ends the id, which is shorter without it, so that a listing has room for both.
+    mark: suffix of the id, which is shortened by it, so that a listing has room for both.
     """
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4 if mark else 5)}{mark}"
 
@@ -144,7 +144,7 @@ def _dispatch(settings: Specialist, turn_chars: int | None) -> DispatchSettings:
 
 
 def _check_cost_limit(file: SpecialistFile, settings: Specialist, provider: Provider) -> None:
-    """Raise UsageError for a cost limit on models of which a price is unknown."""
+    """Raise UsageError for a cost limit if the price of any model is unknown."""
     unpriced = next((one.model for one in models_of(provider) if one.cost(Usage(1)) is None), None)
     if settings.cost_limit is not None and unpriced is not None:
         raise UsageError(
@@ -154,7 +154,7 @@ def _check_cost_limit(file: SpecialistFile, settings: Specialist, provider: Prov
 
 
 def _check_evidence(file: SpecialistFile, settings: Specialist, schema: AnswerSchema | None) -> None:
-    """Raise UsageError if answers must have quotes, but their schema has no place for any."""
+    """Raise UsageError if answers must have quotes, but their schema has no field for them."""
     if settings.evidence == "require" and schema is not None and not has_quotes(schema.schema):
         place = next((f"{file.place(key)}: " for key in ("evidence", "output_schema") if key in file.lines), "")
         raise UsageError(f"{place}evidence: {NEEDS_QUOTES}")
@@ -189,5 +189,5 @@ def _budget_augmenters(settings: Countdown) -> list[Augmenter]:
 
 
 def _place_of(file: SpecialistFile, key: str) -> str:
-    """Return a key with its place in the file; the key alone if the caller set it."""
+    """Return a key with its place in the file; only the key if the caller set it."""
     return f"{file.place(key)}: {key}" if key in file.lines else key

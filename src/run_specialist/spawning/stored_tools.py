@@ -1,4 +1,4 @@
-"""Offer the tools of a stored run with the definitions that it has stored, so that the prompt stays the same bytes."""
+"""Offer the tools of a resumed run with their stored definitions, so that the prompt keeps the same bytes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.base import Tool, Toolset
 
 _BOUNDS = ("max_uses", "max_content_tokens")
-"""Parts of the definition of a tool of the API that follow from limits, which a resumption may change."""
+"""Parts of the definition of an API tool that depend on limits, which a resumption may change."""
 
 
 def as_stored(definitions: Sequence[Mapping[str, Any]], tools: Toolset) -> Toolset:
@@ -29,7 +29,7 @@ def _of_server(definition: Mapping[str, Any], tool: Tool | None) -> Tool:
     """Return a tool that the API runs, with its stored bounds.
 
     Others may have written to the store, and the API runs every offered tool. So a tool that the run would not get
-    today is replaced by one that does nothing, although that changes the prompt.
+    today is replaced by one that does nothing, although this changes the prompt.
     """
     if tool is None or not tool.on_server:
         return Tool(definition["name"], "No longer available.", _unavailable, schema={"type": "object"})

@@ -1,4 +1,4 @@
-"""Trust in files of a project: the user must allow their commands and imports; permissions are stored by content."""
+"""Trust in files of a project: the user must allow their commands and imports. Permissions are stored by content."""
 
 import hashlib
 import json

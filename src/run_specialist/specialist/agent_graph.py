@@ -34,7 +34,7 @@ def check(
     """Return the files with the problems of their `agents` added; a file in a cycle gets an error.
 
     files: nearest first.
-    further: Returns more files that may be called; used only if some file lists agents.
+    further: Returns more files that may be called; called only if a file lists agents.
     """
     if not any(_listed(file) for file in files):
         return [*files]

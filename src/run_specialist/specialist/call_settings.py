@@ -15,7 +15,7 @@ Countdown = TypedDict(
 
 
 class OtherLimits(TypedDict, total=False):
-    """The limits of a run but that of its cost; None means no limit."""
+    """The limits of a run except its cost; None means no limit."""
 
     tool_calls_limit: int | None
     turns_limit: int | None
@@ -44,7 +44,7 @@ class OtherSettings(TypedDict, total=False):
     """Models with which a run continues if the model of the file cannot answer; a model of the call replaces them."""
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None
     patience: float | str | None
-    """How long one request is retried: seconds, or a duration such as `2m`."""
+    """Maximum time for which one request is retried: seconds, or a duration such as `2m`."""
     offline: OfflinePolicy
     parallel_tools_limit: int
     tool_timeout: float | str

@@ -25,15 +25,15 @@ from run_specialist.specialist.tool_names import BUILT_IN, EDIT, SEARCH, WRITE, 
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
 _REPLACED: Mapping[str, str | None] = {"effort": None, "memory": None, "mcp_servers": None, "offline": "refuse"}
 _REQUIRED = {"delegate": "agents", EDIT: "writable", WRITE: "writable", "memory": "memory"}
-"""Tools that a file gets only with another key."""
+"""Tools that need another key in the file, by name."""
 _LONGEST_TOOLS = 300
 _NEAR = 0.7
 _PROPOSED, _COMPARED = 10, 200
-"""Maximum number of unknown names to find suggestions for, and of candidates to compare them with."""
+"""Maximum number of unknown names that get suggestions, and of candidates compared with each."""
 
 
 def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -> None:
-    """Warn about unknown tools; the run checks again whether any tool is left, once all tools are known."""
+    """Warn about unknown tools; when all tools are known, the run checks again that at least one is left."""
     if not given.get("tools"):
         return
     available = [name for name in BUILT_IN if not (key := _REQUIRED.get(name)) or given.get(key)]
@@ -85,9 +85,9 @@ def _is_mcp(name: str) -> bool:
 def check_output_schema(
     given: Mapping[str, Any], front: FrontMatter, problems: Problems, project: Path | None = None
 ) -> None:
-    """Report an output schema that cannot validate answers as an error, so that the file cannot be run without it.
+    """Report an output schema that cannot validate answers as an error, so that the file cannot be run.
 
-    It also needs a place for quotes if `evidence` requires them.
+    The schema also needs a field for quotes if `evidence` requires them.
     project: Folder that the path of the schema must stay in.
     """
     value = given.get("output_schema")
@@ -132,7 +132,7 @@ def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -
 
 
 def _served(model: str, field: Field, problems: Problems) -> str:
-    """Return the name of a model on the endpoints of this program; warn if none of them can serve it."""
+    """Return the name under which an endpoint serves a model; warn if none can."""
     served = served_name(model)
     if why := unserved(served):
         problems.warn(field.place, f"{shown(model)}: {why}", "model")
@@ -140,7 +140,7 @@ def _served(model: str, field: Field, problems: Problems) -> str:
 
 
 def _spot(key: str, inner: str | None = None, *_: str) -> tuple[str, str | None]:
-    """Return the key and its invalid item or inner key, without the union branches that pydantic tried."""
+    """Return the invalid key with the item or inner key, without pydantic's union branches."""
     return key, inner if inner and (key == "countdown" or inner.isdecimal()) else None
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 Scope = Literal["project", "user"]
-"""Whom a config file belongs to: the project, which may come from somebody else, or the user."""
+"""The owner of a config file: the project, which may come from somebody else, or the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """One value with its place."""
+    """A value and its place."""
 
     value: Any
-    """Value as in a specialist file, already checked."""
+    """Checked value, in the form of a specialist file."""
     scope: Scope
     path: Path
     line: int
@@ -22,12 +22,12 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Settings that apply if neither the call nor the specialist's file contains them."""
+    """Settings used if neither the call nor the specialist's file sets them."""
 
     settings: Mapping[str, Default] = field(default_factory=dict)
-    """By key of a specialist file, `preset` included."""
+    """Settings by key of a specialist file, including `preset`."""
     model: str | None = None
-    """Used after the environment variable with the model."""
+    """Model used if the environment variable sets none."""
 
 
 NO_DEFAULTS = Defaults()

@@ -1,7 +1,9 @@
-"""The programs whose agent files are read: where each keeps them, and which files of a folder it takes.
+"""The programs whose agent files are supported: their folders, and their file names.
 
-Sources: https://code.claude.com/docs/en/sub-agents, https://docs.github.com/en/copilot/reference/custom-agents-configuration,
-https://geminicli.com/docs/core/subagents, https://opencode.ai/docs/agents, https://developers.openai.com/codex/subagents,
+Sources: https://code.claude.com/docs/en/sub-agents, https://docs.github.com/en/copilot/reference/custom-agents-
+configuration,
+https://geminicli.com/docs/core/subagents, https://opencode.ai/docs/agents,
+https://developers.openai.com/codex/subagents,
 https://cursor.com/docs/subagents.
 """
 
@@ -21,12 +23,12 @@ class Dialect:
     project: tuple[str, ...]
     """Folders of a project with such files, nearest first."""
     user: tuple[str, ...]
-    """The user's own folders with such files; `$` is the folder with the configuration of programs."""
+    """The user's own folders with such files; `$` is the folder for configuration of programs."""
     ending: str = ".md"
     nested: bool = True
     """Whether subfolders are searched too."""
     left_out: tuple[str, ...] = ()
-    """Beginnings of file names that are not agents, in lower case."""
+    """Prefixes of file names that are not agents, in lower case."""
     has_instructions: bool = False
     """Whether the program gives the instructions of the project to each of these agents."""
 
@@ -59,7 +61,7 @@ DIALECTS = (
     CODEX,
     Dialect("cursor", (".cursor/agents",), ("~/.cursor/agents",)),
 )
-"""All dialects, nearest first: of two files with one name in the same project, the one of the first dialect is used."""
+"""All dialects by precedence: of two files with the same name in a project, the one of the first dialect is used."""
 ENDINGS = tuple(dict.fromkeys(dialect.ending for dialect in DIALECTS))
 
 

@@ -1,4 +1,4 @@
-"""Names of tools that only an editor has, because they ask for its windows, its terminal, its tasks or its extensions.
+"""Names of tools that only an editor can offer, because they use its windows, terminal, tasks or extensions.
 
 Source: https://code.visualstudio.com/docs/copilot/reference/copilot-vscode-features, "Chat tools".
 """
@@ -6,9 +6,9 @@ Source: https://code.visualstudio.com/docs/copilot/reference/copilot-vscode-feat
 import re
 
 _OF_EXTENSION = re.compile(r"[\w-]+\.[\w-]+/[\w*-]+")
-"""A tool of an extension, which is named by publisher and name, as in `ms-python.python/getPythonEnvironmentInfo`."""
+"""Pattern for a tool of an extension, e.g. `ms-python.python/getPythonEnvironmentInfo`."""
 _SETS = frozenset({"browser", "edit", "execute", "read", "search", "vscode", "web"})
-"""Sets of the editor's own tools; a slash follows their names."""
+"""Names of the editor's own tool sets; a slash follows them."""
 _NAMES = frozenset(
     """
     activepullrequest askquestions changes clickelement copilotcodingagent createandruntask createjupyternotebook
@@ -22,7 +22,7 @@ _NAMES = frozenset(
 
 
 def is_editor_tool(name: str) -> bool:
-    """Return whether a name in `tools` is one of a tool that only an editor has."""
+    """Return whether a name in `tools` belongs to a tool that only an editor can offer."""
     folded = name.strip().lower()
     before, _, own = folded.rpartition("/")
     if before == "vscode" or (before in _SETS | {""} and own in _NAMES):

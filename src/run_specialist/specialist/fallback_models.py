@@ -1,4 +1,4 @@
-"""The models that a file names: the first one, and the fallbacks with which a run continues if it cannot answer."""
+"""The models that a file names: the first one, and the fallbacks used if it cannot answer."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ NO_MODELS = ("inherit", "offline")
 
 
 def take_models(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:
-    """Take the models after the first one, which may be in the same list, as fallbacks; repeated ones once."""
+    """Move all models after the first one to the fallbacks, without duplicates."""
     field = front.fields.get("model")
     first, *others = split_models(given["model"]) if "model" in given else ("",)
     if field is not None and isinstance(field.node, SequenceNode):

@@ -18,12 +18,12 @@ class Expected:
     phrase: str
     """Noun phrase for error messages, following "must be"."""
     number: bool = False
-    """Whether a quoted number is read as a number, with a warning."""
+    """Whether a quoted number is accepted as a number, with a warning."""
     if_number: str = ""
-    """The key for which a number given here was probably meant; empty if there is none."""
+    """The key that was probably meant if the value is a number; empty if there is none."""
 
     def hint(self, found: object) -> str:
-        """Return what to do about an invalid value, as the end of the error message; empty if nothing is known.
+        """Return advice for an invalid value, as the end of the error message; empty if there is none.
 
         found: the value, or its text in the file.
         """

@@ -41,7 +41,7 @@ def expected(key: str, inner: str | None = None) -> Expected | None:
 
 
 def text_value(key: str, field: Field, problems: Problems) -> str | None:
-    """Return a text value; ` #`, a leading `!` and a leading `&` are kept although YAML gives them a meaning."""
+    """Return a text value; keeps ` #`, a leading `!` and a leading `&`, although they have a meaning in YAML."""
     node = field.node
     if isinstance(node, ScalarNode):
         return (_as_written(field, node, problems, key) if key in _VERBATIM else node.text).strip()
@@ -74,7 +74,7 @@ def _as_written(field: Field, node: ScalarNode, problems: Problems, key: str) ->
 
 
 def names_value(key: str, field: Field, problems: Problems) -> tuple[list[str] | None, list[str]]:
-    """Return the names of a list, and the names that a map of booleans disables; None = not restricted."""
+    """Return the names in a list, and the names that a map of booleans disables; None = not restricted."""
     node, warn = field.node, problems.warner(field.place, key)
     if isinstance(node, ScalarNode):
         return split_names(node.text, warn), []
@@ -117,7 +117,7 @@ def _name(item: Node, field: Field, problems: Problems, key: str) -> str | None:
 
 
 def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, object]:
-    """Return whether the field has a value that can be validated, and that value."""
+    """Return whether the field has a value to validate, and that value."""
     try:
         value, repeated = value_of(field.node)
     except UnreadableError as error:
@@ -175,7 +175,7 @@ def _unquoted(key: str, value: str, field: Field, expected_value: Expected, prob
 
 
 def is_empty(field: Field) -> bool:
-    """Return whether a key has no value and so counts as not given."""
+    """Return whether a key has no value and therefore counts as not given."""
     node = field.node
     if not is_null(node):
         return False

@@ -82,11 +82,11 @@ class Specialist(BaseModel):
     model: str | None = None
     """Alias (sonnet, opus, haiku), full model id, local model such as ollama:NAME, or inherit."""
     fallback_models: Names = ()
-    """Models with which a run goes on, in this order, when its model cannot answer."""
+    """Models to use instead, in this order, if the model cannot answer."""
     effort: Annotated[Effort | None, BeforeValidator(lower), Expected("low, medium, high, xhigh or max")] = None
     """Effort level sent to the model."""
     tool_calls_limit: Limit = 30
-    """Maximum tool calls per run; 0 = answer at once, none = no limit."""
+    """Maximum tool calls per run; 0 = answer without any, none = no limit."""
     turns_limit: Limit = None
     """Maximum model replies per run."""
     total_tokens_limit: Limit = None
@@ -108,7 +108,7 @@ class Specialist(BaseModel):
     tool_calls: Annotated[
         CallFormat, BeforeValidator(lower), Expected("native or json", if_number="tool_calls_limit")
     ] = "native"
-    """How the model calls tools: native, or as JSON that the endpoint constrains, for models that call badly."""
+    """How the model calls tools: native, or as constrained JSON, for models that are bad at native calls."""
     landing: Annotated[
         Style, BeforeValidator(lower), Expected("auto, force, order, schema, none, finalize or stop")
     ] = "auto"
@@ -116,9 +116,9 @@ class Specialist(BaseModel):
     landing_prompt: str | None = None
     """Text of the final instruction, in place of the default."""
     evidence: Annotated[EvidencePolicy, BeforeValidator(lower), Expected("off, check or require")] = "check"
-    """Whether quotes are looked up in what was read, and whether an answer needs one that is found there."""
+    """Whether quotes are checked against what the run has read, and whether an answer needs a verified one."""
     offline: Annotated[OfflinePolicy, BeforeValidator(lower), Expected("answer or refuse")] = "answer"
-    """Whether it is answered offline where there is no model; refuse if its answer is a judgement."""
+    """Whether it may be answered offline if there is no model; refuse if its answer is a judgement."""
     budget_notice: Switch = True
     """Whether the system prompt states the budget."""
     countdown: Annotated[
@@ -138,21 +138,21 @@ class Specialist(BaseModel):
     agents: Names = ()
     """Specialists that this one may call; `*` = all that are found."""
     share_budget: Switch = True
-    """Whether child runs spend from the remaining budget of their parent."""
+    """Whether child runs spend from their parent's remaining budget."""
     disable_model_invocation: Switch = False
-    """Whether models do not see it unless it is named: it is neither served over MCP nor among all that are found."""
+    """Whether to hide it from models that do not name it: it is not served over MCP, and `*` does not include it."""
     mcp_servers: Annotated[
         dict[str, Any] | list[Any] | None, Expected("a list or a map of servers"), Field(repr=False)
     ] = None
     """MCP servers that provide tools."""
     required_mcp_servers: Names = ()
-    """Names, or parts of names, of the MCP servers without which it does not run."""
+    """MCP servers without which it must not run, by name or part of a name."""
     skills: Names = ()
     """Skills whose SKILL.md is added to the prompt."""
     project_instructions: Switch = False
     """Whether AGENTS.md or CLAUDE.md of the project is added to the prompt."""
     memory: Annotated[MemoryScope | None, BeforeValidator(_scope), Expected("user, project or local")] = None
-    """Where it keeps notes from run to run, which are added to its prompt; omitted = nowhere."""
+    """Where to keep notes from run to run, which are added to the prompt; omitted = no notes."""
     python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function")] = ()
     """Python functions of the project to use as tools."""
     allowed_domains: Names = ()

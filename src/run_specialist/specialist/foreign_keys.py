@@ -1,4 +1,4 @@
-"""Keys of other programs that mean more here than another name for a key of this program."""
+"""Convert keys of other programs that have no direct equivalent in this program."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from run_specialist.specialist.reading.nodes import ScalarNode, scalar_value
 from run_specialist.specialist.tool_names import names_tool, split_names
 
 _HEAD = 4096
-"""Beginning of a file in which a list of remote agents is searched for [characters]."""
+"""Length of the beginning of a file that is searched for a list of remote agents [characters]."""
 _AGENTS = re.compile(r"(?:agent|task|runsubagent)\s*\((?P<names>.*)\)", re.IGNORECASE | re.DOTALL)
 _CARDS = ("agent_card_url", "agent_card_json")
 _LIST_OF_REMOTE = re.compile(
@@ -22,10 +22,10 @@ _LIST_OF_REMOTE = re.compile(
 
 
 def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) -> frozenset[str]:
-    """Add the values that follow from keys of other programs, and refuse an agent that this program cannot be.
+    """Add the values that follow from keys of other programs; report an agent that this program cannot run.
 
-    A key of this program that is derived gets the field of the key from which it is.
-    Returns the keys that have had an effect or have been reported.
+    A derived key gets the field of the key from which it was derived.
+    Returns the keys that had an effect or were reported.
     """
     _refuse_remote(front, problems)
     if "agents" not in front.fields and (names := agents_in(given.get("tools") or ())):
@@ -44,7 +44,7 @@ def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) 
 
 
 def _take_instructions(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:
-    """Give agents of programs that do so the instructions of the project, unless the file says otherwise."""
+    """Add the project's instructions to agents of programs that do the same, unless the file says otherwise."""
     if "project_instructions" in front.fields:
         return
     omit = front.fields.get("omit_claude_md")

@@ -1,4 +1,4 @@
-"""Names of models as other programs write them, and the models of this program's endpoints that they mean."""
+"""Convert model names of other programs to the names that this program's endpoints use."""
 
 import os
 import re
@@ -7,7 +7,7 @@ _FAMILY = "opus|sonnet|haiku|fable|mythos"
 _IN_PARENTHESES = re.compile(r"\s*\([^()]*\)\s*$")
 _ROUTER = re.compile(r"(?:openrouter|github-copilot|copilot|opencode|vercel)/(?=[^/]+)", re.IGNORECASE)
 _VENDORS = {"anthropic/": "", "openai/": "openai:", "ollama/": "ollama:", "lmstudio/": "lmstudio:"}
-"""Prefixes of vendors in opencode and in routers, and what replaces them."""
+"""Vendor prefixes in opencode and in routers, with their replacements."""
 _CLAUDE = re.compile(
     rf"claude-(?:(?P<before>{_FAMILY})-)?(?P<major>\d{{1,2}})(?:-(?P<minor>\d{{1,2}}))?"
     rf"(?:-(?P<after>{_FAMILY}))?(?:-thinking)?"
@@ -56,17 +56,17 @@ def unserved(model: str) -> str:
 
 
 def _has_own_endpoint() -> bool:
-    """Return whether requests go to a server of the user's choice, which may serve any model under any name."""
+    """Return whether requests go to a server that the user has set, which may serve any model under any name."""
     return bool(os.environ.get("ANTHROPIC_BASE_URL", "").strip())
 
 
 def _is_routed(model: str) -> bool:
-    """Return whether a name has a vendor before a slash; names with a prefix of this program may have slashes too."""
+    """Return whether a name has a vendor before a slash; names with this program's prefixes may have slashes, too."""
     return re.match(r"[a-z][\w-]*/", model, re.IGNORECASE) is not None
 
 
 def _claude_id(name: str) -> str | None:
-    """Return the id of a Claude model with its version, however family and version are written; None for others."""
+    """Return the id of a Claude model from any spelling of family and version; None for other models."""
     folded = "-".join(name.lower().replace(".", "-").split())
     found = _CLAUDE.fullmatch(folded)
     if found is None or bool(found["before"]) == bool(found["after"]) or int(found["major"]) < _REORDERED_SINCE:

@@ -1,4 +1,4 @@
-"""The user's home folder, and the folder with the configuration of programs."""
+"""Locate the user's home folder, and the folder for configuration of programs."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ def home_path(path: str) -> Path:
 
 
 def config_folder() -> Path:
-    """Return the folder in which programs have their configuration; not absolute if there is no home folder."""
+    """Return the folder in which programs keep their configuration; not absolute if there is no home folder."""
     config = home_path(os.environ.get("XDG_CONFIG_HOME", ""))
     # A relative path would point into the current project, whose files must not be trusted like the user's own.
     return config if config.is_absolute() else home_path("~/.config")

@@ -46,13 +46,13 @@ class SpecialistFile:
     lines: Mapping[str, int] = field(default_factory=dict)
     """Line of each key, by canonical key; includes unknown keys."""
     digest: str = ""
-    """SHA-256 of the bytes that were read; empty if none were."""
+    """SHA-256 of the bytes that were read; empty if nothing was read."""
     project: Path | None = None
     """Project that contains the file; the paths it names must stay inside. None for the user's own files."""
     may_circle: bool = False
-    """Whether the specialists that it may call may call it in turn, because it allows all, or another program's key."""
+    """Whether a specialist that it calls may call it in turn, because it allows all, or uses another program's key."""
     defaults: Mapping[str, Default] = field(default_factory=dict)
-    """Settings from config files, by key; they hold where the file says nothing."""
+    """Settings from config files, by key; used where the file sets nothing."""
 
     @property
     def dialect(self) -> str:
@@ -157,7 +157,7 @@ def _load(data: bytes | str, problems: Problems, project: Path | None = None) ->
 
 
 def _is_derived(key: str, source: str, front: FrontMatter) -> bool:
-    """Return whether a key has its value from another one."""
+    """Return whether the value of a key is derived from another key."""
     return key in front.fields and front.fields[key] is front.fields.get(source)
 
 

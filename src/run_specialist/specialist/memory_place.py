@@ -1,4 +1,4 @@
-"""Where a specialist keeps its notes from run to run.
+"""Locate the notes that a specialist keeps from run to run.
 
 Source for the folders of Claude Code: https://code.claude.com/docs/en/sub-agents, "Enable persistent memory".
 """
@@ -16,7 +16,7 @@ _OWN = {"project": ".run-specialist/memory", "local": ".run-specialist/memory-lo
 _PLAIN = re.compile(r"[^\W_](?:[\w .-]{0,62}\w)?")
 _UNUSUAL = re.compile(r"[^\w-]+")
 _KEPT = 40
-"""Length of the part of an unusual name that its folder's name keeps [characters]."""
+"""Number of characters of an unusual name that are kept in its folder's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +29,18 @@ class MemoryPlace:
     """Path of the folder below `base`, with `/`; symlinks in it are not followed."""
     is_in_project: bool
     ignored: str = ""
-    """Folder below `base` that git is to ignore; empty if there is none."""
+    """Folder below `base` that git should ignore; empty if there is none."""
 
     @property
     def shown(self) -> str:
-        """The folder as people and models read it: below the project, or its whole path."""
+        """The folder as shown to people and models: relative to the project, or its absolute path."""
         return self.folder if self.is_in_project else str(self.base / self.folder)
 
 
 def memory_place(scope: MemoryScope, name: str, dialect: str, project: Path) -> MemoryPlace:
-    """Return where the notes of a specialist are; `base` is not absolute if there is no home folder.
+    """Return the place of a specialist's notes; `base` is not absolute if there is no home folder.
 
-    dialect: Agents of Claude Code have the folders that Claude Code gives them, so that both use the same notes.
+    dialect: Agents of Claude Code use the folders of Claude Code, so that both share the same notes.
     """
     own = folder_name(name)
     of_program = _CLAUDE if dialect == "claude" else _OWN

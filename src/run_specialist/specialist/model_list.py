@@ -6,12 +6,12 @@ from typing import Any
 
 KEY = "fallback_models"
 WEIGHTS = "local:"
-"""Prefix of a file with weights, whose path may contain commas; so it comes last."""
+"""Prefix of a weights file, which comes last, because its path may contain commas."""
 _COMMA = re.compile(r",(?![^()]*\))")
 
 
 def split_models(text: str) -> tuple[str, ...]:
-    """Return the models in a text such as `sonnet, openai:gpt-5`, each once; the text itself if there is none."""
+    """Return the models in a text such as `sonnet, openai:gpt-5`, each once; the text itself if there are none."""
     found = re.search(rf"(?:^|,)\s*{WEIGHTS}", text)
     head, weights = (text, "") if found is None else (text[: found.start()], text[found.start() :].lstrip(", "))
     names = (name.strip() for name in (*_COMMA.split(head), weights))
@@ -19,9 +19,9 @@ def split_models(text: str) -> tuple[str, ...]:
 
 
 def model_settings(model: str | None, settings: Mapping[str, Any], by_file: Sequence[str]) -> dict[str, Any]:
-    """Return the settings of a call that names its model, or several; they replace all models of the file.
+    """Return the settings of a call that names one model or several; they replace all models of the file.
 
-    settings: the others of the call.
+    settings: the other settings of the call.
     by_file: the fallback models of the file.
     """
     if model is None:

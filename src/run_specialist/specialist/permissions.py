@@ -1,4 +1,4 @@
-"""The key `permission` of opencode: uses that it forbids, or would ask about, are not allowed here.
+"""Apply the key `permission` of opencode: uses that it forbids, or would ask about, are not allowed here.
 
 Source: https://opencode.ai/docs/permissions. There the last rule that matches a command applies.
 """
@@ -14,11 +14,11 @@ KEY = "permission"
 _ALLOW = "allow"
 _EVERYTHING = "*"
 _TOOLS = {"bash": (SHELL,), "edit": (EDIT, WRITE), "webfetch": ("fetch",)}
-"""Tools by their names under the key."""
+"""Tools by their names in the key."""
 
 
 def take_permission(front: FrontMatter, given: dict[str, Any]) -> bool:
-    """Restrict the tools of a file as its permissions do; return whether nothing else is in them."""
+    """Restrict the tools of a file by its permissions; return whether all of them could be applied."""
     field = front.fields.get(KEY)
     if field is None:
         return False
@@ -56,7 +56,7 @@ def _restrict_shell(rules: Sequence[tuple[str, Node]], given: dict[str, Any]) ->
 
 
 def _rules(node: Node) -> Iterator[tuple[str, Node]]:
-    """Yield each key with its value, the last one of a key only; a single value is for everything."""
+    """Yield each key with its value, only the last one of a repeated key; a single value applies to everything."""
     if isinstance(node, ScalarNode):
         yield _EVERYTHING, node
     elif isinstance(node, MappingNode):

@@ -9,9 +9,9 @@ from run_specialist.specialist.reading.frontmatter import FrontMatter
 
 DESCRIPTION = "TODO: say in a sentence or two when a parent agent should use this specialist"
 PURPOSE = "TODO: say what you are for, and what you need to know before you start."
-"""Line of the prompt in place of a purpose."""
+"""Line of the prompt that stands for a missing purpose."""
 PROBLEM = "is a placeholder"
-"""Part of the text of each problem that this check reports."""
+"""Text that each problem of this check contains."""
 
 _PLACEHOLDER = re.compile(r"\s*TODO\b")
 

@@ -1,4 +1,4 @@
-"""Read the instructions that a project has for all agents, AGENTS.md or CLAUDE.md."""
+"""Read a project's instructions for all agents, AGENTS.md or CLAUDE.md."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from run_specialist.specialist.ownership import ownership_problem
 from run_specialist.specialist.problems import shown
 
 LARGEST = 32 * 1024
-"""Maximum size of the text that is put into a prompt [bytes]; Codex has the same."""
+"""Maximum size of the text that is added to a prompt [bytes]; the same as in Codex."""
 _NAMES = ("AGENTS.md", "CLAUDE.md")
 
 
@@ -20,13 +20,13 @@ class ProjectInstructions:
     """Name of the file; empty if there is none."""
     text: str
     problem: str = ""
-    """Why a part, or all, is missing."""
+    """Why some or all of the text is missing."""
 
 
 def read_instructions(project: Path, dialect: str) -> ProjectInstructions:
-    """Read the first existing one of the two files at the top of a project; links must not lead out of it.
+    """Read the first of the two files that exists at the top of a project; symlinks must not lead out of it.
 
-    dialect: For `claude` CLAUDE.md is the first one, for all others AGENTS.md.
+    dialect: For `claude`, CLAUDE.md comes first, otherwise AGENTS.md.
     """
     for name in _NAMES[::-1] if dialect == "claude" else _NAMES:
         path = project / name

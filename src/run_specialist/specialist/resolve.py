@@ -89,7 +89,7 @@ def resolve(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool 
 
 
 def overridden(settings: Specialist, overrides: Mapping[str, Any]) -> Specialist:
-    """Return resolved settings with those of a call, among them a preset, which replaces the one that they came from.
+    """Return resolved settings with those of a call applied; a preset among them replaces the previous one.
 
     Raises UsageError for an invalid setting.
     """
@@ -104,7 +104,7 @@ def overridden(settings: Specialist, overrides: Mapping[str, Any]) -> Specialist
 
 
 def _without_preset(settings: Specialist) -> Specialist:
-    """Return settings with the default in place of each value that its preset has set."""
+    """Return settings with the default in place of each value that the preset has set."""
     if settings.preset is None:
         return settings
     preset = checked(PRESETS[settings.preset])

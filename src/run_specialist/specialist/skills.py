@@ -47,9 +47,9 @@ class _SkillsFolder:
 
 
 def find_skill(name: str, file: SpecialistFile, project: Path) -> Skill:
-    """Return a skill by the name of its folder: beside the folder of the specialist, in the project, or the user's own.
+    """Return a skill by its folder's name: beside the specialist's folder, in the project, or of the user.
 
-    name: As the file has it; the name of a plugin before a colon is left out.
+    name: As in the file; the name of a plugin before a colon is ignored.
     project: Project in which the specialist works.
     Raises UsageError if there is none, or if it cannot be read.
     """
@@ -65,7 +65,7 @@ def find_skill(name: str, file: SpecialistFile, project: Path) -> Skill:
 
 
 def _places(file: SpecialistFile, project: Path) -> Iterator[_SkillsFolder]:
-    """Yield the folders of skills, nearest first; they need not exist."""
+    """Yield the folders that may contain skills, nearest first; they need not exist."""
     beside = next((one.parent for one in file.path.absolute().parents if one.name in _FOLDERS_OF_AGENTS), None)
     # A file of a project may be found by a link in the user's own folder, whose skills come last.
     if beside is not None and (file.project is None or beside.is_relative_to(file.project.absolute())):
@@ -98,6 +98,6 @@ def _read(name: str, path: Path, place: _SkillsFolder) -> Skill:
 
 
 def _listed(places: list[_SkillsFolder]) -> str:
-    """Return the folders that exist, or some that would do."""
+    """Return the existing folders for skills, or some possible ones if none exists."""
     there = [place.folder for place in places if place.folder.is_dir()] or [places[0].folder, places[-1].folder]
     return " or ".join(dict.fromkeys(shown(str(one), None) for one in there))

@@ -40,9 +40,9 @@ You are `{name}`, and another agent has put a question to you. {purpose}
 
 
 def check_new(folder: Path, name: str, *, overwrite: bool = False) -> Path:
-    """Return the path of a new specialist's file; nothing is written.
+    """Return the path of a new specialist's file; writes nothing.
 
-    Raises UsageError for a name that not every file system and shell accepts, and for an existing file.
+    Raises UsageError for a name that some file systems or shells reject, and for an existing file.
     """
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         near = "-".join(_WORD.findall(name.lower()))[:_LONGEST_NAME].strip("-")

@@ -6,18 +6,18 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 SEARCH = "web_search"
-"""The tool that only an API runs, which bills it."""
+"""The tool that only an API can run and bills for."""
 RESERVED = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate")
 """Built-in tools whose names no function of a project may have."""
 BUILT_IN = (*RESERVED, "fetch", "bash", "edit", "write", "memory", "todo", "think", SEARCH)
-"""All built-in tools; a function of a project that has the name of any other takes its place."""
+"""All built-in tools; a project's function may replace those that are not reserved."""
 SHELL = "bash"
-"""The tool whose arguments in a list, such as `Bash(git log:*)`, are rules and not only a name."""
+"""The tool whose arguments in a list, such as `Bash(git log:*)`, are rules."""
 
 FETCH = "fetch"
 """The tool that reads web pages."""
 OFFERED = frozenset({FETCH, "bash", "edit", "write", SEARCH})
-"""Tools that a file gets only if it names them itself, and not by a pattern such as `*`."""
+"""Tools that a file gets only if it names them explicitly, not by a pattern such as `*`."""
 EDIT, WRITE = "edit", "write"
 """The tools that change files."""
 NEEDS_WRITABLE = "requires the key `writable`"
@@ -93,7 +93,7 @@ def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], availa
 
 
 def names_tool(tools: Iterable[str] | None, name: str) -> bool:
-    """Return whether a list names a tool itself; a pattern such as `*` does not.
+    """Return whether a list names a tool explicitly; a pattern such as `*` does not.
 
     tools: as for `resolve_tools`.
     """
@@ -102,7 +102,7 @@ def names_tool(tools: Iterable[str] | None, name: str) -> bool:
 
 
 def removes_tool(disallowed: Iterable[str], name: str) -> bool:
-    """Return whether a list of disallowed tools removes a tool; a rule about some of its commands does not.
+    """Return whether a list of disallowed tools removes a tool; a rule for some of its commands does not.
 
     disallowed: as for `resolve_tools`.
     """
@@ -111,7 +111,7 @@ def removes_tool(disallowed: Iterable[str], name: str) -> bool:
 
 
 def shell_rules(tools: Iterable[str]) -> list[tuple[str, str | None]]:
-    """Return each entry of a list that names the shell, as its name in lower case and its rule; None for no rule."""
+    """Return each entry of a list for the shell, as its name in lower case and its rule; None = without a rule."""
     known = _Known([SHELL])
     found = []
     for entry in tools:

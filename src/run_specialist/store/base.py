@@ -8,7 +8,7 @@ from run_specialist.store.statements import Statements, Values
 
 
 class StoreFailure(Exception):
-    """The database accepts no writes at all; any other exception is caused by a row."""
+    """The database accepts no writes; any other exception is caused by a single row."""
 
 
 class StoreOutage(StoreFailure):
@@ -32,7 +32,7 @@ class Session(ABC):
         """
 
     def sync(self) -> None:  # noqa: B027 - a server syncs each commit
-        """Sync recent commits to disk if that is due; called when no run waits for it. Never raises."""
+        """Sync recent commits to disk if due; called when no run waits for it. Never raises."""
 
     @abstractmethod
     def write(self, statement: str, rows: Sequence[Values]) -> int:

@@ -37,7 +37,7 @@ from run_specialist.store.to_rows import RUNNING
 LAST = "last"
 """Alias for the newest batch."""
 ITEMS_AT_ONCE = 500
-"""How many items are read in one transaction; a longer one would keep the file of a store from shrinking."""
+"""Number of items read per transaction; a longer transaction would keep the file from shrinking."""
 
 _NEWEST_FIRST = (batches.c.created_at.desc(), batches.c.batch_id.desc())
 _ITEMS = select(
@@ -58,7 +58,7 @@ _ITEMS = select(
 
 
 JUDGES = "-judges"
-"""End of the id of the batch with the judges of an eval, after the id of the eval."""
+"""Suffix of the id of the batch with an eval's judges, after the id of the eval."""
 
 
 class StoredBatches:
@@ -150,7 +150,7 @@ class StoredBatches:
             last = rows[-1].number
 
     def endpoint_failures(self, batch_id: str) -> set[str]:
-        """Return the ids of the runs of a batch that failed because of the endpoint, which the same call resumes."""
+        """Return the ids of a batch's runs that failed because of the endpoint, which a repeated call resumes."""
         failed = (items.c.batch_id == column_text(batch_id), runs.c.status == FAILED)
         with self._snapshot() as connection:
             rows = connection.execute(select(runs.c.run_id, runs.c.outcome).select_from(WITH_RUNS).where(*failed))

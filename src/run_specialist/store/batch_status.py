@@ -1,4 +1,4 @@
-"""The status of an item, from its run, or without a run from the item itself, as SQL for either database."""
+"""The status of an item as SQL for either database: that of its run, otherwise its own."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,11 +14,11 @@ FAILED, NOT_RUN = "failed", "not run"
 ITEM_STATUSES = ("answered", "landed", "partial", FAILED, "aborted", DEAD, RUNNING, INTERRUPTED, NOT_RUN)
 """All statuses of items, in the order of a listing: those of runs, `dead` and `not run`."""
 FAILURES = (FAILED, "aborted", DEAD)
-"""The statuses of items that have no answer and are not run again by themselves."""
+"""The statuses of items that have no answer and are not run again automatically."""
 ENDPOINT_KINDS = frozenset(
     {"rate_limited", "overloaded", "quota", "credentials", "model_missing", "connection", "server_error"}
 )
-"""Kinds of errors that say nothing about the item."""
+"""Kinds of errors that the endpoint, not the item, causes."""
 
 WITH_RUNS = items.outerjoin(runs, runs.c.run_id == items.c.run_id)
 """Items with their runs; those without a run have NULLs."""
@@ -31,11 +31,11 @@ STORED_STATUS: ColumnElement[str] = case(
     (and_(runs.c.status == RUNNING, items.c.state == DEAD), literal(DEAD)),
     else_=runs.c.status,
 )
-"""Status of an item joined with its run, as far as the database knows it: one of an interrupted run is `running`."""
+"""Status of an item joined with its run, as stored in the database; an interrupted run is still `running`."""
 MAY_WAIT = and_(runs.c.status == FAILED, items.c.state == WAITING)
 """Whether an item may have been taken back after its run failed; `is_endpoint_failure` decides."""
 
 
 def is_endpoint_failure(outcome: Mapping[str, Any] | None) -> bool:
-    """Return whether a run failed because of the endpoint: it will be resumed, and its item waits as not run."""
+    """Return whether a run failed because of the endpoint: it will be resumed, and its item counts as not run."""
     return (outcome or {}).get("error_kind") in ENDPOINT_KINDS

@@ -1,4 +1,4 @@
-"""Count the items of batches by status, and sum up what their runs used."""
+"""Count the items of batches by status, and sum the usage of their runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ def tallies(connection: Connection, batch_ids: Sequence[str], is_dead: Callable[
 
 
 def _sums(batch_ids: Sequence[str]) -> Select[Any]:
-    """Return the query for the sums, by batch and by all that the status of an item depends on."""
+    """Return the query for the sums, by batch and by everything that the status of an item depends on."""
     each = (
         select(
             items.c.batch_id,
@@ -88,7 +88,7 @@ def _tally(rows: Sequence[Row[Any]], dead: set[str], taken_back: int) -> BatchTo
     """Return the tally of one batch.
 
     dead: owners of interrupted runs.
-    taken_back: how many of the failed items count as not run.
+    taken_back: number of failed items that count as not run.
     """
     counts = dict.fromkeys(ITEM_STATUSES, 0)
     for row in rows:

@@ -1,4 +1,4 @@
-"""Write batches and their items, in plain SQL like the runs; the run of an item is written by its own process."""
+"""Write batches and their items, in plain SQL like the runs; each run is written by its own process."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from run_specialist.store.packing import pack
 from run_specialist.store.statements import Values, values
 
 PORTION = 2_000
-"""How many items a transaction writes; other processes can write between two."""
+"""Number of items per transaction; other processes can write between two transactions."""
 
 _T = TypeVar("_T")
 
@@ -33,26 +33,26 @@ class StoredBatch:
     created_at: float
     """Time of the first call [seconds since 1970]."""
     frozen: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """All that is needed to begin the runs of the items on any host, as JSON values."""
+    """Everything needed to begin the runs of the items on any host, as JSON values."""
     model: str | None = None
-    """The model that was asked for; None = that of the specialist."""
+    """The model given with the call; None = that of the specialist."""
     project: str | None = None
     cost_limit: float | None = None
     """Limit of the newest call for all its items together; None = no limit [USD]."""
     state: str = OPEN
     """`open`, `paused`, `cancelled` or `ended`."""
     reason: str | None = None
-    """Why it is in this state; None = there is nothing to say."""
+    """Why it is in this state; None = there is no particular reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """One input of a batch and its question."""
+    """An input of a batch and its question."""
 
     run_id: str
-    """Id of its run, whether that has begun or not."""
+    """Id of its run, even before that begins."""
     number: int | None
-    """Place in the newest call, from 1; None if that call does not have the item."""
+    """Number in the newest call, from 1; None if that call does not contain the item."""
     input: Any
     """A JSON value."""
     question: str
@@ -66,7 +66,7 @@ class ItemStateChange:
     state: str
     """`waiting`, `begun`, `ended`, `dead` or `cancelled`."""
     error: str | None = None
-    """Why there is no run, or why it ended; None if there is no reason."""
+    """Why there is no run, or why it ended; None if there is no particular reason."""
 
 
 class BatchWriter:
@@ -87,7 +87,7 @@ class BatchWriter:
     def put(self, batch: StoredBatch, items: Iterable[StoredItem]) -> int:
         """Write a batch and the items of a call; return how many.
 
-        Repeating it has no effect; items of earlier calls lose their number, and those that are known keep their state.
+        Repeating it has no effect; items of earlier calls lose their number, and known items keep their state.
         items: may be any number, as they are written in portions while they are read.
         Raises StoreUnusable.
         """
@@ -146,7 +146,7 @@ class BatchWriter:
             self._write((self._sql.mark_item, rows))
 
     def put_back(self, batch_id: str, run_ids: Iterable[str]) -> None:
-        """Make items wait as if they had never begun, without errors and takeovers; their runs stay as they are.
+        """Reset items to the state before they began, without errors and takeovers; their runs stay unchanged.
 
         Raises StoreUnusable.
         """
@@ -154,7 +154,7 @@ class BatchWriter:
             self._write((self._sql.put_back, [(column_text(batch_id), column_text(run_id)) for run_id in portion]))
 
     def take_over(self, batch_id: str, run_id: str, turns: int) -> int:
-        """Count a takeover of an item; return how many there were since its run made a turn, this one included.
+        """Count a takeover of an item; return the number since its run's newest turn, including this one.
 
         turns: number of turns that the run has stored.
         Return 0 if the batch does not have the item. Raises StoreUnusable.

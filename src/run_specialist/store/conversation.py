@@ -1,4 +1,4 @@
-"""The conversation of a stored run as rows. Pure.
+"""Convert the conversation of a stored run to rows. Pure.
 
 Messages that a summarization copied to a new part of the transcript are omitted, so that each message appears once.
 """
@@ -35,7 +35,7 @@ def transcript_rows(run: StoredRun) -> list[Row]:
 
 
 def copied_rows(run: StoredRun) -> int:
-    """Return how many of these rows, the first ones, a fork has copied from another run."""
+    """Return how many rows at the beginning a fork has copied from another run."""
     fork = run.frozen.get("fork")
     if not fork:
         return 0
@@ -73,7 +73,7 @@ def _in_order(messages: Sequence[StoredMessage]) -> list[Message | str]:
 
 
 def _with_added(last: Message, copy: Message) -> Message:
-    """Return a message with the text that was added to its copy, whose calls may have the ids for another model."""
+    """Return a message with the text that was added to its copy; the copy's calls may have ids for another model."""
     size = len(last.blocks)
     same = copy.blocks[:size] in (last.blocks, with_portable_ids([last])[0].blocks)
     added = replace(last, blocks=(*last.blocks, *copy.blocks[size:]), landing_instruction=copy.landing_instruction)

@@ -1,4 +1,4 @@
-"""Delete runs with all their stored data, and return the disk space."""
+"""Delete runs with all their stored data, and free the disk space."""
 
 import sqlite3
 import time
@@ -26,7 +26,7 @@ NEEDS_SPACE = (
 
 
 def delete_runs(url: str, ids: Sequence[str]) -> None:
-    """Delete runs and their descendants, all or none, with the errors of `Store.delete`."""
+    """Delete runs and their descendants, all or none; raises the same errors as `Store.delete`."""
     try:
         _delete(url, ids)
     except StoreUnusable as error:
@@ -39,7 +39,7 @@ def delete_runs(url: str, ids: Sequence[str]) -> None:
 
 
 def delete_whole_batches(url: str, batch_ids: Sequence[str]) -> None:
-    """Delete batches with their items and the runs of these, all or none, with the errors of `Store.delete`."""
+    """Delete batches with their items and runs, all or none; raises the same errors as `Store.delete`."""
     _delete(url, (), batch_ids)
 
 

@@ -1,8 +1,8 @@
-"""Convert texts to the form in which they are searched: without case, and as bytes, which every database can hold."""
+"""Convert texts to the form in which they are searched: caseless, and as bytes, which every database can store."""
 
 import unicodedata
 
 
 def folded(text: str) -> bytes:
-    """Return a text in which a search ignores case, and how a letter with an accent is composed."""
+    """Return a text for searches that ignore case and the composition of accents."""
     return unicodedata.normalize("NFC", text).casefold().encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""How the ids of forks end."""
+"""The suffix of the ids of forks."""
 
 MARK = "-fork"
-"""Ends the id of each fork, so that a listing need not read what all runs store about their origin."""
+"""Suffix of the id of each fork, so that a listing need not read the origin of every run."""

@@ -1,4 +1,4 @@
-"""Find forks: which of some runs are forks, and which runs are forks of one run."""
+"""Find forks: which of some runs are forks, and which runs are forks of a given run."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from run_specialist.store.tables import runs
 
 
 def with_sources(connection: Connection, found: Sequence[ListedRun]) -> list[ListedRun]:
-    """Return runs, each fork with the run that it begins with."""
+    """Return runs, with the source of each fork."""
     ids = [one.run_id for one in found if one.run_id.endswith(MARK)]
     queries = (select(runs.c.run_id, runs.c.frozen).where(runs.c.run_id.in_(part)) for part in portions(ids))
     frozen = {run_id: text for query in queries for run_id, text in connection.execute(query)}
@@ -24,7 +24,7 @@ def with_sources(connection: Connection, found: Sequence[ListedRun]) -> list[Lis
 
 
 def _with_source(run: ListedRun, frozen: Mapping[str, Any]) -> ListedRun:
-    """Return a run with the run that it begins with, if it is a fork.
+    """Return a run with its source, if it is a fork.
 
     frozen: as in `Opened.frozen`.
     """
@@ -33,9 +33,9 @@ def _with_source(run: ListedRun, frozen: Mapping[str, Any]) -> ListedRun:
 
 
 def forks_of(connection: Connection, run_id: str, since: float) -> list[str]:
-    """Return the ids of the runs that begin with the first turns of a run, oldest first.
+    """Return the ids of the forks of a run, oldest first.
 
-    since: when that run began [seconds since 1970].
+    since: start of that run [seconds since 1970].
     """
     later = (
         select(runs.c.run_id, runs.c.frozen)

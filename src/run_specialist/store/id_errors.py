@@ -1,4 +1,4 @@
-"""What an error says about an id that several runs or batches begin with, or none."""
+"""Errors for an id that matches several runs or batches, or none."""
 
 import difflib
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from run_specialist.store.selection import NEWEST_FIRST
 from run_specialist.store.tables import runs
 
 MAX_LISTED_IDS = 5
-"""How many matching ids an error message lists."""
+"""Maximum number of matching ids in an error message."""
 MAX_COMPARED_IDS = 1_000
-"""How many ids are searched for a similar one."""
+"""Maximum number of ids that are searched for a similar one."""
 
 
 def ambiguous(what: str, beginning: str, ids: Sequence[str]) -> str:
-    """Return the error for the beginning of several ids.
+    """Return the error for a prefix of several ids.
 
     what: `run` or `batch`.
     """
@@ -25,9 +25,9 @@ def ambiguous(what: str, beginning: str, ids: Sequence[str]) -> str:
 
 
 def no_such_run(connection: Connection, run_id: str, store: str) -> str:
-    """Return the error for an id that no run has, with similar ids or the newest one.
+    """Return the error for an unknown run id, with similar ids or the newest one.
 
-    store: the location of the store, as it is shown.
+    store: location of the store, in the form for people.
     """
     newest = select(runs.c.run_id).order_by(*NEWEST_FIRST).limit(MAX_COMPARED_IDS)
     ids = connection.execute(newest).scalars().all()

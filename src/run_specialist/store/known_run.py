@@ -1,4 +1,4 @@
-"""A stored run without its transcript: enough to decide whether to begin, to resume or to return it."""
+"""A stored run without its transcript: enough to decide whether to begin, resume or return it."""
 
 import json
 from collections.abc import Mapping

@@ -6,7 +6,7 @@ The first byte is 1 if the rest is compressed with zlib, else 0.
 import zlib
 
 PACKED_FROM = 2_000
-"""Size from which texts are compressed [bytes]."""
+"""Minimum size of compressed texts [bytes]."""
 
 
 def pack(text: str) -> bytes:

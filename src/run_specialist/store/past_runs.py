@@ -1,4 +1,4 @@
-"""The ended runs of one specialist, from which its next ones are estimated."""
+"""The ended runs of a specialist, from which future runs are estimated."""
 
 import json
 import os
@@ -38,14 +38,14 @@ def past_runs(connection: Connection, specialist: str, project: str | None) -> l
 
 
 def newest_outcomes(connection: Connection, specialist: str, most: int) -> list[tuple[str, str]]:
-    """Return how the newest ended runs of a specialist began and what came of them, as text, newest first."""
+    """Return the stored origin and outcome of a specialist's newest ended runs, as text, newest first."""
     finished = (runs.c.specialist == column_text(specialist), runs.c.outcome.is_not(None))
     query = select(runs.c.frozen, runs.c.outcome).where(*finished).order_by(*NEWEST_FIRST).limit(most)
     return [(frozen, ended) for frozen, ended in connection.execute(query).all()]
 
 
 def outcomes_of_file(rows: Iterable[tuple[str, str]], path: Path) -> list[Mapping[str, Any]]:
-    """Return the outcomes of those runs that began from one file.
+    """Return the outcomes of the runs that began with a given file.
 
     rows: as `newest_outcomes` returns them.
     """

@@ -77,7 +77,7 @@ class Store:
             return self._with_children(connection, Selection(), found)
 
     def active_since(self, selection: Selection, time: float) -> list[ListedRun]:
-        """Return the selected runs that have not ended, or that began or ended since a time, oldest first.
+        """Return the selected runs that have not ended, or that began or ended after a given time, oldest first.
 
         time: [seconds since 1970].
         """
@@ -137,12 +137,12 @@ class Store:
         raise self._not_found(run_id)
 
     def forks(self, run: StoredRun) -> list[str]:
-        """Return the ids of the runs that begin with the first turns of a run, oldest first."""
+        """Return the ids of a run's forks, oldest first."""
         with self._snapshot() as connection:
             return forks_of(connection, run.run_id, run.started_at)
 
     def changes(self, run_id: str) -> list[StoredChange]:
-        """Return what a run and its descendants have changed in files, oldest first.
+        """Return the changes that a run and its descendants have made to files, oldest first.
 
         run_id: a full id.
         """
@@ -158,9 +158,9 @@ class Store:
             return past_runs(connection, specialist, project)
 
     def outcomes_of_file(self, specialist: str, path: Path, most: int) -> list[Mapping[str, Any]]:
-        """Return the outcomes of ended runs of a specialist that began from one file, newest first.
+        """Return the outcomes of a specialist's ended runs that began with a given file, newest first.
 
-        most: how many of the newest runs of the specialist are searched.
+        most: number of the specialist's newest runs that are searched.
         """
         with self._snapshot() as connection:
             newest = newest_outcomes(connection, specialist, most)
@@ -228,7 +228,7 @@ class Store:
 
     @contextmanager
     def _snapshot(self) -> Iterator[Connection]:
-        """Give a connection in a transaction that sees one snapshot of the store."""
+        """Return a context with a connection whose transaction sees one snapshot of the store."""
         with readable_errors(self.url), self._engine.begin() as connection:
             yield connection
 

@@ -11,7 +11,7 @@ from run_specialist.store.tables import runs
 
 
 def run_statuses(url: str, ids: Sequence[str]) -> dict[str, str]:
-    """Return the status of each of these runs that is stored; `running` for all without an outcome.
+    """Return the statuses of those runs that are stored; `running` for all without an outcome.
 
     Raises StoreUnusable, also if the store does not exist.
     """

@@ -1,4 +1,4 @@
-"""Load the requests and the calls of many runs together, without their texts."""
+"""Load the requests and calls of many runs in one query, without their texts."""
 
 import json
 from collections import defaultdict
@@ -76,7 +76,7 @@ class RunSteps:
 
 
 def run_steps(url: str, ids: Sequence[str]) -> dict[str, RunSteps]:
-    """Return the requests and calls of each stored one of these runs; raises StoreUnusable, also without a store."""
+    """Return the requests and calls of those runs that are stored; raises StoreUnusable, also without a store."""
     engine = open_engine(url, write=False)
     try:
         with readable_errors(url), engine.begin() as connection:

@@ -1,4 +1,4 @@
-"""Listed runs as trees of parents and their children; pure functions."""
+"""Arrange listed runs as trees of parents and children; pure functions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -11,9 +11,9 @@ def newest_first(found: Iterable[ListedRun]) -> list[ListedRun]:
 
 
 def first_trees(found: Sequence[ListedRun], limit: int | None) -> list[ListedRun]:
-    """Return the first of these runs whose parent is not among them, and all their descendants, newest first.
+    """Return the first runs without a listed parent, with all their descendants, newest first.
 
-    limit: how many; descendants do not count.
+    limit: maximum number, descendants not counted.
     """
     chosen: list[ListedRun] = []
     trees = 0
@@ -26,7 +26,7 @@ def first_trees(found: Sequence[ListedRun], limit: int | None) -> list[ListedRun
 
 
 def as_tree(found: Sequence[ListedRun]) -> Iterator[tuple[ListedRun, int]]:
-    """Yield each run with its depth in the tree of these runs; children follow their parent, oldest first.
+    """Yield each run with its depth in the tree; children follow their parent, oldest first.
 
     found: newest first.
     """

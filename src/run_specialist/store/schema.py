@@ -15,12 +15,13 @@ class Schema(NamedTuple):
     key: Sequence[str]
     """Columns of the primary key. They are known before the insert, so that a transaction can be sent again."""
     columns: Mapping[str, str]
-    """Types by name, in order; nullable with `?`.
+    """Column types by name, in order; `?` marks a nullable column.
 
-    They are `text`, `packed` (a text as bytes), `folded` (a text as bytes to search in), `integer`, `float`, `flag`.
+    The types are `text`, `packed` (a text as bytes), `folded` (a text as bytes to search in), `integer`, `float`,
+    `flag`.
     """
     indexes: Mapping[str, Sequence[str]] = {}
-    """Columns by the name of the index."""
+    """Indexed columns by the name of the index."""
 
 
 SCHEMAS = {
@@ -180,7 +181,7 @@ _SQLITE = {
 
 
 def sqlite_statements() -> list[str]:
-    """Return what creates the tables and indexes of a new SQLite file, as SQLAlchemy would, and Alembic's version."""
+    """Return the statements that create the tables, indexes and Alembic version of a new SQLite file."""
     made = []
     for name, schema in SCHEMAS.items():
         columns = [

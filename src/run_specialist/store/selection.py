@@ -1,4 +1,4 @@
-"""Which runs a listing selects, as conditions and queries for either database."""
+"""Select runs for a listing, as conditions and queries for either database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from run_specialist.store.to_rows import RUNNING
 INTERRUPTED = "interrupted"
 """Status of a run without an outcome whose process has died."""
 UNENDED = frozenset({RUNNING, INTERRUPTED})
-"""Statuses that are stored as `running`; the lock of the owner distinguishes them."""
+"""Statuses that are stored as `running`; the owner's lock distinguishes them."""
 LISTED = (
     runs.c.run_id,
     runs.c.parent_id,
@@ -38,7 +38,7 @@ NEWEST_FIRST = (runs.c.started_at.desc(), runs.c.run_id.desc())
 
 
 class _Contains(GenericFunction[bool]):
-    """Whether a column of bytes contains other bytes; unlike with LIKE, no byte has a special meaning."""
+    """Tests whether a column of bytes contains other bytes; unlike with LIKE, no byte has a special meaning."""
 
     type = Boolean()
     inherit_cache = True
@@ -70,9 +70,9 @@ class Selection:
     words: str = ""
     """Words that occur in the questions or the answer, without case."""
     batch: str | None = None
-    """Full id of a batch, whose runs are meant without their children."""
+    """Full id of a batch; selects its runs without their children."""
     without_batches: bool = False
-    """Leave out the runs of batches, and all runs below these."""
+    """Omit the runs of batches, and all their descendants."""
 
     def __post_init__(self) -> None:
         """Raise RunNotFound for an empty id, which is a prefix of every id."""
@@ -94,14 +94,14 @@ class Selection:
         return self.flat().where(runs.c.parent_id.in_(ids))
 
     def active_since(self, time: float) -> Select[Any]:
-        """Return the query for the selected runs that have not ended, or that began or ended since a time.
+        """Return the query for the selected runs that have not ended, or that began or ended after a given time.
 
         time: [seconds since 1970].
         """
         return self.flat().where(or_(runs.c.status == RUNNING, runs.c.ended_at >= time, runs.c.started_at >= time))
 
     def count_left_out(self) -> Select[Any]:
-        """Return the query for the number of runs that `without_batches` leaves out, without those below them."""
+        """Return the query for the number of runs that `without_batches` omits, without their descendants."""
         chosen = replace(self, without_batches=False).flat().subquery()
         return select(func.count()).select_from(chosen).where(_in_batch(chosen))
 
@@ -139,7 +139,7 @@ def _in_batch(table: FromClause) -> ColumnElement[bool]:
 
 @cache
 def _below_batches() -> Select[Any]:
-    """Return the query for the ids of the runs whose parent, or a run above it, belongs to a batch.
+    """Return the query for the ids of all descendants of batch runs.
 
     It is the same object each time, because a statement may contain it twice.
     """
@@ -156,7 +156,7 @@ def _below_batches() -> Select[Any]:
 
 
 def _with_words(words: Sequence[str]) -> Select[Any]:
-    """Return the query for the ids of the runs that have each word in a question or in the answer."""
+    """Return the query for the ids of the runs that have every word in a question or in the answer."""
     parts = map(folded, words)
     return select(search.c.run_id).where(
         and_(*(or_(_Contains(search.c.question, part), _Contains(search.c.answer, part)) for part in parts))

@@ -1,6 +1,7 @@
-"""The written rows as SQL for either database; prepared statements cost a tenth, and need no library.
+"""The statements that write rows, as SQL for either database; prepared statements take a tenth of the time.
 
-The linter's rule against composed SQL does not apply: all parts are constants, and values are parameters.
+They need no library. The linter's rule against composed SQL does not apply: all parts are constants, and values are
+parameters.
 """
 
 from collections.abc import Mapping
@@ -15,14 +16,14 @@ Values = tuple[object, ...]
 """The values of one statement, in the order of its parameters."""
 
 COLUMNS = {name: list(schema.columns) for name, schema in SCHEMAS.items()}
-"""Of each table, in order."""
+"""Columns of each table, in order."""
 PACKED = {
     name: {column for column, kind in schema.columns.items() if kind.startswith("packed")}
     for name, schema in SCHEMAS.items()
 }
 """The columns that hold packed texts."""
 ADDED = ("turns", "calls", "outputs", "events", "changes")
-"""The tables whose rows never change."""
+"""Tables whose rows never change."""
 KNOWN = ("status", "owner", "specialist", "model", "question", "frozen", "outcome")
 """The columns of `KnownRun`, in its order."""
 
@@ -34,7 +35,7 @@ _END = ["status", "ended_at", "duration_s", "outcome"]
 
 
 def values(table: str, row: Row, names: list[str] | None = None) -> Values:
-    """Return the values of some columns of a row, its texts packed.
+    """Return the values of some columns of a row, with texts packed.
 
     names: in this order; None = all columns.
     """
@@ -100,7 +101,7 @@ class Statements:
         self.delete_messages = (
             f"delete from {prefix}messages where run_id = {mark} and part = {mark} and place >= {mark}"  # noqa: S608
         )
-        """Deletes the messages of a part from a place on."""
+        """Deletes the messages of a part from an index on."""
         self.update_snapshot = _update(runs, _SNAPSHOT, mark)
         """Updates the state of a running run."""
         self.update_end = _update(runs, _END, mark)
@@ -115,7 +116,7 @@ class Statements:
         )
         """Changes the owner of an interrupted run."""
         self.count_rows = _count(prefix, mark)
-        """Counts the stored turns and calls of a run; number of its newest event."""
+        """Counts the stored turns and calls of a run, and returns the number of its newest event."""
         self._select_owned = f"select run_id from {runs} where owner = {mark} and run_id in ({{}}){lock}"  # noqa: S608
         self.mark = mark
         """Placeholder of a value."""
@@ -123,7 +124,7 @@ class Statements:
         """Precedes each table name."""
 
     def select_owned(self, count: int) -> str:
-        """Return the query for the runs, of so many, that still belong to an owner."""
+        """Return the query that filters this many runs by their owner."""
         return self._select_owned.format(", ".join([self.mark] * count))
 
 

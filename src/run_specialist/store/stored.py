@@ -101,7 +101,7 @@ class StoredCall:
     whole: str
     """Full output, redacted."""
     characters: int
-    """How much of the output the tool result may contain [characters]."""
+    """Maximum length of the output in the tool result [characters]."""
     is_error: bool
     note: str
     repeated: bool
@@ -122,7 +122,7 @@ class StoredMessage:
     """One message of the transcript."""
 
     part: int
-    """How often the transcript had been summarized."""
+    """Number of summarizations before this part."""
     place: int
     """Index in its part, from 0."""
     copied: bool
@@ -161,11 +161,11 @@ class StoredRun(ListedRun):
 
     @property
     def own_turns(self) -> tuple[StoredTurn, ...]:
-        """The replies that this run has requested itself: of a fork, those after the copied ones."""
+        """The replies that this run requested itself: for a fork, those after the copied ones."""
         return tuple(turn for turn in self.turns if turn.number > (self.forked_at or 0))
 
     def model_of(self, turn: int) -> str:
-        """Return the id of the model that wrote a reply, given its number."""
+        """Return the id of the model that wrote the reply with this number."""
         if turn <= (self.forked_at or 0):
             return str((self.frozen.get("fork") or {}).get("model") or self.model)
         asked = self.snapshot.models if self.snapshot else ()

@@ -14,18 +14,18 @@ class BatchTotals:
     earlier: int = 0
     """Items that only earlier calls had."""
     runs: int = 0
-    """Stored runs, those of earlier calls included, as in all that follows."""
+    """Number of stored runs, including earlier calls; the following fields count the same runs."""
     cost_usd: float = 0.0
     """Known cost [USD]."""
     unknown_costs: int = 0
-    """Runs of unknown cost."""
+    """Number of runs with unknown cost."""
     tool_calls: int = 0
     worked_s: float = 0.0
     """Working time of all runs together [s]."""
     started_at: float | None = None
     """Start of the first run; None without runs [seconds since 1970]."""
     ended_at: float | None = None
-    """Newest end of a run; None if none has ended [seconds since 1970]."""
+    """Latest end of a run; None if none has ended [seconds since 1970]."""
 
     @property
     def items(self) -> int:

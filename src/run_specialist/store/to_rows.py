@@ -36,7 +36,7 @@ class Rows:
     added: dict[str, list[Row]] = field(default_factory=dict)
     """New rows by table."""
     tails: dict[int, tuple[int, list[Row]]] = field(default_factory=dict)
-    """By part: the index from which messages are replaced, and the new messages."""
+    """Replaced messages by part: the index from which on, and the new messages."""
     snapshot: Row | None = None
     """Changes of the run's row during the run."""
     ending: Row | None = None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PATIENCE = 30.0
 """Timeout for opening a store and for taking over a run [s]."""
 PATIENCE_AT_THE_END = 5.0
-"""Timeout for writing the queued records on close [s]."""
+"""Timeout for writing the queued records when the store is closed [s]."""
 
 
 class Writer:
@@ -106,7 +106,7 @@ class Writer:
     def claim(self, run: StoredRun) -> Journal:
         """Take over a run to resume it, and return its journal; blocks until the store has answered.
 
-        Raises StoreUnusable, and AtWork if somebody works on the run.
+        Raises StoreUnusable, and AtWork if another process works on the run.
         """
         from run_specialist.store.ledger import OwnerLooksDead  # noqa: PLC0415 - as in `_open`
 

@@ -1,4 +1,4 @@
-"""Texts for the model about an answer that is not accepted and goes back to it."""
+"""Texts for the model about an answer that is not accepted and is returned to it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NOT_DELIVERED = "Your answer was not delivered"
 MOST_NAMED = 3
 """Maximum number of quotes that a text names."""
 QUOTE_LENGTH = 100
-"""Maximum length of each of them [characters]."""
+"""Maximum length of each named quote [characters]."""
 
 _HOW_TO_QUOTE = (
     "Quote word for word what a result shows, in `evidence`, with its `path:line`. If nothing there answers the "
@@ -25,7 +25,7 @@ _HOW_TO_QUOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why an answer goes back to the model, in the words that the model reads."""
+    """Why an answer is returned to the model, in the text that the model reads."""
 
     to_call: str
     """Result of the call of `respond`."""
@@ -46,9 +46,9 @@ def does_not_fit(reason: str) -> Objection:
 
 
 def without_quote(not_found: Sequence[str]) -> Objection:
-    """Return the objection to an answer without a quote that is found in the results.
+    """Return the objection to an answer without a verified quote.
 
-    not_found: its quotes; empty if it gave none.
+    not_found: its quotes; empty if it has none.
     """
     if not_found:
         why = f"none of its quotes stands in the results of your calls: {listed(not_found)}"

@@ -22,7 +22,7 @@ _SCHEMA = {
     "properties": {"execution_id": {"type": "string"}, "offset": {"type": "integer"}},
     "required": ["execution_id"],
 }
-"""Written by hand, because every request sends it and pays for its length."""
+"""Written by hand to be short, because every request includes it."""
 
 
 class Archive:
@@ -48,7 +48,7 @@ class Archive:
         return len(prefix)
 
     def add_names(self, name: Callable[[str], str]) -> None:
-        """Make each output known by another ID, too.
+        """Make each output available under another ID, too.
 
         name: returns the other ID, or the same one.
         """

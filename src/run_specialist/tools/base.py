@@ -46,7 +46,7 @@ class Tool:
     on_server: Mapping[str, Any] | None = None
     """Definition of a tool that the API runs itself; None for a tool that this program runs."""
     instead: "Tool | None" = None
-    """The definition for an endpoint that does not run the tool itself; None if there is none."""
+    """The local tool's definition for an endpoint that does not run the tool itself; None if there is none."""
     _parameters: Parameters = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -144,7 +144,7 @@ class Toolset:
 
     @property
     def local(self) -> tuple[Tool, ...]:
-        """The tools that this program runs, among them those in place of tools of the API."""
+        """The tools that this program runs, including replacements of the API's tools."""
         kept = (tool.instead if tool.on_server else tool for tool in self)
         return tuple(tool for tool in kept if tool)
 

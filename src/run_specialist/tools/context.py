@@ -13,16 +13,16 @@ from run_specialist.tools import threads
 
 
 class RunLog(Protocol):
-    """Reports of a tool about its call, besides its result."""
+    """Receives what a tool reports about its call, besides its result."""
 
     def notify(self, event: Event) -> None:
         """Report an event to the observers of the run, and store it; credentials in its texts are masked."""
         ...
 
     async def stored(self, record: Record) -> bool:
-        """Store a record before anything else happens, and wait until that is done; return whether it was.
+        """Store a record and wait until it is stored; return whether it was.
 
-        True, too, for a run that is not stored at all.
+        Also True for a run that is not stored at all.
         """
         ...
 
@@ -62,7 +62,7 @@ class Context:
     seconds: float
     """Timeout of the call [s]."""
     log: RunLog | None = field(default=None, repr=False, kw_only=True)
-    """Takes events and records of the call; None outside of a run."""
+    """Receives events and records of the call; None outside a run."""
 
     def when_cancelled(self, call: Callable[[], object]) -> None:
         """Register a callback that runs once this call is cancelled, times out or returns.
@@ -80,7 +80,7 @@ class Context:
         return self.limit(kind).remaining
 
     def limit(self, kind: Kind | str) -> Limit:
-        """Return the limit and the use of one kind."""
+        """Return limit and usage of one kind."""
         return self.budget[Kind(kind)]
 
 
@@ -91,4 +91,4 @@ class ChildContext(Context):
     lender: BudgetLender = field(repr=False)
     """Lends the child a share of the run's budget."""
     stopping: Callable[[Callable[[], object]], AbstractContextManager[None]] = field(repr=False)
-    """Within its block, calls a function once when the run must stop after its turn; immediately if it already must."""
+    """Returns a context in which a function is called once when the run must stop after its turn."""

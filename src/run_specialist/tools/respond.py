@@ -35,7 +35,7 @@ _SCHEMA = {
     },
     "required": ["answer"],
 }
-"""Written by hand, because every request sends it and pays for its length."""
+"""Written by hand to be short, because every request includes it."""
 _STRUCTURED = "The whole answer. It must match this schema: give it as it is, not as JSON in a string."
 _STRUCTURED_AS_TEXT = "The whole answer, as it is and not as JSON in a string. It must match this JSON Schema: "
 

@@ -1,7 +1,7 @@
-"""Tools that the Messages API runs itself: a search on the web, and the reading of a page.
+"""Tools that the Messages API runs itself: web search, and reading a page.
 
 The basic versions are used: later ones start a code sandbox on the server to filter the results, which makes replies
-longer and is not available on all models and clouds.
+longer and is not available for all models and clouds.
 Source: platform.claude.com, "Server tools", "Web search tool" and "Web fetch tool".
 """
 
@@ -20,8 +20,8 @@ FETCH_TYPE = "web_fetch_20250910"
 def search_tool(max_uses: int, domains: Sequence[str]) -> Tool:
     """Return the tool that searches the web.
 
-    max_uses: how often one request may use it.
-    domains: those that results may come from, with their subdomains; empty = all.
+    max_uses: maximum number of uses per request.
+    domains: domains of the results, with their subdomains; empty = all.
     """
     return server_tool({"type": SEARCH_TYPE, "name": SEARCH, "max_uses": max_uses, **_allowed(domains)})
 
@@ -40,14 +40,14 @@ def fetch_tool(max_uses: int, domains: Sequence[str], content_tokens: int, inste
 def server_tool(definition: Mapping[str, Any], instead: Tool | None = None) -> Tool:
     """Return a tool that the API runs.
 
-    definition: as the API takes it.
+    definition: as the API expects it.
     instead: as for `fetch_tool`.
     """
     return Tool(str(definition["name"]), "", _not_here, on_server=definition, instead=instead)
 
 
 def uses_at_once(tools: Sequence[Tool]) -> int:
-    """Return how many uses of these tools one request may make in all."""
+    """Return the maximum number of uses of all these tools per request."""
     return sum(int((tool.on_server or {}).get("max_uses", 0)) for tool in tools)
 
 

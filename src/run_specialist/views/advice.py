@@ -1,4 +1,4 @@
-"""Suggests a `tool_calls_limit` for a specialist from its stored runs; pure functions."""
+"""Suggest a `tool_calls_limit` for a specialist from its stored runs; pure functions."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ SHARE = Fraction(9, 10)
 FEWEST = 10
 """Minimum number of runs for a suggestion: with fewer, nothing can be said about nine of ten."""
 FEWEST_UNCUT = 5
-"""Minimum number of runs that could have ended by themselves after the suggested number of calls."""
+"""Minimum number of runs that could have used the suggested number of calls and then ended by themselves."""
 SLACK = 5
 """One extra call is added per this number of calls, which is 20 %."""
 REPEATS = 0.2

@@ -14,13 +14,13 @@ Clean = Callable[[str], str]
 """Replaces the characters that could control a terminal or mislead a reader."""
 
 MOST_CHARACTERS = 100_000
-"""Longer texts are shown as written, because a hostile one takes seconds to parse."""
+"""Maximum length of a parsed text; longer ones are shown as written, because a hostile text takes seconds to parse."""
 _DEEPEST = 19
-"""The deepest level of a block whose content is parsed; lists have two levels each."""
+"""Maximum block nesting whose content is parsed; lists count as two levels."""
 LONGEST_ADDRESS = 200
 """Maximum length of the shown address of a link that cannot be opened [characters]."""
 _FULL_LINE = 60
-"""A line break after a shorter line is kept; after a longer one it is taken for wrapping [characters]."""
+"""Line length below which a line break is kept; breaks after longer lines are considered wrapping [characters]."""
 
 _WEB = re.compile(r"https?://[!-~]+", re.IGNORECASE)
 _MAIL = re.compile(r"mailto:[!-~]+", re.IGNORECASE)
@@ -29,8 +29,8 @@ _MAIL = re.compile(r"mailto:[!-~]+", re.IGNORECASE)
 def parse(text: str, clean: Clean) -> "list[Token] | None":
     """Return the tokens of a Markdown text, cleaned; HTML is text, and every link and image is a token.
 
-    Returns None if the text is to be shown as it is written: it is very long, or so deeply nested that the parser would
-    drop a part of it.
+    Returns None if the text is to be shown as written, because it is very long, or so deeply nested that the parser
+    would drop a part of it.
     clean: applied before parsing, and to the parsed texts, because entities such as `&#x202e;` are decoded by parsing.
     """
     if len(text) > MOST_CHARACTERS:
@@ -64,14 +64,14 @@ def _finish(tokens: "Iterable[Token]", clean: Clean) -> None:
 
 
 def opens(url: str, *, mail: bool = True) -> bool:
-    """Return whether a link may be followed: the web, and mail if wanted; never files, scripts or data."""
+    """Return whether a link may be opened: web links, and mail if wanted; never files, scripts or data."""
     return bool(_WEB.fullmatch(url) or (mail and _MAIL.fullmatch(url)))
 
 
 def shown_address(url: str, label: str, clean: Clean) -> str:
     """Return the address to show after the text of a link; empty if the text is the address.
 
-    An address that can be opened is shown exactly as it is; others are decoded, and cut if they are long.
+    An address that can be opened is shown unchanged; others are decoded, and cut if they are long.
     """
     if opens(url):
         return "" if label in (url, url.partition(":")[2]) else url
@@ -81,7 +81,7 @@ def shown_address(url: str, label: str, clean: Clean) -> str:
 
 
 def without_quotes(answer: str, quotes: Iterable[tuple[str, str]]) -> str:
-    """Return an answer without the lines that only repeat a quote of its evidence, as the offline researcher does.
+    """Return an answer without lines that only repeat a quote of its evidence, as the offline researcher writes them.
 
     quotes: source and quote of each piece of evidence, which is shown below the answer.
     """

@@ -1,4 +1,4 @@
-"""Why items of a batch failed, counted by reason."""
+"""Count the reasons why items of a batch failed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,25 +8,25 @@ from run_specialist.store.stored_batch import ItemResult
 LONGEST = 200
 """Maximum length of a reason [characters]."""
 EXAMPLES = 5
-"""How many items of each reason are named."""
+"""Number of items named for each reason."""
 
 
 @dataclass(slots=True)
 class Failure:
-    """A reason for which items have no answer."""
+    """A reason why items have no answer."""
 
     reason: str
     count: int = 0
     numbers: list[int] = field(default_factory=list)
-    """Places of the first items, from 1."""
+    """Numbers of the first items, from 1."""
     example: str = ""
-    """Error of the first item; empty if it is the reason."""
+    """Error of the first item; empty if it is the same as the reason."""
 
 
 def failures(items: Iterable[ItemResult]) -> list[Failure]:
     """Return the reasons of failed items, the most frequent first.
 
-    items: read once, and not kept.
+    items: iterated once, and not kept.
     """
     found: dict[str, Failure] = {}
     for item in items:

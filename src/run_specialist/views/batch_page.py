@@ -18,9 +18,9 @@ from run_specialist.views.page import formats
 MOST_ITEMS = 10_000
 """Maximum number of rows; further items are counted, not listed."""
 MOST_RENDERED = 2_000
-"""Up to how many items Markdown is rendered, which takes longer than all else; more have their answers as text."""
+"""Maximum number of items whose Markdown is rendered, which is slow; with more, answers are shown as text."""
 PORTION = 100
-"""Rows of one table; the browser lays out only the tables that are in view."""
+"""Number of rows per table; the browser lays out only visible tables."""
 LONGEST_ANSWER = 20_000
 """Maximum length of an answer on the page [characters]."""
 LONGEST_QUOTE = 400
@@ -28,7 +28,7 @@ LONGEST_BEGINNING = 160
 """Maximum length of an input or of the beginning of an answer in a row [characters]."""
 
 _MARKS = re.compile(r"^ {0,3}(#{1,6} |```.*$|> |[-*+] )|[*`]", re.MULTILINE)
-"""Marks of Markdown, which are left out of the beginning of an answer."""
+"""Markdown marks that are removed from the beginning of an answer."""
 
 
 def _answer_html(item: Mapping[str, Any]) -> str:
@@ -122,7 +122,7 @@ def shortened(text: str) -> str:
 
 
 def _shown_input(value: object) -> str:
-    """Return an input for people: a text unchanged, a row as its values, everything else as JSON."""
+    """Return an input as text: a string unchanged, a row as its values, anything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping) and all(isinstance(one, str | int | float | None) for one in value.values()):

@@ -12,12 +12,12 @@ from run_specialist.views.page import formats
 MOST_CASES = 5_000
 """Maximum number of rows; further cases are counted, not listed."""
 LONGEST_REASON = 400
-"""[characters]"""
+"""Maximum length of a reason [characters]."""
 
 _WIDTH = 100.0
-"""Of the axis of an interval [%]."""
+"""Width of the axis of an interval [%]."""
 _LARGE = 100
-"""From which numbers have no decimal."""
+"""Numbers from this on are shown without decimals."""
 _FEWEST_DIGITS = 2
 _MOST_DIGITS = 6
 
@@ -55,7 +55,7 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
 }
 _PAGE = HtmlPage("eval_page", _FILTERS, styles=("report",))
 AMOUNTS = {"cost_usd": "Cost", "tool_calls": "Tool calls", "tokens": "Tokens", "seconds": "Time"}
-"""The amounts that are compared by medians, with their headings."""
+"""The amounts whose medians are compared, with their headings."""
 
 
 def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = None) -> str:
@@ -107,7 +107,7 @@ def _run(run: Mapping[str, Any], links: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _is_scored(run: Mapping[str, Any]) -> bool:
-    """Return whether the score of a run counts; one none of whose checks could be made has none."""
+    """Return whether the score of a run counts: not if none of its checks could be made."""
     made = any(not isinstance(one["value"], str) for one in run["checks"])
     return made or not run["unmade_checks"] or run["status"] == "failed"
 
@@ -146,14 +146,14 @@ def _variant(
 
 
 def _reach(compared: Sequence[Mapping[str, Any]]) -> float:
-    """Return how far the axis of all intervals reaches from 0."""
+    """Return the largest distance from 0 on the axis of all intervals."""
     ends: list[float] = [abs(one["score"][end] or 0.0) for one in compared if one["score"] for end in ("low", "high")]
     wide: list[float] = [1.5 * one["tolerance"] for one in compared]
     return 1.1 * max([0.1, *ends, *wide])
 
 
 def _plot(one: Mapping[str, Any], reach: float) -> dict[str, float] | None:
-    """Return the places of an interval on the axis, in percent; None without an interval."""
+    """Return the positions of an interval on the axis, in percent; None without an interval."""
     score = one["score"]
     if score is None or score["low"] is None or score["high"] is None:
         return None
@@ -173,7 +173,7 @@ def _plot(one: Mapping[str, Any], reach: float) -> dict[str, float] | None:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """Return the sum; None if one is unknown."""
+    """Return the sum; None if any value is unknown."""
     known = [*values]
     return None if None in known else sum(one for one in known if one is not None)
 

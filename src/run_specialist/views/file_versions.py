@@ -1,4 +1,4 @@
-"""Which past runs of a specialist are comparable: those of one version of its file, with the limits of that file."""
+"""Select comparable past runs of a specialist: those of one version of its file, with the limits of that file."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

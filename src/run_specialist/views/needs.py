@@ -1,4 +1,4 @@
-"""Estimates the number of tool calls that questions need, from runs of which some were cut by a limit; pure functions.
+"""Estimate the number of tool calls that questions need, from runs of which some were cut by a limit; pure functions.
 
 A run that ended by itself needed the calls it used. A run that a limit cut needed at least that many; ignoring it would
 underestimate the need exactly where the limit is too low. Such data are right-censored, and the product-limit estimator
@@ -79,7 +79,7 @@ class NeedBar:
 
     first: int
     last: int
-    """Inclusive."""
+    """Largest number of calls in the bar, inclusive."""
     ended: int
     """Number of runs that ended by themselves."""
     cut: int

@@ -1,4 +1,4 @@
-"""The typical run of a specialist: medians of its past runs, by model; pure functions."""
+"""Describe the typical run of a specialist: medians of its past runs, by model; pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -222,7 +222,7 @@ def test_e4_a_repeat_that_was_left_out_by_a_cost_limit_is_made_later(api, eval_)
     first = eval_("--repeat", "3", "--at-once", "1", "--cost-limit", "0.0006", "--json")
     made = sum(run["status"] != "not run" for run in runs_of(first).values())
     assert 0 < made < 6
-    assert "left to make; the same command makes them" in first.stderr
+    assert "runs left; repeat the same command to make them" in first.stderr
     paid = len(simulator.requests)
     assert eval_("--repeat", "3").exit_code == 0
     assert len(simulator.requests) - paid <= 2 * (6 - made) + 1

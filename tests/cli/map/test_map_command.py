@@ -32,7 +32,7 @@ def test_each_item_is_asked_once_and_has_a_row(api, items, map_):
     assert rows[2]["run_id"] == rows[2]["outcome"]["run_id"]
     assert items_of(simulator.requests) == ["mice", "owls", "toads"]
     first, *lines = result.stderr.splitlines()
-    assert first.endswith(": 3 items · no past runs: the first 5 items tell")
+    assert first.endswith(": 3 items · no past runs: the first 5 items give a forecast")
     assert sum(" of 3: item " in line for line in lines) == 3
     assert any(line.endswith(": 3 items for finder: 3 answered") for line in lines)
 
@@ -129,7 +129,7 @@ def test_wrong_credentials_end_the_batch(api, items, map_):
     assert "3 items for finder: 3 not run" in result.stderr
     assert "ended early: " in result.stderr
     assert "invalid x-api-key" in result.stderr
-    assert "to go on: specialists map finder" in result.stderr
+    assert "to continue: specialists map finder" in result.stderr
 
 
 def test_a_batch_that_ends_early_keeps_the_rows_of_the_file(api, items, map_, notes):

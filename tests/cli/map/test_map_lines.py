@@ -110,7 +110,7 @@ def test_the_end_names_the_commands_that_go_on():
         "112 items for finder: 1 answered, 3 failed (2 rate limited, 1 usage), 1 interrupted, 107 not run"
     )
     assert lines[2] == "ended early: no credit"
-    assert f"to go on: {SAME}" in lines
+    assert f"to continue: {SAME}" in lines
     assert f"to retry the failed: {SAME} --retry failed" in lines
 
 
@@ -132,11 +132,11 @@ def test_after_a_cost_limit_a_higher_one_is_suggested(limit, costs, command):
     ends = [done(number, cost=cost) for number, cost in enumerate(costs, 1)]
     lines = ended(LookedAt(counts, cost_limit=limit, ended_because="cost_limit"), progress_of(*ends))
     base = SAME.removesuffix(" --cost-limit 5")
-    assert f"to go on: {SAME}" not in lines
+    assert f"to continue: {SAME}" not in lines
     if command is None:
-        assert "to go on, raise --cost-limit" in lines
+        assert "to continue, raise --cost-limit" in lines
     else:
-        assert f"to go on with a higher limit: {base} --cost-limit {command}" in lines
+        assert f"to continue with a higher limit: {base} --cost-limit {command}" in lines
 
 
 def test_items_that_a_fleet_gave_up_have_no_command_that_would_not_help():
@@ -144,7 +144,7 @@ def test_items_that_a_fleet_gave_up_have_no_command_that_would_not_help():
     counts = Counts(answered=1, not_run=2, total=3)
     lines = ended(LookedAt(counts, ended_because="fleet", problem="2 dead; `specialists fleet retry b3f9c2d1e`"))
     assert "ended early: 2 dead; `specialists fleet retry b3f9c2d1e`" in lines
-    assert not [line for line in lines if line.startswith("to go on")]
+    assert not [line for line in lines if line.startswith("to continue")]
 
 
 def test_without_a_store_there_is_nothing_to_go_on_with():

@@ -96,8 +96,8 @@ def test_a_pause_shows_its_reason_and_the_next_try(clock, monkeypatch):
 def test_a_notice_is_shown(clock):
     """After Ctrl-C a line says what is waited for."""
     view = MapView(LookedAt(COUNTS), progress_of(clock))
-    view.notice = "finishing 2 turns; Ctrl-C again to stop at once"
-    assert drawn(view)[3] == "  finishing 2 turns; Ctrl-C again to stop at once"
+    view.notice = "finishing 2 turns; Ctrl-C again to stop immediately"
+    assert drawn(view)[3] == "  finishing 2 turns; Ctrl-C again to stop immediately"
 
 
 def test_an_unknown_number_of_items_has_no_bar_and_no_end(clock):

@@ -73,7 +73,7 @@ def test_a_dry_run_in_json(past, items, map_):
 def test_runs_of_another_model_are_no_past_runs(past, items, map_):
     """Prices and times of another model say nothing."""
     result = map_(str(items(["hares"], "more.txt")), "--dry-run", "--model", "sonnet")
-    assert "no past runs: the first 5 items tell" in result.stdout
+    assert "no past runs: the first 5 items give a forecast" in result.stdout
     assert past.failures == []
 
 
@@ -104,7 +104,7 @@ def test_the_cost_limit_of_a_batch_leaves_items_not_run(past, items, map_):
     assert summary["cost_usd"] <= limit
     assert "leaves too little for another item" in result.stderr
     assert len(set(items_of(past.requests[before:]))) == done
-    (command,) = re.findall("to go on with a higher limit: specialists (.*)", result.stderr)
+    (command,) = re.findall("to continue with a higher limit: specialists (.*)", result.stderr)
     result = call(*shlex.split(command))
     assert (result.exit_code, json.loads(result.stdout)["earlier"]) == (0, done), result.stderr
 

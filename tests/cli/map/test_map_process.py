@@ -62,13 +62,13 @@ def test_a_signal_finishes_the_turns_under_way(api, items, command, number):
     process = command(path, "--at-once", "1", "--json")
     model.gate.wait_for_request(PATIENCE)
     process.send_signal(number)
-    wait_for("finishing 1 turn; Ctrl-C again to stop at once", process)
+    wait_for("finishing 1 turn; Ctrl-C again to stop immediately", process)
     model.gate.open()
     out, err = process.communicate(timeout=PATIENCE)
     counts = json.loads(out)["counts"]
     assert process.returncode == 130
     assert (counts["answered"], counts["not_run"]) == (1, 1)
-    assert "to go on: specialists map finder" in err
+    assert "to continue: specialists map finder" in err
     before = len(simulator.requests)
     process = command(path, "--json")
     out, _ = process.communicate(timeout=PATIENCE)
@@ -173,7 +173,7 @@ main()
 def test_a_third_ctrl_c_ends_a_program_that_hangs(program, finder, items):
     """The first and the second one are waited for in vain; the third ends the program without a traceback."""
     process = program("map", "finder", str(items(["owls"])), "--model", "offline", code=HANGS)
-    for line in ("hanging", "Ctrl-C again to stop at once", "stopping at once"):
+    for line in ("hanging", "Ctrl-C again to stop immediately", "stopping immediately"):
         wait_for(line, process)
         process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)

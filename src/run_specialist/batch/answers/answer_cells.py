@@ -21,7 +21,7 @@ LAST = (
     "run_id",
     "error",
 )
-"""The columns after those of the input."""
+"""The columns that follow those of the input."""
 # A spreadsheet takes such a text for a formula, which may call other programs.
 _FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -75,9 +75,9 @@ def columns_of(rows: Iterable[Iterable[str]]) -> list[str]:
 
 
 def guarded_cell(text: str) -> str:
-    """Return a cell that no spreadsheet runs as a formula: formulas, but not numbers, are prefixed with an apostrophe.
+    """Return a cell that no spreadsheet runs as a formula: formulas, but not numbers, get an apostrophe as prefix.
 
-    A text that begins with such an apostrophe gets another one, so that `unguarded_cell` returns every text as it was.
+    A text that already begins with such an apostrophe gets another one, so that `unguarded_cell` restores every text.
     """
     if _QUOTED.match(text) or (_FORMULA.match(text) and not _NUMBER.fullmatch(text)):
         return f"'{text}"

@@ -121,7 +121,7 @@ def _indented(text: str) -> str:
 
 
 def _main_text(given: Input) -> str:
-    """Return the text by which an item is known: its path, else its first field."""
+    """Return the text that identifies an item: its path, otherwise its first field."""
     fields = fields_of(given)
     return as_text(fields.get("path", next(iter(fields.values()), "")))
 

@@ -1,4 +1,4 @@
-"""The positions of rows in answer files, so that they can be merged and sorted without being in memory."""
+"""Index the rows of answer files by position, so that files can be merged and sorted without loading them."""
 
 import csv
 import hashlib
@@ -15,7 +15,7 @@ from run_specialist.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class RowPosition:
-    """A row, its identity and its bytes in a file."""
+    """A row: its identity, and its bytes in a file."""
 
     number: int
     run_id: str
@@ -43,7 +43,7 @@ class AnswerIndex:
         self.columns.update(dict.fromkeys(cells))
 
     def without(self, newer: "AnswerIndex") -> list[RowPosition]:
-        """Return the rows that another file does not replace: by the same run, or by the same input at the same place.
+        """Return the rows that another file does not replace (by the same run, or the same input at the same place).
 
         newer: the rows that replace them.
         """

@@ -1,4 +1,4 @@
-"""The file to which rows are appended as items end, beside the file that it replaces at the end."""
+"""The temporary file to which rows are appended as items end; at the end it replaces the answer file."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ class AnswerPart:
     """An append-only file of rows, locked while it is open; a killed process leaves at most its last row incomplete."""
 
     def __init__(self, path: Path, of: Path) -> None:
-        """Open or create it with the rows that it has; raises OSError, UsageError if another process writes it.
+        """Open or create the file and keep its rows; raises OSError, or UsageError if another process writes it.
 
         of: the file that it will replace, for the error.
         """
@@ -49,7 +49,7 @@ class AnswerPart:
         """Size [bytes]."""
 
     def append(self, line: bytes) -> None:
-        """Append a line, or none of it; raises OSError."""
+        """Append a whole line or nothing; raises OSError."""
         rest = memoryview(line)
         try:
             while rest:
@@ -66,7 +66,7 @@ class AnswerPart:
         self.size = 0
 
     def become(self, target: Path, mode: int | None) -> None:
-        """Replace a file by this one, and close it; raises OSError.
+        """Replace a file by this one, and close this one; raises OSError.
 
         mode: permissions of the result; None to keep those of a new file.
         """
@@ -77,12 +77,12 @@ class AnswerPart:
         os.close(self._descriptor)
 
     def remove(self) -> None:
-        """Delete and close it; raises OSError."""
+        """Delete and close the file; raises OSError."""
         self.path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
     def close(self) -> None:
-        """Close it and keep its rows."""
+        """Close the file and keep its rows."""
         os.close(self._descriptor)
 
 

@@ -16,7 +16,7 @@ _NOT_PLAIN = re.compile(r"[^ -~]")
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A row in a file, and its place."""
+    """A row and its position in a file."""
 
     row: Row
     start: int
@@ -51,7 +51,7 @@ def is_row(value: object) -> bool:
 
 
 def parse_row(line: bytes) -> Row | None:
-    """Return the row on a line; None if it is none, e.g. because writing it was interrupted."""
+    """Return the row on a line; None if the line is no row, e.g. because writing it was interrupted."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -60,7 +60,7 @@ def parse_row(line: bytes) -> Row | None:
 
 
 def stored_rows(lines: Iterable[bytes]) -> Iterator[tuple[int, StoredRow | None]]:
-    """Yield the number and the row of each line that is not empty; None if the line is not a row."""
+    """Yield number and row of each non-empty line; the row is None if the line is not a row."""
     end = 0
     for number, line in enumerate(lines, 1):
         start, end = end, end + len(line)
@@ -70,7 +70,7 @@ def stored_rows(lines: Iterable[bytes]) -> Iterator[tuple[int, StoredRow | None]
 
 
 def rows_in(path: Path) -> Iterator[Row]:
-    """Yield the rows of a file of JSON lines, also of one that is still being written; raises OSError."""
+    """Yield the rows of a file of JSON lines, which may still be written; raises OSError."""
     with path.open("rb") as file:
         for _, stored in stored_rows(file):
             if stored:

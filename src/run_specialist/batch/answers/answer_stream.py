@@ -1,4 +1,4 @@
-"""Write the answers of a batch to standard output, also in the order of the items."""
+"""Write the answers of a batch to standard output, optionally in the order of the items."""
 
 import json
 from types import TracebackType
@@ -26,7 +26,7 @@ class InOrder:
         return ready
 
     def rest(self) -> list[Done]:
-        """Return the items that still wait, in order, because those between them have not ended."""
+        """Return the items that are still held back, in order."""
         held, self._held = self._held, {}
         return [held[number] for number in sorted(held)]
 

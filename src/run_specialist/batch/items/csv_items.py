@@ -66,7 +66,7 @@ def _sniff(sample: Sequence[str]) -> str:
 
 
 def _widths(sample: Sequence[str], delimiter: str) -> list[int]:
-    """Return the number of columns of each row; empty if the quotes do not fit to the delimiter."""
+    """Return the number of columns of each row; empty if the quotes do not match with the delimiter."""
     widths: list[int] = []
     try:
         # `extend` keeps what it has when the reader raises an error.

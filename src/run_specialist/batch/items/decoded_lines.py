@@ -1,4 +1,4 @@
-"""The lines of a file of items as text, with their numbers; every problem is an error with `file:line`."""
+"""Decode the lines of a file of items; each problem is an error with `file:line`."""
 
 import codecs
 from collections.abc import Callable, Iterator
@@ -7,11 +7,11 @@ from typing import BinaryIO, NoReturn
 from run_specialist.errors import UsageError
 
 LONGEST_LINE = 10 * 1024**2
-"""Maximum length of a line; no model has room for a longer item [bytes]."""
+"""Maximum length of a line; no model accepts a longer item [bytes]."""
 Lines = Iterator[tuple[int, str]]
-"""Numbers from 1, and the lines with their ends."""
+"""Line numbers, from 1, with the lines and their line ends."""
 OnBad = Callable[[UsageError], None]
-"""Called with the error of an item that can be skipped; it raises the error, or notes it."""
+"""Called with the error of an item that can be skipped; raises the error, or records it."""
 _OTHER_MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
     (codecs.BOM_UTF32_BE, "UTF-32"),

@@ -1,4 +1,4 @@
-"""The values of an input: which ones can be sent and stored, and how they are written as text."""
+"""Check the values of an input (can they be sent and stored?), and format them as text."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def fields_of(given: Input) -> Mapping[str, object]:
 
 
 def problem_of(given: object) -> str | None:
-    """Return why an input cannot be asked about, as the end of a sentence; None if it can."""
+    """Return why an input cannot be used, as the end of a sentence; None if it can."""
     if not isinstance(given, str | Mapping):
         return f"must be an object or a string, got {type(given).__name__}"
     if isinstance(given, Mapping) and not all(isinstance(name, str) for name in given):
@@ -38,7 +38,7 @@ def problem_of(given: object) -> str | None:
 
 
 def _bad_characters(given: object, text: str) -> str | None:
-    """Return which characters of an input neither databases nor model APIs accept; None if there are none."""
+    """Return the characters of an input that databases or model APIs reject; None if there are none."""
     if _NUL.search(text):
         return "contains a NUL character; remove it"
     try:

@@ -1,4 +1,4 @@
-"""Items as JSON: one value per line, or one array."""
+"""Read items as JSON: one value per line, or one array."""
 
 import json
 import re
@@ -13,7 +13,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def json_line_items(lines: Lines, name: str, bad: OnBad) -> Iterator[InputRecord]:
-    """Yield the values of JSON Lines; empty lines are skipped. A question is only made from objects and strings.
+    """Yield the values of JSON Lines, skipping empty lines; questions are made only from objects and strings.
 
     name: of the file, for errors.
     bad: called for a line that is invalid.
@@ -30,7 +30,7 @@ def json_line_items(lines: Lines, name: str, bad: OnBad) -> Iterator[InputRecord
 
 
 def json_array_items(lines: Lines, name: str) -> Iterator[InputRecord]:
-    """Yield the values of a JSON array, which is read whole; a question is only made from objects and strings.
+    """Yield the values of a JSON array, which is read as a whole; questions are made only from objects and strings.
 
     name: of the file, for errors.
     """

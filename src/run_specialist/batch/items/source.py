@@ -1,4 +1,4 @@
-"""Where the items of a batch come from."""
+"""The source of the items of a batch."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from run_specialist.batch.items.decoded_lines import OnBad, stop
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Items that are read one by one; a batch takes it as its items."""
+    """A source of items, read one by one; passed to a batch as its items."""
 
     name: str
     """Absolute path, glob pattern with its root, or `-`: part of the identity of a batch."""
     title: str
     """Its name in messages, as the user wrote it."""
     read: Callable[[OnBad], Iterator[InputRecord]]
-    """Reads the items; is called with a function for bad items. Raises UsageError where it cannot continue."""
+    """Reads the items; called with a function for bad items. Raises UsageError if it cannot continue."""
     is_repeatable: bool
     """Whether the items can be read more than once."""
 

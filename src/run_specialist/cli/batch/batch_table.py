@@ -31,7 +31,7 @@ def print_batches(found: Sequence["StoredBatch"], tallies: Mapping[str, "BatchTo
 
 
 def cost_words(tally: "BatchTotals") -> str:
-    """Return the cost of a batch, with the number of runs of which it is unknown."""
+    """Return the cost of a batch as text, with the number of runs whose cost is unknown."""
     if not tally.unknown_costs:
         return dollars(tally.cost_usd)
     unknown = f"{tally.unknown_costs:,} unknown"

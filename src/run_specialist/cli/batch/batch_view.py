@@ -1,4 +1,4 @@
-"""One batch, as `specialists batches BATCH` shows it."""
+"""Show one batch: `specialists batches BATCH`."""
 
 import shutil
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 FIRST_FAILURES = 10
 """How many failed items are shown."""
 _LABEL = 10
-"""Width of a label."""
+"""Width of a label [columns]."""
 _SHORTEST = 20
-"""Least width of the text beside a label."""
+"""Minimum width of the text beside a label [columns]."""
 
 
 def show_batch(opened: "StoredBatches", batch: "StoredBatch", *, json_: bool) -> None:
@@ -95,7 +95,7 @@ def _print_items(items: Sequence["ItemResult"]) -> None:
 
 
 def _print_beside(label: str, text: str) -> None:
-    """Print a text beside its label; a terminal gets it wrapped at words."""
+    """Print a text beside its label, wrapped at words on a terminal."""
     if not is_terminal():
         print_labelled(label, text)
         return

@@ -1,4 +1,4 @@
-"""One call of `specialists map`: read the items, show the plan, and work on the items, or give them to a fleet."""
+"""One call of `specialists map`: read the items, show the plan, then run the items or queue them for a fleet."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MapCall:
-    """What the command line asks for."""
+    """The parsed command line of `specialists map`."""
 
     name: str
     items: str | None
@@ -35,12 +35,12 @@ class MapCall:
     project: ProjectOptions
     config: "Config"
     words: tuple[str, ...]
-    """The arguments of the command, to show the call that continues it."""
+    """The arguments as given; the command that continues the batch is built from them."""
     fleet_at_once: int
     """How many items a fleet may work on at the same time; 0 = any number."""
 
     def work(self) -> int:
-        """Do what is asked for; return the exit code."""
+        """Execute the command; return the exit code."""
         runner = self._runner_in(self.project.root)
         check_queue(self.batch, self.items)
         asked = MapRequest.of(self.items, self.each_item, runner, self.name)
@@ -70,12 +70,12 @@ class MapCall:
 
     @property
     def _bounds(self) -> dict[str, Any]:
-        """What bounds the batch, as arguments of `Runner.map`."""
+        """Return the limits of the batch as arguments of `Runner.map`."""
         limit = {} if self.money.limit is None else {"cost_limit": self.money.limit}
         return {"at_once": self.batch.at_once, **limit, **self.batch.bounds}
 
     def _by_fleet(self, plan: "MapPlan", runner: "Runner") -> "MapPlan | None":
-        """Put the items into the queue, and return how to read the answers of the fleet; None if it is not awaited."""
+        """Queue the items for a fleet; with `--wait` return the plan that reads its answers, otherwise None."""
         followed = put_into_queue(plan, runner, self.each_run, self.batch, self.answers, self.fleet_at_once)
         if followed is None:
             return None

@@ -37,11 +37,11 @@ def map_(
 ) -> None:
     """Ask a specialist a question about each of many items.
 
-    The same command again continues where it stopped: items with an outcome are not asked again, and a changed item is
-    a new one. Ctrl-C finishes the turns under way, a second Ctrl-C stops at once; nothing that was paid is lost.
+    Repeat the same command to continue a batch: items that have an outcome are skipped, and a changed item counts as
+    new. Ctrl-C stops after the current turns, a second Ctrl-C stops immediately. Results that were paid for are kept.
 
-    Exit codes: 0 each item has an answer, 2 wrong flag or file, 3 ended by the model's endpoint, 4 an item has no
-    answer, 130 interrupted.
+    Exit codes: 0 every item has an answer, 2 wrong flag or file, 3 the model's endpoint ended the batch, 4 an item has
+    no answer, 130 interrupted.
     """
     answers.check()
     with guarded():
@@ -55,6 +55,6 @@ def map_(
 
 
 def _fleet_at_once(context: typer.Context, batch: BatchOptions) -> int:
-    """Return how many items a fleet may work on at the same time; 0 = any number, unless it was given."""
+    """Return the value of `--at-once` for a fleet; 0 = any number of items at the same time, if it was not given."""
     source = context.get_parameter_source("at_once")
     return batch.at_once if source is not None and source.name == "COMMANDLINE" else 0

@@ -1,4 +1,4 @@
-"""The question before a batch that may be expensive."""
+"""Ask for confirmation before a batch that may be expensive."""
 
 import sys
 
@@ -10,16 +10,16 @@ from run_specialist.cli.console import fail, is_terminal
 
 
 def confirm(most: float | None, money: MoneyOptions) -> None:
-    """Ask whether to go on if the forecast is above the amount that needs no question; exit if not.
+    """Ask for confirmation if the forecast exceeds the amount of `--confirm-above`; exit if it is denied.
 
-    most: what may be spent; None = unknown [USD].
-    Without a terminal nothing is asked: the batch is refused only if that amount was given.
+    most: maximum cost of the batch; None = unknown [USD].
+    Without a terminal there is no question: the batch is refused if `--confirm-above` was given and is exceeded.
     """
     above = CONFIRM_ABOVE if money.confirm_above is None else money.confirm_above
     if money.yes or most is None or most <= above:
         return
     if is_terminal(sys.stdin) and is_terminal(sys.stderr):
-        if not typer.confirm(f"This may cost {dollars(most)}. Go on?", err=True):
+        if not typer.confirm(f"This may cost {dollars(most)}. Continue?", err=True):
             fail("nothing was sent", 0)
     elif money.confirm_above is not None:
         fail(

@@ -1,4 +1,4 @@
-"""The counts of a batch in words, and the lines about its items."""
+"""Format the counts of a batch as words, and a line about each ended item."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def by_state(counts: "Counts") -> Iterator[str]:
-    """Yield the number of items in each state that has any, e.g. `30 answered`, `2 failed (rate limited 2)`."""
+    """Yield the number of items in each non-empty state, e.g. `30 answered`, `2 failed (rate limited 2)`."""
     for number, state in (
         (counts.answered, "answered"),
         (counts.landed, "landed"),
@@ -33,13 +33,13 @@ def by_state(counts: "Counts") -> Iterator[str]:
 
 
 def reasons(counts: "Counts") -> Iterator[str]:
-    """Yield why items failed, the most frequent reason first, e.g. `2 rate limited`."""
+    """Yield the reasons for failed items, the most frequent first, e.g. `2 rate limited`."""
     for kind in sorted(counts.failed, key=lambda kind: -counts.failed[kind]):
         yield f"{counts.failed[kind]:,} {kind.replace('_', ' ')}"
 
 
 def ended_line(done: "Done") -> str:
-    """Return a line about an item that has ended: its state, its name, what it took, and why it has no answer."""
+    """Return a line about an ended item: its state, name, time and cost, and why it has no answer."""
     name = label(done.input, done.item.question)
     parts = [f"{done.number:,} {name}" if name else f"{done.number:,}", done.state]
     if outcome := done.outcome:

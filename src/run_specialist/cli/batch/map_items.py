@@ -1,4 +1,4 @@
-"""The items of `specialists map`: from a file, standard input, or the files that match a glob."""
+"""Read the items of `specialists map` from a file, from standard input, or from the files that match a glob."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sized
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MapRequest:
-    """A specialist and what it is asked: a question about each item."""
+    """A specialist, the items, and the question about each of them."""
 
     name: str
     source: "Source"
@@ -30,7 +30,7 @@ class MapRequest:
 
     @classmethod
     def of(cls, items: str | None, each: ItemOptions, runner: "Runner", name: str) -> "MapRequest":
-        """Return checked items; exit, or raise UsageError, if they cannot be asked about."""
+        """Return the checked items; exit, or raise UsageError, if no question can be asked about them."""
         source = _source(items, each, runner, name)
         template = None if each.question is None else Template(each.question)
         return cls(name, source, check(source, template), template)
@@ -46,9 +46,9 @@ class MapRequest:
 
 
 def _source(items: str | None, each: ItemOptions, runner: "Runner", name: str) -> "Source":
-    """Return where the items come from; exit if it is not clear.
+    """Return the source of the items; exit if the options leave it open or name two.
 
-    Raises UsageError if they cannot be read.
+    Raises UsageError if the source cannot be read.
     """
     if each.files is not None:
         if items is not None:

@@ -1,4 +1,4 @@
-"""The progress of `specialists map` without a live view: a line for each item, or for large batches now and then."""
+"""Print the progress of `specialists map` without a live view: a line per item, or periodic lines for large batches."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from run_specialist.batch.done import Done
 
 EACH_UP_TO = 200
-"""A larger batch gets a line every `SECONDS`, and a line for each item without an answer [items]."""
+"""Largest batch with a line per item; a larger one gets a line every `SECONDS` and one per item without an answer."""
 SECONDS = 15.0
 MOST_FAILURES = 50
-"""So many items without an answer get a line in a large batch."""
+"""Maximum number of lines about items without an answer in a large batch."""
 
 
 class ItemLines:
-    """Prints lines about the items that end; those that earlier calls have ended are only counted."""
+    """Prints lines about ended items; items that earlier calls have ended are only counted."""
 
     def __init__(self, batch: "Batch", progress: MapProgress, say: Callable[[str], None], noun: str = "item") -> None:
         self._batch = batch
@@ -31,7 +31,7 @@ class ItemLines:
         self._failures = 0
 
     def end(self, done: "Done") -> None:
-        """Print what the end of an item calls for."""
+        """Print the line that an ended item requires, if any."""
         if done.is_earlier:
             return
         counts = self._batch.counts

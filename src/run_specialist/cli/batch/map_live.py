@@ -1,4 +1,4 @@
-"""The live view of `specialists map` on a terminal: counts, cost, speed, pauses, and the items under way."""
+"""The live view of `specialists map` on a terminal: counts, cost, speed, pauses, and the running items."""
 
 import math
 import time
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from run_specialist.batch.done import Done
 
 MOST_ITEMS = 4
-"""How many of the items under way are shown, the newest."""
+"""How many running items are shown; the newest are preferred."""
 NARROWEST_BAR, WIDEST_BAR = 8, 30
 """[columns]"""
 COMPLETE = frozenset({"answered", "landed"})
@@ -42,8 +42,8 @@ class MapView:
     ) -> None:
         """Prepare the view.
 
-        answers: print the beginning of each answer, as it is written nowhere else.
-        noun: what it calls an item.
+        answers: print the beginning of each answer, because it is written to no file.
+        noun: the name of an item, such as `item` or `run`.
         """
         self._batch = batch
         self._progress = progress
@@ -52,11 +52,11 @@ class MapView:
         self._noun = noun
         self._spinner = Spinner("dots")
         self.notice = ""
-        """A line about the end that has begun, e.g. after Ctrl-C."""
+        """A line about an early end, e.g. after Ctrl-C."""
         self.live: AbstractContextManager[object] = live_lines(self.render, self.console)
 
     def end(self, done: "Done") -> None:
-        """Print a line about an item that has no complete answer, or about each item, above the view."""
+        """Print, above the view, a line about each item, or only about an item without a complete answer."""
         if done.is_earlier or (done.state in COMPLETE and not self._answers):
             return
         line = Text(ended_line(done), STATUSES.get(done.state, "red"))
@@ -70,7 +70,7 @@ class MapView:
         return line
 
     def render(self) -> RenderableType:
-        """Return the lines; each fits the width of the terminal, all of them fit its height."""
+        """Return the lines; they fit the width and the height of the terminal."""
         width, height = self.console.width, self.console.height
         first = Text(self._head(width - 2))
         # The spinner does not keep the settings of its text.

@@ -27,7 +27,7 @@ RETRIED: dict[str | None, tuple[str, ...]] = {
     "partial": ("partial", "aborted"),
     "all": ("failed", "aborted", "partial"),
 }
-"""Statuses of earlier outcomes to resume; interrupted runs always are, and those that the endpoint failed."""
+"""Statuses of earlier runs to resume, by `--retry`; interrupted runs and endpoint failures are always resumed."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class BatchOptions:
         str | None,
         typer.Option(
             metavar="STATE",
-            help="Resume runs of earlier calls that ended as failed, aborted or partial, or all of these.",
+            help="Resume earlier runs that ended as failed, aborted or partial, or all of these.",
             **choice(*filter(None, RETRIED)),
         ),
     ] = None
@@ -89,14 +89,12 @@ class BatchOptions:
     queue: Annotated[
         bool, typer.Option("--queue", help="Put the items into the queue of a fleet instead, for workers on any hosts.")
     ] = False
-    wait: Annotated[
-        bool, typer.Option("--wait", help="With --queue: wait until the fleet has worked on all items.")
-    ] = False
+    wait: Annotated[bool, typer.Option("--wait", help="With --queue: wait until the fleet has finished all items.")] = (
+        False
+    )
     breaker: Annotated[
         int,
-        typer.Option(
-            metavar="N", min=1, help="Pause after so many failures of the endpoint in a row, of the same kind."
-        ),
+        typer.Option(metavar="N", min=1, help="Pause after N consecutive failures of the endpoint of the same kind."),
     ] = FAILURES
     pause_limit: Annotated[
         Any,
@@ -109,7 +107,7 @@ class BatchOptions:
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """What was given of the bounds of the batch, as arguments of `Runner.map`."""
+        """Return the limits of the batch that were given, as arguments of `Runner.map`."""
         given = {"batch": self.batch, "breaker": self.breaker, "pause_limit": self.pause_limit}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -138,7 +136,9 @@ class AnswerOptions:
     ordered: Annotated[bool, typer.Option("--ordered", help="Write the rows in the order of the items.")] = False
     reduce: Annotated[
         str | None,
-        typer.Option(metavar="SPECIALIST", help="Then ask this specialist, who can read the answers as files."),
+        typer.Option(
+            metavar="SPECIALIST", help="Then ask this specialist to combine the answers, which it reads as files."
+        ),
     ] = None
     json_: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False
     events: Annotated[

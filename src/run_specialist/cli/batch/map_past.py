@@ -1,4 +1,4 @@
-"""What the store knows before a call of `specialists map`: past runs of the specialist, earlier runs of the batch."""
+"""Read what `specialists map` needs from the store: past runs of the specialist, earlier runs of the batch."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 FAILED = "failed"
 ENDED = frozenset({"answered", "landed", "partial", FAILED})
-"""Statuses of runs that the same call does not resume by itself, unless the endpoint failed them."""
+"""Statuses of runs that are not resumed without `--retry`, unless the endpoint caused the failure."""
 
 
 @dataclass(frozen=True)
 class EarlierRuns:
-    """The runs of a batch that earlier calls have begun."""
+    """The runs that earlier calls have begun for a batch."""
 
     ended: frozenset[str] = frozenset()
-    """Keys of the items whose outcome is not asked for again."""
+    """Keys of the items that have an outcome and are not asked again."""
     cost_usd: float = 0.0
-    """Known cost of all of them [USD]."""
+    """Known cost of all these runs [USD]."""
 
     def count(self, items: Iterable["Item"]) -> int:
         """Return how many items have an outcome."""
@@ -34,7 +34,7 @@ class EarlierRuns:
 
 
 class KnownRuns:
-    """The runs in a store; there are none if nothing is stored."""
+    """The runs in a store; empty if nothing is stored."""
 
     def __init__(self, store: "Store | None", *, are_stored: bool) -> None:
         self._store = store
@@ -42,10 +42,10 @@ class KnownRuns:
         """Whether runs will be stored, even if there is no store yet."""
 
     def past(self, runner: "Runner", name: str, settings: dict[str, Any], asked: str | None) -> Sequence["PastRun"]:
-        """Return the past runs that are like those to come, newest first: of the same model and project.
+        """Return past runs comparable to the planned ones (same model, same project), newest first.
 
         settings: those of the call.
-        asked: the model that was asked for; None = that of the file or of the environment.
+        asked: the model given with the call; None = that of the file or of the environment.
         """
         from run_specialist.specialist.project import project_path  # noqa: PLC0415 - fast `--help`
 
@@ -97,7 +97,7 @@ def known_runs(store: str | None) -> Iterator[KnownRuns]:
 
 
 def _model(runner: "Runner", name: str, settings: dict[str, Any], asked: str | None) -> str:
-    """Return the id of the model of the runs to come."""
+    """Return the model id of the planned runs."""
     from run_specialist.providers.chosen_models import choose_model  # noqa: PLC0415 - fast `--help`
     from run_specialist.providers.described import described  # noqa: PLC0415 - as above
     from run_specialist.specialist.resolve import resolve  # noqa: PLC0415 - as above

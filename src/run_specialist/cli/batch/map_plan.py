@@ -1,4 +1,4 @@
-"""What a call of `specialists map` is going to do: its items, those with an outcome, and what the others may cost."""
+"""Describe what a call of `specialists map` will do: its items, those with an outcome, and the cost of the others."""
 
 import textwrap
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 SHOWN = 3
-"""How many questions a dry run shows."""
+"""Number of questions that a dry run shows."""
 
 
 @dataclass(frozen=True)
@@ -29,21 +29,21 @@ class MapPlan:
     batch: "Batch"
     asked: "MapRequest"
     earlier: int
-    """Items with an outcome of an earlier call that is not asked for again."""
+    """Number of items that already have an outcome and are not asked again."""
     forecast: "Forecast"
-    """Of the items without an outcome."""
+    """Forecast for the items without an outcome."""
     at_once: int
     spent: float
     """Cost of the earlier runs of the batch [USD]."""
 
     @property
     def rest(self) -> int | None:
-        """How many items are going to be asked about."""
+        """Number of items to be asked about."""
         return None if self.asked.count is None else self.asked.count - self.earlier
 
     @property
     def most(self) -> float | None:
-        """What the rest may cost at most, within the limit; None while it is unknown [USD]."""
+        """Maximum cost of the remaining items, within the limit; None if it is unknown [USD]."""
         limit = self.batch.cost_limit
         left = None if limit is None else max(limit - self.spent, 0.0)
         high = self.forecast.total_cost_high
@@ -55,7 +55,7 @@ class MapPlan:
         return " · ".join(self._parts())
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan in JSON values."""
+        """Return the plan as JSON values."""
         forecast = self.forecast
         return {
             "batch": self.batch.id,
@@ -76,7 +76,7 @@ class MapPlan:
         }
 
     def show(self, *, json: bool) -> None:
-        """Print the plan with the first questions."""
+        """Print the plan and the first questions."""
         if json:
             print_json(self.as_json())
             return
@@ -89,9 +89,9 @@ class MapPlan:
         print_line(f"\nbatch {self.batch.id}; nothing was sent")
 
     def _item(self, figure: str) -> str:
-        """Return what a past run used, e.g. `4 tool calls, 31 s, $0.04`.
+        """Return what a typical past run used, e.g. `4 tool calls, 31 s, $0.04`.
 
-        figure: `median` or `high`, of nine of ten runs.
+        figure: `median`, or `high`: the 90th percentile.
         """
         forecast = self.forecast
         calls, seconds, cost = (
@@ -121,7 +121,7 @@ class MapPlan:
             return
         forecast = self.forecast
         if not forecast.runs:
-            yield f"no past runs: the first {TELLING} items tell"
+            yield f"no past runs: the first {TELLING} items give a forecast"
             return
         cost, seconds = forecast.cost_usd, forecast.seconds
         each = f" and {dollars(cost.high)}" if cost is not None and cost.high else ""

@@ -1,4 +1,4 @@
-"""Prepare a batch for `specialists map`: look at the store, and forecast."""
+"""Plan a batch for `specialists map`: read the store and make a forecast."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,12 +24,12 @@ def planned(
     *,
     is_over: bool = False,
 ) -> MapPlan:
-    """Return the batch and what it is going to do; nothing is sent.
+    """Return a batch and its plan; sends nothing.
 
     each: options of each run.
-    bounds: arguments of `Runner.map` about the batch.
+    bounds: limits of the batch, as arguments of `Runner.map`.
     retried: statuses of earlier runs that are resumed.
-    is_over: a fleet has ended; leave its record as it is, and begin no item that it has left because of its limit.
+    is_over: a fleet has finished the batch; do not change its record, and begin no item that it has left out.
     """
     settings = each.settings
     with known_runs(runner.store) as known:

@@ -1,4 +1,4 @@
-"""What is known about a batch while it runs: what each item under way does, what was spent, the speed, and the rest."""
+"""Track a running batch: the activity of each running item, the cost, the speed, and the remaining time."""
 
 import time
 from collections import deque
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from run_specialist.batch.item import Item
 
 TELLING = 5
-"""So many ended items are enough for a forecast."""
+"""Minimum number of ended items for a forecast."""
 _NEWEST = 64
-"""How many of the last ends count for the speed."""
+"""Number of newest ends from which the speed is calculated."""
 
 
 @dataclass
 class ItemProgress:
-    """An item that is worked on."""
+    """A running item."""
 
     number: int
     label: str
@@ -33,7 +33,7 @@ class ItemProgress:
 
 
 class MapProgress:
-    """Follows the events of a batch; a view asks it for figures, also from another thread."""
+    """Follows the events of a batch; a view reads its figures, possibly from another thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin at zero.
@@ -43,27 +43,27 @@ class MapProgress:
         self.clock = clock
         self.begun = clock()
         self.under_way: dict[int, ItemProgress] = {}
-        """By number, the item that began last is the last one; with items that were taken back."""
+        """The running items by number, the newest last; includes items that were taken back."""
         self.spent: float | None = 0.0
         """Cost of all items that this call has ended; None if a price is unknown [USD]."""
         self.new = 0
-        """How many items this call has ended itself; those of earlier calls are not among them."""
+        """Number of items that this call has ended; those of earlier calls do not count."""
         self.earlier = 0
-        """How many items were ended by earlier calls."""
+        """Number of items that earlier calls have ended."""
         self.new_cost: float | None = 0.0
-        """Cost of the items that this call has ended itself [USD]."""
+        """Cost of the items that this call has ended [USD]."""
         self.seconds_paused = 0.0
         self._ends: deque[float] = deque(maxlen=_NEWEST)
         self._paused_at: float | None = None
 
     def begin(self, item: "Item") -> None:
-        """Note that an item begins."""
+        """Record that an item begins."""
         self.under_way[item.number] = ItemProgress(item.number, label(item.input, item.question))
 
     def hear_batch(self, event: "BatchEvent", items: Iterable["Item"] = ()) -> None:
-        """Note an event of the batch.
+        """Record an event of the batch.
 
-        items: those under way.
+        items: the running ones.
         """
         match event.event:
             case "item_started":
@@ -80,7 +80,7 @@ class MapProgress:
                 pass
 
     def hear(self, number: int, event: Event) -> None:
-        """Note an event of the run of an item."""
+        """Record an event of an item's run."""
         if (one := self.under_way.get(number)) is None:
             return
         one.total.add(event)
@@ -88,7 +88,7 @@ class MapProgress:
             one.doing = doing
 
     def end(self, done: "Done") -> None:
-        """Note that an item has ended."""
+        """Record that an item has ended."""
         self.under_way.pop(done.number, None)
         cost = None if done.outcome is None else done.outcome.cost_usd
         if done.outcome is not None:
@@ -108,7 +108,7 @@ class MapProgress:
 
     @property
     def cost_usd(self) -> float | None:
-        """Cost so far, with that of the items under way; None if a price is unknown."""
+        """Cost so far, including running items; None if a price is unknown [USD]."""
         total = self.spent
         for one in [*self.under_way.values()]:
             total = _sum(total, one.total.cost_usd)
@@ -116,7 +116,7 @@ class MapProgress:
 
     @property
     def per_second(self) -> float | None:
-        """How many items end in a second, of late; None while too few have ended."""
+        """Recent speed [items per second]; None until enough items have ended."""
         if len(self._ends) < TELLING:
             return None
         since = self._ends[0] if len(self._ends) == _NEWEST else 0.0
@@ -124,13 +124,13 @@ class MapProgress:
         return None if seconds <= 0 else len(self._ends) / seconds
 
     def cost_at_end(self, rest: int) -> float | None:
-        """Return the expected cost of the whole batch, if so many items have not ended; None while it is unknown."""
+        """Return the expected cost of the whole batch, given the number of items left; None if it is unknown [USD]."""
         if self.new < TELLING or self.new_cost is None or self.spent is None:
             return None
         return self.spent + rest * self.new_cost / self.new
 
     def _worked(self) -> float:
-        """Time since the beginning without pauses [s]."""
+        """Time since the beginning, without pauses [s]."""
         pause = 0.0 if self._paused_at is None else self.clock() - self._paused_at
         return self.seconds - self.seconds_paused - pause
 
@@ -140,7 +140,7 @@ def _sum(total: float | None, more: float | None) -> float | None:
 
 
 def _doing(event: Event) -> str | None:
-    """Return what a run does after an event; None if the event does not change it."""
+    """Return the activity of a run after an event, as text; None if the event does not change it."""
     match event:
         case Requested():
             return "thinking"

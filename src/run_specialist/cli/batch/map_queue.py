@@ -1,4 +1,4 @@
-"""`specialists map --queue`: put the items into the queue of a fleet, and wait for them with `--wait`."""
+"""`specialists map --queue`: put the items into the queue of a fleet; with `--wait`, wait until they are done."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from run_specialist.fleet.control import BatchStatus, Control
 
 LOOK = 2.0
-"""How often a waiting command looks at the queue [s]."""
+"""Interval at which a waiting command polls the queue [s]."""
 SECONDS = 15.0
-"""How often it says how far the fleet is, if that has changed [s]."""
+"""Interval of the progress lines, which are printed only after a change [s]."""
 WITHOUT_ANSWER = ("dead", "cancelled")
-"""States of items that the fleet leaves without an outcome."""
+"""States of items that a fleet has left without an outcome."""
 
 
 @dataclass(frozen=True)
 class FleetResult:
-    """A batch on which the fleet has ended its work."""
+    """A batch that a fleet has finished."""
 
     lost: str = ""
-    """Which items the fleet has left without an outcome; empty = none."""
+    """Counts of the items without an outcome, as text; empty = none."""
 
 
 def check_queue(batch: BatchOptions, items: str | None) -> None:
@@ -94,14 +94,14 @@ async def _put(
 
 
 async def _ended(control: "Control", batch_id: str, *, quiet: bool) -> FleetResult:
-    """Wait until no item is in the queue; exit if the batch is paused."""
+    """Wait until the queue has no more items of the batch; exit if the batch is paused."""
     said, waited = "", SECONDS
     while True:
         (status,) = await control.status(batch_id)
         if not status.queued and not status.at_work:
             break
         if status.state == "paused":
-            say(f"batch {batch_id} is paused: {status.reason}; to go on: specialists fleet resume {batch_id}")
+            say(f"batch {batch_id} is paused: {status.reason}; to continue: specialists fleet resume {batch_id}")
             raise typer.Exit(4)
         if waited >= SECONDS and (line := _state(status)) != said and not quiet:
             say(line)
@@ -113,7 +113,7 @@ async def _ended(control: "Control", batch_id: str, *, quiet: bool) -> FleetResu
 
 
 def _state(status: "BatchStatus") -> str:
-    """Return how far the fleet is, in one line."""
+    """Return the progress of the fleet in one line."""
     total, rest = sum(status.items.values()), status.queued + status.at_work
     at_work = f"{status.at_work:,} at work, {counted(status.workers, 'worker')}"
     if not status.workers:

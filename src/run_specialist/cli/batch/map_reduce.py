@@ -1,4 +1,4 @@
-"""`specialists map --reduce SPECIALIST`: one more specialist reads the answers as files and brings them together."""
+"""`specialists map --reduce SPECIALIST`: ask another specialist to combine the answers, which it reads as files."""
 
 import asyncio
 import hashlib
@@ -29,17 +29,17 @@ RESUMED = ("failed", "aborted")
 
 @dataclass(frozen=True)
 class Reducer:
-    """A specialist, and what makes a runner whose root is the folder with the answers."""
+    """A specialist, and a function that makes a runner whose root is the folder with the answers."""
 
     file: "SpecialistFile"
     make_runner: Callable[[Path], "Runner"]
 
 
 class Answers:
-    """The answers of a batch as files, which a specialist brings together."""
+    """The answers of a batch as files in a folder."""
 
     def __init__(self, reducer: Reducer, batch_id: str, *, is_stored: bool) -> None:
-        """Make an empty folder; raises OSError."""
+        """Create an empty folder; raises OSError."""
         self._reducer = reducer
         self._batch_id = batch_id
         self._is_stored = is_stored
@@ -47,7 +47,7 @@ class Answers:
 
     @property
     def folder(self) -> Path:
-        """The folder with the files."""
+        """The folder of the files."""
         return self._folder.folder
 
     def write(self, done: "Done") -> None:
@@ -55,10 +55,10 @@ class Answers:
         self._folder.add(done)
 
     def reduce(self, specialist: str, asked: str | None, *, shown: bool, quiet: bool) -> "Outcome":
-        """Ask the specialist about all answers and return its outcome; the same answers are not paid for twice.
+        """Ask the specialist about all answers and return its outcome; a repeated call is not paid for twice.
 
         specialist, asked: as for `AnswerFolder.finish`.
-        shown: show the run and print its answer.
+        shown: whether to show the run and print its answer.
         """
         question = self._folder.finish(specialist, asked)
         runner = self._reducer.make_runner(self.folder)
@@ -84,7 +84,7 @@ class Answers:
         )
 
     def _digest(self) -> str:
-        """Return 16 hexadecimal digits that change with the files."""
+        """Return 16 hexadecimal digits that depend on the files."""
         digest = hashlib.sha256()
         for path in sorted(self.folder.glob("*.md")):
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

@@ -1,4 +1,4 @@
-"""Work through a batch for `specialists map`: write rows, show the progress, print events, stop on signals."""
+"""Run a batch for `specialists map`: write rows, show the progress, print events, stop on signals."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RowWriter(Protocol):
-    """Where the rows of the answers go."""
+    """The output for the rows of answers."""
 
     def write(self, done: "Done") -> object:
         """Write the row of an item; raises OSError or UsageError."""
@@ -33,26 +33,26 @@ class RowWriter(Protocol):
 
 @dataclass(frozen=True)
 class MapDisplay:
-    """What the command shows while it works."""
+    """What the command displays while it works."""
 
     events: bool
     live: bool
     """Whether there is a live view."""
     lines: bool
-    """Whether there are lines about items instead."""
+    """Whether lines about items are printed instead of the live view."""
     answers: bool
     """Whether the view shows the beginning of each answer."""
     noun: str = "item"
-    """What the lines and the view call an item."""
+    """The name of an item in the lines and in the view."""
 
 
 class MapWorker:
-    """Works through a batch, once."""
+    """Runs a batch, once."""
 
     def __init__(self, batch: "Batch", rows: Sequence[RowWriter], shown: MapDisplay) -> None:
         """Prepare the work.
 
-        rows: where each item that has ended is written.
+        rows: receives each ended item.
         """
         self.batch = batch
         self.progress = MapProgress()
@@ -68,7 +68,7 @@ class MapWorker:
     def work(self, runner: "Runner") -> None:
         """Work until the batch ends, then close the runner.
 
-        Raises OSError or UsageError if rows or events cannot be written; the runs are stopped and stored before.
+        Raises OSError or UsageError if rows or events cannot be written; the runs are stopped and stored first.
         """
         self.batch.listen(self._hear_batch)
         self.batch.listen_runs(self._hear_run)
@@ -126,7 +126,7 @@ class MapWorker:
             self._guarded(lambda: print_json(value, None, self._out))
 
     def _guarded(self, write: Callable[[], None]) -> None:
-        """Write; if that fails, stop the batch, whose runs stay stored."""
+        """Write; if that fails, stop the batch. Its runs stay stored."""
         try:
             write()
         except (OSError, UsageError) as error:

@@ -1,4 +1,4 @@
-"""Ctrl-C during `specialists map`: once finishes the turns under way, twice stops at once."""
+"""Handle Ctrl-C during `specialists map`: the first stops after the current turns, the second immediately."""
 
 import asyncio
 import os
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch
 
 _SHOW_CURSOR = b"\r\n\x1b[?7h\x1b[?25h"
-"""What the live view would restore at its end: wrapping, and the cursor, on a line of its own."""
+"""Terminal codes that the live view would write at its end: restore line wrapping and show the cursor."""
 
 
 class Interrupts:
-    """Turns signals into the end of a batch."""
+    """Ends a batch on signals."""
 
     def __init__(self, batch: "Batch", notify: Callable[[str], None]) -> None:
         """Prepare to stop a batch.
 
-        notify: called with a line for people.
+        notify: called with a line to show.
         """
         self._batch = batch
         self._notify = notify
         self.count = 0
-        """How many signals have come."""
+        """Number of signals received."""
 
     def handle(self) -> None:
-        """Handle the signals of the running event loop from now on."""
+        """Install the signal handlers in the running event loop."""
         loop = asyncio.get_running_loop()
         # Closing the terminal ends the batch, unless `nohup` ignores the signal.
         hang_up = getattr(signal, "SIGHUP", None)
@@ -45,12 +45,12 @@ class Interrupts:
             self._batch.stop()
             turns = self._batch.counts.under_way
             doing = f"finishing {counted(turns, 'turn')}" if turns else "stopping"
-            self._notify(f"{doing}; Ctrl-C again to stop at once")
+            self._notify(f"{doing}; Ctrl-C again to stop immediately")
             return
         # The next one ends the program, even if a tool ignores that it is cancelled; what was paid is stored.
         loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, _exit)
-        self._notify("stopping at once")
+        self._notify("stopping immediately")
         self._batch.stop(now=True)
 
 

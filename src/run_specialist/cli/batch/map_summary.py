@@ -1,4 +1,4 @@
-"""The end of `specialists map`: honest counts, cost, where the answers are, and the commands that go on."""
+"""Summarize an ended batch: counts, cost, the place of the answers, and the commands that continue it."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 ROOM = 1.1
-"""So much above the expected cost a suggested limit is: an item begins only if the rest covers a typical one."""
+"""Factor between the expected cost and a suggested limit: an item begins only if the rest covers a typical one."""
 
 
 @dataclass(frozen=True)
 class SameCall:
-    """The command line of this call, with which the batch goes on."""
+    """The command line of this call, from which follow-up commands are built."""
 
     words: Sequence[str]
     """The arguments after `specialists map`."""
@@ -33,7 +33,7 @@ class SameCall:
         return shlex.join(["specialists", "map", *_without_passwords(self.words)])
 
     def retrying(self, state: str) -> str:
-        """Return the command that also resumes the runs that ended in a state."""
+        """Return the command that also resumes the runs that ended in a given state."""
         return self._with("--retry", state)
 
     def with_limit(self, limit: str) -> str:
@@ -63,9 +63,9 @@ def _without_passwords(words: Sequence[str]) -> list[str]:
 
 
 def reason_of(batch: "Batch", noun: str = "item") -> str | None:
-    """Return why not all items were asked about; None if they were, or if the caller stopped the batch.
+    """Return why some items were not asked about; None if all were, or if the caller stopped the batch.
 
-    noun: what the text calls an item.
+    noun: the name of an item in the text.
     """
     because = batch.ended_because
     if because in {None, "stopped"} or not batch.counts.not_run:
@@ -79,20 +79,20 @@ def reason_of(batch: "Batch", noun: str = "item") -> str | None:
 
 @dataclass(frozen=True)
 class MapSummary:
-    """A batch that has ended, and where its answers are."""
+    """A batch that has ended, and the place of its answers."""
 
     batch: "Batch"
     progress: MapProgress
     specialist: str
     call: SameCall
     out: Path | None
-    """The file of the answers; None = they are not in a file of this call."""
+    """The file of the answers; None = this call writes none."""
     is_written: bool
-    """Whether the answers were written to somewhere."""
+    """Whether the answers were written to any output."""
     is_stored: bool
 
     def lines(self) -> Iterator[tuple[str, str | None]]:
-        """Yield the lines for people, each with the command in it that is not wrapped."""
+        """Yield the lines to print, each with the command in it that must not be wrapped, if any."""
         counts, batch = self.batch.counts, self.batch
         total = counts.done + counts.not_run if counts.total is None else counts.total
         yield f"{counted(total)} for {self.specialist}: {', '.join(by_state(counts)) or 'none'}", None
@@ -122,7 +122,7 @@ class MapSummary:
 
     @property
     def reason(self) -> str | None:
-        """Why not all items were asked about; None if they were."""
+        """Why some items were not asked about; None if all were."""
         return reason_of(self.batch)
 
     def _answers(self) -> Iterator[tuple[str, str | None]]:
@@ -130,7 +130,7 @@ class MapSummary:
             if self.out.exists():
                 yield f"answers: {self.out}", None
         elif self.is_stored and not self.is_written:
-            yield "the answers are stored; the same command with --out FILE writes them and asks nothing again", None
+            yield "the answers are stored; the same command with --out FILE writes them at no cost", None
 
     def _next(self) -> Iterator[tuple[str, str | None]]:
         counts = self.batch.counts
@@ -140,23 +140,23 @@ class MapSummary:
             yield from self._next_limit()
         elif (counts.not_run or counts.aborted) and self.batch.ended_because != "fleet":
             command = str(self.call)
-            yield f"to go on: {command}", command
+            yield f"to continue: {command}", command
         if counts.failed:
             command = self.call.retrying("failed")
             yield f"to retry the failed: {command}", command
 
     def _next_limit(self) -> Iterator[tuple[str, str | None]]:
-        """Yield the line with a limit that would be enough, at the mean cost of the items so far."""
+        """Yield a line with a sufficient cost limit, from the mean cost of the items so far."""
         counts, spent = self.batch.counts, self.progress.spent
         if not spent or not counts.done:
-            yield "to go on, raise --cost-limit", None
+            yield "to continue, raise --cost-limit", None
             return
         needed = spent * (counts.done + counts.not_run) / counts.done
         command = self.call.with_limit(_rounded_up(max(needed, self.batch.cost_limit or 0.0) * ROOM))
-        yield f"to go on with a higher limit: {command}", command
+        yield f"to continue with a higher limit: {command}", command
 
     def as_json(self, reduced: "Outcome | None" = None) -> dict[str, Any]:
-        """Return the summary in JSON values."""
+        """Return the summary as JSON values."""
         counts = self.batch.counts
         return {
             "batch": self.batch.id,

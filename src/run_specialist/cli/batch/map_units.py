@@ -1,4 +1,4 @@
-"""How `specialists map` writes numbers, times, and the names of items."""
+"""Format numbers, times and item names for `specialists map`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,12 +8,12 @@ from run_specialist.cli.console import printable
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _TELLING = ("path", "name", "title", "id", "key", "question")
-"""Fields that name an item, the best first."""
+"""Fields that usually name an item, the best first."""
 _LONGEST_LABEL = 200
 
 
 def duration(seconds: float) -> str:
-    """Return a time in one unit or two, e.g. `0.4 s`, `31 s`, `8 min`, `2 h 5 min`, `3 d 4 h`."""
+    """Return a time in one or two units, e.g. `0.4 s`, `31 s`, `8 min`, `2 h 5 min`, `3 d 4 h`."""
     if seconds < 10:  # noqa: PLR2004 - one digit
         return f"{seconds:.1f} s" if seconds < 9.95 else "10 s"  # noqa: PLR2004 - rounds to 10.0
     if seconds < 2 * _MINUTE:
@@ -31,7 +31,7 @@ def _two(parts: tuple[int, int], first: str, second: str) -> str:
 
 
 def counted(number: int, noun: str = "item") -> str:
-    """Return e.g. `1 item` or `1,200 items`."""
+    """Return a number with its noun, e.g. `1 item` or `1,200 items`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -46,7 +46,7 @@ def rate(per_second: float, noun: str = "item") -> str:
 
 
 def label(given: Any, question: str = "") -> str:  # noqa: ANN401 - an input of a batch
-    """Return a short name of an item on one line: a field that tells it from others, or its text."""
+    """Return a short name of an item on one line: an identifying field, or its text."""
     text: object = given
     if isinstance(given, Mapping):
         named = [given[key] for key in _TELLING if isinstance(given.get(key), str | int) and str(given[key]).strip()]
@@ -56,7 +56,7 @@ def label(given: Any, question: str = "") -> str:  # noqa: ANN401 - an input of 
 
 
 def fitting(parts: Iterable[str], width: int, before: str = "", between: str = " · ") -> str:
-    """Return as many parts as fit the width, the first always; a part that does not fit is passed over."""
+    """Return the parts that fit the width, skipping those that do not; the first is always included."""
     from rich.cells import cell_len  # noqa: PLC0415 - fast `--help`
 
     line, is_first = before, True
@@ -68,6 +68,6 @@ def fitting(parts: Iterable[str], width: int, before: str = "", between: str = "
 
 
 def spread(low: float, high: float) -> str:
-    """Return a range of dollars, e.g. `$2.10 to $4.40`, or one amount if both are written the same."""
+    """Return a range of dollars, e.g. `$2.10 to $4.40`, or one amount if both look the same."""
     least, most = units.dollars(low), units.dollars(high)
     return least if least == most else f"{least} to {most}"

@@ -1,4 +1,4 @@
-"""Work through a planned batch for `specialists map`, write its answers, and say what came of it."""
+"""Run a planned batch for `specialists map`, write its answers, and print the summary."""
 
 import sys
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class MapWork:
         self._reducer = reducer
 
     def work(self) -> int:
-        """Work until the batch ends, print what came of it, and return the exit code."""
+        """Run the batch, print the summary, and return the exit code."""
         batch, files = self._batch, self._files()
         with self._rows() as rows:
             worker = MapWorker(batch, [part for part in (rows, files) if part is not None], self._shown())
@@ -72,7 +72,7 @@ class MapWork:
         return Answers(self._reducer, self._batch.id, is_stored=self._is_stored)
 
     def _rows(self) -> "AbstractContextManager[AnswerFile | AnswerStream | None]":
-        """Return where the rows are written; None if they are only stored."""
+        """Return the output for the rows; None if answers are only stored."""
         from run_specialist.batch.answers.answer_file import AnswerFile  # noqa: PLC0415 - as above
         from run_specialist.batch.answers.answer_stream import AnswerStream  # noqa: PLC0415 - fast `--help`
 
@@ -90,7 +90,7 @@ class MapWork:
 
     @property
     def _prints_json(self) -> bool:
-        """Whether standard output is for programs: JSON, events or rows."""
+        """Whether standard output carries data for programs: JSON, events or rows."""
         return not self._is_for_people or (self._writes_rows and self._file is None)
 
     @property
@@ -117,7 +117,7 @@ class MapWork:
         return files.reduce(asked.name, template, shown=not self._prints_json, quiet=self._answers.quiet)
 
     def _show(self, progress: "MapProgress", code: int, reduced: "Outcome | None") -> None:
-        """Print the summary: for people if there is something to say, for programs as JSON."""
+        """Print the summary, as lines for people or as JSON."""
         ended = MapSummary(
             self._batch,
             progress,
@@ -139,9 +139,9 @@ class MapWork:
 
 
 def _print_block(lines: Sequence[tuple[str, str | None]]) -> None:
-    """Print lines to standard error: on a terminal as one message, else each as a message of its own.
+    """Print lines to standard error: one message on a terminal, otherwise one message per line.
 
-    lines: each with the command in it that is not wrapped, if any.
+    lines: each with the command in it that must not be wrapped, if any.
     """
     (first, command), *others = lines
     say(first, command=command)

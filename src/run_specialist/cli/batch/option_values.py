@@ -1,4 +1,4 @@
-"""How the options of `specialists map` read durations, amounts and choices."""
+"""Parse the durations, amounts and choices in the options of `specialists map`."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from run_specialist.cli.flags import setting
 
 
 def duration(text: str) -> float:
-    """Return a duration such as `90s`, `10m` or `1h` [s]."""
+    """Parse a duration such as `90s`, `10m` or `1h` [s]."""
     from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.resolve import checked  # noqa: PLC0415 - fast `--help`
 
@@ -20,7 +20,7 @@ def duration(text: str) -> float:
 
 
 def choice(*choices: str) -> Any:  # noqa: ANN401 - keyword arguments of `typer.Option`
-    """Return the parser and the completion of an option that takes one of some words."""
+    """Return the parser and the completion of an option with a fixed set of values."""
 
     def parse(text: str) -> str:
         if text not in choices:
@@ -31,7 +31,7 @@ def choice(*choices: str) -> Any:  # noqa: ANN401 - keyword arguments of `typer.
 
 
 def amount(text: str) -> float:
-    """Return an amount of dollars; infinity for `none`."""
+    """Parse an amount of dollars; `none` is infinity."""
     if text == "none":
         return float("inf")
     try:

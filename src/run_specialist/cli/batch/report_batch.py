@@ -1,4 +1,4 @@
-"""The page of a batch, which `specialists report BATCH` writes."""
+"""Write the page of a batch for `specialists report BATCH`."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -49,9 +49,9 @@ def write_batch(
 
 
 def _data(batches: "StoredBatches", batch: "StoredBatch", folder: Path | None) -> Mapping[str, Any]:
-    """Return the data of the page; that of an eval has its result besides.
+    """Return the data of the page; for an eval, also its result.
 
-    folder: where reports are looked for; None = nothing is linked.
+    folder: where to look for reports; None = link none.
     """
     from run_specialist.evals.kept_result import kept_result  # noqa: PLC0415 - fast `--help`
     from run_specialist.views.batch_failures import failures  # noqa: PLC0415 - fast `--help`
@@ -69,7 +69,7 @@ def _data(batches: "StoredBatches", batch: "StoredBatch", folder: Path | None) -
 
 
 def _runs(batches: "StoredBatches", batch: "StoredBatch") -> Iterator[str]:
-    """Yield the ids of the runs of a batch, and of those that an eval compares them with."""
+    """Yield the run ids of a batch, and of the baseline that an eval compares with."""
     from run_specialist.evals.kept_result import kept_result  # noqa: PLC0415 - fast `--help`
 
     begun = {item.run_id: None for item in batches.items(batch.batch_id) if item.started_at is not None}

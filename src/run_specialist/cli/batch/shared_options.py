@@ -1,4 +1,4 @@
-"""The options that `specialists map` and `specialists eval` have in common, and the runner that they configure."""
+"""The options that `specialists map` and `specialists eval` share, and the runner that they configure."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from run_specialist.config.config import Config
 
 AT_ONCE = 8
-"""Runs under way at the same time, unless told otherwise."""
+"""Default number of runs at the same time."""
 CONFIRM_ABOVE = 1.0
-"""A forecast above this asks first [USD]."""
+"""Forecast above which the command asks for confirmation [USD]."""
 
 
 def at_once_option(help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
@@ -48,7 +48,7 @@ def at_once_option(help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
 def cost_limit_option(of: str) -> Any:  # noqa: ANN401 - as `typer.Option`
     """Return the option `--cost-limit`.
 
-    of: what may cost no more.
+    of: what the limit applies to, for the help text.
     """
     return typer.Option(metavar="USD|none", parser=amount, help=f"Maximum cost of {of}.  [default: none]")
 
@@ -56,7 +56,7 @@ def cost_limit_option(of: str) -> Any:  # noqa: ANN401 - as `typer.Option`
 def confirm_above_option(what: str) -> Any:  # noqa: ANN401 - as `typer.Option`
     """Return the option `--confirm-above`.
 
-    what: what may cost more.
+    what: what would be confirmed, for the help text.
     """
     return typer.Option(
         metavar="USD",
@@ -100,7 +100,7 @@ class EachRunOptions:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Keys of the specialist's file to override."""
+        """Return the keys of the specialist's file to override."""
         return settings(**{name: getattr(self, name) for name in _SETTINGS})
 
 
@@ -120,7 +120,7 @@ class ProjectOptions:
 
 
 def batch_runner(config: "Config", project: ProjectOptions, each_run: EachRunOptions) -> "Runner":
-    """Return a runner for many runs of specialists of the project."""
+    """Return a runner for many runs of the project's specialists."""
     return configured_runner(
         config,
         dir_=project.dir_,

@@ -1,4 +1,4 @@
-"""Compare the variants of an eval as the command line asks, and write the comparison to files."""
+"""Compare the variants of an eval as the options say, and write the comparison to files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparing:
-    """What a call of the command compares with."""
+    """The baseline and the outputs of a comparison."""
 
     options: ComparisonOptions
     baseline: Baseline | None = None
 
     @classmethod
     def begun(cls, options: ComparisonOptions, file: "SpecialistFile", store: str | None) -> "Comparing":
-        """Find the baseline, and check that the files can be written before anything is spent; exit if not.
+        """Find the baseline and check, before anything is spent, that the output files can be written; exit if not.
 
         store: URL of the store; None for the usual one.
         Raises UsageError for a baseline that does not exist.
@@ -55,7 +55,7 @@ class Comparing:
     def subjects(
         self, runner: "Runner", settings: "Mapping[str, Any]", others: Sequence[Subject]
     ) -> tuple[Subject, ...]:
-        """Return the variants with that of the baseline before them, if its runs are still to be made.
+        """Return the variants to run; the baseline comes first if it has to be run, too.
 
         settings: those of all variants.
         """
@@ -69,9 +69,9 @@ class Comparing:
         return (Subject(variant, file, settings), *others)
 
     def with_earlier(self, plan: "EvalPlan", ends: "dict[int, Done]") -> "EvalPlan":
-        """Return the plan with the runs of an earlier eval, which have ended, for today's checks.
+        """Return the plan with the ended runs of an earlier eval added, so that the current checks apply to them.
 
-        ends: the runs that have ended, by number; those of the earlier eval are added.
+        ends: ended runs by number; those of the earlier eval are added to it.
         """
         base = self.baseline
         if base is None or base.earlier is None or base.variant is None:
@@ -87,7 +87,7 @@ class Comparing:
         return replace(plan, subjects=(subject, *plan.subjects), runs=(*added, *plan.runs))
 
     def completed(self, result: EvalResult) -> EvalResult:
-        """Return the result with the runs of the result in JSON that is its baseline."""
+        """Return the result with the runs of the baseline added, if that is a result in JSON."""
         base = self.baseline
         if base is None or base.variant is None or base.earlier is not None:
             return result
@@ -98,11 +98,11 @@ class Comparing:
         return replace(result, variants=(variant, *result.variants), runs=(*runs, *result.runs))
 
     def compared(self, result: EvalResult) -> tuple[Comparison, ...]:
-        """Return the comparisons of the variants with the baseline, or else with the first of them."""
+        """Return the comparisons of the variants with the baseline, or with the first variant if there is none."""
         return comparisons(result, self.options.tolerance)
 
     def write(self, result: EvalResult, compared: Sequence[Comparison], store: str | None) -> None:
-        """Write the files that were asked for; raises OSError.
+        """Write the requested files; raises OSError.
 
         store: URL of the store; None for the usual one.
         """
@@ -113,7 +113,7 @@ class Comparing:
             write_page(self.options.page, as_json(result, compared), store, with_reports=self.options.with_reports)
 
     def is_regression(self, compared: Sequence[Comparison]) -> bool:
-        """Return whether a variant is certainly worse than the baseline, by more than the tolerance."""
+        """Return whether a variant is worse than the baseline, with certainty and by more than the tolerance."""
         return self.baseline is not None and any(one.regression for one in compared)
 
     def _name(self, others: Sequence[Variant]) -> str:

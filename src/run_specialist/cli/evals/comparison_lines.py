@@ -1,4 +1,4 @@
-"""The comparison of variants in lines for people."""
+"""Format the comparison of variants as lines for people."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,19 +14,19 @@ from run_specialist.evals.verdict_text import notes, verdict_text
 
 _NOUNS = {"cost_usd": "cost", "tool_calls": "tool calls", "tokens": "tokens", "seconds": "time"}
 _LARGE = 100
-"""From which numbers have no decimal."""
+"""Numbers from this on are shown without decimals."""
 _COLORS = {"better": typer.colors.GREEN, "worse": typer.colors.RED, "cannot be told": typer.colors.YELLOW}
 
 
 def print_comparisons(compared: Sequence[Comparison]) -> None:
-    """Print the comparisons; on a terminal the verdicts are colored."""
+    """Print the comparisons; the verdicts are colored on a terminal."""
     for one in compared:
         for number, line in enumerate(comparison_lines([one])):
             print_wrapped(line, None if number else _COLORS.get(one.verdict))
 
 
 def print_wrapped(line: str, color: str | None = None) -> None:
-    """Print a line, on a terminal wrapped at words."""
+    """Print a line, wrapped at words on a terminal."""
     if not is_terminal():
         print_line(line)
         return
@@ -35,7 +35,7 @@ def print_wrapped(line: str, color: str | None = None) -> None:
 
 
 def comparison_lines(compared: Sequence[Comparison]) -> Iterator[str]:
-    """Yield the verdict on each variant, what differs besides, and what was left out."""
+    """Yield the verdict on each variant, its other differences, and notes on omitted runs."""
     for one in compared:
         yield f"{one.variant}: {verdict_text(one)}"
         told = [text for text, is_told in _besides(one) if is_told]
@@ -47,7 +47,7 @@ def comparison_lines(compared: Sequence[Comparison]) -> Iterator[str]:
 
 
 def _besides(one: Comparison) -> Iterator[tuple[str, bool]]:
-    """Yield each amount that differs, by its medians, with whether chance is excluded."""
+    """Yield each other amount that differs, as a line with medians, and whether chance is excluded."""
     for name, found in one.medians.items():
         before, after = (_amount(name, value) for value in (found.baseline, found.variant))
         if before != after:

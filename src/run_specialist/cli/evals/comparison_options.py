@@ -21,7 +21,7 @@ class ComparisonOptions:
     tolerance: Annotated[
         float,
         typer.Option(
-            metavar="SCORE", min=0, max=1, help="With --baseline, exit with code 1 only if more than this is lost."
+            metavar="SCORE", min=0, max=1, help="With --baseline, exit with code 1 only if the score drops by more."
         ),
     ] = 0.0
     page: Annotated[

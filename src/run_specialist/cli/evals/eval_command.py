@@ -47,12 +47,12 @@ def eval_(
 ) -> None:
     """Run a specialist on a set of questions, and check its answers.
 
-    The same command again asks only what has changed: runs of the same question, file, settings and model are used
-    again, unless a file that they read has changed. Ctrl-C finishes the turns under way, a second one stops at once.
+    Repeat the same command to run only what has changed: a stored run with the same question, file, settings and model
+    is used again, unless a file that it read has changed. Ctrl-C stops after the current turns, a second Ctrl-C stops
+    immediately.
 
-    Exit codes: 0 all was run, 1 a variant scores less than --min-score, or is certainly
-    worse than the baseline, 2 wrong flag or file, 3 ended by the model's
-    endpoint, 4 a run has no answer, 130 interrupted.
+    Exit codes: 0 every run was made, 1 a variant scores below --min-score or is certainly worse than the baseline, 2
+    wrong flag or file, 3 the model's endpoint ended the eval, 4 a run has no answer, 130 interrupted.
     """
     with guarded():
         if cases.schema:

@@ -25,8 +25,8 @@ def print_schema() -> None:
 def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
     """Write the cases of a specialist from its stored runs.
 
-    given: the file; None = beside the specialist.
-    Raises UsageError if the file exists, or without runs.
+    given: the file to write; None = beside the specialist's file.
+    Raises UsageError if the file exists, or if there are no runs.
     """
     from run_specialist.specialist.project import project_path  # noqa: PLC0415 - fast `--help`
 

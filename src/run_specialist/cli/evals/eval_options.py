@@ -34,9 +34,9 @@ class CaseOptions:
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of files with cases; run nothing.")
     ] = False
-    repeat: Annotated[int, typer.Option(metavar="N", min=1, help="How often each case is run with each variant.")] = 1
+    repeat: Annotated[int, typer.Option(metavar="N", min=1, help="Number of runs of each case with each variant.")] = 1
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Ask all again, instead of using stored runs of the same questions.")
+        bool, typer.Option("--fresh", help="Repeat all runs instead of reusing stored runs of the same questions.")
     ] = False
 
 

@@ -1,4 +1,4 @@
-"""Read the cases and the variants of an eval from the command line and its files."""
+"""Plan an eval: read its cases and variants from the command line and its files."""
 
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvalRequest:
-    """What a call of the command asks for."""
+    """The options that define an eval."""
 
     name: str
     cases: CaseOptions
@@ -32,7 +32,7 @@ class EvalRequest:
     comparing: Comparing
 
     def plan(self, runner: "Runner") -> EvalPlan:
-        """Return what is going to be run; raises UsageError."""
+        """Return the planned runs; raises UsageError."""
         check_extra()
         file = runner.registry.find(self.name)
         cases = self._chosen(cases_of(file, partial(check_judge, runner), self.cases.cases))
@@ -48,7 +48,7 @@ class EvalRequest:
         return self.comparing.subjects(runner, settings, found)
 
     def _chosen(self, cases: EvalSet) -> EvalSet:
-        """Return the cases that were named; raises UsageError for a name that no case has."""
+        """Return the cases selected by `--case`; raises UsageError if a pattern matches none."""
         wanted = self.cases.case or []
         for pattern in wanted:
             if not any(_is_meant(case.name, pattern) for case in cases.cases):

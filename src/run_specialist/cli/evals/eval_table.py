@@ -1,4 +1,4 @@
-"""The results of an eval on the terminal: a table of cases by variants, the checks that failed, and the totals."""
+"""Print the results of an eval: a table of cases by variants, the failed checks, and the totals."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
@@ -8,7 +8,7 @@ from run_specialist.cli.batch.map_units import counted, duration
 from run_specialist.cli.evals.comparison_lines import print_comparisons, print_wrapped
 from run_specialist.cli.table import print_table
 from run_specialist.evals.comparison import Comparison
-from run_specialist.evals.eval_results import CaseRun, EvalResult
+from run_specialist.evals.eval_results import CaseRun, Check, EvalResult
 from run_specialist.evals.verdict_text import signed
 
 
@@ -34,7 +34,7 @@ def print_results(result: EvalResult, compared: Sequence[Comparison] = ()) -> No
 
 
 def _differences(compared: Sequence[Comparison]) -> dict[tuple[str, str], str]:
-    """Return how cells differ from those of the baseline, by case and variant."""
+    """Return how cells differ from the baseline, by case and variant."""
     return {
         (pair.case, one.variant): f" {signed(pair.difference)}"
         for one in compared
@@ -44,9 +44,9 @@ def _differences(compared: Sequence[Comparison]) -> dict[tuple[str, str], str]:
 
 
 def failures(result: EvalResult) -> Iterator[str]:
-    """Yield a line for each check that failed, and for each run without one; not of the baseline.
+    """Yield a line for each failed check, and for each run that could not be checked, except the baseline's.
 
-    Repeats that failed alike share a line, which names the first run.
+    Repeats that failed in the same way share a line, which names the first run.
     """
     base = {one.name for one in result.variants if one.is_baseline}
     found: dict[tuple[str, str], list[CaseRun]] = {}
@@ -56,13 +56,20 @@ def failures(result: EvalResult) -> Iterator[str]:
         where = f"{run.case} · {run.variant}"
         for one in run.checks:
             if one.value is False:
-                found.setdefault((where, f"{one.name}: {one.reason or 'failed'}"), []).append(run)
+                found.setdefault((where, _failure(one)), []).append(run)
         if run.error:
             found.setdefault((where, run.error), []).append(run)
     for (where, what), runs in found.items():
         times = f" ({len(runs)} times)" if len(runs) > 1 else ""
         page = "" if runs[0].run_id is None else f"; specialists report {runs[0].run_id}"
         yield f"{where}: {what}{times}{page}"
+
+
+def _failure(check: Check) -> str:
+    """Return the name and the reason of a failed check, without an argument in the name that the reason repeats."""
+    evaluator, _, argument = check.name.partition(": ")
+    reason = check.reason or "failed"
+    return f"{evaluator if argument and argument in reason else check.name}: {reason}"
 
 
 def _cell(result: EvalResult, case: str, variant: str) -> str:

@@ -1,4 +1,4 @@
-"""What a call of `specialists eval` is going to do, in one line for people, or in JSON values."""
+"""Announce what a call of `specialists eval` will do, as one line or as JSON values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ class AnnouncedEval:
 
     @property
     def rest(self) -> int:
-        """How many runs are going to be made."""
+        """Number of runs to be made."""
         return len(self.reused.plan.runs) - len(self.reused.earlier)
 
     @property
     def most(self) -> float | None:
-        """What the rest may cost at most, with judges if theirs is known; None while it is unknown [USD]."""
+        """Maximum cost of the remaining runs, with judges if their cost is known; None if it is unknown [USD]."""
         cost = self.forecast.cost if self.forecast.is_known else None
         if cost is None:
             return None
@@ -38,7 +38,7 @@ class AnnouncedEval:
         return " · ".join(self._parts())
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan in JSON values."""
+        """Return the plan as JSON values."""
         plan, cost, judges = self.reused.plan, self.forecast.cost, self.forecast.judge_cost
         return {
             "eval": plan.eval_id,

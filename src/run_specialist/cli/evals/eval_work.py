@@ -1,4 +1,4 @@
-"""Run what an eval has planned, check the runs, and print the results."""
+"""Make the planned runs of an eval, check them, and print the results."""
 
 import asyncio
 import sys
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from run_specialist.batch.done import Done
 
 LOW_SCORE = 1
-"""Exit code if a variant scores less than it should."""
+"""Exit code if a variant scores below the minimum."""
 
 
 class EndedRuns:
-    """The runs that have ended."""
+    """Collects the runs that have ended."""
 
     def __init__(self) -> None:
         self.by_number: dict[int, Done] = {}
         self.by_id: dict[str, Done] = {}
 
     def write(self, done: "Done") -> None:
-        """Keep what became of a run."""
+        """Record how a run ended."""
         self.by_number[done.number] = self.by_id[done.run_id] = done
 
 
@@ -63,7 +63,7 @@ class EvalWork:
         work: WorkOptions,
         comparing: Comparing,
     ) -> None:
-        """Take what is going to be run.
+        """Configure the work.
 
         make_runner: returns a runner for a model; None = that of each file or of the environment.
         """
@@ -125,16 +125,16 @@ class EvalWork:
         print_line(f"eval {announced.reused.plan.eval_id}; nothing was sent")
 
     def _say_what_is_left(self, batch: "Batch") -> None:
-        """Say why not all runs were made, and how to go on."""
+        """Print why some runs were not made, and how to continue."""
         left = batch.counts.not_run + batch.counts.aborted
         if left:
             reason = reason_of(batch, "run")
             why = f"{reason}; " if reason else ""
-            say(f"{why}{counted(left, 'run')} left to make; the same command makes them, and pays for nothing twice")
+            say(f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice")
 
     @staticmethod
     def _keep(plan: EvalPlan, result: Mapping[str, Any], store: str | None) -> None:
-        """Keep the result for `specialists report`; a store that fails costs only this page."""
+        """Store the result for `specialists report`; if the store fails, only that page is missing."""
         try:
             keep_result(plan, result, store)
         except StoreUnusable as error:
@@ -146,7 +146,7 @@ class EvalWork:
         self._is_interrupted = self._is_interrupted or worker.interrupts.count > 0
 
     def _judgements(self, plan: EvalPlan, ends: EndedRuns, batch: "Batch") -> Judgements:
-        """Ask the judges about all answers that there are."""
+        """Ask the judges about all answers."""
         if not has_judges(plan) or self._is_interrupted:
             return {}
         runner, said = self._make_runner(self._work.judge_model), EndedRuns()

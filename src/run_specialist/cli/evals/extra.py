@@ -1,4 +1,4 @@
-"""Say how to install what evals need."""
+"""Check that the optional packages for evals are installed."""
 
 from importlib.util import find_spec
 
@@ -7,6 +7,6 @@ from run_specialist.installation import adding
 
 
 def check_extra() -> None:
-    """Raise UsageError if the packages of the extra `eval` are missing; imports none of them."""
+    """Raise UsageError if the packages of the extra `eval` are missing; does not import them."""
     if find_spec("pydantic_evals") is None:
         raise UsageError(f"evals need the extra `eval`, run-specialist[eval]; {adding('eval')}")

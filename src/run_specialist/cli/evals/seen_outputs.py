@@ -1,4 +1,4 @@
-"""Warn of results that were written among the files that a specialist reads."""
+"""Warn about result files that the specialist itself could read."""
 
 import os
 from collections.abc import Iterable
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def warn_of_seen(outputs: Iterable[Path | None], root: Path, file: "SpecialistFile") -> None:
-    """Print a line for each file that the file tools of a specialist can read; they would find the answers there.
+    """Print a warning for each output file that a specialist's file tools can read: it would find the answers there.
 
-    outputs: what was written; None for what was not asked for.
+    outputs: files that were written; None for those that were not requested.
     root: the folder that the file tools can read.
     """
     for path in outputs:
         if path is not None and _is_seen(path, root, file):
             say(
-                f"{path} is among the files that {file.name} reads, so its runs find it, and the next eval makes them "
-                "again; write it elsewhere, or list it in .gitignore"
+                f"{path} is among the files that {file.name} reads, so its runs can find the answers there, and the "
+                "next eval repeats them; write it elsewhere, or list it in .gitignore"
             )
 
 

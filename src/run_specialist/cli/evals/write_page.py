@@ -10,7 +10,7 @@ from run_specialist.evals.past_evals import stored_runs
 
 
 def write_page(path: Path, result: Mapping[str, Any], store: str | None, *, with_reports: bool) -> None:
-    """Write a page, readable by its owner only; an older file is replaced.
+    """Write a page that only its owner can read; an existing file is replaced.
 
     result: as `--json` prints it.
     store: URL of the store of the runs; None for the usual one.

@@ -21,7 +21,7 @@ class Contains(Evaluator[object, object, object]):
         texts(self.texts, "a text")
 
     def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether nothing is missing."""
+        """Return whether all texts occur."""
         text = checked_run(ctx).text
         missing = tuple(repr(short(one)) for one in texts(self.texts, "a text") if plain(one) not in text)
         reason = f"neither the answer nor its quotes contain {joined(missing)}" if missing else None
@@ -30,7 +30,7 @@ class Contains(Evaluator[object, object, object]):
 
 @dataclass(repr=False)
 class Regex(Evaluator[object, object, object]):
-    """Whether a regular expression matches somewhere in the answer or its quotes; white space is one blank each."""
+    """Whether a regular expression matches in the answer or its quotes; each run of white space is one blank."""
 
     pattern: str
 
@@ -56,7 +56,7 @@ class OutputMatches(Evaluator[object, object, object]):
     expected: Any
 
     def __init__(self, expected: Any = None, **fields: Any) -> None:  # noqa: ANN401 - JSON values
-        """Take the values, of an object as fields."""
+        """Set the expected values; fields of an object as keyword arguments."""
         self.expected = fields or expected
         if self.expected is None:
             raise ValueError("expected fields and their values, got nothing")
@@ -66,7 +66,7 @@ class OutputMatches(Evaluator[object, object, object]):
         return dict(self.expected) if isinstance(self.expected, dict) else {"expected": self.expected}
 
     def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether nothing differs."""
+        """Return whether all values match."""
         output = checked_run(ctx).outcome.output
         if output is None:
             return EvaluationReason(value=False, reason="there is no structured answer")
@@ -75,7 +75,7 @@ class OutputMatches(Evaluator[object, object, object]):
 
 
 def _differences(expected: Any, found: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - JSON values
-    """Yield where a value differs from the expected one; objects may have more fields, lists need the same length."""
+    """Yield where a value differs from the expected one; objects may have more fields, lists need equal lengths."""
     place = path or "the answer"
     if isinstance(expected, Mapping) and isinstance(found, Mapping):
         for key, value in expected.items():
@@ -95,7 +95,7 @@ def _differences(expected: Any, found: Any, path: str) -> Iterator[str]:  # noqa
 
 @dataclass(repr=False)
 class Gap(Evaluator[object, object, object]):
-    """Whether the run says that it did not find what was asked: it has a gap, and no quote that was found."""
+    """Whether the run says that it did not find the answer: it has a gap, and no verified quote."""
 
     gap: bool = True
 
@@ -103,7 +103,7 @@ class Gap(Evaluator[object, object, object]):
         flag(self.gap)
 
     def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether nothing, or something, was found, as expected."""
+        """Return whether nothing was found, or something, as expected."""
         run = checked_run(ctx)
         if (bool(run.outcome.gaps) and not run.verified) is self.gap:
             return EvaluationReason(value=True)

@@ -1,4 +1,4 @@
-"""The parts of a run that evaluators read: its outcome, and the words of its answer."""
+"""The parts of a run that evaluators read: its outcome, and the text of its answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ RUN = "run"
 
 @dataclass(frozen=True)
 class CheckedRun:
-    """A run that has ended, with the judgements on it."""
+    """An ended run, with the verdicts of judges."""
 
     outcome: Outcome
     judgements: "Mapping[str, Judgement]" = field(default_factory=dict)
-    """By the key of the judge, see `Judge.key`."""
+    """Verdicts by the key of the judge, see `Judge.key`."""
 
     @property
     def text(self) -> str:
@@ -28,7 +28,7 @@ class CheckedRun:
 
     @property
     def verified(self) -> tuple[Evidence, ...]:
-        """The quotes that were found in what the run has read."""
+        """The quotes that were found in the results of the run."""
         return tuple(one for one in self.outcome.evidence if one.verified)
 
 
@@ -47,9 +47,9 @@ class Judgement:
 
 
 def checked_run(context: "EvaluatorContext[Any, Any, Any]") -> CheckedRun:
-    """Return the run that an evaluator is called for.
+    """Return the run for which an evaluator is called.
 
-    Raises ValueError if the program that calls it is not an eval of this package.
+    Raises ValueError outside an eval of this package.
     """
     run = context.attributes.get(RUN)
     if run is None:

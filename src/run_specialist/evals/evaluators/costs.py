@@ -1,4 +1,4 @@
-"""Evaluators of the calls, tokens, cost and time of a run."""
+"""Evaluators of the tool calls, tokens, cost and time of a run."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class CallsUnder(Evaluator[object, object, object]):
 
 @dataclass(repr=False)
 class TokensUnder(Evaluator[object, object, object]):
-    """Whether the run took fewer tokens, input and output."""
+    """Whether the run used fewer tokens, input and output together."""
 
     tokens: int
 
@@ -41,7 +41,7 @@ class TokensUnder(Evaluator[object, object, object]):
 
 @dataclass(repr=False)
 class CostUnder(Evaluator[object, object, object]):
-    """Whether the run cost less [USD]; a cost that is unknown is not less."""
+    """Whether the run cost less [USD]; an unknown cost fails."""
 
     usd: float
 

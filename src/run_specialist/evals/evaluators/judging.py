@@ -13,7 +13,7 @@ ANSWER_JUDGE = "answer-judge"
 
 @dataclass(repr=False)
 class Judge(Evaluator[object, object, object]):
-    """Whether a judge, which is a specialist, finds that the answer meets a rubric."""
+    """Whether a judge, which is another specialist, finds that the answer meets a rubric."""
 
     rubric: str
     specialist: str = ANSWER_JUDGE
@@ -26,7 +26,7 @@ class Judge(Evaluator[object, object, object]):
 
     @property
     def key(self) -> str:
-        """The same for the same judge and rubric."""
+        """A key that is the same for the same judge and rubric."""
         return hashlib.sha256(f"{self.specialist}\0{self.rubric}".encode()).hexdigest()[:16]
 
     def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:

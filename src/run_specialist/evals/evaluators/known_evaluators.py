@@ -33,7 +33,7 @@ OWN: tuple[type[AnyEvaluator], ...] = (
     Status,
     TokensUnder,
 )
-"""They take precedence over evaluators of pydantic-evals with the same name, of which there is one: `Contains`."""
+"""The evaluators of this package; they take precedence over those of pydantic-evals with the same name (`Contains`)."""
 
 
 @cache
@@ -48,7 +48,7 @@ def by_name() -> dict[str, type[AnyEvaluator]]:
 
 
 def make(given: object) -> AnyEvaluator:
-    """Return an evaluator from its form in a file; raises ValueError."""
+    """Return an evaluator from its entry in a file; raises ValueError."""
     spec = EvaluatorSpec.model_validate(given)
     try:
         return by_name()[spec.name](*spec.args, **spec.kwargs)
@@ -57,7 +57,7 @@ def make(given: object) -> AnyEvaluator:
 
 
 def _arguments(text: str) -> str:
-    """Return the error of a call in words for the author of a file."""
+    """Return the error of a call, worded for the author of a file."""
     text = text.partition("() ")[2] or text
     if missing := _MISSING.fullmatch(text):
         return f"{missing[1].replace(chr(39), '')} {'are' if ' and ' in missing[1] else 'is'} missing"

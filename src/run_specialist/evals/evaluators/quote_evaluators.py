@@ -16,7 +16,7 @@ _LINES = re.compile(r":\d+(?:[-:]\d+)?$")
 
 @dataclass(repr=False)
 class CitesPath(Evaluator[object, object, object]):
-    """Whether a quote that was found is from one of these files; a path may be a glob."""
+    """Whether a verified quote is from one of these files; a path may be a glob."""
 
     paths: str | list[str]
 
@@ -35,7 +35,7 @@ class CitesPath(Evaluator[object, object, object]):
 
 @dataclass(repr=False)
 class QuotesVerified(Evaluator[object, object, object]):
-    """The share of the quotes that were found in what the run has read, and whether it is large enough."""
+    """Whether enough of the quotes were found in the results of the run; the score is their share."""
 
     share: float = 1.0
 
@@ -43,7 +43,7 @@ class QuotesVerified(Evaluator[object, object, object]):
         number(self.share, 1)
 
     def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> dict[str, EvaluationReason | float]:
-        """Return the share as a score, and whether it is at least the one that is expected."""
+        """Return the share as a score, and whether it reaches the expected minimum."""
         run = checked_run(ctx)
         total, good = len(run.outcome.evidence), len(run.verified)
         share = good / total if total else 0.0

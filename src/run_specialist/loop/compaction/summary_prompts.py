@@ -47,7 +47,7 @@ def to_merge(question: str, notes: str, words: int) -> str:
 
 
 def _enclosed(tag: str, text: str) -> str:
-    """Return a text between tags; the closing tag does not occur in the text."""
+    """Return a text between tags; the tag gets a number if the text contains the closing tag."""
     number, name = 1, tag
     while f"</{name}>" in text:
         number += 1
@@ -59,9 +59,9 @@ NOT_SUMMARIZED = "[not summarised: "
 
 
 def not_summarized(calls: Sequence[str], why: str) -> str:
-    """Return the line that replaces results in a summary if they could not be summarized.
+    """Return the line that stands for results that could not be summarized.
 
-    calls: each as the name of the tool and, in brackets, the execution id.
+    calls: each is a tool name followed by the execution id in brackets.
     """
     which = ", ".join(calls) or "what was written on the way"
     return f"{NOT_SUMMARIZED}{which}; the reason: {why}; get_tool_response reads the outputs by their ids]"

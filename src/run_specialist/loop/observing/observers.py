@@ -1,4 +1,4 @@
-"""Listeners of a run: they get each event, and each piece of a streamed reply; a failing one cannot harm the run."""
+"""Pass events and pieces of streamed replies to the listeners of a run; a failing listener cannot harm the run."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ class Observers:
 
     @property
     def is_watching(self) -> bool:
-        """True if somebody wants the pieces of replies, so that requests are streamed."""
+        """True if a watcher wants the pieces of replies, so that requests are streamed."""
         return self._watch is not None
 
     def show(self, delta: Delta) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """Environment variable that includes the content of messages and tool calls in the spans."""
 CONTENT_ENABLED = {"true", "span_only", "span_and_event"}
-"""Its values that do so."""
+"""Values of this variable that enable it."""
 
 
 class AgentSpan(Span):

@@ -12,14 +12,14 @@ from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import AskedModel, Child
 
 Clock = Callable[[], float]
-"""Return the time of a monotonic clock [s]."""
+"""Returns the time of a monotonic clock [s]."""
 
 MAX_TOKENS = 16_000
 """Maximum `max_tokens` of a first attempt [tokens]."""
 MIN_REPLIES = 8
-"""Replies of maximum size that the limits of tokens and cost must pay for, so that the landing can be paid, too."""
+"""Number of replies of maximum size that the token and cost limits must cover, so that the landing can be paid, too."""
 MIN_REPLY_TOKENS = 1_024
-"""Minimum `max_tokens`, unless it exceeds half of what the limits pay for [tokens]."""
+"""Minimum `max_tokens`, unless it exceeds half of what the limits cover [tokens]."""
 LANDING_OVERTIME = 0.1
 """Fraction of the time limit by which a landing may exceed it, to wait for an answer that is nearly complete."""
 RETRY_FACTOR = 2
@@ -62,9 +62,9 @@ class Account:
         if not self._models or self._models[-1].model != provider.model:
             self._models.append(AskedModel(provider.model, int(before.used.get(Kind.TURNS, 0)) + 1))
         self._of_model = Spending(self._models[-1].usage, self._models[-1].cost_usd)
-        """Spending of the model that is asked now."""
+        """Spending of the current model."""
         self.landing = Spending()
-        """Spending of the landing alone; without a landing from before the run was resumed."""
+        """Spending of the landing alone, without a landing from before the run was resumed."""
         self._growth = 1
         self.max_tokens = self._affordable_reply()
         """The `max_tokens` of the next request [tokens]."""
@@ -73,7 +73,7 @@ class Account:
     def start(self, seconds: float = 0) -> None:
         """Start the clock.
 
-        seconds: already spent, counted against the time limit [s].
+        seconds: time already spent, counted against the time limit [s].
         """
         self._started_at = self._clock() - seconds
 
@@ -124,9 +124,9 @@ class Account:
         return cost
 
     def change_model(self, failure: str, cold: int | None) -> float | None:
-        """Charge the next requests at the price of the model that the provider has now.
+        """Charge the next requests at the price of the provider's current model.
 
-        failure: why the model before is no longer asked, in one line.
+        failure: why the previous model is no longer used, in one line.
         cold: estimated input that the new model reads without a cache; None if nothing was sent yet [tokens].
         Returns the price of this input [USD]; None if it is unknown.
         """
@@ -151,9 +151,9 @@ class Account:
         )
 
     def _asked(self, failure: str | None = None) -> Iterator[AskedModel]:
-        """Yield the models that were asked, each with its spending but for the newest turns.
+        """Yield the models that were asked, each with its spending except for the newest turns.
 
-        failure: why the last one is no longer asked; None if it still is.
+        failure: why the last one is no longer used; None if it still is.
         """
         *earlier, now = self._models
         yield from earlier
@@ -162,7 +162,7 @@ class Account:
     def snapshot(self, **others: Any) -> RunSnapshot:  # noqa: ANN401 - of several types
         """Return a snapshot with the spending.
 
-        others: the fields that the account does not know; defaults if left out.
+        others: fields that the account does not know; defaults if omitted.
         """
         return RunSnapshot(
             used={limit.kind.value: limit.used for limit in self.budget.limits},
@@ -184,7 +184,7 @@ class Account:
     def room(self, longest: int | None) -> int:
         """Return the `max_tokens` of the next request [tokens].
 
-        longest: bound of a first attempt; None for no bound but the account's own [tokens].
+        longest: upper limit for a first attempt; None = only the account's own limit [tokens].
         """
         return self.max_tokens if longest is None else min(self.max_tokens, longest * self._growth)
 
@@ -200,7 +200,7 @@ class Account:
         return max(limit * (1 + LANDING_OVERTIME) - time.used, 0) if in_landing else time.until_landing
 
     def _affordable_reply(self) -> int:
-        """Return the `max_tokens` that the limits of tokens and cost can pay for [tokens]."""
+        """Return the `max_tokens` that the token and cost limits can cover [tokens]."""
         max_tokens = min(MAX_TOKENS, self._provider.capabilities.max_output_tokens)
         affordable = [self._spent[Kind.TOKENS].limit]
         cost_limit = self._spent[Kind.COST].limit

@@ -9,10 +9,10 @@ from run_specialist.record.events import Event, Warned
 from run_specialist.record.outcome import Child
 
 SHARED_KINDS = (Kind.TOOL_CALLS, Kind.TOKENS, Kind.COST)
-"""The kinds that a child draws on. Turns and characters limit one transcript; time passes for all runs together."""
+"""The kinds that a child draws on; turns and characters limit one transcript, and time passes for all runs together."""
 
 _NOTHING: Mapping[Kind, float] = {}
-"""The spending of a call without a child; shared, because every finished call keeps it."""
+"""The spending of a call without a child; one shared object, because every finished call keeps it."""
 
 
 def drawn(child: Child) -> dict[Kind, float]:
@@ -82,7 +82,7 @@ class ChildBudget:
         return granted
 
     def leave(self) -> None:
-        """Give up the place among the waiting calls, so that the others get larger shares."""
+        """Withdraw from the waiting calls, so that the others get larger shares."""
         if self._is_waiting:
             self._is_waiting = False
             self._queue.leave()

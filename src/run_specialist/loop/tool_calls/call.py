@@ -24,7 +24,7 @@ class CallResult:
     """The result of a call."""
 
     output: Output
-    """For the model; describes the exception if one was raised."""
+    """Output for the model; describes the exception if one was raised."""
     raised: BaseException | None
     drawn: Mapping[Kind, float]
     """The amounts that a child run spent of the budget, in addition to the call itself."""
@@ -48,11 +48,11 @@ class ToolCaller:
         self._log = CallLog(observers, job.hide)
 
     def expect(self, calls: Sequence[ToolCall]) -> None:
-        """Prepare for the calls of a turn, whose children share the remaining budget."""
+        """Prepare for the calls of a turn; their children share the remaining budget."""
         self._child_budgets = ChildBudgets(self._account, sum(self._tools.runs_child(call.name) for call in calls))
 
     async def answer(self, call: ToolCall) -> CallResult:
-        """Call the tool; raises only a cancellation, KeyboardInterrupt and GeneratorExit."""
+        """Call the tool; raise only cancellations, KeyboardInterrupt and GeneratorExit."""
         shared = self._job.dispatch.share_budget
         child_budget = ChildBudget(self._account, self._observers, self._child_budgets, shared=shared)
         raised: BaseException | None = None
@@ -92,7 +92,7 @@ class ToolCaller:
         return output
 
     def _time_for(self, tool: Tool) -> tuple[float, str]:
-        """Return the timeout of a call [s], and what to add to the message when it is exceeded."""
+        """Return the timeout of a call [s], and a text to append to the timeout message."""
         seconds = self._job.dispatch.tool_timeout if tool.timeout is None else tool.timeout
         left = self._account.seconds_left(in_landing=False)
         return (seconds, "") if left is None or left >= seconds else (left, ", when the time of the run was up")

@@ -5,11 +5,11 @@ from run_specialist.budget.budget import Budget, Kind, Limit, Phase
 from run_specialist.loop.executed import Augmenter, Executed
 
 WARN_AT_CHARACTERS = 0.9
-"""Share of the character limit at which a warning set by a number of calls appears, too."""
+"""Share of the character limit at which a warning that was set for tool calls appears, too."""
 
 
 def countdown(style: str) -> Augmenter:
-    """Return the augmenter that adds the remaining amount of the tightest kind to each result.
+    """Return the augmenter that appends the remaining budget of the tightest kind to each result.
 
     style: `remaining` or `budget`, the formats of `prompts.countdown`.
     """
@@ -23,7 +23,7 @@ def countdown(style: str) -> Augmenter:
 def warning(at: float) -> Augmenter:
     """Return the augmenter that asks the model once to finish, before a limit is reached.
 
-    at: when to warn; an integer = tool calls left, a float = share of any kind spent.
+    at: when to warn; an integer = tool calls left, a float = spent share of any kind.
     """
     warned = False
 

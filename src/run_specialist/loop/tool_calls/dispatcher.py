@@ -1,4 +1,4 @@
-"""Run the tool calls of one turn: in parallel, answered in call order, each result completed by the augmenters."""
+"""Run the tool calls of one turn in parallel, and return their results in call order, extended by the augmenters."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ from run_specialist.tools.respond import NAME as RESPOND
 
 
 class Dispatcher:
-    """Runs the tool calls of a run, and keeps a record of all calls that returned."""
+    """Runs the tool calls of a run, and records all calls that returned."""
 
     def __init__(self, job: Job, account: Account, observers: Observers, stop: StopSignal) -> None:
         self._job = job
@@ -37,22 +37,22 @@ class Dispatcher:
         self._records = dict(earlier.executed)
         """The calls that returned, by their number in the run."""
         self._first: dict[str, asyncio.Task[CallRecord] | CallRecord] = {}
-        """Calls of repeatable tools, which answer later identical ones."""
+        """First calls of repeatable tools; later identical calls get their results."""
         for record in earlier.executed.values():
             tool = self._tools.get(record.call.name)
             # A call that never returned has no result to repeat: an identical one is run.
             if tool and tool.repeatable and not _is_unfinished(record):
                 self._first.setdefault(record.call.key, record)
         self.started = earlier.started
-        """Calls started so far; the next one gets the next number."""
+        """Number of calls started so far."""
         self._cut_off = range(earlier.started + 1, earlier.started + earlier.cut_off + 1)
         """Numbers of the calls that may have been running when the process ended."""
         self.skipped = earlier.skipped
-        """Calls that were answered without being run."""
+        """Number of calls that were answered without being run."""
         self._running = range(0)
         """Numbers of the calls of the turn in progress."""
         self._budget = Budget(())
-        """The remainder after the calls of the turn that have returned so far."""
+        """The budget after the calls of the current turn that have returned so far."""
 
     @property
     def executed(self) -> tuple[CallRecord, ...]:
@@ -61,15 +61,15 @@ class Dispatcher:
 
     @property
     def read_by_model(self) -> tuple[CallRecord, ...]:
-        """The calls of earlier turns that returned, in call order; nothing was read of an interrupted turn."""
+        """The calls of earlier turns that returned, in call order; an interrupted turn does not count as read."""
         return tuple(self._records[number] for number in sorted(self._records) if number <= self.started)
 
     def forget_interrupted(self) -> None:
-        """Run later calls, also those with the numbers of interrupted ones, whose turn is over."""
+        """Allow further calls to run, although interrupted calls may have been running; those are not repeated."""
         self._cut_off = range(0)
 
     def book_server_calls(self, reply: Reply) -> None:
-        """Count and record the calls that the API has run itself while it made a reply."""
+        """Count and record the calls that the API ran itself during a reply."""
         booked = self._server_uses.book(reply, self.started)
         self._records |= booked.records
         self.started += len(booked.records)
@@ -108,7 +108,7 @@ class Dispatcher:
         return results
 
     def close(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Answer the calls of an interrupted turn: with their result if they returned, else with the reason."""
+        """Answer the calls of an interrupted turn: with their result if they returned, otherwise with the reason."""
         numbers, self._running = iter(self._running), range(0)
         # 0 = a call that was not started.
         return [self._closed(call, 0 if call.name == RESPOND else next(numbers, 0)) for call in calls]
@@ -140,7 +140,7 @@ class Dispatcher:
         return task
 
     async def _recall(self, call: ToolCall, number: int) -> CallRecord:
-        """Return the result from before the process ended; a call that had not returned is not run again."""
+        """Return a result from before the process ended; a call that had not returned is not run again."""
         return self._records.get(number) or self._record_unfinished(call, number, prompts.PROCESS_ENDED)
 
     def _record_unfinished(self, call: ToolCall, number: int, why: str) -> CallRecord:
@@ -179,7 +179,7 @@ class Dispatcher:
         return replace(cut, note=prompts.read_on(record.call.id, begin + limit, begin + len(record.text)))
 
     def _record(self, record: CallRecord, number: int, seconds: float) -> CallRecord:
-        """Store a call and report it, as calls return, which may differ from call order."""
+        """Store and report a call as soon as it returns; the order may differ from call order."""
         self._records[number] = record
         call, size, turn = record.call, len(record.text), int(self._account.limit(Kind.TURNS).used)
         returned = Returned(

@@ -1,4 +1,4 @@
-"""Reports of tools about their calls, besides the results: events, and records that must be stored first."""
+"""Receive what tools report about their calls besides results: events, and records that must be stored first."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -12,17 +12,17 @@ class CallLog:
     """Implements `RunLog` for the calls of one run."""
 
     def __init__(self, observers: Observers, hide: Callable[[str], str]) -> None:
-        """Take the observers of the run, and what masks its credentials."""
+        """Set the observers of the run, and the function that masks its credentials."""
         self._observers = observers
         self._hide = hide
 
     def notify(self, event: Event) -> None:
-        """Report an event to the observers of the run, and store it; credentials in its texts are masked."""
+        """Report and store an event; credentials in its texts are masked."""
         texts = {one.name: value for one in fields(event) if isinstance(value := getattr(event, one.name), str)}
         self._observers.notify(replace(event, **{name: self._hide(text) for name, text in texts.items()}))
 
     async def stored(self, record: Record) -> bool:
-        """Store a record, and wait until that is done; return whether it was. True if the run is not stored at all."""
+        """Store a record and wait; return whether it was stored. True if the run is not stored at all."""
         journal = self._observers.journal
         if journal is None:
             return True

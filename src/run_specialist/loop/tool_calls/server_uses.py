@@ -1,4 +1,4 @@
-"""Count and record the calls that the API has run itself while it made a reply."""
+"""Count and record the tool calls that the API ran itself during a reply."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from run_specialist.record.server_calls import ServerCall, server_calls
 
 @dataclass(frozen=True, slots=True)
 class ServerCallRecords:
-    """The calls that the API has run for one reply."""
+    """The calls that the API ran for one reply."""
 
     records: Mapping[int, CallRecord]
     """The calls with a result, by their number in the run."""
     skipped: int = 0
-    """Calls that it refused, because one request may not make more."""
+    """Number of calls that it refused, because they exceeded the limit of one request."""
 
 
 class ServerUses:
-    """Books the calls of tools that run on the server: each counts like a call that this program has run."""
+    """Books the calls of tools that run on the server; each counts like a local call."""
 
     def __init__(self, job: Job, account: Account, observers: Observers) -> None:
         self._job = job
@@ -38,7 +38,7 @@ class ServerUses:
 
         A call without a result is charged, too: the API runs it with the next request, whose reply begins with the
         result.
-        started: number of the last call before the reply.
+        started: number of calls before the reply.
         """
         records: dict[int, CallRecord] = {}
         uses = server_calls(reply.content)

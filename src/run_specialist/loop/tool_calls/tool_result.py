@@ -1,4 +1,4 @@
-"""From a finished call to the result that the model reads."""
+"""Build the result that the model reads from a finished call."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ from run_specialist.record.messages import ToolResult
 def augmented(executed: Executed, augmenters: Iterable[Augmenter], warn: Callable[[str], None]) -> ToolResult:
     """Return the result of a call with the additions of the augmenters.
 
-    warn: called with one line for each augmenter that raises; its addition is left out.
+    warn: called with one line for each augmenter that raises; its addition is omitted.
     """
     lines = executed.lines
     fields: dict[str, Any] = {}

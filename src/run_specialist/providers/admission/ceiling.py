@@ -10,7 +10,7 @@ _MOST_DIGITS = 9
 
 
 def ceiling(given: int | None) -> int | None:
-    """Return the number of a caller, else that of the environment; None = any number.
+    """Return the number given by the caller, otherwise by the environment; None = any number.
 
     Raises UsageError if it is not an integer of at least 1.
     """

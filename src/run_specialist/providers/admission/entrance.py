@@ -1,4 +1,4 @@
-"""The way of one conversation to the gate of its endpoint and key; all conversations of a process share the gates."""
+"""Lead each conversation to the gate of its endpoint and key; all conversations of a process share the gates."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BYTES_PER_TOKEN = 4
 MOST_GATES = 256
-"""Above this number gates that are not in use are forgotten."""
+"""Number of gates above which unused ones are dropped."""
 _SALT = os.urandom(16)
 
 
@@ -54,7 +54,7 @@ class Gates:
             return sum(gate.waiting for gate in self._gates.values())
 
     def clear(self) -> None:
-        """Forget all gates; requests under way end at theirs."""
+        """Drop all gates; running requests end at their own gate."""
         with self._lock:
             self._gates.clear()
 
@@ -78,7 +78,7 @@ class Entrance:
         )
 
     def _blame(self, error: Exception) -> RateLimitRefusal | None:
-        """Return the refusal in an error; None if it does not say that there are too many requests."""
+        """Return the refusal in an error if it reports too many requests; otherwise None."""
         if not hasattr(error, "body"):
             # Neither of the SDKs' errors about a reply: a broken connection, an unreadable reply.
             return None

@@ -1,6 +1,6 @@
-"""The gate in front of one endpoint and key: requests of all runs and event loops of a process begin here, in order.
+"""The gate in front of one endpoint and key, where requests of all runs and event loops of a process begin, in order.
 
-A request holds its place only while it is sent and answered, never while a run waits for tools or for other runs.
+A request counts as running only while it is sent and answered, not while its run executes tools or waits for others.
 """
 
 import asyncio
@@ -25,20 +25,20 @@ _IN_ORDER = Obstacle(Cause.ORDER, "other requests come first")
 
 
 async def sleep_unless_woken(future: asyncio.Future[None], seconds: float) -> None:
-    """Sleep until a future is done, but at most so many seconds."""
+    """Sleep until a future is done, or for at most this many seconds."""
     await asyncio.wait([future], timeout=seconds)
 
 
 class WaitingRequest(Protocol):
-    """A request as its gate sees it."""
+    """A request as seen by its gate."""
 
     model: str
     cost: Cost
-    """As estimated."""
+    """Estimated consumption."""
     ceiling: int | None
-    """How many requests may be under way while this one waits or is; None = any number."""
+    """Maximum number of running requests while this one waits or runs; None = any number."""
     has_changed_model: bool
-    """Whether its run has asked another model before."""
+    """Whether its run has used another model before."""
     begun: InFlightRequest | None
     """Set by the gate once the request has begun."""
 
@@ -48,19 +48,19 @@ class WaitingRequest(Protocol):
         ...
 
     def wake(self) -> None:
-        """Make the request check whether it may begin; called from any thread."""
+        """Make the request check whether it may begin; may be called from any thread."""
         ...
 
 
 class Gate:
-    """The state of a gate, and the requests that wait at it; safe to use from several event loops."""
+    """The state of a gate, and the requests that wait there; safe to use from several event loops."""
 
     clock = staticmethod(time.monotonic)
     sleep = staticmethod(sleep_unless_woken)
 
     def __init__(self) -> None:
         self.state = GateState()
-        """Replaced at each change; other threads may read it."""
+        """The current state; replaced at each change, so other threads may read it."""
         self._lock = threading.Lock()
         self._under_way: set[WaitingRequest] = set()
         self._waiting: OrderedDict[WaitingRequest, None] = OrderedDict()
@@ -69,7 +69,7 @@ class Gate:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing is under way, nothing waits, and nothing is remembered that still holds."""
+        """True if no request runs or waits, and the state remembers nothing that still applies."""
         state, now = self.state, self.clock()
         remembers = now < state.closed_until or (state.most is not None and now < state.quiet_since + LONGEST_CLOSING)
         return not (self._under_way or self._waiting or remembers)
@@ -80,7 +80,7 @@ class Gate:
         return len(self._waiting)
 
     def enter(self, request: WaitingRequest) -> Obstacle | None:
-        """Begin a request if it may; else let it wait, and return the obstacle."""
+        """Begin a request if possible; otherwise let it wait, and return the obstacle."""
         with self._lock:
             if request not in self._waiting:
                 if request.ceiling is not None:
@@ -116,7 +116,7 @@ class Gate:
                 del self._models[request.model]
 
     def leave_queue(self, request: WaitingRequest) -> None:
-        """Remove a request from the queue, whether it has begun or was abandoned, and make the next one check."""
+        """Remove a request that has begun or was abandoned from the queue, and make the next one check."""
         with self._lock:
             self._unqueue(request)
             if request.begun is None:
@@ -124,7 +124,7 @@ class Gate:
             self._wake_first()
 
     def accepted(self, request: WaitingRequest, headers: Mapping[str, str]) -> None:
-        """Register that the API replies to a request, and the rate limits in its headers."""
+        """Register that the API replies to a request, with the rate limits in its headers."""
         read = quotas(headers)
         with self._lock:
             before = self.state
@@ -134,9 +134,9 @@ class Gate:
                 self._wake_first()
 
     def end(self, request: WaitingRequest, refusal: RateLimitRefusal | None = None) -> None:
-        """Take note that a request has ended.
+        """Register the end of a request.
 
-        refusal: None unless the API refused it because there are too many.
+        refusal: None unless the API refused it because of too many requests.
         """
         with self._lock:
             if request.begun is None or request not in self._under_way:
@@ -173,9 +173,9 @@ class Gate:
                 del self._ceilings[request.ceiling]
 
     def _is_next(self, request: WaitingRequest, now: float) -> bool:
-        """Return whether all requests that came before wait only for the rate limits of another model.
+        """Return whether all earlier requests wait only for the rate limits of another model.
 
-        For a request whose run has changed its model: or because only another model is refused.
+        True for a request whose run has changed its model, or if only another model is refused.
         """
         held: set[str] = set()
         of_others = {Cause.QUOTA, Cause.CLOSED, Cause.PROBE} if request.has_changed_model else {Cause.QUOTA}

@@ -12,17 +12,17 @@ from typing import NamedTuple
 from run_specialist.providers.admission.windows import Cost, ModelUse, Quota
 
 OVERLOADED = frozenset({429, 503, 529})
-"""Statuses that say that there are too many requests."""
+"""HTTP statuses for too many requests."""
 TOO_MANY = 429
 """The status that concerns the key, not the load of the server."""
 MINUTE = 60.0
-"""After so long without a refusal one more request is allowed; a longer `retry-after` closes the gate [s]."""
+"""Time without a refusal after which one more request is allowed; a longer `retry-after` closes the gate [s]."""
 GENEROUS = 20
-"""The first refusal halves at least this number, since a few concurrent requests are hardly its reason."""
+"""Minimum that the first refusal halves, because a few concurrent requests are hardly its cause."""
 LONGEST_CLOSING = 3600.0
-"""A closed gate is tried again after this time, whatever the API has requested [s]."""
+"""Maximum time for which a gate stays closed, whatever the API has requested [s]."""
 PROBE_SPACING = 10.0
-"""Time between two requests that try whether the API accepts any again [s]."""
+"""Time between two probes whether the API accepts requests again [s]."""
 
 
 class Cause(StrEnum):
@@ -31,13 +31,13 @@ class Cause(StrEnum):
     CLOSED = "closed"
     """The API has requested that nothing is sent before a certain time."""
     PROBE = "probe"
-    """After such a time another request is tried first."""
+    """After such a time, another request goes first as a probe."""
     AT_ONCE = "at_once"
-    """Enough requests are under way."""
+    """The maximum number of requests is running."""
     QUOTA = "quota"
-    """A rate limit is used up, by the API's own account."""
+    """A rate limit is used up, as reported by the API."""
     ORDER = "order"
-    """Other requests have waited for longer."""
+    """Other requests have waited longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ class Obstacle:
 
     cause: Cause
     reason: str
-    """For the user, in one line."""
+    """The reason for the user, in one line."""
     until: float | None = None
-    """When to look again; None = when another request ends [s]."""
+    """Time of the next check [s]; None = when another request ends."""
 
     @property
     def is_refusal(self) -> bool:
-        """True if the request would be refused, so that waiting takes the patience of its run."""
+        """True if the request would be refused; waiting then counts against the patience of its run."""
         return self.cause in {Cause.CLOSED, Cause.PROBE}
 
     def seconds(self, now: float) -> float | None:
-        """Return how long the wait is [s]; None if that depends on other requests."""
+        """Return the duration of the wait [s]; None if it depends on other requests."""
         if self.until is None or self.cause not in {Cause.CLOSED, Cause.QUOTA}:
             return None
         return round(max(self.until - now, 0), 3)
@@ -64,29 +64,29 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class RateLimitRefusal:
-    """A reply that refuses a request because there are too many."""
+    """A reply that refuses a request because of too many requests."""
 
     status: int
     wait: float | None
-    """How long the API requests to wait [s]; may be infinite, None = it does not say."""
+    """Wait that the API requests [s]; may be infinite, None = it requests none."""
     reason: str
-    """In one line, without secrets."""
+    """The reason in one line, without secrets."""
     quotas: tuple[Quota, ...] = ()
     """The rate limits that its headers report."""
 
 
 class InFlightRequest(NamedTuple):
-    """One request that is under way."""
+    """A running request."""
 
     number: int
     """Number of the request, from 1."""
     at: float
-    """When it began [s]."""
+    """Time of its start [s]."""
     model: str
     cost: Cost
-    """As estimated."""
+    """Estimated consumption."""
     mark: Cost
-    """The sum of all requests to its model up to this one."""
+    """Consumption of all requests to its model up to this one."""
     is_probe: bool = False
 
 
@@ -95,26 +95,26 @@ class GateState(NamedTuple):
 
     under_way: int = 0
     number: int = 0
-    """How many requests have begun."""
+    """Number of requests begun so far."""
     most: int | None = None
-    """How many may be under way since `quiet_since`, plus one for each minute after that; None = no limit."""
+    """Maximum of running requests at `quiet_since`, plus one for each minute after that; None = no limit."""
     cut_at: float = 0.0
-    """When `most` was halved for the last time [s]."""
+    """Time when `most` was last halved [s]."""
     quiet_since: float = 0.0
     """Time of the last refusal [s]."""
     closed_until: float = 0.0
     needs_probe: bool = False
-    """Whether one request at a time is sent, because none was accepted since the gate was closed."""
+    """Whether only one request at a time is sent, because none was accepted since the gate was closed."""
     probed_at: float | None = None
-    """When the newest of these began [s]; None = the next one may begin."""
+    """Start of the newest probe [s]; None = the next one may begin."""
     refusal: RateLimitRefusal | None = None
     """The newest refusal that closed the gate."""
     closed_for: frozenset[str] = frozenset()
-    """The models whose requests were refused since the gate was open."""
+    """The models whose requests were refused since the gate was last open."""
     uses: tuple[ModelUse, ...] = ()
 
     def limit(self, now: float) -> int | None:
-        """Return how many requests may be under way; None = any number."""
+        """Return the maximum number of running requests; None = any number."""
         if self.most is None:
             return None
         return self.most + max(int((now - self.quiet_since) // MINUTE), 0)
@@ -124,8 +124,9 @@ class GateState(NamedTuple):
     ) -> Obstacle | None:
         """Return the reason why a request has to wait; None if it may begin.
 
-        ceiling: how many requests may be under way at most, at least 1; None = any number.
-        has_changed_model: whether its run has asked another model before, whose refusal does not hold this request.
+        ceiling: maximum number of running requests, at least 1; None = any number.
+        has_changed_model: whether its run has used another model before; refusals of that one do not affect this
+            request.
         """
         reason = self.refusal.reason if self.refusal else ""
         is_free = self._passes(model, has_changed_model=has_changed_model)
@@ -144,7 +145,7 @@ class GateState(NamedTuple):
         return Obstacle(Cause.QUOTA, f"the API's limit of {kind} per minute is exhausted", window.resets_at)
 
     def _passes(self, model: str, *, has_changed_model: bool) -> bool:
-        """Return whether a request passes a closed gate, because only other models were refused."""
+        """Return whether a request may pass a closed gate, because only other models were refused."""
         return has_changed_model and model not in self.closed_for
 
     def _full(self, now: float, at_once: int, *, is_adaptive: bool) -> Obstacle:
@@ -184,7 +185,7 @@ class GateState(NamedTuple):
         return state._replace(uses=self._with(use))
 
     def refused(self, now: float, begun: InFlightRequest, refusal: RateLimitRefusal) -> "GateState":
-        """Return the state after the API refused a request that is still under way."""
+        """Return the state after the API refused a running request."""
         use = self._use(begun.model).without(begun.number).reported(now, begun.number, begun.mark, refusal.quotas)
         state = self._halved(now, begun)._replace(uses=self._with(use))
         wait = min(refusal.wait or 0, LONGEST_CLOSING)
@@ -199,7 +200,7 @@ class GateState(NamedTuple):
         )
 
     def _halved(self, now: float, begun: InFlightRequest) -> "GateState":
-        """Return the state with half the limit, unless the request began before it was halved for the last time."""
+        """Return the state with half the limit, unless the request began before the limit was last halved."""
         before = self.limit(now)
         if before is None:
             before = max(self.under_way, GENEROUS)

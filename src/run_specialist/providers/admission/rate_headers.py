@@ -1,4 +1,4 @@
-"""Read the headers of a reply that report rate limits; servers may send wrong values, so invalid ones are ignored."""
+"""Read the reply headers that report rate limits; invalid values are ignored, because servers may send wrong ones."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -21,13 +21,13 @@ _DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ms|us|µs|ns|s|m|h|d))
 _PART = re.compile(r"([0-9.]+)([a-zµ]+)")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _EPOCH = 1e9
-"""Larger numbers are a time since 1970 [s]."""
+"""Larger numbers are times since 1970, not durations [s]."""
 _LONGEST = 64
-"""Longer values are ignored [characters]."""
+"""Maximum length of a value; longer ones are ignored [characters]."""
 
 
 def quotas(headers: Mapping[str, str]) -> tuple[Quota, ...]:
-    """Return the rate limits in the headers of a reply; empty if it reports none."""
+    """Return the rate limits in the headers of a reply; empty if there are none."""
     found: dict[str, dict[str, str]] = {}
     for name, value in _raw(headers):
         if (known := _kind_and_what(name)) is not None and len(value) <= _LONGEST:
@@ -40,7 +40,7 @@ def quotas(headers: Mapping[str, str]) -> tuple[Quota, ...]:
 
 
 def _raw(headers: Any) -> Iterable[tuple[bytes, bytes]]:  # noqa: ANN401 - a mapping, or the headers of httpx2
-    """Return names and values; the raw list of the HTTP library is 10 times faster than its mapping."""
+    """Return names and values from the raw list of the HTTP library, which is 10 times faster than its mapping."""
     raw = getattr(headers, "raw", None)
     if raw is not None:
         return cast("list[tuple[bytes, bytes]]", raw)
@@ -77,7 +77,7 @@ def _seconds(text: str, date: str) -> float | None:
 
 
 def _now(date: str) -> datetime:
-    """Return the time, by the clock of the server if the headers contain it."""
+    """Return the current time, by the server's clock if the headers contain it."""
     return _date(date) or datetime.now(UTC)
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 ARRIVAL = 2.0
-"""Within this time requests may reach the API in another order than that in which they began [s]."""
+"""Time within which requests may reach the API in another order than they began [s]."""
 MOST_SENT = 32
-"""So many of these requests are remembered."""
+"""Maximum number of such requests that are remembered."""
 LONGEST_RESET = 60.0
-"""A request waits at most this long for a window, because a header may be wrong [s]."""
+"""Maximum wait for a window, because a header may be wrong [s]."""
 
 
 class Cost(NamedTuple):
@@ -26,7 +26,7 @@ class Cost(NamedTuple):
     """Tokens that count against a limit of input and output together."""
     input_tokens: float = 0
     output_tokens: float = 0
-    """Only as far as the API counts them before they are written."""
+    """Output tokens, if the API counts them before they are written."""
 
     def plus(self, other: "Cost") -> "Cost":
         """Return the sum."""
@@ -51,18 +51,18 @@ class Quota(NamedTuple):
     """The size of a full window; None = not reported."""
     remaining: float
     seconds: float
-    """Until it is full again [s]."""
+    """Time until it is full again [s]."""
 
 
 class Window(NamedTuple):
-    """The remainder of one rate limit, as far as known."""
+    """The remainder of one rate limit, as far as it is known."""
 
     kind: str
     limit: float | None
     remaining: float
-    """Below 0 if more began than was left."""
+    """Remaining amount; below 0 if more requests began than it covers."""
     resets_at: float
-    """When it is full again [s]."""
+    """Time when it is full again [s]."""
     number: int
     """Number of the request whose reply reported it."""
 
@@ -80,19 +80,19 @@ class Window(NamedTuple):
     def need(self, cost: Cost) -> float:
         """Return the consumption of a request in this window.
 
-        An estimate above the limit must be wrong, since no such request would ever be accepted: then the longest
-        possible reply is not counted in advance.
+        An estimate above the limit must be wrong, because no such request would ever be accepted; then the maximum
+        reply is not counted in advance.
         """
         needed: float = getattr(cost, self.kind)
         return needed if self.limit is None or needed <= self.limit else min(cost.input_tokens, self.limit)
 
 
 class SentRequest(NamedTuple):
-    """A request that the API may not have seen yet."""
+    """A request that the API may not have received yet."""
 
     number: int
     at: float
-    """When it began [s]."""
+    """Time of its start [s]."""
     cost: Cost
 
 
@@ -101,13 +101,13 @@ class ModelUse(NamedTuple):
 
     model: str
     begun: Cost = NOTHING
-    """Sum of all requests that have begun, as estimated."""
+    """Estimated consumption of all requests that have begun."""
     windows: tuple[Window, ...] = ()
     sent: tuple[SentRequest, ...] = ()
     """Requests of the last seconds without a reply, at most `MOST_SENT`."""
 
     def obstacle(self, now: float, cost: Cost) -> Window | None:
-        """Return the window that a request has to wait for the longest; None if it may begin."""
+        """Return the window that a request has to wait for longest; None if it may begin."""
         lacking = [window for one in self.windows if (window := one.at(now)).lacks(cost)]
         return max(lacking, key=lambda window: window.resets_at, default=None)
 
@@ -131,7 +131,7 @@ class ModelUse(NamedTuple):
     def reported(self, now: float, number: int, mark: Cost, quotas: Iterable[Quota]) -> "ModelUse":
         """Return the use after the headers of a reply.
 
-        number: of the request. mark: the sum of `begun` with this request, before all later ones.
+        number: number of the request. mark: value of `begun` including this request, before all later ones.
         """
         known = {window.kind: window for window in self.windows}
         others = self.begun.minus(mark)
@@ -150,7 +150,7 @@ class ModelUse(NamedTuple):
     def settled(self, now: float, number: int, estimated: Cost, used: Cost) -> "ModelUse":
         """Return the use after the usage of a request is known.
 
-        Windows that its reply, or that of a later request, has reported contain it already.
+        Windows reported by its reply or a later one already include it.
         """
         if all(window.number >= number for window in self.windows):
             return self

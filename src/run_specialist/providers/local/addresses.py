@@ -1,4 +1,4 @@
-"""Base URLs from the forms in which users write the address of a server."""
+"""Convert the forms in which users write server addresses to base URLs."""
 
 import ipaddress
 from urllib.parse import urlsplit
@@ -54,7 +54,7 @@ def ollama_url(given: str, port: int) -> str:
 
 
 def root_of(base_url: str) -> str:
-    """Return the URL that a server's own paths are relative to, without a trailing slash."""
+    """Return the URL to which a server's own paths are relative, without a trailing slash."""
     return base_url.removesuffix(API)
 
 

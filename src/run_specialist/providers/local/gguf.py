@@ -1,6 +1,6 @@
-"""Read the few facts about a model from the header of its GGUF file that decide how much memory it needs.
+"""Read the facts from the header of a GGUF file that determine how much memory the model needs.
 
-Source: the specification of GGUF, versions 2 and 3. The file is not trusted: every length is checked before it is used.
+Source: the specification of GGUF, versions 2 and 3. The file is not trusted: every length is checked before use.
 """
 
 import struct
@@ -16,11 +16,11 @@ _STRING, _ARRAY = 8, 9
 _MOST_KEYS = 10_000
 _LONGEST_KEY = 2**16
 _LONGEST_ARRAY = 4_096
-"""Longer arrays are skipped: none that is needed has more items than the model has layers."""
+"""Longer arrays are skipped: needed ones have at most one item per layer."""
 _MOST_SKIPPED = 2**21
-"""Texts in arrays, such as the vocabulary, that are skipped one by one before reading ends."""
+"""Maximum number of texts in arrays, such as the vocabulary, that are skipped one by one; then reading ends."""
 _KV_BYTES = 2
-"""Size of one number in the cache, which has 16 bits by default [bytes]."""
+"""Size of one cache entry, 16 bits by default [bytes]."""
 _LARGEST = 2**31
 
 
@@ -35,13 +35,13 @@ class ModelHeader:
     context: int | None = None
     """Length of the context that the model was trained with [tokens]; None = not stated."""
     cache_per_token: int | None = None
-    """Memory that each token of the context needs in the cache [bytes]; None = not known."""
+    """Cache memory per token of the context [bytes]; None = unknown."""
 
 
 def read_header(path: Path) -> ModelHeader:
-    """Return what the header of a file says.
+    """Return the facts in the header of a file.
 
-    Raises NotGguf, and OSError if the file cannot be read.
+    Raises NotGguf, or OSError if the file cannot be read.
     """
     with path.open("rb") as file:
         try:
@@ -51,7 +51,7 @@ def read_header(path: Path) -> ModelHeader:
 
 
 def _keys(file: BinaryIO) -> dict[str, object]:
-    """Return the values in the header by key, as far as they are needed."""
+    """Return the needed values of the header by key."""
     if file.read(4) != MAGIC:
         raise NotGguf("it is not a GGUF file")
     version, _, count = struct.unpack("<IQQ", file.read(20))
@@ -107,7 +107,7 @@ def _header(found: dict[str, object]) -> ModelHeader:
     architecture = found.get("general.architecture")
 
     def numbers(name: str) -> list[int]:
-        """Return a value as a list of positive integers, one for each layer or one for all."""
+        """Return a value as a list of positive integers: one per layer, or one for all layers."""
         value = found.get(f"{architecture}.{name}")
         items: Sequence[object] = value if isinstance(value, list) else [value]
         return [item for item in items if isinstance(item, int) and not isinstance(item, bool) and 0 < item < _LARGEST]

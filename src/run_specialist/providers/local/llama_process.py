@@ -19,7 +19,7 @@ CHUNK = 65_536
 
 
 def end_with_caller() -> None:
-    """End this process once standard input is closed, even while the interpreter is locked."""
+    """End this process when standard input is closed, even while the interpreter is locked."""
     threading.Thread(target=_exit_at_end_of_input, daemon=True).start()
     # Where the system supports it, the end of the input is a signal whose default action ends the process.
     with suppress(ImportError, OSError, AttributeError):
@@ -38,7 +38,7 @@ def _exit_at_end_of_input() -> None:
 
 
 def serve(config: dict[str, Any]) -> Any:  # noqa: ANN401 - a server of xllamacpp
-    """Load the model and return its server; raises RuntimeError, and whatever llama.cpp raises."""
+    """Load the model and return its server; raises RuntimeError, or any exception of llama.cpp."""
     xllamacpp: Any = import_module("xllamacpp")
     has_gpu = any("GPU" in str(device.get("type")) for device in xllamacpp.get_device_info())
     if config["too_large"] and not has_gpu:

@@ -1,4 +1,4 @@
-"""One llama.cpp server in a separate process: started, watched and ended by this program."""
+"""Start, watch and end one llama.cpp server in a separate process."""
 
 import json
 import os
@@ -24,7 +24,7 @@ _KEPT_LINES = 200
 _ERROR = re.compile(r"^[\d.]+ E (?:[\w ~]{0,12} )?\s*\w*: (.*)$")
 _LOADING = "error loading model: "
 _UNKNOWN = "Failed to init server"
-"""The text of every failure in xllamacpp; the reason is in the log of llama.cpp."""
+"""The message that xllamacpp gives for every failure; the real reason is in the log of llama.cpp."""
 
 
 class LlamaServer:
@@ -78,7 +78,7 @@ class LlamaServer:
     def failure(self, patience: float = 0) -> str:
         """Return why the server has ended; empty while it runs.
 
-        patience: how long to wait for an end that is under way [s].
+        patience: how long to wait for a process that is about to end [s].
         """
         try:
             self._process.wait(patience)
@@ -117,7 +117,7 @@ class LlamaServer:
 
 
 def reason_in(log: Iterable[str]) -> str:
-    """Return the reason of a failure from the log of llama.cpp; empty if there is none.
+    """Return the reason of a failure from the log of llama.cpp; empty if the log has none.
 
     log: lines like `0.00.005.005 E llama_model_load: error loading model: ...`, or output of the interpreter.
     """

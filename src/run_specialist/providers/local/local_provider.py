@@ -1,4 +1,4 @@
-"""Create the provider of a model that a local server offers, after asking the server about it."""
+"""Create the provider of a model on a local server, after querying the server about it."""
 
 import os
 from dataclasses import replace
@@ -13,7 +13,7 @@ from run_specialist.providers.local.server_questions import NothingListens, Serv
 from run_specialist.providers.openai_chat import ChatProvider
 
 DEFAULT_CONTEXT = 4_096
-"""Length with which Ollama and LM Studio load a model unless they are set otherwise [tokens]."""
+"""Default context length with which Ollama and LM Studio load a model [tokens]."""
 REPLY_SHARE = 4
 """A reply takes at most one part in this many of the context."""
 MODELS = ServerRequest("/v1/models")
@@ -62,9 +62,9 @@ def with_context(provider: ChatProvider, context: ContextLength) -> ChatProvider
 
 
 async def _find(server: LocalServer, name: str, root: str) -> tuple[str, ContextLength]:
-    """Return the name of a model as the server knows it, and the length of its context.
+    """Return the server's name of a model, and the length of its context.
 
-    name: as the user wrote it; may be empty for llama.cpp only.
+    name: as the user wrote it; may be empty only for llama.cpp.
     """
     if server is LLAMACPP:
         return await _llamacpp(name, root)

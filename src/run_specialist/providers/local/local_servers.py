@@ -1,4 +1,4 @@
-"""The servers for local models that can be named by a prefix, each with its address in the environment."""
+"""The kinds of local model servers: each has a prefix, and an environment variable with its address."""
 
 import os
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from run_specialist.providers.endpoint import Endpoint
 from run_specialist.providers.local.addresses import base_url_of, ollama_url
 
 WEIGHTS = "local:"
-"""Prefix of the path of a file with weights."""
+"""Prefix of the path of a weights file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class LocalServer:
 
     @property
     def base_url(self) -> str:
-        """Base URL of its chat completions API, from its variable, else its default port on loopback.
+        """Base URL of its chat completions API: from its variable, otherwise its default port on loopback.
 
         Raises ValueError with the reason if the variable is invalid.
         """
@@ -56,7 +56,7 @@ VLLM = LocalServer("vLLM", _endpoint("vllm"), 8000, "`vllm serve NAME`")
 SERVERS = {server.prefix: server for server in (OLLAMA, LMSTUDIO, LLAMACPP, VLLM)}
 """Servers by their prefix."""
 WEIGHTS_ENDPOINT = Endpoint("openai", "chat completions", WEIGHTS.removesuffix(":"), "the key", "the file of the model")
-"""Endpoint of the server that this program starts itself; no variable belongs to it."""
+"""Endpoint of a server started by this program; it has no environment variable."""
 
 
 def prefix_of(model: str) -> str | None:

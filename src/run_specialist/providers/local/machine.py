@@ -1,4 +1,4 @@
-"""The resources of this machine for a model: free memory, and useful threads."""
+"""Determine what this machine can offer a model: free memory, and useful threads."""
 
 import os
 from contextlib import suppress
@@ -9,7 +9,7 @@ _SMT = Path("/sys/devices/system/cpu/smt/active")
 
 
 def free_memory() -> int | None:
-    """Return the memory that a new process can use, within the limit of a container [bytes]; None if not known."""
+    """Return the memory available to a new process, within the limit of a container [bytes]; None if unknown."""
     free = _available() or _total()
     limit = _number(_CGROUP / "memory.max")
     if free is None or limit is None:
@@ -19,9 +19,9 @@ def free_memory() -> int | None:
 
 
 def useful_threads() -> int:
-    """Return how many threads to calculate with: one for each core that this process may use.
+    """Return the number of useful threads: one for each core that this process may use.
 
-    Two threads on one core share its arithmetic units, and threads beyond the quota of a container are stopped.
+    Two threads on one core share its arithmetic units, and threads beyond the quota of a container are throttled.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError):

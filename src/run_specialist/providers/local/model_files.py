@@ -1,4 +1,4 @@
-"""Models in files: one llama.cpp server for each file, shared by all runs of a `Runner`."""
+"""Models in files: one llama.cpp server per file, shared by all runs of a `Runner`."""
 
 import asyncio
 import os
@@ -28,17 +28,17 @@ CONTEXT_VARIABLE = "SPECIALIST_LOCAL_CONTEXT"
 """Environment variable with the length of the context [tokens]."""
 MIB = 2**20
 WORKING_MEMORY = 512 * MIB
-"""Memory for calculations, beside weights and cache [bytes]."""
+"""Memory for computations, besides weights and cache [bytes]."""
 CACHE_SHARE = 2
-"""The cache of the context takes at most one part in this many of the memory that the weights leave."""
+"""The context cache takes at most one part in this many of the memory left by the weights."""
 LARGEST_PROMPT_CACHE = 2_048
-"""Memory for the prompts of earlier requests, so that runs that alternate need not be read again [MiB]."""
+"""Memory for earlier prompts, so that alternating runs are not read again [MiB]."""
 SHORTEST_CONTEXT = 2_048
-"""A model that has no memory for this much is too large [tokens]."""
+"""Minimum context length; a model without memory for it is too large [tokens]."""
 UNKNOWN_CONTEXT = 8_192
-"""Length if the file, or the memory of the machine, is not known [tokens]."""
+"""Context length if the file or the memory of the machine is unknown [tokens]."""
 STEP = 256
-"""The length is a multiple of this [tokens]."""
+"""Context lengths are multiples of this [tokens]."""
 _PART = re.compile(r"-00001-of-(\d{5})\.gguf\Z")
 
 Report = Callable[[str], None]
@@ -102,7 +102,7 @@ class ModelFiles:
 
 
 class _Shared:
-    """A server with the key that it demands, so that other users of the machine cannot use it."""
+    """A server and its API key, which keeps other users of the machine out."""
 
     def __init__(self, model: str, config: dict[str, Any]) -> None:
         self.key = secrets.token_urlsafe(24)
@@ -139,7 +139,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _config(model: str, path: Path) -> dict[str, Any]:
-    """Return how to serve a file, as `llama_process.serve` reads it, without the key.
+    """Return the configuration for a file, as `llama_process.serve` reads it, without the key.
 
     Raises UsageError if it is missing or not a GGUF file, or if the variable with the context is invalid.
     """
@@ -169,7 +169,7 @@ def _config(model: str, path: Path) -> dict[str, Any]:
 
 
 def context_that_fits(header: ModelHeader, size: int, free: int | None) -> int:
-    """Return the context length: that of the model, as far as half of the memory beside the weights holds its cache.
+    """Return the context length: that of the model, limited so that its cache fits half of the remaining memory.
 
     size: of the weights [bytes]. free: memory [bytes]; None if not known.
     """
@@ -181,7 +181,7 @@ def context_that_fits(header: ModelHeader, size: int, free: int | None) -> int:
 
 
 def _too_large(header: ModelHeader, size: int, free: int | None, context: int) -> str:
-    """Return why the memory does not hold a model with this context; empty if it does, or if that is not known."""
+    """Return why a model with this context does not fit the memory; empty if it fits, or if that is unknown."""
     cache = context * (header.cache_per_token or 0)
     needed = size + cache + WORKING_MEMORY
     if free is None or needed <= free:
@@ -193,7 +193,7 @@ def _too_large(header: ModelHeader, size: int, free: int | None, context: int) -
 
 
 def _given_context() -> int | None:
-    """Return the length that the user has set; raises UsageError if it is not one."""
+    """Return the context length that the user has set; raises UsageError if it is invalid."""
     text = os.environ.get(CONTEXT_VARIABLE, "").strip()
     if not text:
         return None
@@ -203,7 +203,7 @@ def _given_context() -> int | None:
 
 
 def _size(path: Path) -> int:
-    """Return the size of the weights, with all parts of a file that was split [bytes]."""
+    """Return the size of the weights, including all parts of a split file [bytes]."""
     found = _PART.search(path.name)
     if not found:
         return path.stat().st_size

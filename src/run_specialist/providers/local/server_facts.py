@@ -1,4 +1,4 @@
-"""Read the models and the context length from the answers of local servers."""
+"""Read models and context length from the responses of local servers."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 SHORTEST_CONTEXT, LONGEST_CONTEXT = 256, 2**25
-"""Bounds of plausible context lengths; others are ignored [tokens]."""
+"""Range of plausible context lengths; others are ignored [tokens]."""
 LONGEST_NAME = 300
-"""Longer names of models are ignored [characters]."""
+"""Maximum length of a model name; longer ones are ignored [characters]."""
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class ContextLength:
-    """Length of the context that a server gives to one request."""
+    """The context length that a server gives to one request."""
 
     tokens: int | None = None
     """None = not known [tokens]."""
@@ -23,7 +23,7 @@ class ContextLength:
 
 
 def length(value: object) -> int | None:
-    """Return a context length; None for anything that cannot be one [tokens]."""
+    """Return a context length; None for an implausible value [tokens]."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if SHORTEST_CONTEXT <= value <= LONGEST_CONTEXT else None
@@ -35,7 +35,7 @@ def model_names(listed: object) -> list[str]:
 
 
 def loaded_names(listed: object) -> list[str]:
-    """Return the ids of the models that llama.cpp has loaded; without a status, all are."""
+    """Return the ids of the models that llama.cpp has loaded; all models if it reports no status."""
     entries = [entry for entry in _entries(listed) if _is_name(entry.get("id"))]
     loaded = [entry for entry in entries if _at(entry, "status", "value") in {None, "loaded"}]
     return [entry["id"] for entry in loaded]
@@ -47,7 +47,7 @@ def of_llamacpp(props: object) -> ContextLength:
 
 
 def of_vllm(name: str, listed: object) -> ContextLength:
-    """Return the length in `GET /v1/models`, where vLLM puts it."""
+    """Return the length in `GET /v1/models`, which is where vLLM reports it."""
     return ContextLength(next((length(entry.get("max_model_len")) for entry in _named(name, listed)), None))
 
 
@@ -66,7 +66,7 @@ def of_lmstudio(name: str, native: object, listed: object, assumed: int) -> Cont
 
 
 def of_ollama(name: str, shown: object, running: object, assumed: int | None, default: int) -> ContextLength:
-    """Return the length that Ollama gives to a request, which is seldom all that the model could take.
+    """Return the length that Ollama gives to a request, which is often less than the model supports.
 
     shown: answer to `POST /api/show`.
     running: answer to `GET /api/ps`.
@@ -95,7 +95,7 @@ def of_ollama(name: str, shown: object, running: object, assumed: int | None, de
 
 
 def _assumed(name: str, longest: int, default: int, remedy: str) -> ContextLength:
-    """Return the length of a model that is not loaded yet, with a note if it could be longer."""
+    """Return the length for a model that is not loaded yet, with a note if it could be longer."""
     if longest <= default:
         return ContextLength(longest)
     note = (

@@ -1,4 +1,4 @@
-"""Ask a local server a few questions before a run, within bounded time and memory; its answers are not trusted."""
+"""Query a local server before a run, with limits on time and memory; its responses are not trusted."""
 
 import asyncio
 import json
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import httpx2
 
 PATIENCE = 2.0
-"""Timeout of all questions together [s]."""
+"""Timeout of all queries together [s]."""
 LARGEST_ANSWER = 512 * 1024
-"""Longer answers are ignored; the largest real one has 120 KB of license texts and tensor names [bytes]."""
+"""Maximum size of a response; the largest real one has 120 KB of license texts and tensor names [bytes]."""
 
 
 class NothingListens(RunSpecialistError):
@@ -34,12 +34,12 @@ class ServerRequest:
 
 @dataclass(frozen=True, slots=True)
 class ServerResponse:
-    """The answer of a server."""
+    """The response of a server."""
 
     status: int = 0
-    """HTTP status; 0 = no answer in time, or one that was too long."""
+    """HTTP status; 0 = no response in time, or one that was too long."""
     value: Any = None
-    """Parsed JSON; None if there is none."""
+    """The parsed JSON; None if there is none."""
 
 
 async def ask_all(root: str, key: str, questions: Sequence[ServerRequest]) -> list[ServerResponse]:

@@ -25,5 +25,5 @@ def _units(path: str, gathered: Findings) -> Iterable[Quotable]:
 
 @lru_cache(maxsize=128)
 def _blocks(path: str, lines: tuple[SeenLine, ...]) -> tuple[CodeBlock, ...]:
-    """Return the blocks of a code file, the same ones in each turn, so that they are analyzed once."""
+    """Return the blocks of a code file; cached, so that each file is analyzed once."""
     return tuple(code_blocks(path, lines))

@@ -1,4 +1,4 @@
-"""Compose an answer of verbatim quotes, or a statement that there are none."""
+"""Compose an answer of verbatim quotes, or a statement that nothing was found."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -86,9 +86,9 @@ def _refusal(gathered: Findings, question: Question, absent: Sequence[Term]) -> 
 
 
 def _lead(absent: Sequence[Term], best: float, place: str) -> str:
-    """Return the line above the quotes.
+    """Return the introductory line above the quotes.
 
-    place: the word for the files that are quoted.
+    place: the word for the quoted files.
     """
     if names := _listed(term for term in absent if term.name or best < _LIKELY):
         return f"The {place} do not mention {names}; nearest to the question they say:"
@@ -102,7 +102,7 @@ def _listed(terms: Iterable[Term]) -> str:
 
 
 class _Choice:
-    """Chooses quotes one by one, for each part of the question, and avoids repetition."""
+    """Chooses quotes one by one for each part of the question, avoiding repetition."""
 
     def __init__(self, question: Question, found: Sequence[Quotable], weights: Weights) -> None:
         self._question = question

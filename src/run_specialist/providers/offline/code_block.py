@@ -24,7 +24,7 @@ _ACTIONS = (0.5, 0.8, 1.0)
 _COMMENTS, _CONSTRUCTOR, _IN_TESTS = 0.5, 0.85, 0.4
 """Factors for comments, for what every object does, for files beside the program itself."""
 _DOES, _MOST_DOES, _INSIDE = 0.3, 5, 1.5
-"""Rating of a line that does something, maximum number of these, deduction for a beginning inside a statement."""
+"""Rating of a line that does something, maximum number of such lines, deduction for starting inside a statement."""
 _MIDDLE = (")", "]", "}", "else", "except")
 
 
@@ -82,7 +82,7 @@ class CodeBlock(Quotable):
 
     @cached_property
     def known(self) -> dict[str, float]:
-        """The confidence that the block is about a term, by the term's text, as far as it was calculated."""
+        """Cache of the confidence that the block is about a term, by the term's text."""
         return {}
 
     @cached_property
@@ -109,7 +109,7 @@ class CodeBlock(Quotable):
 
 
 def shape(text: str) -> float:
-    """Rate a piece of code by how much it does, and whether it begins inside a statement."""
+    """Rate a piece of code by the number of lines that do something, and by whether it starts inside a statement."""
     lines = text.strip().split("\n")
     inside = (len(lines) > 1 and lines[0].rstrip().endswith(",")) or lines[0].startswith(
         (")", "]", "}", "else", "except")

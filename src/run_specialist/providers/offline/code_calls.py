@@ -16,7 +16,7 @@ _MOST_NAMES = 120
 _TERMS, _WORDS = 6, 4
 _SHORTEST = 3
 _ABOVE, _WINDOW = 2, 60
-"""Lines that are read: before a definition, in all."""
+"""Number of lines that are read: before a definition, and in total."""
 
 
 def is_in_code(question: Question, gathered: Findings) -> bool:
@@ -36,7 +36,7 @@ def named_definitions(terms: Sequence[Term], gathered: Findings) -> Iterator[Too
 
 
 def window(block: CodeBlock) -> range:
-    """Return the lines to read around a block: its definition from the beginning, if that is near."""
+    """Return the lines to read around a block: from the start of its definition, if that is near."""
     near = block.start and block.line - block.start < _WINDOW - 10
     first = max(1, (block.start if near else block.line - 10) - _ABOVE)
     return range(first, first + _WINDOW)

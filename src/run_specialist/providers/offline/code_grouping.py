@@ -14,12 +14,12 @@ _DOCSTRING = re.compile(r"\s*[rbuRBU]?(?:\"\"\"|''')")
 _TRIPLE = re.compile(r"\"\"\"|'''")
 _CLOSING = re.compile(r"\s*(?:[)\]}]|end\b)")
 _LONGEST, _ENOUGH = 700, 240
-"""Length at which a block ends: anyway; at the next blank line [characters]."""
+"""Length at which a block always ends, and at which it ends at the next blank line [characters]."""
 _FAR = 80
 """Number of unknown lines after which a method is no longer assumed to continue."""
 _TAB = 4
 SeenLine = tuple[int, str, int]
-"""Line number, text, and a number for the result that showed it: a quote must not combine two."""
+"""Line number, text, and the number of the result that showed it: a quote must not combine two results."""
 
 
 @dataclass

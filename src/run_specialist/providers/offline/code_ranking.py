@@ -9,18 +9,18 @@ from run_specialist.providers.offline.quotable import Quotable
 NAMED = 0.8
 """Bonus for a block whose definitions and path contain all terms of the question."""
 _PROSE, _OLD = 0.55, 0.6
-"""Factors where the question is about a behaviour and there is code: for prose; also for lists of past changes."""
+"""Factors for questions about behaviour if there is code: for prose, and additionally for changelogs."""
 _CODE_ASIDE, _COMMENT_ASIDE = 0.6, 1.6
-"""Factors for other questions: for statements, and for comments, which rank low otherwise."""
+"""Factors for other questions: for statements, and for comments."""
 _CHANGES = re.compile(r"(?i)(?:^|[/_-])(?:change(?:s|log)?|release[_-]?notes|releasenotes|history|news)(?:[/._-]|$)")
 _NAME, _TEXT, _OUTER, _DOC, _TWICE = 0.9, 0.85, 0.7, 0.6, 0.1
 """Weight of a term that is in the name of the innermost definition; in the block; in the names around it or its path;
 in its comments; bonus if it is both in the name and in the block."""
 _BEGINS, _KIN = 0.7, 0.5
-"""Factor if only the beginning of a word, or another word for the same, is there."""
+"""Factor if only the beginning of a word is there, or a synonym."""
 _UNREAD = 1.8
 _VERB = 0.6
-"""Factor on the weight of a participle: the names in code are those of its subject."""
+"""Factor on the weight of a participle, because names in code usually describe its subject."""
 _PARTICIPLE = re.compile(
     r"[a-z]{3,}ed|done|made|read|kept|held|sent|built|run|set|put|found|chosen|written|taken|given"
 )
@@ -54,7 +54,7 @@ def _confidence(block: CodeBlock, term: Term) -> float:
 
 
 def promise(unit: Quotable) -> float:
-    """Return a factor for what reading on may show."""
+    """Return a factor for how much reading further may reveal."""
     return _UNREAD if isinstance(unit, CodeBlock) and unit.is_unread else 1.0
 
 

@@ -80,7 +80,7 @@ value val
 variable var
 version ver
 """
-"""Abbreviations and usual names, one group a line."""
+"""Abbreviations and common names, one group per line."""
 
 
 @lru_cache(maxsize=1)
@@ -94,7 +94,7 @@ def _by_root() -> dict[str, tuple[str, ...]]:
 
 @lru_cache(maxsize=4096)
 def names_in_code(word: str) -> tuple[str, ...]:
-    """Return other words that may name in code what a word of a question names."""
+    """Return other words that code may use for a word of a question."""
     own = root(word)
     return tuple(other for other in dict.fromkeys((*_by_root().get(own, ()), *synonyms(word))) if root(other) != own)
 

@@ -12,7 +12,7 @@ _BRACES = frozenset(
     .php .swift .m .mm .dart .groovy .zig .pl .pm .r .nim
     """.split()  # noqa: SIM905 - shorter than 35 quoted suffixes
 )
-"""Languages in which a brace may be the only sign of a definition."""
+"""Languages in which only a brace may mark a definition."""
 SUFFIXES = _KEYWORD_ONLY | _BRACES
 """Suffixes of code files, with the dot."""
 _MODIFIERS = (
@@ -31,7 +31,7 @@ _METHOD = re.compile(
     r"(?:[\w:<>,\[\]*&?.@]+\s+[*&]*){0,4}([\w$~]+)\s*(?:<[^<>]*>)?\([^;]*\{\s*$"
 )
 _NAMED_ARGUMENT = re.compile(r".*[(,]\s*(?:async\s+)?function\*?\s+([\w$]+)\s*\([^()]*\)\s*\{\s*$")
-"""A named function that is passed to another one."""
+"""A named function passed to another function."""
 _CONTROL = frozenset(
     """
     if for while switch catch return function with do else elif match when using lock synchronized foreach unless until
@@ -44,7 +44,7 @@ _SHORTEST_STEM = 3
 
 @lru_cache(maxsize=4096)
 def is_code(path: str) -> bool:
-    """Return whether a path is that of a program's source, by its suffix."""
+    """Return whether a path is that of a source file, by its suffix."""
     return PurePosixPath(path).suffix.casefold() in SUFFIXES
 
 
@@ -68,9 +68,9 @@ def defined(line: str, suffix: str) -> str | None:
 
 
 def pattern(stems: list[str]) -> str:
-    """Return a regular expression for lines that define a name with any of these beginnings of words in it.
+    """Return a regular expression for lines that define a name in which a word has one of these beginnings.
 
-    To be used without regard to case.
+    Use it without regard to case.
     """
     either = "|".join(re.escape(stem) for stem in stems if len(stem) >= _SHORTEST_STEM)
     return (

@@ -27,9 +27,9 @@ class Findings:
     question: str
     calls: Sequence[CompletedCall]
     must_answer: bool
-    """True if the newest message ends with the harness's order to answer: further calls will not be executed."""
+    """True if the newest message ends with the order to answer: further calls would not be executed."""
     recent: int
-    """Number of calls since the last user message, so that a resumed run counts from 0."""
+    """Number of calls since the last user message, so that a resumed run starts at 0."""
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
     """By path and line number: the line, or the parts seen of a long line; verbatim."""
     read: dict[str, set[int]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Findings:
         return frozenset(completed.call.key for completed in self.calls)
 
     def absent(self, term: Term) -> bool:
-        """Return whether a term was searched for and occurs in no file."""
+        """Return whether a search has shown that a term occurs in no file."""
         if self.counts.get(term.text.casefold()) != 0 and literal(term.text) not in self.fruitless:
             return False
         seen = (text for lines in self.lines.values() for texts in lines.values() for text in texts)
@@ -125,7 +125,7 @@ class Findings:
 
 
 def _newest_question(texts: Sequence[str]) -> str:
-    """Return the newest question: the one added on resume, else the first."""
+    """Return the newest question: the one added on resume, otherwise the first."""
     added = [text.partition(ASKS)[2] for text in texts if ASKS in text]
     return [*texts[:1], *added][-1] if texts else ""
 

@@ -16,17 +16,17 @@ from run_specialist.record.messages import ToolCall
 from run_specialist.tools.base import Toolset
 
 ENOUGH = 8
-"""Number of calls after which the researcher stops once the context of the best lines was read."""
+"""Number of calls after which the researcher stops, once it has read the context of the best lines."""
 MOST = 16
 """Maximum number of calls."""
 _AT_ONCE, _AT_ONCE_IN_CODE = 2, 3
 _HOPEFUL, _SURE = 60, 5
-"""Of how many of the best lines the context is read: before `ENOUGH` calls, and after."""
+"""Number of best lines whose context is read, before and after `ENOUGH` calls."""
 _BEFORE, _WINDOW = 10, 40
 _LONGEST_QUERY = 400
 _FEW, _RARE = 2, 40
 _TERMS, _ABSENT, _SYNONYMS, _FILES = 4, 2, 4, 6
-"""Maximum numbers: specific terms in one query, terms absent from all files, synonyms of a term, files by name."""
+"""Maximum numbers: terms in one query, terms absent from all files, synonyms of a term, files by name."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The word for the place of some files: `notes` only if all of them are notes."""
+"""Choose the word for some files: `notes` if all of them are notes, otherwise `files`."""
 
 import re
 from collections.abc import Iterable

@@ -26,7 +26,7 @@ class OfflineProvider:
         return OfflineConversation(opening, watch)
 
     def cost(self, usage: Usage) -> float | None:  # noqa: ARG002 - nothing is billed
-        """Return 0, since no model is called."""
+        """Return 0, because no model is called."""
         return 0.0
 
     async def aclose(self) -> None:

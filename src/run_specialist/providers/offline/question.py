@@ -121,12 +121,12 @@ class Question:
 
     @cached_property
     def kinds(self) -> tuple[QuestionKind, ...]:
-        """Kinds that match the question."""
+        """The kinds of questions that match this one."""
         return tuple(kind for kind in QUESTION_KINDS if kind.asked.search(self.text))
 
     @cached_property
     def is_about_behaviour(self) -> bool:
-        """Whether the code itself answers the question best, if there is code: how something is done, or where."""
+        """Whether code, if there is any, answers the question best: how something is done, or where."""
         return bool(_BEHAVIOUR.search(self.text)) and not _NOT_BEHAVIOUR.search(self.text)
 
     @cached_property

@@ -12,9 +12,9 @@ from run_specialist.providers.offline.quotable import Quotable
 from run_specialist.providers.offline.similarity import roots
 
 _COMMON = 1000
-"""Number of passages from which on a word has almost no weight."""
+"""Number of passages from which on a word has hardly any weight."""
 _UNKNOWN = 30
-"""Assumed number of passages for a word that was not searched yet."""
+"""Assumed number of passages for a word that was not searched for yet."""
 _ORDINARY = 3.5
 """Maximum weight of a word that is not a name."""
 _NAME = 1.3
@@ -183,13 +183,13 @@ def scores(units: Sequence[Quotable], question: Question, weights: Weights) -> l
 
 
 def best(units: Sequence[Quotable], question: Question, weights: Weights) -> list[Quotable]:
-    """Return units by their best score for any part of the question, best first, to be read with their context."""
+    """Return units by their best score for any part of the question, best first; their context will be read."""
     rated = scores(units, question, weights)
     return sorted(units, key=lambda unit: (-max(part[unit] for part in rated) * promise(unit), unit.path, unit.line))
 
 
 def best_files(units: Iterable[Quotable], question: Question, weights: Weights) -> list[str]:
-    """Rank the files by how much of the question all that was seen of them holds, their names above all."""
+    """Rank the files by the share of the question that their seen content covers, names above all."""
     word_roots: dict[str, frozenset[str]] = {}
     for unit in units:
         word_roots[unit.path] = word_roots.get(unit.path, roots(unit.path.replace("/", " "))) | unit.roots

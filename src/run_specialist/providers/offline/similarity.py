@@ -92,7 +92,7 @@ def synonyms(word: str) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Replace phrasal verbs by single verbs, which search finds."""
+    """Replace phrasal verbs by single verbs, which a search can find."""
     for phrase, verb in _PHRASES:
         text = phrase.sub(verb, text)
     return text

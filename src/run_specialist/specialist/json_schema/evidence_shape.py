@@ -1,4 +1,4 @@
-"""Whether an answer that matches a schema can hold quotes: an `evidence` array of objects with `source` and `quote`."""
+"""Check whether a schema allows quotes: an `evidence` array of objects with `source` and `quote`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _MOST_REFERENCES = 20
 
 
 def has_quotes(schema: Mapping[str, Any]) -> bool:
-    """Return whether the schema of an object has such an array; local references and alternatives are followed."""
+    """Return whether an object schema has such an array; local references and alternatives are followed."""
     return any(
         _has_properties(item, {"source", "quote"})
         for whole in _variants(schema, schema)
@@ -34,7 +34,7 @@ def _property(schema: Mapping[str, Any], name: str) -> object:
 
 
 def _variants(schema: object, root: Mapping[str, Any], references: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and everything that it refers to or combines."""
+    """Yield a schema, and every schema that it refers to or combines."""
     if not isinstance(schema, Mapping) or references > _MOST_REFERENCES:
         return
     yield schema

@@ -1,11 +1,11 @@
-"""Find the part of a JSON Schema that a local reference names."""
+"""Resolve local references in a JSON Schema."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def target(root: Mapping[str, Any], pointer: str) -> Mapping[str, Any] | None:
-    """Return the part that a JSON pointer such as `#/$defs/item` names; None if there is no such object."""
+    """Return the object that a JSON pointer such as `#/$defs/item` refers to; None if there is none."""
     if not pointer.startswith("#"):
         return None
     part: Any = root

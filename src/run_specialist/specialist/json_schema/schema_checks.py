@@ -1,8 +1,8 @@
-"""Check a JSON Schema, and values against it, without a network and within bounds.
+"""Check a JSON Schema, and values against it, without network and in bounded time.
 
-Whatever a schema asks for, checking takes about as long as `MOST_CHECKS` keywords; see `schema_keywords` for what one
-keyword may do. Not covered are a pattern with repetition counts in the thousands on a very long text (each character
-takes that many steps), and long alternatives of `enum` that differ only at their ends.
+Whatever the schema, a check takes about as long as `MOST_CHECKS` keywords; see `schema_keywords` for the bounds of one
+keyword. Exceptions: a pattern with repetition counts in the thousands on a very long text (each character takes that
+many steps), and long alternatives of `enum` that differ only at their ends.
 """
 
 import json
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 MOST_CHECKS = 200_000
-"""Keywords that are looked at for one value; a large answer takes some thousands."""
+"""Maximum number of keyword checks per value; a large answer takes some thousands."""
 AT_ONCE = 25
-"""Names or values that a keyword looks at in the time of one check."""
+"""Number of names or values in a keyword that count as one check."""
 CHARACTERS_AT_ONCE = 250
 """Maximum length of an error that counts as one check [characters]; many errors quote the whole value."""
 MOST_LEVELS = 120
-"""Maximum nesting of keywords, below Python's own limit, at which the library fails in a different way."""
+"""Maximum nesting of keywords; below Python's own limit, at which the library fails in another way."""
 # They check again, and uncounted, the values that the other keywords have checked.
 _LAST = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _PATTERNED = frozenset({"patternProperties", "additionalProperties", "unevaluatedProperties"})
@@ -48,11 +48,11 @@ _DEPENDENT = ("dependentSchemas", "dependencies")
 
 
 class _TooMuchError(Exception):
-    """One value needed more checks than `MOST_CHECKS`."""
+    """A value requires more than `MOST_CHECKS` checks."""
 
 
 def check(schema: Mapping[str, Any]) -> None:
-    """Raise ValueError with one clause for a schema that is invalid, refers to nothing, or cannot be checked with."""
+    """Raise ValueError with one clause for a schema that is invalid, has a broken reference, or cannot be used."""
     kind = _dialect(schema)
     if _is_deep(schema):
         raise ValueError("is nested too deeply")
@@ -68,7 +68,7 @@ def check(schema: Mapping[str, Any]) -> None:
 
 
 def _with_all_names(schema: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return an object with each name that some part of a schema is held against only where it is there."""
+    """Return an object with every name that a part of the schema checks only if the name is present."""
     names: dict[str, object] = {}
     parts: list[object] = [schema]
     while parts:
@@ -81,7 +81,7 @@ def _with_all_names(schema: Mapping[str, Any]) -> Mapping[str, object]:
 
 
 def reason(value: object, schema: Mapping[str, Any]) -> str | None:
-    """Return None for a value that matches, else one line with up to three errors and their places.
+    """Return None for a valid value, otherwise one line with up to three errors and their places.
 
     schema: a schema that `check` accepts.
     """
@@ -98,7 +98,7 @@ def reason(value: object, schema: Mapping[str, Any]) -> str | None:
 
 
 def _dialect(schema: Mapping[str, Any]) -> "type[Validator]":
-    """Return the validator for a schema's `$schema`, 2020-12 where it has none; raises ValueError for others."""
+    """Return the validator for a schema's `$schema`, by default 2020-12; raises ValueError for unknown ones."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - heavy, and few specialists have a schema
     from jsonschema.validators import validator_for  # noqa: PLC0415 - only schemas need it
 
@@ -127,7 +127,7 @@ def _check_form(schema: Any, kind: "type[Validator]", inside: str = "") -> None:
 
 
 def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
-    """Raise ValueError for a pattern that cannot be matched, and for a reference to no schema in this one."""
+    """Raise ValueError for a pattern that cannot be matched, and for a reference outside this schema."""
     from referencing import Registry  # noqa: PLC0415 - comes with jsonschema
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - only schemas need it
     from referencing.jsonschema import specification_with  # noqa: PLC0415 - only schemas need it
@@ -167,7 +167,7 @@ def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
 
 
 def _checked_patterns(part: Mapping[str, Any], schema: Mapping[str, Any]) -> set[str]:
-    """Return the patterns that the keywords of a part have; raises ValueError for one that cannot be matched."""
+    """Return the patterns in the keywords of a part; raises ValueError for one that cannot be matched."""
     checked = set[str]()
     given = {"pattern": [part.get("pattern")], "patternProperties": part.get("patternProperties", ())}
     for key, patterns in given.items():
@@ -195,7 +195,7 @@ def _path(part: object, whole: object) -> list[str | int] | None:
 
 
 def _errors(value: Any, schema: Mapping[str, Any]) -> "list[ValidationError]":  # noqa: ANN401 - any JSON
-    """Return all that is wrong with a value, outermost first; raises _TooMuchError."""
+    """Return all errors of a value, outermost first; raises _TooMuchError."""
     from jsonschema.validators import extend  # noqa: PLC0415 - see `_dialect`
     from referencing import Registry  # noqa: PLC0415 - only schemas need it
 
@@ -238,7 +238,7 @@ def _looked_at(name: str, wanted: object, value: object, schema: Mapping[str, An
 
 
 def _ordered(part: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return a schema in which the keywords that look at all others come last: then all of it has been counted."""
+    """Return a schema with the keywords that inspect all others at the end, after everything has been counted."""
     if isinstance(part, list):
         return [_ordered(item) for item in part]
     if not isinstance(part, dict):

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 Validator = Any
 """A validator of jsonschema; its protocol lacks `descend`, which every keyword needs."""
 JsonSchema = Mapping[str, Any] | bool
-"""A part of a schema that is one itself."""
+"""A part of a schema that is itself a schema."""
 Errors = Iterator["ValidationError"]
 Keyword = Callable[[Validator, Any, Any, Mapping[str, Any]], Iterable["ValidationError"] | None]
 """The check of one keyword: validator, the keyword's value in the schema, the value to check, the enclosing schema."""
 
 MOST_PATTERNS = 256
-"""Size of the cache of compiled patterns; with more in one schema, each match would compile its pattern again."""
+"""Size of the cache of compiled patterns; with more patterns in one schema, each match compiles its pattern again."""
 UNSUPPORTED = ("look-around", "backreferences")
 """The engine's names for constructs that cannot be matched in linear time."""
 
@@ -51,7 +51,7 @@ def _compiled(pattern: str) -> SchemaValidator:
 
 
 def _sound(text: str) -> str:
-    """Return a text without the halves of characters that JSON can hold and UTF-8 cannot."""
+    """Return a text without surrogates, which JSON can represent but UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -135,7 +135,7 @@ def _evaluated(validator: Validator, value: Mapping[str, Any], schema: JsonSchem
 
 
 def _referred(validator: Validator, schema: Mapping[str, Any]) -> Iterator[Validator]:
-    """Yield a validator for each part that a schema refers to."""
+    """Yield a validator for each schema that a schema refers to."""
     from referencing.jsonschema import lookup_recursive_ref  # noqa: PLC0415 - comes with jsonschema
 
     # Only the validator knows the base of a reference, and it has no public API for it.
@@ -157,7 +157,7 @@ def _unique_items(_validator: Validator, wanted: object, value: object, _schema:
 
 
 def _key(value: object) -> object:
-    """Return a hashable key, equal for values that JSON Schema calls equal: 1 and 1.0 are, 1 and true are not."""
+    """Return a hashable key, equal for values that JSON Schema considers equal: 1 and 1.0 are, 1 and true are not."""
     match value:
         case bool():
             return bool, value

@@ -1,14 +1,14 @@
-"""Make a JSON Schema fit for constrained decoding, and turn the values that a model then writes back.
+"""Adapt a JSON Schema for constrained decoding, and convert the values of the model back.
 
-The vendors accept a part of JSON Schema only: every object is closed and requires all of its properties, and nothing is
+The vendors accept only a part of JSON Schema: every object is closed and requires all of its properties, and nothing is
 recursive, open or bounded. `strict` expresses a schema in that part, and `restored` converts a value back:
 
-    optional property                 required, and may be null          null is removed
-    anything that cannot be closed    a string that contains JSON        the string is parsed
-    bounds, patterns, formats         omitted                            validated by the reader of the value
+optional property                 required, and may be null          null is removed
+anything that cannot be closed    a string that contains JSON        the string is parsed
+bounds, patterns, formats         omitted                            validated by the reader of the value
 
-A schema may come from a server that is not trusted, so the work is bounded: parts that are too deep or too large become
-strings that contain JSON, too.
+A schema may come from an untrusted server, so the work is bounded: parts that are too deep or too large also become
+strings that contain JSON.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,9 +31,9 @@ from run_specialist.specialist.json_schema.strict_parts import (
 )
 
 MOST_PARTS = 3_000
-"""Properties, values and other parts of a schema that are converted, those of its references included."""
+"""Maximum number of properties, values and other parts that are converted, including those of references."""
 DEEPEST = 20
-"""Levels of nesting; an object has two: the vendors allow ten nested objects."""
+"""Maximum nesting; an object has two levels: the vendors allow ten nested objects."""
 
 _ANNOTATIONS = frozenset(
     {
@@ -54,7 +54,7 @@ class _TooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _SchemaPosition:
-    """Where in the schema a part is."""
+    """The position of a part in the schema."""
 
     references: tuple[str, ...] = ()
     """The references on the path; a repeated one is recursive."""
@@ -87,7 +87,7 @@ class _Converter:
         self._left = MOST_PARTS
 
     def convert(self) -> Part:
-        """Return the whole schema; if it is too large, with JSON for each large property."""
+        """Return the whole schema; if it is too large, with each large property as JSON in a string."""
         try:
             return self._part(self._root, _SchemaPosition())
         except _TooLarge:
@@ -130,7 +130,7 @@ class _Converter:
     def _closed(self, schema: Mapping[str, Any], place: _SchemaPosition, parts_each: int | None = None) -> Part:
         """Return an object that requires all of its properties.
 
-        parts_each: how many parts each property may have before it becomes JSON; None to share what is left.
+        parts_each: maximum number of parts of each property before it becomes JSON; None = share what is left.
         """
         properties, names = schema.get("properties", {}), schema.get("required", [])
         if not isinstance(properties, Mapping) or not isinstance(names, list):
@@ -179,7 +179,7 @@ class _Converter:
         raise _NotExpressible
 
     def _constants(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the schema of listed values, one alternative for each type, as the vendors require a type."""
+        """Return the schema of listed values, with one alternative per type, because the vendors require a type."""
         values = [schema["const"]] if "const" in schema else schema["enum"]
         if not isinstance(values, list):
             raise _NotExpressible
@@ -221,7 +221,7 @@ def _branches(schema: Mapping[str, Any]) -> Iterable[object] | None:
 
 
 def _annotations(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return the keywords beside one of them; raise if any refuses values, because the two cannot be joined."""
+    """Return the annotations beside a reference or alternatives; raise if any keyword there restricts values."""
     beside = {name: part for name, part in schema.items() if name != key}
     if beside.keys() - _ANNOTATIONS:
         raise _NotExpressible

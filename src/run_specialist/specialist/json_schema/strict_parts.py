@@ -16,7 +16,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
 }
 SCALARS = ("string", "boolean", "integer", "number", "null")
-"""The types that contain no others; an integer is found before a number."""
+"""Types that contain no other values; integer comes before number."""
 NULL = {"type": "null"}
 _AS_JSON = "As JSON in a string."
 
@@ -27,7 +27,7 @@ class Part:
 
     schema: dict[str, Any]
     restore: Callable[[Any], object]
-    """Converts a value back; one that does not match the converted schema is converted back as far as possible."""
+    """Converts a value back, as far as possible even if it does not match the converted schema."""
 
 
 def matches(value: object, schema: Mapping[str, Any]) -> bool:
@@ -46,7 +46,7 @@ def matches(value: object, schema: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """Turns a value back as the alternative that it matches."""
+    """Converts a value back with the alternative that it matches."""
 
     parts: list[Part]
 
@@ -61,7 +61,7 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Turns each item of a list back."""
+    """Converts each item of a list back."""
 
     item: Part
 
@@ -101,7 +101,7 @@ def _parsed(value: object) -> object:
 
 
 def json_string(schema: object) -> Part:
-    """Return the part for a value that only a string of JSON can hold."""
+    """Return the part for a value that can only be a string of JSON."""
     described = schema.get("description", "") if isinstance(schema, Mapping) else ""
     return Part({"type": "string", "description": f"{described} {_AS_JSON}".lstrip()}, _parsed)
 

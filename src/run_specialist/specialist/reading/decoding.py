@@ -19,7 +19,7 @@ _REPLACEMENT = "\ufffd"
 
 
 def decode(data: bytes | str, problems: Problems) -> str:
-    """Return the text of a file; repairs other than of line ends are reported as warnings."""
+    """Return the text of a file; all repairs except of line ends are reported as warnings."""
     text = data if isinstance(data, str) else _to_text(data, problems)
     if text.startswith("\ufeff"):
         problems.warn(START, "starts with a byte order mark, which is ignored")

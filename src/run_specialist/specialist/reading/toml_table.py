@@ -9,11 +9,11 @@ _AT_LINE = re.compile(r" ?\(at line (\d+), column \d+\)$")
 _AT_END = re.compile(r" ?\(at end of document\)$")
 _MAY_END = re.compile(r"""[\]}"']\s*(#.*)?$""")
 _MOST_TRIES = 100
-"""Maximum number of lines on which one value may seem to end; the places of the keys after it are not searched."""
+"""Maximum number of lines on which one value may seem to end; beyond it, positions of later keys stay unknown."""
 
 
 class InvalidToml(ValueError):
-    """The text is not TOML."""
+    """The text is not valid TOML."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -31,14 +31,14 @@ class TomlTable:
     """Line of the table's header; 1 if there is none."""
 
     def line(self, key: str) -> int:
-        """Return the line on which a key is set; that of the header if it could not be found."""
+        """Return the line on which a key is set; if unknown, that of the header."""
         return self.places.get(key, self.header)
 
 
 def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
     """Return a table of a TOML text; None if it does not exist.
 
-    names: names of the table and of those around it; empty for the whole text.
+    names: names of the table and its parents; empty for the whole text.
     Raises InvalidToml with the line.
     """
     import tomllib  # noqa: PLC0415 - only if there is such a file
@@ -71,7 +71,7 @@ def _header(lines: Sequence[str], names: tuple[str, ...]) -> int:
 
 
 def _places(lines: Sequence[str], names: tuple[str, ...], wanted: Collection[str], first: int) -> Mapping[str, int]:
-    """Return the line of each key of a table, by parsing one statement after the other.
+    """Return the line of each key of a table, by parsing one statement after another.
 
     lines: text from the header of the table, or from the start.
     wanted: the keys; the search ends when all are found.
@@ -99,7 +99,7 @@ def _places(lines: Sequence[str], names: tuple[str, ...], wanted: Collection[str
 
 
 def _statement(lines: Sequence[str], at: int) -> tuple[int, dict[str, Any] | None]:
-    """Return the number of lines of the statement that begins on a line, and what it says; None if it is too long."""
+    """Return the number of lines of the statement that starts on a line, and its value; None if it is too long."""
     tries = 0
     for end in range(at + 1, len(lines) + 1):
         # A value of several lines ends with a bracket or a quote, perhaps followed by a comment.

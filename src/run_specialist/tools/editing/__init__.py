@@ -1,1 +1,1 @@
-"""The tools `edit` and `write`, which change files below the root, and taking their changes back."""
+"""The tools `edit` and `write`, which change files below the root, and undoing their changes."""

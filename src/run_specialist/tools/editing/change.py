@@ -1,4 +1,4 @@
-"""Make one change of a file: planned from its content, recorded, then written atomically."""
+"""Make one change to a file: computed from its content, recorded, then written atomically."""
 
 import asyncio
 import os
@@ -40,15 +40,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """A change that can be made."""
+    """A possible change."""
 
     relative: str
     before: bytes | None
-    """None if the file does not exist."""
+    """Content before the change; None if the file does not exist."""
     after: bytes
     diff: Diff
     folders: int = 0
-    """How many folders above it are missing."""
+    """Number of parent folders that are missing."""
 
     @property
     def record(self) -> FileChanging:
@@ -76,7 +76,7 @@ class FileEditor:
     async def make(self, path: str, revise: Callable[[str | None], str], context: Context | None) -> Output:
         """Change a file, and return the result for the model.
 
-        revise: returns the new content, given the one so far; None = there is no such file.
+        revise: returns the new content, given the current one; None = there is no such file.
         Raises ToolError with the reason if nothing was changed.
         """
         async with self._one_at_a_time:
@@ -144,13 +144,13 @@ class FileEditor:
 
 
 def _missing_folders(root: Path, relative: str) -> int:
-    """Return how many of the folders above a file do not exist yet."""
+    """Return the number of parent folders that do not exist yet."""
     above = relative.split("/")[:-1]
     return sum(not os.path.lexists(root.joinpath(*above[: depth + 1])) for depth in range(len(above)))
 
 
 async def _to_the_end(work: Awaitable[None], then: Callable[[], _T]) -> _T:
-    """Await work that must not be abandoned halfway, then return a result; a cancellation is raised after that."""
+    """Await work that must not be interrupted, then return its result; a cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

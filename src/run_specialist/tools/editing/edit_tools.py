@@ -53,7 +53,7 @@ _WRITE_SCHEMA: Mapping[str, Any] = {
 
 
 class EditTools:
-    """Functions of the tools of one run."""
+    """The tool functions of one run."""
 
     def __init__(self, writable: Writable, copy: WorkingCopy) -> None:
         self._changes = FileEditor(writable, copy)
@@ -78,7 +78,7 @@ class EditTools:
 
 
 def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
-    """Return the tools with which a run may change files.
+    """Return the offers of the tools that change files.
 
     copy: the files that the run has read and changed.
     """

@@ -33,7 +33,7 @@ def decoded(data: bytes) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """Return the bytes of a new content; raises ToolError for a text that no file should have."""
+    """Return the bytes of a new content; raises ToolError for text that does not belong in a file."""
     if "\0" in text:
         raise ToolError("the new text contains a NUL character")
     try:
@@ -46,9 +46,9 @@ def encoded(text: str) -> bytes:
 
 
 def edited(text: str, replacements: Sequence[Replacement]) -> str:
-    """Return a text with all replacements made, one after the other; raises ToolError if any is not possible.
+    """Return a text after all replacements, one after another; raises ToolError if any is impossible.
 
-    Line ends of the replacements become those of the file.
+    Line ends of the replacements are converted to those of the file.
     """
     for number, one in enumerate(replacements, 1):
         which = f"edit {number} of {len(replacements)}: " if len(replacements) > 1 else ""
@@ -57,9 +57,9 @@ def edited(text: str, replacements: Sequence[Replacement]) -> str:
 
 
 def rewritten(before: str | None, content: str) -> str:
-    """Return the new content of a file, with the byte order mark and the line ends that it has.
+    """Return the new content of a file, with the byte order mark and line ends of the old one.
 
-    before: its content so far; None for a new file.
+    before: the current content; None for a new file.
     """
     if before is None:
         return content

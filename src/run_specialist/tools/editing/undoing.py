@@ -21,8 +21,9 @@ from run_specialist.tools.editing.writable import Writable
 from run_specialist.tools.sandbox.protected_files import own_folders
 
 Result = Literal["restored", "deleted", "unchanged", "partly", "left"]
-"""The file has its content from before the run again, was deleted, or had this content already; another program changed
-it before the newest changes, so that only these are undone; or after them, so that it is left alone."""
+"""Restored or deleted; already as before; only the newest changes undone, because another program changed the file
+before them; or not touched, because another program changed it after them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +31,19 @@ class UndoneFile:
     """A file that a run has changed, and the result of undoing the changes."""
 
     path: str
-    """Relative to the root."""
+    """Path relative to the root."""
     result: Result
     reason: str = ""
-    """Why it was left alone."""
+    """Why it was not touched."""
     diff: Diff = NO_DIFF
-    """From its content now to the one before the run."""
+    """From the current content to the one before the run."""
 
 
 def undo(root: Path, changes: Sequence[FileChanging], *, dry_run: bool) -> list[UndoneFile]:
     """Undo changes; return each file once, by path.
 
     changes: oldest first; each may have been made or not.
-    dry_run: only find out what would be done.
+    dry_run: only report what would be done.
     """
     by_path: dict[str, list[FileChanging]] = {}
     for change in changes:
@@ -80,10 +81,10 @@ def _undo_file(writable: Writable, path: str, changes: Sequence[FileChanging], *
 
 
 def _oldest_to_undo(changes: Sequence[FileChanging], now: str | None) -> tuple[FileChanging | None, str]:
-    """Return the change whose earlier content the file gets back, and why older changes stay, if they do.
+    """Return the change whose old content to restore, and why older changes stay, if they do.
 
     now: the digest of the file; None = it does not exist.
-    The change is None if there is nothing to take back.
+    The change is None if there is nothing to undo.
     """
     if now == changes[0].before:
         return None, ""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _CONTEXT = 3
-"""Unchanged lines before and after each change."""
+"""Number of unchanged lines before and after each change."""
 _MOST_COMPARED = 4_000_000
-"""Above this product of line counts, lines are compared by their position only, or not at all."""
+"""Maximum product of line counts for a full comparison; above it, lines are compared by position, or not at all."""
 _NO_NEWLINE = "\\ No newline at end of file\n"
 _NEEDS_QUOTES = re.compile(r'["\\]')
 _NEW_MODE = "100644"
@@ -40,7 +40,7 @@ NO_DIFF = Diff("", 0, 0)
 def diff_of(path: str, before: str | None, after: str) -> Diff:
     """Return the difference between two contents of a file.
 
-    path: relative to the root, with `/`.
+    path: path relative to the root, with `/`.
     before: None if the file did not exist.
     """
     if before == after:
@@ -54,7 +54,7 @@ def diff_of(path: str, before: str | None, after: str) -> Diff:
 
 
 def shortened(diff: str, most: int) -> str:
-    """Return the beginning of a diff, whole lines of it, with a line that says how much is left out.
+    """Return the first whole lines of a diff, with a line that says how much is omitted.
 
     most: maximum length without that line [characters].
     """
@@ -89,7 +89,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    """Return the changes, without the common lines at both ends, which take long to compare."""
+    """Return the changes, found without comparing the common lines at both ends."""
     start, most = 0, min(len(old), len(new))
     while start < most and old[start] == new[start]:
         start += 1
@@ -135,7 +135,7 @@ def _hunks(old: Sequence[str], new: Sequence[str], changes: Sequence[Opcode]) ->
 
 
 def _grouped(changes: Sequence[Opcode]) -> Iterator[list[Opcode]]:
-    """Yield the changes, those together whose context would touch."""
+    """Yield the changes, grouped if their context would overlap."""
     group: list[Opcode] = []
     for change in changes:
         if change[0] == "equal":

@@ -1,4 +1,4 @@
-"""The files that a run may change: which it has read, and, in a dry run, its changes."""
+"""The files that a run may change: those that it has read, and, in a dry run, its changes."""
 
 import os
 import threading
@@ -16,12 +16,12 @@ class Patch:
     def __init__(self, *, is_closed: bool = False) -> None:
         """Start without changes.
 
-        is_closed: whether it accepts no change, because the run continues a dry run whose changes are not kept.
+        is_closed: whether to refuse changes, because the run continues a dry run whose changes were not kept.
         """
         self.is_closed = is_closed
         self._lock = threading.Lock()
         self._files: dict[tuple[Path, str], tuple[bytes | None, bytes]] = {}
-        """Content before and after, by root and path."""
+        """Old and new content, by root and path."""
 
     def content(self, root: Path, relative: str) -> bytes | None:
         """Return the content of a changed file; None if it is not changed."""
@@ -39,7 +39,7 @@ class Patch:
             self._files[root, relative] = first, after
 
     def text(self) -> str:
-        """Return all changes as one patch, which `git apply` takes; empty if there are none."""
+        """Return all changes as one patch, which `git apply` accepts; empty if there are none."""
         with self._lock:
             files = sorted(self._files.items())
         return "".join(
@@ -61,7 +61,7 @@ class WorkingCopy:
         self.patch = patch
         self.closed = closed
         self.changes = 0
-        """How many changes were made; a search index that was built before them is out of date."""
+        """Number of changes made; a search index built earlier is outdated."""
         self._known: dict[str, str] = {}
 
     def content(self, relative: str) -> bytes | None:
@@ -75,7 +75,7 @@ class WorkingCopy:
         return read_content(self.root, relative, MOST)
 
     def readable(self, relative: str) -> bytes | None:
-        """Return the content of a file to be shown; None for one that cannot be changed, or read."""
+        """Return the content of a file for display; None if it cannot be read or changed."""
         try:
             return self.content(relative)
         except OSError:
@@ -86,9 +86,9 @@ class WorkingCopy:
         return self.patch is not None and self.patch.content(self.root, relative) is not None
 
     def knows(self, relative: str, data: bytes) -> None:
-        """Remember that the run has read, or written, a file with this content."""
+        """Record that the run has read or written a file with this content."""
         self._known[relative] = digest_of(data)
 
     def known(self, relative: str) -> str | None:
-        """Return the digest of a file when the run last read or wrote it; None if it has not."""
+        """Return the digest of a file as the run last read or wrote it; None if it did not."""
         return self._known.get(relative)

@@ -1,4 +1,4 @@
-"""Regular expression search, with ripgrep if it is installed, else with Python."""
+"""Regular expression search, with ripgrep if it is installed, otherwise with Python."""
 
 import os
 import re

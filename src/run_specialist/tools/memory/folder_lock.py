@@ -12,11 +12,11 @@ from run_specialist.errors import ToolError
 from run_specialist.safe_files.safe_open import Folder
 
 LONGEST = 10.0
-"""How long another run is waited for [s]."""
+"""Maximum time to wait for another run [s]."""
 _PAUSE = 0.005
 _NOT_LOCKABLE = (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 _in_process = threading.Lock()
-"""Holds where the file system has no locks; runs of other processes are not waited for there."""
+"""Lock within this process, for file systems without locks; runs of other processes are not excluded there."""
 
 if sys.platform == "win32":
 
@@ -36,7 +36,7 @@ def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
     """Hold the lock of a folder, which the operating system releases when the process ends.
 
     seconds: maximum time to wait.
-    Raises ToolError if another run holds it all that time.
+    Raises ToolError if another run holds it for longer.
     """
     end = time.monotonic() + seconds
     if not _in_process.acquire(timeout=seconds):

@@ -1,6 +1,6 @@
 """The tool `memory`: the notes that a specialist keeps from run to run.
 
-Its commands have the names and arguments that models know from the memory tool of the Messages API, and `append`.
+Its commands have the names and arguments of the Messages API's memory tool, which models know, plus `append`.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _DESCRIPTION = (
     "same time, so prefer append. Write what you have found out, with its place, and never secrets."
 )
 _UNREADABLE = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
-"""Control characters, which a note does not need."""
+"""Control characters that a note does not need."""
 
 
 def memory_tool(folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool = False) -> Tool:
@@ -39,7 +39,7 @@ def memory_tool(folder: NotesFolder, hide: Callable[[str], str], result_limit: i
 
 
 class _MemoryNotes:
-    """The notes as one run knows them; thread-safe, because the folder is locked for each change."""
+    """The notes as known to one run; thread-safe, because the folder is locked for each change."""
 
     def __init__(self, folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool) -> None:
         self._folder = folder
@@ -47,7 +47,7 @@ class _MemoryNotes:
         self._hide = hide
         self._limit = result_limit
         self._seen: dict[str, str] = {}
-        """Digests of the notes as this run has seen or left them."""
+        """Digests of the notes as this run last read or wrote them."""
 
     def memory(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
         self,
@@ -153,7 +153,7 @@ class _MemoryNotes:
         return self._hide(plain(text))
 
     def _left(self, note: str, before: str | None, text: str) -> str:
-        """Take down a note as this run leaves it, unless there is something in it that this run has not seen."""
+        """Record a note as this run leaves it, unless it contains something that this run has not seen."""
         if before is None or self._seen.get(note) == _digest(before):
             self._seen[note] = _digest(text)
         return text
@@ -162,7 +162,7 @@ class _MemoryNotes:
 def _said(note: str, left: str, done: str, *, is_masked: bool) -> str:
     """Return the result of a change.
 
-    left: the note after it.
+    left: the note after the change.
     """
     parts = [f"{done} {note}."]
     if is_masked:

@@ -1,4 +1,4 @@
-"""Names of notes: Markdown files below one folder, and nothing that another program would read or run by itself."""
+"""Names of notes: only Markdown files below one folder that no other program reads or runs by itself."""
 
 import re
 
@@ -9,7 +9,7 @@ MAIN = "MEMORY.md"
 _PART = re.compile(r"[^\W_](?:[\w .-]{0,62}\w)?")
 _DEEPEST = 3
 _ROOT = re.compile(r"(?:\./)?/?(?:memories(?:/|$))?")
-"""How models that know the tool of this name begin a path."""
+"""Prefix of paths from models that know the Messages API's memory tool."""
 _READ_BY_PROGRAMS = frozenset(
     {"agents.md", "agents.override.md", "claude.md", "claude.local.md", "gemini.md", "skill.md"}
     | {"copilot-instructions.md", "warp.md", "crush.md", "qwen.md"}
@@ -17,9 +17,9 @@ _READ_BY_PROGRAMS = frozenset(
 
 
 def note_name(path: str) -> str:
-    """Return the path of a note below the folder of the notes, with `/`; empty for the folder itself.
+    """Return the path of a note below the notes folder, with `/`; empty for the folder itself.
 
-    Raises ToolError for anything but a Markdown file there.
+    Raises ToolError for anything except a Markdown file there.
     """
     name = _ROOT.sub("", path.strip(), count=1).rstrip("/")
     if not name:

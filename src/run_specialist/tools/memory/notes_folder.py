@@ -25,7 +25,7 @@ LARGEST = 64 * 1024
 MOST = 100
 """Maximum number of notes."""
 _MOST_ENTRIES = 1_000
-"""How many entries of a folder are looked at."""
+"""Maximum number of folder entries that are examined."""
 _GITIGNORE = ".gitignore"
 
 
@@ -36,9 +36,9 @@ class NotesFolder:
     base: Path
     """A folder in which symlinks are followed."""
     folder: str
-    """Path of the notes below it, with `/`, in which they are not."""
+    """Path of the notes below `base`, with `/`; symlinks in it are not followed."""
     ignored: str = ""
-    """Folder below `base` that gets a `.gitignore` once it is made; empty if there is none."""
+    """Folder below `base` that gets a `.gitignore` when it is created; empty if there is none."""
 
     def read(self, note: str) -> tuple[str, bool]:
         """Return the text of a note, and whether it is longer than `LARGEST` and was cut.
@@ -52,7 +52,7 @@ class NotesFolder:
         return data[:LARGEST].decode("utf-8-sig", "ignore" if is_cut else "replace"), is_cut
 
     def notes(self) -> list[tuple[str, int]]:
-        """Return the notes with their sizes [bytes], first that which is in the prompt; raises OSError."""
+        """Return the notes with their sizes [bytes], the one in the prompt first; raises OSError."""
         try:
             with folder(self._root, self.folder) as here:
                 found = [*islice(_below(here, ""), MOST)]
@@ -61,10 +61,10 @@ class NotesFolder:
         return sorted(found, key=lambda one: (one[0] != MAIN, one[0]))
 
     def change(self, note: str, change: Callable[[str | None], str | None], *, may_make: bool) -> str:
-        """Replace a note by the result of a function, while no other run changes these notes; return its text.
+        """Replace a note by the result of a function, under the lock of the folder; return its text.
 
-        change: gets the text, None if there is no such note, and returns the new one, None to remove the note.
-        may_make: whether the folder is made if there is none.
+        change: takes the text, None if there is no such note; returns the new text, None to remove the note.
+        may_make: whether to create a missing folder.
         Raises ToolError if the note is or would be too large, or if there are too many notes; OSError.
         """
         if may_make:
@@ -93,7 +93,7 @@ class NotesFolder:
         replace_file(self._root, path, data, expected=expected, temporary=temporary_name(), most=LARGEST)
 
     def _make(self) -> None:
-        """Make the folder of the notes."""
+        """Create the notes folder."""
         # Only the user may read the folder of the user; a project exists already.
         self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.ignored:
@@ -114,7 +114,7 @@ def _text(note: str, data: bytes) -> str:
 
 
 def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
-    """Yield the notes in a folder and below it, with their sizes; everything else is left out."""
+    """Yield the notes in a folder and below it, with their sizes; other files are omitted."""
     with here.listing() as entries:
         found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _MOST_ENTRIES))
     for name, is_folder in found:

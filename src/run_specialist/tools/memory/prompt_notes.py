@@ -7,9 +7,9 @@ from run_specialist.tools.memory.note_text import plain
 from run_specialist.tools.memory.notes_folder import NotesFolder
 
 MOST_LINES = 200
-"""How many lines of `MEMORY.md` are added; Claude Code has the same."""
+"""Maximum number of lines of `MEMORY.md` that are added; the same as in Claude Code."""
 MOST_BYTES = 25 * 1024
-"""How much of `MEMORY.md` is added [bytes]; Claude Code has the same."""
+"""Maximum size of the added part of `MEMORY.md` [bytes]; the same as in Claude Code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,11 @@ class PromptNotes:
 
     text: str = ""
     problem: str = ""
-    """Why a part, or all, is missing."""
+    """Why some or all of the notes are missing."""
 
 
 def read_notes(folder: NotesFolder) -> PromptNotes:
-    """Read the beginning of `MEMORY.md`; there need not be any."""
+    """Read the beginning of `MEMORY.md`, which need not exist."""
     try:
         text = plain(folder.read(MAIN)[0])
     except FileNotFoundError:

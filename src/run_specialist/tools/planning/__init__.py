@@ -1,1 +1,1 @@
-"""Tools that only keep texts of a model: the plan of a run, and thoughts."""
+"""Tools that only record texts of a model: the plan of a run, and thoughts."""

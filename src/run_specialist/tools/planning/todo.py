@@ -47,7 +47,7 @@ class TodoList:
         return "\n".join([f"{done} of {len(self._items)} done", *lines])
 
     def take(self, arguments: Mapping[str, Any] | None) -> None:
-        """Take the list of an earlier call, unless it has none."""
+        """Adopt the list of an earlier call, if it has one."""
         if items := _items_of(arguments):
             self._items = items
 
@@ -58,9 +58,9 @@ def todo_tool(plan: TodoList) -> Tool:
 
 
 def current(arguments: object) -> str:
-    """Return the item of a call that is in progress, with the number of those that are done; empty without a list.
+    """Return the item in progress in a call, with the number of finished items; empty without a list.
 
-    arguments: whatever a model gave.
+    arguments: arguments of the call, possibly invalid.
     """
     items = _items_of(arguments)
     if not items:

@@ -1,7 +1,7 @@
 """The sandbox on Linux: the options of `bwrap`, and whether it works here.
 
-Every call gets separate namespaces: no network, no process of the host, a new root that contains the programs of the
-system and the shown files, all of it read-only.
+Every call gets separate namespaces: no network, no host processes, and a read-only root that contains only the system's
+programs and the shown files.
 """
 
 import os
@@ -19,7 +19,7 @@ from run_specialist.tools.shell.system_calls import filter_for
 
 PROGRAM = "bwrap"
 DISK = 256 * 1024**2
-"""Size of /tmp [bytes]; it is memory."""
+"""Size of /tmp, which is in memory [bytes]."""
 SHARED_MEMORY = 64 * 1024**2
 """Size of /dev/shm [bytes]."""
 HOME = "/tmp"  # noqa: S108 - inside the sandbox
@@ -43,11 +43,11 @@ _SETTINGS = (
     "alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "nsswitch.conf", "mime.types", "magic",
     "magic.mime", "protocols", "services", "shells", "perl", "terminfo",
 )  # fmt: skip
-"""Entries of /etc that programs need; none holds anything of the user or of this host's services."""
+"""Entries of /etc that programs need; none contains data of the user or of this host's services."""
 
 
 _OF_HOST = ("cmdline", "config.gz", "kallsyms", "keys", "key-users", "sched_debug", "timer_list", "vmallocinfo")
-"""Files of /proc that describe the host, and not the processes of the sandbox."""
+"""Files of /proc that describe the host instead of the sandbox's processes."""
 
 
 def options(  # noqa: PLR0913, PLR0917 - the parts of a sandbox
@@ -55,10 +55,10 @@ def options(  # noqa: PLR0913, PLR0917 - the parts of a sandbox
 ) -> list[str]:
     """Return the options of `bwrap` for one command.
 
-    root: a real path, where the files are shown, and the working folder.
+    root: the real path at which the files are shown; also the working folder.
     status: descriptor to which it writes its process id and exit code.
     calls: descriptor with the filter of system calls.
-    data: descriptors with the content of files that are replaced.
+    data: descriptors with the content of replaced files.
     """
     found = [*_isolated(), *_system(), "--json-status-fd", str(status), "--seccomp", str(calls)]
     # The order counts: later mounts cover earlier ones.
@@ -137,9 +137,9 @@ def _knows(option: str) -> bool:
 
 @cache
 def why_unusable() -> str:
-    """Return why there is no sandbox on this system, with the remedy; empty if one could be created.
+    """Return why there is no sandbox on this system, with the remedy; empty if it works.
 
-    One is made once per process.
+    Tested once per process, by creating one.
     """
     path = program()
     if filter_for() is None:
@@ -164,5 +164,5 @@ def why_unusable() -> str:
 
 @cache
 def shell() -> str:
-    """Return the path of the shell that commands are for."""
+    """Return the path of the shell that runs the commands."""
     return next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "/bin/sh")

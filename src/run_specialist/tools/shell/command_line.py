@@ -1,7 +1,7 @@
-"""Split a command line into its simple commands, as a POSIX shell would; refuse constructs that parsing cannot decide.
+"""Split a command line into its simple commands, as a POSIX shell would; reject what cannot be decided by parsing.
 
-The text of each command is compared with rules, so a command line counts as undecided rather than as understood: a
-variable as the name of a command, a function, a loop, a redirection into a file.
+The text of each command is compared with rules, so in doubt a command line is undecided: a variable as the name of a
+command, a function, a loop, a redirection into a file.
 """
 
 import re
@@ -21,7 +21,7 @@ _RESERVED = frozenset(
     "! [[ ]] case coproc do done elif else esac fi for function if in select then time until while { }".split()  # noqa: SIM905
 )
 _CONTINUED = "\\\n"
-"""Continues a line; a shell removes it before it looks at words."""
+"""Line continuation, which a shell removes before it splits words."""
 _MOST_NESTED = 20
 
 
@@ -32,7 +32,7 @@ class UndecidedError(Exception):
 @dataclass(slots=True)
 class _Word:
     text: str = ""
-    """Without its quotes, with `UNKNOWN` and `INNER_BLANK`."""
+    """Text without quotes, with `UNKNOWN` and `INNER_BLANK`."""
     is_quoted: bool = False
     """Whether any part of it is quoted, so that it is not a reserved word."""
 
@@ -154,7 +154,7 @@ class _CommandParser:
 
 
 def _check_plain(character: str, *, is_first: bool) -> None:
-    """Raise UndecidedError for a character that ends a simple command in a way that is not understood."""
+    """Raise UndecidedError for a character that ends a simple command in an unsupported way."""
     if character in "<>()":
         raise UndecidedError(f"`{character}` is a redirection, a group or a function")
     if character == "#" and is_first:
@@ -166,7 +166,7 @@ def _inner(text: str) -> str:
 
 
 def simple_commands(line: str) -> Iterator[str]:
-    """Yield each simple command that a command line runs, also those in substitutions, without quotes.
+    """Yield each simple command of a command line, without quotes, including those in substitutions.
 
     Words are separated by one blank; see `UNKNOWN` and `INNER_BLANK`.
     Raises UndecidedError.

@@ -1,4 +1,4 @@
-"""Which commands a file allows, from entries such as `Bash(git log:*)` in `tools` and in `disallowed_tools`.
+"""The commands that a file allows, from entries such as `Bash(git log:*)` in `tools` and `disallowed_tools`.
 
 Sources: https://code.claude.com/docs/en/permissions, https://geminicli.com/docs/tools/shell.
 """
@@ -12,14 +12,14 @@ from run_specialist.tools.shell.command_line import INNER_BLANK, UNKNOWN, Undeci
 
 _EVERYTHING = frozenset({"*", ":*", "**"})
 _OF_PREFIXES = frozenset({"run_shell_command", "shelltool"})
-"""Names of the tool in programs where a rule without a star allows all commands that begin with it."""
+"""Names of the tool in programs whose rules without a star allow all commands with that beginning."""
 _RUN_OTHERS = frozenset(
     """
     . bash builtin busybox chroot command dash doas env eval exec find ionice ksh nice nohup parallel perl python
     python3 ruby script setsid sh source stdbuf sudo su taskset time timeout trap unbuffer watch xargs zsh
     """.split()  # noqa: SIM905
 )
-"""Programs that run a command which is named in their arguments."""
+"""Programs that run a command given as arguments."""
 _MOST_SHOWN = 300
 
 

@@ -1,4 +1,4 @@
-"""The folder of git that commands see: history and branches, without addresses, credentials and programs."""
+"""The part of the git folder that commands see: history and branches, without addresses, credentials and programs."""
 
 import os
 import re
@@ -15,28 +15,28 @@ _KEPT = {
     "core": frozenset({"repositoryformatversion", "filemode", "bare", "ignorecase", "precomposeunicode", "symlinks"}),
     "extensions": frozenset({"objectformat", "refstorage", "worktreeconfig", "compatobjectformat"}),
 }
-"""Settings without which git cannot read a repository, by section."""
+"""Settings that git needs to read a repository, by section."""
 _CONFIGS = ("config", "config.worktree")
 
 
 @dataclass(frozen=True, slots=True)
 class GitFolder:
-    """The folder of git of a root."""
+    """The git folder of a root."""
 
     places: Sequence[Path]
     """The paths that are shown in addition to the root."""
     configs: Sequence[Path]
-    """Files with settings, which are replaced."""
+    """Files with settings, which are replaced by harmless ones."""
     hidden: Sequence[Path]
     """Files that cannot be opened."""
     emptied: Sequence[Path] = ()
-    """Folders that are shown as empty ones."""
+    """Folders that appear empty."""
 
 
 def git_folder(root: Path) -> GitFolder | None:
-    """Return the folder of git of a root; None if there is none that may be shown.
+    """Return the git folder of a root; None if there is none that may be shown.
 
-    root: a real path. In a worktree, the folder lies elsewhere; it counts only if it names this root itself, so that no
+    root: a real path. In a worktree the folder is elsewhere; it is used only if it names this root itself, so that no
     file of a project can open another folder.
     """
     own = root / ".git"
@@ -51,7 +51,7 @@ def git_folder(root: Path) -> GitFolder | None:
 
 
 def _of_worktree(root: Path, pointer: Path) -> tuple[Path, Path] | None:
-    """Return the folder of the repository and that of the worktree."""
+    """Return the git folders of the repository and of the worktree."""
     named = _read(pointer).removeprefix("gitdir:").strip()
     inner = Path(os.path.realpath(root / named))
     common = Path(os.path.realpath(inner / _read(inner / "commondir").strip()))
@@ -74,7 +74,7 @@ def _shown(common: Path, places: Sequence[Path], inner: Path | None = None) -> G
 
 
 def plain_config(path: Path) -> str:
-    """Return the settings that a repository needs from a file; its remotes can contain credentials."""
+    """Return the settings in a file that a repository needs, without remotes, which can contain credentials."""
     section, lines = "", []
     try:
         text = _read(path)

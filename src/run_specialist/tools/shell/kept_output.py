@@ -1,19 +1,19 @@
-"""The output of a command, of which the beginning and the end are kept."""
+"""Keep the beginning and the end of a command's output."""
 
 
 class KeptOutput:
-    """Keeps a bounded part of the output, whatever its length."""
+    """Keeps a bounded part of the output, however long it is."""
 
     def __init__(self, most: int) -> None:
-        """Keep at most so many bytes, half of them from the beginning."""
+        """Keep at most this many bytes, half of them from the beginning."""
         self._most = max(most // 2, 1)
         self._head = bytearray()
         self._tail = bytearray()
         self.total = 0
-        """How much was written [bytes]."""
+        """Total output so far [bytes]."""
 
     def add(self, chunk: bytes) -> None:
-        """Take the next part."""
+        """Add the next part."""
         self.total += len(chunk)
         room = self._most - len(self._head)
         self._head += chunk[:room]

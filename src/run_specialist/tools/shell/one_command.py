@@ -1,4 +1,4 @@
-"""Run one command line in the sandbox of this system, with the files that it may see at that moment."""
+"""Run one command line in the system's sandbox, with the files that it may currently see."""
 
 import asyncio
 import os
@@ -34,9 +34,9 @@ _LIMITED = (
     """ {processes}printf '\\000'; read -r go || exit 1; exec "$0" -c -- "$1" </dev/null"""
 )
 _PROCESSES = f"ulimit -u {MOST_TASKS} 2>/dev/null || ulimit -p {MOST_TASKS} 2>/dev/null; "
-"""Has no effect for root, and no exact one in some shells, so that processes are counted too."""
+"""Limit of processes; has no effect for root and is not exact in some shells, so processes are counted, too."""
 _COUNTS_PER_SANDBOX = (5, 14)
-"""Version of Linux from which on a limit of processes counts those of the sandbox, and not all of the user."""
+"""Linux version from which on a process limit applies to the sandbox instead of to all processes of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class _View:
 
 
 class OneCommand:
-    """Runs the command lines of a run, one at a time if they may change something."""
+    """Runs the command lines of a run; those that may change something run one at a time."""
 
     def __init__(self, sandbox: Sandbox, writable: Sequence[str], closed: Sequence[Path] = ()) -> None:
-        """Set up the folders.
+        """Set the files.
 
         sandbox: the files that the file tools see.
         writable: as `writable_places` returns them.
@@ -134,7 +134,7 @@ class OneCommand:
 
 
 def _limits_sandbox(release: str) -> bool:
-    """Return whether the kernel's limit of processes applies to each sandbox alone, by its version."""
+    """Return whether the kernel, by its version, applies a process limit to each sandbox separately."""
     numbers = re.match(r"(\d+)\.(\d+)", release)
     if sys.platform != "linux" or numbers is None:
         return False
@@ -143,7 +143,7 @@ def _limits_sandbox(release: str) -> bool:
 
 @contextmanager
 def _holding(content: bytes) -> Iterator[int]:
-    """Give a descriptor from which a content can be read."""
+    """Return a descriptor from which a content can be read."""
     descriptor = os.memfd_create("run-specialist")
     try:
         with suppress(OSError):

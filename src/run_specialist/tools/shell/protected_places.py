@@ -1,7 +1,7 @@
-"""The protected files and folders below the writable places: found before a command, and put back after it.
+"""Find the protected files and folders below the writable places before a command, and restore them after it.
 
-Mounts protect those that exist. New ones, and symlinks, cannot be protected so, and are undone once no process of the
-command is left. New ones get another name, because the user may have made them while the command ran.
+Existing ones are protected by mounts. New ones, and symlinks, cannot be, and are undone once no process of the command
+is left. New ones are renamed instead of deleted, because the user may have created them meanwhile.
 """
 
 import os
@@ -14,7 +14,7 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.sandbox.protected_files import is_protected_from_commands
 
 SET_ASIDE = ".undone-"
-"""Follows the name of a place that was undone, before a random number."""
+"""Suffix of a place that was undone; a random number follows."""
 MOST_ENTRIES = 200_000
 """Maximum number of entries below the writable places."""
 
@@ -47,7 +47,7 @@ def protected_places(root: Path, writable: Sequence[str], closed: Sequence[Path]
 
 
 def put_back(root: Path, writable: Sequence[str], before: Mapping[str, str | None]) -> list[str]:
-    """Move new protected places aside, and restore symlinks; return the undone changes.
+    """Rename new protected places, and restore symlinks; return the undone changes.
 
     before: as `protected_places` returned it before the command.
     Raises ToolError if there are too many files.
@@ -67,7 +67,7 @@ def put_back(root: Path, writable: Sequence[str], before: Mapping[str, str | Non
 
 
 def _set_aside(path: Path) -> None:
-    """Rename a place, so that no program obeys it; unlink a symlink."""
+    """Rename a place, so that no program uses it; unlink a symlink."""
     with suppress(OSError):
         if path.is_symlink():
             path.unlink()

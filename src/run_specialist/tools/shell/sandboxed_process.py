@@ -1,7 +1,7 @@
-"""Run one sandboxed command: its output bounded, its processes counted, and all of them ended with the call.
+"""Run one sandboxed command: limit its output, count its processes, and end all of them with the call.
 
-The kernel ends the sandbox with this program, but only once `bwrap` has asked it to. Until then the command waits, so
-that it is never run if the program is killed in between.
+The kernel ends the sandbox with this program, but only after `bwrap` has requested that. The command waits until then,
+so it never runs if this program is killed before.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class CommandExit:
     """How a command ended."""
 
     exit_code: int | None
-    """None if it was stopped, or if there was no sandbox for it."""
+    """Exit code; None if it was stopped, or if there was no sandbox for it."""
     stopped: str = ""
     """Why it was stopped, as a clause; empty if it ended by itself."""
 
@@ -56,7 +56,7 @@ class SandboxedProcess:
         self._said = b""
         self._init: int | None = None
         self._held: int | None = None
-        """Descriptor of the first process of the sandbox; without that process, no other one exists."""
+        """Descriptor of the sandbox's first process, without which no other process exists there."""
 
     async def run(
         self,
@@ -140,12 +140,12 @@ class SandboxedProcess:
             os.write(release, b"\n")
 
     def _is_bound(self, pid: int) -> bool:
-        """Return whether `bwrap` and the first process of its sandbox wait: they have nothing to wait for before."""
+        """Return whether `bwrap` and the sandbox's first process wait, which they do only once everything is set up."""
         self._find_init()
         return self._init is not None and all(_state(one) == "S" for one in (pid, self._init))
 
     async def _watch(self) -> str:
-        """Return why the command must be stopped, once it must be."""
+        """Wait until the command must be stopped, and return the reason."""
         while True:
             self._find_init()
             if self._init is not None:

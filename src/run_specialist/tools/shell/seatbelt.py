@@ -1,7 +1,7 @@
-"""The sandbox on macOS: the profile of `sandbox-exec`, and whether it is there.
+"""The sandbox on macOS: the profile of `sandbox-exec`, and whether it is available.
 
-Later rules of a profile win over earlier ones. There are no namespaces: a command sees the process ids of others, but
-may only signal processes of its own sandbox, and one that leaves its process group ends only with its limits.
+Later rules of a profile override earlier ones. There are no namespaces: a command sees the process ids of others, but
+may signal only processes in its sandbox. A process that leaves its process group is ended only by its limits.
 """
 
 import os
@@ -76,5 +76,5 @@ def _joined(root: Path, relative: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a string of the language of profiles, in which no character of a path can end it."""
+    """Return a string literal of the profile language that no character of the path can end."""
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'

@@ -1,4 +1,4 @@
-"""The tool `bash`: a command line in a sandbox, and nowhere else."""
+"""The tool `bash`: run a command line, only ever in a sandbox."""
 
 import os
 from collections.abc import Sequence
@@ -34,20 +34,20 @@ _DESCRIPTION = (
 _OTHERS = "To find and read files use the other tools."
 _NOTHING = "Nothing can be changed but /tmp, which is empty at first and gone after the call."
 _MARGIN = 0.05
-"""Share of the timeout of a call that is left for ending the command, so that its output is not lost."""
+"""Share of the timeout reserved for ending the command, so that its output is not lost."""
 
 
 def shell_tool(settings: Specialist, root: Path, copy: WorkingCopy | None = None) -> Tool:
     """Return the tool for one run.
 
-    copy: learns that files may have changed.
+    copy: informed that files may have changed.
     """
     made = _Shell(settings, Path(os.path.realpath(root)), copy)
     return Tool(NAME, made.description, made.bash)
 
 
 class _Shell:
-    """The commands of one run."""
+    """Runs the commands of one run."""
 
     def __init__(self, settings: Specialist, root: Path, copy: WorkingCopy | None) -> None:
         self._copy = copy

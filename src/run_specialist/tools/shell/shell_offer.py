@@ -1,4 +1,4 @@
-"""Offer the tool `bash` to a file, or say why not; the sandbox is imported only for a file that asks for it."""
+"""Offer the tool `bash` to a file, or say why not; the sandbox is imported only if a file asks for it."""
 
 import os
 import sys
@@ -64,4 +64,4 @@ def _lacking(settings: Specialist, root: Path) -> str:
 
 
 SHELL = Offer(NAME, ("tools", "disallowed_tools", "paths", "writable"), _action, _make, _lacking)
-"""The tool as a file asks for it."""
+"""The offer of the tool."""

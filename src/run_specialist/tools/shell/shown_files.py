@@ -1,4 +1,4 @@
-"""The files of the root that a sandbox shows: those that the file tools may read, and the writable ones."""
+"""The files below the root that a sandbox shows: those that the file tools may read, and the writable ones."""
 
 import os
 import re
@@ -15,16 +15,16 @@ from run_specialist.tools.sandbox.secret_files import is_secret
 from run_specialist.tools.threads import check_cancelled
 
 MOST_HIDDEN = 500
-"""Maximum number of places that are hidden one by one; each costs a mount."""
+"""Maximum number of places that are hidden individually; each costs a mount."""
 _OF_KERNEL = frozenset(
     """
     autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs mqueue nsfs proc
     pstore rpc_pipefs securityfs selinuxfs sysfs tracefs
     """.split()  # noqa: SIM905
 )
-"""Kinds of file systems that hold no files."""
+"""Types of file systems that contain no ordinary files."""
 MOST_ENTRIES = 200_000
-"""Maximum number of entries that are looked at before each command."""
+"""Maximum number of entries examined before each command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ShownFiles:
     starts: Sequence[str]
     """Folders and files that are shown; empty text for the whole root."""
     hidden_folders: Sequence[str] = ()
-    """Folders below them that are shown as empty ones."""
+    """Folders below them that appear empty."""
     hidden_files: Sequence[str] = ()
     """Files below them that cannot be opened."""
     writable: Sequence[str] = ()
@@ -59,7 +59,7 @@ class _Walk:
     seen: int = 0
 
     def go(self, start: str) -> None:
-        """Look at everything below a shown folder; symlinks are not followed, since their targets are elsewhere."""
+        """Examine everything below a shown folder; symlinks are not followed, because their targets are elsewhere."""
         rules = IgnoreRules()
         for rules in self.sandbox.rules_above(start):  # noqa: B007 - the last one counts
             pass
@@ -73,7 +73,7 @@ class _Walk:
                 self._hide(here, is_folder=True)
 
     def _folder(self, here: str, rules: IgnoreRules) -> list[tuple[str, IgnoreRules]]:
-        """Look at a folder; return the folders in it that are shown."""
+        """Examine a folder; return its shown subfolders."""
         inner = []
         with self.sandbox.folder(here) as folder:
             rules = rules.within(folder, here)
@@ -139,7 +139,7 @@ def shown_files(
     protected: Sequence[str],
     check: Callable[[], None] = check_cancelled,
 ) -> ShownFiles:
-    """Return what commands see of a root; blocks while it looks at every folder that they see.
+    """Return the files below a root that commands see; blocks while it examines all their folders.
 
     writable: as `writable_places` returns them.
     protected: places below them.
@@ -156,7 +156,7 @@ def shown_files(
 
 
 def kernel_folders(root: Path, mounts: str = "/proc/self/mountinfo") -> frozenset[str]:
-    """Return the folders below a root in which the kernel shows its processes, devices or settings, relative to it."""
+    """Return the folders below a root that show the kernel's processes, devices or settings, relative to the root."""
     try:
         lines = Path(mounts).read_text("utf-8", "surrogateescape").splitlines()
     except OSError:

@@ -28,7 +28,8 @@ _OPENAT2 = 437
 _X32 = 0x40000000
 _SAME = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 467)
 """io_uring_setup, io_uring_enter, io_uring_register, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick,
-mount_setattr, open_tree_attr: new calls have one number everywhere."""
+mount_setattr, open_tree_attr: new calls have the same number on all processors.
+"""
 _CLONE3 = 435
 
 
@@ -39,7 +40,7 @@ class _Processor:
     socket: int
     ioctl: int
     modes: tuple[tuple[int, int], ...]
-    """Calls that set the mode of a file, each with the place of the mode among its arguments."""
+    """Calls that set a file's mode, each with the index of the mode argument."""
     refused: tuple[int, ...]
 
 
@@ -67,7 +68,7 @@ _PROCESSORS: Mapping[str, _Processor] = {
 
 
 def filter_for(machine: str | None = None) -> bytes | None:
-    """Return the filter for a processor, by default that of this machine; None if there is none for it."""
+    """Return the filter for a processor, by default this machine's; None if it is not supported."""
     processor = _PROCESSORS.get(machine or platform.machine())
     return None if processor is None else b"".join(_program(processor))
 

@@ -1,4 +1,4 @@
-"""Download pages with bounds for size, time and redirects, and connect to no address that is not public."""
+"""Download pages with limits on size, time and redirects, connecting only to public addresses."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 MAX_BYTES = 4 * 1024 * 1024
-"""Maximum size of a page, transferred and unpacked; the rest is left out [bytes]."""
+"""Maximum size of a page, transferred and unpacked; the rest is omitted [bytes]."""
 MAX_REDIRECTS = 5
 MAX_SECONDS = 30.0
 """Timeout of one download with its redirects [s]."""
@@ -31,9 +31,9 @@ class Download:
     """The body of a page."""
 
     url: str
-    """After redirects."""
+    """URL after redirects."""
     media_type: str
-    """Such as `text/html`; empty if the server names none."""
+    """Media type such as `text/html`; empty if the server states none."""
     charset: str | None
     body: bytes
     is_cut: bool
@@ -41,7 +41,7 @@ class Download:
 
 
 class NotPublic(OSError):
-    """A name leads to an address that is not public."""
+    """A host name resolves to an address that is not public."""
 
 
 class Downloads:
@@ -54,10 +54,10 @@ class Downloads:
         may_connect: Callable[[str], bool] = is_public,
         seconds: float = MAX_SECONDS,
     ) -> None:
-        """Set the bounds.
+        """Set the limits.
 
         allowed_domains: with their subdomains; empty = all.
-        may_connect: decides on each IP address just before the connection to it is made.
+        may_connect: decides about each IP address immediately before connecting to it.
         seconds: timeout of one download [s].
         """
         self._allowed_domains = tuple(allowed_domains)
@@ -127,7 +127,7 @@ async def _received(url: str, response: "aiohttp.ClientResponse") -> Download:
 
 
 def _reason(url: str, error: Exception) -> str:
-    """Return in one line why a download failed."""
+    """Return why a download failed, in one line."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, NotPublic):

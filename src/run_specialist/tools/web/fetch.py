@@ -1,4 +1,4 @@
-"""The tool `fetch`: a public web page as Markdown, a part at a time."""
+"""The tool `fetch`: read a public web page as Markdown, one part at a time."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from run_specialist.tools.web.downloads import MAX_BYTES, Downloads
 from run_specialist.tools.web.page_text import text_of
 
 KEPT = 20
-"""How many pages of a run are kept, so that reading on sends no request."""
+"""Maximum number of pages kept per run, so that reading further sends no request."""
 
 _DESCRIPTION = (
     "Read a public web page as Markdown, without its navigation. Quote from it with its URL as the source. A long page "

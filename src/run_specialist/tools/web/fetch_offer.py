@@ -1,4 +1,4 @@
-"""Offer the tool `fetch` to a file, or say why not; the tool is imported only for a file that asks for it."""
+"""Offer the tool `fetch` to a file, or say why not; the tool is imported only if a file asks for it."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +10,7 @@ from run_specialist.tools.base import Tool
 from run_specialist.tools.offer import Offer
 
 EXTRA = "web"
-"""The extra of this package that it needs."""
+"""The extra of this package that the tool needs."""
 
 
 def is_installed() -> bool:
@@ -35,4 +35,4 @@ def _lacking(_settings: Specialist, _root: Path) -> str:
 
 
 FETCH = Offer(NAME, ("allowed_domains",), _action, _make, _lacking)
-"""The tool as a file asks for it."""
+"""The offer of the tool."""

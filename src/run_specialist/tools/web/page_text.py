@@ -1,4 +1,4 @@
-"""The text of a downloaded page: HTML as Markdown, other text unchanged."""
+"""Extract the text of a downloaded page: HTML as Markdown, other text unchanged."""
 
 import codecs
 import re
@@ -12,7 +12,7 @@ from run_specialist.tools.files import search_process
 from run_specialist.tools.web.downloads import Download
 
 LONGEST_LINE = 1_000
-"""Longer lines are wrapped at blanks, so that a page can be read in parts [characters]."""
+"""Maximum length of a line; longer ones are wrapped at blanks, so that a page can be read in parts [characters]."""
 
 MAX_HTML = 2_000_000
 """Maximum length of the HTML that is converted [characters]."""
@@ -26,7 +26,7 @@ _LOOKS_LIKE_HTML = re.compile(rb"\s*(<!--.*?-->\s*)*<(!doctype html|html|head|bo
 _DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]{1,40})""", re.IGNORECASE)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _HEAD = 2_048
-"""In how many bytes a page may declare its encoding."""
+"""Number of bytes in which a page may declare its encoding."""
 
 
 def text_of(page: Download) -> Sequence[str]:
@@ -64,7 +64,7 @@ def _decoded(page: Download, *, is_html: bool) -> str:
 def _markdown(html: str, url: str) -> str:
     """Return the content of a page as Markdown, under its title.
 
-    Raises ToolError if that takes too long or fails.
+    Raises ToolError if the conversion fails or takes too long.
     """
     given = html[:MAX_HTML].encode("utf-8", "replace")
     # Parsers of HTML are native code, and some pages take them minutes.

@@ -1,4 +1,4 @@
-"""Distinguish addresses of the public internet from those of this machine, its network and its cloud."""
+"""Distinguish public internet addresses from those of this machine, its network and its cloud."""
 
 import ipaddress
 
@@ -22,7 +22,7 @@ def is_public(address: str) -> bool:
 
 
 def _embedded(address: ipaddress.IPv6Address) -> list[str]:
-    """Return the IPv4 addresses that packets to an IPv6 address may be sent to."""
+    """Return the IPv4 addresses to which packets for an IPv6 address may be forwarded."""
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if address in _NAT64:
         found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))

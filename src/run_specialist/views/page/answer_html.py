@@ -1,4 +1,4 @@
-"""The Markdown of an answer as HTML: nothing is executed or loaded, and only links to the web can be followed."""
+"""Convert the Markdown of an answer to HTML: nothing is executed or loaded, and only web links can be opened."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from run_specialist.views.answer_markdown import label_of, opens, parse, shown_a
 from run_specialist.views.page.formats import legible
 
 _DEEPER = 3
-"""Levels by which headings of an answer are below those of the page."""
+"""Number of levels by which headings of an answer are demoted."""
 _DEEPEST = 6
 _DIRECTED = ("paragraph_open", "list_item_open", "blockquote_open")
 """Elements whose text may run from right to left."""

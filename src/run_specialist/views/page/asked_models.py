@@ -1,4 +1,4 @@
-"""The models that a run has asked, if it has asked several."""
+"""The models that a run used, if there were several."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +24,7 @@ def models(run: StoredRun) -> list[dict[str, Any]]:
 
 
 def sentences(run: StoredRun) -> Iterator[str]:
-    """Yield which requests went to which model."""
+    """Yield a sentence for each model about its requests."""
     for one in _several(run):
         if not one.turns:
             yield f"{one.model} answered no request."

@@ -1,4 +1,4 @@
-"""Locates the quotes of an answer: the call whose result contains each quote, and the position in the result."""
+"""Locate the quotes of an answer: the call whose result contains each quote, and the position in the result."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

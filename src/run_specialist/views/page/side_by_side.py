@@ -1,4 +1,4 @@
-"""A fork beside its source run: the turn in which they differ, and the calls, cost and answer of each after it."""
+"""Compare a fork with its source run: the first turn that differs, and the calls, cost and answer of each after it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from run_specialist.views.page.child_runs import child_runs
 from run_specialist.views.page.formats import brief
 
 MOST_FORKS = 20
-"""How many forks a report compares with their source, the newest ones."""
+"""Maximum number of forks compared with their source; the newest are used."""
 BRIEF = 120
 """Maximum length of the description of the first turn that differs [characters]."""
 
@@ -24,7 +24,7 @@ class RelatedRuns:
     """The runs that a run is compared with."""
 
     source: StoredRun | None = None
-    """The run that it begins with; None if it is no fork, or if that run is no longer stored."""
+    """The source run of a fork; None for other runs, or if it is no longer stored."""
     forks: tuple[StoredRun, ...] = ()
     """The runs that begin with its turns, oldest first."""
 
@@ -52,7 +52,7 @@ def _loaded(run_id: str, load: Callable[[str], StoredRun]) -> StoredRun | None:
 
 
 def copied(run: StoredRun) -> dict[str, int]:
-    """Return how many turns and tool calls a run has copied from another one."""
+    """Return how many turns and tool calls a fork has copied."""
     calls = sum(call.turn <= (run.forked_at or 0) for call in run.calls)
     return {"turns": len(run.turns) - len(run.own_turns), "calls": calls}
 
@@ -101,7 +101,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
 
 
 def _spent(run: StoredRun, at: int, later: Sequence[StoredTurn]) -> tuple[int, float | None]:
-    """Return tokens and cost of a run after its first turns, summaries and child runs included.
+    """Return tokens and cost of a run after its first turns, including summaries and child runs.
 
     at: number of these turns.
     """
@@ -119,7 +119,7 @@ def _spent(run: StoredRun, at: int, later: Sequence[StoredTurn]) -> tuple[int, f
 
 
 def _did(turn: StoredTurn) -> str:
-    """Return the calls of a turn, else its text, on one line."""
+    """Return the calls of a turn, otherwise its text, on one line."""
     calls = [_call(one.name, one.arguments) for one in turn.calls]
     text = ", ".join(calls) or " ".join(turn.reply.text.split())
     return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"

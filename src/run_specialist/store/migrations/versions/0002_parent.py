@@ -1,4 +1,4 @@
-"""A run knows the run that handed it its question."""
+"""Add the parent run to each run."""
 
 from alembic import op
 from sqlalchemy import Column, String

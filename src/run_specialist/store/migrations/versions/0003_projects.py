@@ -1,4 +1,4 @@
-"""A run knows its project, its duration, and the version of its file; questions and answers can be searched."""
+"""Add project, duration and file version to each run, and make questions and answers searchable."""
 
 import json
 from collections.abc import Iterable, Mapping

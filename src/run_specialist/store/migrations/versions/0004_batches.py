@@ -1,4 +1,4 @@
-"""One question for many items: a batch, and its items, each of which has a run."""
+"""Add batches: one question for many items, each of which has a run."""
 
 from alembic import op
 from sqlalchemy import Column, Float, Integer, LargeBinary, String

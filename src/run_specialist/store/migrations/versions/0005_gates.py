@@ -1,4 +1,4 @@
-"""Batches of a fleet: their gates, and what each item may spend of the cost limit."""
+"""Add the gates of fleet batches, and the amount that each item may spend of the cost limit."""
 
 from alembic import op
 from sqlalchemy import Column, Float, Integer, String, text

@@ -1,4 +1,4 @@
-"""Changes of files, with their content before."""
+"""Add file changes with the previous content."""
 
 from alembic import op
 from sqlalchemy import Column, Float, Integer, LargeBinary, String
