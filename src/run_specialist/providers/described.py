@@ -9,7 +9,6 @@ from run_specialist.providers.base import Provider
 from run_specialist.providers.choose import OPENAI
 from run_specialist.providers.endpoint import CHAT, OPENAI_URL
 from run_specialist.providers.local.local_servers import SERVERS, WEIGHTS_ENDPOINT, prefix_of
-from run_specialist.providers.offline.provider import OfflineProvider
 from run_specialist.providers.openai_chat import ChatProvider
 from run_specialist.providers.prices import Price, price
 from run_specialist.record.outcome import OFFLINE
@@ -44,6 +43,8 @@ def described(model: str) -> DescribedModel:
     model: as returned by `chosen_models`.
     """
     if model == OFFLINE:
+        from run_specialist.providers.offline.provider import OfflineProvider  # noqa: PLC0415 - loaded on demand
+
         return DescribedModel(OfflineProvider(), None)
     prefix, _, name = model.partition(":")
     if prefix_of(model):
