@@ -97,7 +97,8 @@ def test_a_batch_goes_through_the_queue(server, model, write, program):
     assert (batch["state"], batch["items"]) == ("open", {"answered": 5})
     worker.send_signal(signal.SIGTERM)
     _, err = worker.communicate(timeout=PATIENCE)
-    assert (worker.returncode, "SIGTERM: completing the current replies, items go back to the queue" in err) == (0, True)
+    said = "SIGTERM: completing the current replies, items go back to the queue"
+    assert (worker.returncode, said in err) == (0, True)
     assert specialists("fleet", "status").stderr.endswith("no batch is in the queue\n")
 
 
