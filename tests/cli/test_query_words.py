@@ -64,7 +64,7 @@ def test_a_hyphen_is_replaced_by_the_pipe(asked):
     [
         ((), "", "there is no question: QUERY is missing, and standard input is empty"),
         ((), " \n", "there is no question: QUERY is missing, and standard input is empty"),
-        (("-", "-"), "x", "`-` stands for standard input, which can be read only once"),
+        (("-", "-"), "x", "`-` means standard input, which can be read only once"),
         (("",), "x", "the question is empty"),
         (("why", "--fooo"), "", "quote the question, or put `--` before it"),
         (("what", "is", "-5"), "", "quote the question, or put `--` before it"),

@@ -76,7 +76,7 @@ def runs(
     is_filtered = bool(ids or specialist or status or search or batch or older_than is not None)
     _check_flags(selected=all_ or is_filtered, delete=delete, follow=follow, batch=batch)
     shows_all = delete or (json_ and not follow)
-    # A batch may have more runs than anybody wants to read; whoever names a run or an unusual status means all.
+    # A batch may have more runs than anybody wants to read; a named run or an unusual status selects all.
     hides = not (ids or batch or search or shows_all or status in _UNENDED)
     if limit is None:
         limit = ALL if all_ or shows_all else DEFAULT_LIMIT

@@ -27,7 +27,7 @@ QueryWords = Annotated[
     typer.Argument(
         metavar="QUERY",
         show_default=False,
-        help="The question, in quotes or as several words; `-` stands for the text on standard input, which is also "
+        help="The question, in quotes or as several words; `-` means the text on standard input, which is also "
         "read if there is no QUERY.",
     ),
 ]
@@ -36,7 +36,7 @@ MoreWords = Annotated[
     typer.Argument(
         metavar="QUERY",
         show_default=False,
-        help="An additional question, in quotes or as several words; `-` stands for the text on standard input.",
+        help="An additional question, in quotes or as several words; `-` means the text on standard input.",
     ),
 ]
 
@@ -93,7 +93,7 @@ def more_from(words: Sequence[str] | None) -> str | None:
     if STDIN not in words:
         return " ".join(words)
     if words.count(STDIN) > 1:
-        fail("`-` stands for standard input, which can be read only once; put the question in quotes")
+        fail("`-` means standard input, which can be read only once; put the question in quotes")
     if sys.stdin is None:
         fail("standard input is closed; pass the question as QUERY instead of `-`")
     if sys.stdin.isatty():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _NoClient:
-    """Stands in for an SDK client, whose import takes a second."""
+    """Placeholder for an SDK client, whose import takes a second."""
 
     base_url: str = ""
 

@@ -9,7 +9,7 @@ from run_specialist.specialist.reading.frontmatter import FrontMatter
 
 DESCRIPTION = "TODO: say in a sentence or two when a parent agent should use this specialist"
 PURPOSE = "TODO: say what you are for, and what you need to know before you start."
-"""Line of the prompt that stands for a missing purpose."""
+"""Line of the prompt in place of a missing purpose."""
 PROBLEM = "is a placeholder"
 """Text that each problem of this check contains."""
 

@@ -16,7 +16,7 @@ Items = Annotated[
     typer.Argument(
         metavar="ITEMS",
         show_default=False,
-        help="File with the items: JSON lines, a JSON array, CSV with a header, or one text per line; `-` stands for "
+        help="File with the items: JSON lines, a JSON array, CSV with a header, or one text per line; `-` means "
         "standard input.",
     ),
 ]

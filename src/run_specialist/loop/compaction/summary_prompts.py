@@ -59,7 +59,7 @@ NOT_SUMMARIZED = "[not summarised: "
 
 
 def not_summarized(calls: Sequence[str], why: str) -> str:
-    """Return the line that stands for results that could not be summarized.
+    """Return the line in place of results that could not be summarized.
 
     calls: each is a tool name followed by the execution id in brackets.
     """
