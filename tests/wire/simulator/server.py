@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
+from weakref import WeakSet
 
 from .rules.http import MAX_BODY
 from .wire import Wire
@@ -71,7 +72,9 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._guard = threading.Lock()
-        self._open: dict[socket.socket, threading.Thread] = {}
+        self._open: set[socket.socket] = set()
+        self._handlers = WeakSet[threading.Thread]()
+        """Those that have not ended, also while they close their connection."""
         super().__init__(*arguments, **options)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -80,13 +83,14 @@ class _Server(ThreadingHTTPServer):
             target=self.process_request_thread, args=(request, client_address), name="connection", daemon=True
         )
         with self._guard:
-            self._open[request] = thread
+            self._open.add(request)
+            self._handlers.add(thread)
         thread.start()
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection; one that is to be reset without the farewell of a good end."""
         with self._guard:
-            self._open.pop(request, None)
+            self._open.discard(request)
         (lingers,) = struct.unpack("i4x", request.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))
         if lingers:
             self.close_request(request)
@@ -104,9 +108,9 @@ class _Server(ThreadingHTTPServer):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def handlers(self) -> list[threading.Thread]:
-        """Return the threads that still serve a connection."""
+        """Return the threads that still serve or close a connection."""
         with self._guard:
-            return list(self._open.values())
+            return list(self._handlers)
 
 
 class _Handler(BaseHTTPRequestHandler):
