@@ -156,6 +156,7 @@ def test_a_redirect_does_not_lead_away_from_this_machine(local, write, call):
     server.routes["POST /v1/chat/completions"] = lambda wire: wire.send(307, b"{}", headers=away)
     result = call("finder", "What?", "--model", MODELS["ollama"])
     assert (result.exit_code, other.requests) == (3, [])
+    assert f"redirects to {other.base_url.removesuffix('/v1')} (HTTP 307)" in result.stderr
 
 
 @pytest.mark.parametrize(("status", "advice"), [(401, "check VLLM_API_KEY"), (404, "check --model and VLLM_BASE_URL")])

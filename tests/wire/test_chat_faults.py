@@ -167,3 +167,14 @@ async def test_non_ascii_text_survives_the_round_trip(ask_chat):
     outcome, api = await ask_chat([calls("look", {"query": "Größe \ud83d 梟"}), says("Größe 梟 \u2028")])
     assert outcome.answer == "Größe 梟"
     assert "Größe" in json.dumps(api.requests[1].messages, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("status", [302, 307, 308])
+async def test_no_redirect_passes_a_chat_on_to_another_server(ask_chat, chat_api, status):
+    """A redirect to another port ends the run with one line; the other server gets neither the prompt nor the key."""
+    other = chat_api([])
+    away = faults.Raw(status, b"{}", headers={"location": f"{other.base_url}/chat/completions"})
+    outcome, api = await ask_chat([away], retries=2)
+    assert (outcome.status, outcome.exit_code, len(api.requests)) == ("failed", Exit.PROVIDER, 1)
+    assert f"redirects to {other.base_url.removesuffix('/v1')} (HTTP {status})" in outcome.error
+    assert not other.requests

@@ -256,3 +256,29 @@ async def test_a_reply_that_takes_too_long_is_abandoned(ask, monkeypatch):
     monkeypatch.setattr(reply_limits, "LONGEST_REPLY", -1.0)
     outcome, _ = await ask([GOOD])
     assert (outcome.status, outcome.error) == ("failed", "the server's reply took more than -1 seconds; try again")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_no_redirect_passes_a_question_on_to_another_server(ask, messages_api, status):
+    """A redirect to another port ends the run with one line; the other server gets neither the prompt nor the key."""
+    other = messages_api([])
+    away = faults.Raw(status, b"{}", headers={"location": f"{other.base_url}/v1/messages"})
+    outcome, api = await ask([away], retries=2)
+    assert (outcome.status, outcome.exit_code, len(api.requests)) == ("failed", Exit.PROVIDER, 1)
+    assert f"{api.base_url} redirects to {other.base_url} (HTTP {status})" in outcome.error
+    assert "\n" not in outcome.error
+    assert not other.requests
+
+
+@pytest.mark.parametrize("location", ["https://127.0.0.1/", "http:/v1/messages", "http://[", "//localhost/v1/messages"])
+async def test_a_redirect_with_another_scheme_host_or_no_valid_address_is_refused(ask, location):
+    """Scheme, host and port have to stay the same; what is no valid address is refused too."""
+    outcome, api = await ask([faults.Raw(307, b"{}", headers={"location": location})])
+    assert "and a question is never passed on to another server" in outcome.error
+    assert (outcome.exit_code, len(api.requests)) == (Exit.PROVIDER, 1)
+
+
+async def test_a_redirect_on_the_same_server_is_followed(ask):
+    """A redirect with the same scheme, host and port is followed, with the question."""
+    outcome, api = await ask([faults.Raw(307, b"{}", headers={"location": "/v1/messages"}), answers("yes")])
+    assert (outcome.status, outcome.answer, len(api.requests)) == ("answered", "yes", 2)

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from run_specialist.errors import ProviderError
 from run_specialist.providers.endpoint import Endpoint
 from run_specialist.providers.json_reader import read_object
 from run_specialist.providers.reply_limits import LONGEST_CONNECT, LONGEST_PAUSE, LONGEST_REPLY, bound_body
 from run_specialist.record.blocks import Block
+
+if TYPE_CHECKING:
+    import httpx2
 
 _RETRIES = "x-stainless-retry-count"
 """The header in which the SDKs send the number of retries."""
@@ -17,17 +21,46 @@ Accepted = Callable[[Mapping[str, str]], None]
 
 
 def connection(sdk: Any, *, direct: bool = False) -> dict[str, Any]:  # noqa: ANN401 - either SDK
-    """Return client options that limit timeouts and reply sizes.
+    """Return client options that limit timeouts, reply sizes and redirects.
 
-    direct: the server is on this machine: follow no redirect, ignore proxies from the environment, and be patient.
+    direct: the server is on this machine: ignore proxies from the environment, and be patient.
     """
-    to_base_url_only = {"trust_env": False, "follow_redirects": False} if direct else {}
-    hooks = {"response": [bound_body]}
+    no_proxies = {"trust_env": False} if direct else {}
+    hooks = {"response": [stay_at_origin, bound_body]}
     return {
-        "http_client": sdk.DefaultAioHttpClient(event_hooks=hooks, **to_base_url_only),
+        "http_client": sdk.DefaultAioHttpClient(event_hooks=hooks, **no_proxies),
         # A model on this machine may take minutes for the prompt alone.
         "timeout": sdk.Timeout(LONGEST_REPLY if direct else LONGEST_PAUSE, connect=LONGEST_CONNECT),
     }
+
+
+async def stay_at_origin(response: "httpx2.Response") -> None:
+    """Refuse a redirect to another scheme, host or port, which would get the question and the headers with the key.
+
+    Used as a response hook of the HTTP client, which calls it before it follows a redirect.
+    Raises ProviderError.
+    """
+    if not response.has_redirect_location:
+        return
+    import httpx2  # noqa: PLC0415 - already loaded by the request
+
+    sent = response.request.url
+    try:
+        target = httpx2.URL(response.headers["location"])
+        # The library completes a URL with a scheme but no host in its own way.
+        target = sent.join(target) if target.host or not target.scheme else httpx2.URL()
+    except (httpx2.InvalidURL, ValueError):
+        target = httpx2.URL()
+    if (target.scheme, target.host, target.port) == (sent.scheme, sent.host, sent.port) and not target.userinfo:
+        return
+    before, after = (
+        f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}" if url.host else "an invalid address"
+        for url in (sent, target)
+    )
+    raise ProviderError(
+        f"{before} redirects to {after} (HTTP {response.status_code}), and a question is never passed on to another "
+        "server; if the new one is right, set it as the base URL"
+    )
 
 
 class StreamedReply(Protocol):

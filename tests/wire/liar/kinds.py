@@ -165,7 +165,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("529, not to be tried again", plays.fails(529, x_should_retry="false")),
     Kind("401, to be tried again", plays.fails(401, x_should_retry="true"), tries=(TRIES, TRIES)),
     Kind("redirected in a circle", plays.redirects_to_itself, tries=(TRIES * REDIRECTS, TRIES * REDIRECTS)),
-    retried("redirected to nowhere", plays.redirects_to_nowhere),
+    Kind("redirected to another port", plays.redirects_to_another_port),
     # Irregular streams.
     streamed("every event twice", plays.with_events(_twice), end=End.EITHER),
     streamed("events out of order", plays.with_events(_swapped), end=End.EITHER),

@@ -196,8 +196,8 @@ async def redirects_to_itself(line: Line) -> None:
     line.keeps_alive = True
 
 
-async def redirects_to_nowhere(line: Line) -> None:
-    """Redirect to a port without a server."""
+async def redirects_to_another_port(line: Line) -> None:
+    """Redirect to another port of this machine."""
     await line.send(b"", 307, location="http://127.0.0.1:9/v1/messages")
 
 
