@@ -4,6 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.files.files import file_tools
@@ -20,12 +22,55 @@ SECRETS = [
     *("credentials.json", "service-account.json", "service_account-prod.json", "client_secret_1.json"),
     *("secrets.yml", "chart/secrets.yaml", "secrets.toml", ".bash_history"),
     *(".env.", ".env ", ".env::$DATA", "id_rsa::$data"),
+    *(".env~", "#.env#", ".#.env", ".env.swp", ".env.bak", ".env.~1~", ".flaskenv", ".flaskenv.old", ".dev.vars"),
+    *(
+        "id_ed25519_work",
+        "id_rsa-github",
+        "id_rsa.work",
+        "id_rsa.old",
+        "id_rsa~",
+        ".id_rsa.swp",
+        "#id_rsa#",
+        "id_rsa (copy)",
+    ),
+    *(
+        "kubeconfig",
+        "kubeconfig.yaml",
+        "kubeconfig-prod",
+        "admin.kubeconfig",
+        ".kube/config.bak",
+        ".docker/config.json~",
+    ),
+    *(".vault_pass", ".vault_pass.txt", "vault-password", ".vault_password_file", "ansible_vault_pass"),
+    *("server.key.bak", "server.pem~", "prod.env.old", ".netrc-old", ".npmrc.orig", "credentials.json.1", ".netrc.swo"),
+    *("secrets.yml.2024-05-01", "terraform.tfvars~", "Copy of credentials.json"),
+    *(".zsh_history", ".node_repl_history", "http.keytab", "rclone.conf", ".bash_history~", ".id_ed25519_work.un~"),
 ]
 OPEN = [
     *(".env.example", ".env.sample", ".env.template", ".env.dist", ".env.production.example", "example.env"),
     *("id_card.md", "id_rsa.pub", "id_rsa.md", "keys/x.md", "server.crt", "ca.cer", "keyboard.md", "key"),
     *("secrets.md", "credentials.md", "environment.md", "env", "env.py", "config/settings.json", "pem.md"),
     *(".docker/Dockerfile", ".kube/x.md", ".config/x.toml", "auth.json", "service-account.yaml", "ssh/config"),
+    *(
+        "id_rsa_work.pub",
+        "id_ed25519-notes.md",
+        "kubeconfig.md",
+        "vault.md",
+        "vault_passage.md",
+        "history.md",
+        "copy of x.md",
+    ),
+    *(
+        "example.env.bak",
+        "notes.md~",
+        "#notes.md#",
+        ".notes.md.swp",
+        "keys.1",
+        "chapter-2",
+        "1",
+        "~",
+        "#",
+    ),
     *("terraform.tf", "variables.tfvars.example", ".gitignore", ".envoy.yaml", "monkey.md", "a.key.md"),
 ]
 
@@ -41,6 +86,13 @@ def test_names_of_secret_files_are_closed(path):
 def test_similar_names_stay_open(path):
     """Similar names stay open: notes, templates, certificates and public keys."""
     assert not is_secret(path)
+
+
+@given(st.text("-1~.# ()bako", max_size=255))
+def test_a_name_of_any_length_is_judged_at_once(name):
+    """A name that repeats endings of copies is judged without trying every way to divide it."""
+    assert is_secret(f"{name}/.env")
+    is_secret(name + "-1" * 100 + "x")
 
 
 def test_no_tool_shows_a_secret(call, write):

@@ -13,20 +13,18 @@ _TEMPLATE_EXTENSIONS = (".example", ".sample", ".template", ".dist", ".tpl")
 _SECRET_NAMES = frozenset(
     {
         # Environment files; `_LIKE` matches the others.
-        ".env", ".envrc",
+        ".env", ".envrc", ".flaskenv", ".dev.vars",
         # Keys and key stores.
-        ".ssh", ".gnupg", ".password-store", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk",
-        "id_ed25519_sk", ".vault-token", ".secrets",
+        ".ssh", ".gnupg", ".password-store", ".vault-token", ".secrets",
         # Clouds and clusters.
         ".aws", ".azure", ".oci", ".boto", ".s3cfg", ".dockercfg", ".dockerconfigjson", ".terraformrc",
+        "terraform.rc", ".databrickscfg", ".passwd-s3fs", "rclone.conf", "local.settings.json",
         # Package registries, code hosts, other servers.
         ".npmrc", ".pypirc", ".netrc", "_netrc", ".git-credentials", ".smbcredentials", ".credentials.json",
         # Databases.
         ".pgpass", "pgpass.conf", ".my.cnf", ".mylogin.cnf", ".htpasswd",
         # Applications.
         "credentials.json", "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml",
-        # Command histories, which may contain passwords.
-        ".bash_history", ".zsh_history", ".mysql_history", ".psql_history", ".python_history",
     }
 )  # fmt: skip
 _SECRET_PATHS = frozenset(
@@ -40,10 +38,26 @@ _SECRET_PATHS = frozenset(
 _SECRET_EXTENSIONS = (
     ".pem", ".key", ".p8", ".pk8", ".p12", ".pfx", ".pkcs12", ".ppk", ".jks", ".keystore", ".bks", ".kdb", ".kdbx",
     ".psafe3", ".keychain", ".keychain-db", ".env", ".tfstate", ".tfvars", ".tfvars.json", ".kubeconfig", ".ovpn",
+    ".keytab",
 )  # fmt: skip
 _SECRET_PATTERN = re.compile(
-    r"\.env[.-].*|ssh_host_.*_key|service[-_]?account.*\.json|client_secret.*\.json|.*\.tfstate\..*", re.DOTALL
+    r"\.env[.-].*|ssh_host_.*_key|service[-_]?account.*\.json|client_secret.*\.json|.*\.tfstate\..*"
+    # SSH keys such as `id_ed25519_work` and `id_rsa.work`, but neither public ones nor notes.
+    r"|id_(rsa|dsa|ecdsa|ed25519|xmss)([-_@ ][^.]*)?"
+    r"(\.(?!(pub|md|markdown|txt|rst|adoc|html?|py|js|ts|go|rs|rb|java|c|h|sh)$)[^.]*)?"
+    r"|kubeconfig([-_.].*)?(?<!\.md)(?<!\.rst)|[-_.\w]*\.kubeconfig\.ya?ml"
+    r"|\.?(ansible[-_])?vault[-_]?pass(word|wd|phrase)?([-_]?file)?(\.txt)?"
+    # Command histories, which may contain passwords.
+    r"|[._]\w+_history|fish_history",
+    re.DOTALL,
 )
+_COPY = re.compile(
+    r"(copy of |\.?#)?(?P<name>.*?)"
+    r"(#|~|\.(bak|backup|bkp|old|orig|save|saved|copy|prev|previous|rej|tmp|temp|swpx?|sw[a-o]|un|kate-swp)"
+    r"|[-_ ](bak|backup|old|orig|copy)| \(copy\)| ?\(\d+\)|\.~\d+~|[-_.]\d+)*",
+    re.DOTALL,
+)
+"""Copies that editors, tools and people leave: `.env~`, `#.env#`, `.id_rsa.swp`, `server.key.bak`, `.netrc-old`."""
 _TEMPLATE_NAMES = frozenset({f"{word[1:]}.env" for word in _TEMPLATE_EXTENSIONS})
 """Template names with the extension `.env`, e.g. `example.env`."""
 _CASE_EXTENSIONS = (".evals.yaml", ".evals.yml")
@@ -93,6 +107,13 @@ def _is_in_secret_folder(folder: str) -> bool:
 def _is_secret_name(above: str, name: str) -> bool:
     # Windows also opens `.env` as `.env.`, `.env ` and `.env::$DATA`.
     name = name.casefold().removesuffix("::$data").rstrip(". ")
+    match = _COPY.fullmatch(name)
+    copied = match["name"] if match else name
+    # Vim puts a dot before the name.
+    return any(_names_secret(above.casefold(), one) for one in dict.fromkeys((name, copied, copied.removeprefix("."))))
+
+
+def _names_secret(above: str, name: str) -> bool:
     if name in _SECRET_NAMES or name.endswith(_SECRET_EXTENSIONS) or _SECRET_PATTERN.fullmatch(name):
         return not name.endswith(_TEMPLATE_EXTENSIONS) and name not in _TEMPLATE_NAMES
-    return f"{above.casefold()}/{name}" in _CLOSED_PATHS or holds_cases(f"{above}/{name}")
+    return f"{above}/{name}" in _CLOSED_PATHS or holds_cases(f"{above}/{name}")
