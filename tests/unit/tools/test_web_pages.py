@@ -6,8 +6,9 @@ from run_specialist.errors import ToolError
 from run_specialist.tools.base import Output
 from run_specialist.tools.web import page_text
 from run_specialist.tools.web.downloads import Download, Downloads
+from run_specialist.tools.web.extracting import LONGEST_LINE
 from run_specialist.tools.web.fetch import fetch_tool
-from run_specialist.tools.web.page_text import LONGEST_LINE, text_of
+from run_specialist.tools.web.page_text import text_of
 from tests.unit.tools.web_pages import replied, serving
 
 HTML = b"""<html><head><title>Retries</title></head><body><nav><a href="/">Start</a></nav><main><h1>How it retries</h1>
@@ -50,6 +51,29 @@ def test_other_text_stays_as_it_is(media_type):
 def test_the_encoding_is_that_of_the_server_or_the_page(body, charset):
     """The encoding comes from the server or a byte order mark; anything that is not a text encoding counts as UTF-8."""
     assert text_of(page(body, "text/plain", charset)) == ["hé"]
+
+
+@pytest.mark.parametrize(
+    "charset", ["punycode", "idna", "utf-7", "unicode_escape", "raw_unicode_escape", "hz", "rot13"]
+)
+def test_p_7_an_encoding_that_is_not_one_of_pages_counts_as_utf_8(charset):
+    """Encodings of host names and programs, of which `punycode` takes quadratic time, are not used."""
+    body = rb"caf\u00e9-3ba+AGE- ~{<:Ky2;S{#,~}"
+    assert text_of(page(body, "text/plain", charset)) == [body.decode()]
+
+
+def test_p_7_the_encoding_that_html_declares_is_one_of_pages():
+    """An encoding that HTML declares is judged as that of the server."""
+    html = b'<html><head><meta charset="punycode"></head><body><p>caf-3ba</p></body></html>'
+    assert "caf-3ba" in "".join(text_of(page(html)))
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", ""])
+def test_p_7_a_page_that_almost_looks_like_html_is_read_at_once(media_type):
+    """A page of 290 empty comments, which a pattern could divide in 2^290 ways, is plain text."""
+    body = b"<!---->" * 290 + b"needle"
+    (line,) = text_of(page(body, media_type))[-1:]
+    assert line.endswith("needle")
 
 
 @pytest.mark.parametrize(
