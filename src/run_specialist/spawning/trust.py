@@ -24,7 +24,7 @@ class Demand:
     action: str
     """Description, such as `start npx -y server` or `import app.tools`."""
     fingerprint: str | None
-    """Text that changes with any of the files involved; None if there are too many to check."""
+    """Text that changes with any of the files involved; None if they cannot all be known or compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Trust:
     def _stored(self, claim: Claim) -> tuple[bool, str]:
         """Return whether a permission is stored; if not, the reason if there is a particular one."""
         if not claim.can_be_remembered:
-            return False, "it involves too many files to detect changes, so it must be allowed each time"
+            return False, "not every file that it executes can be known and compared, so it must be allowed each time"
         path = self._path(claim)
         try:
             stored = json.loads(path.read_bytes())

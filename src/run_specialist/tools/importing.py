@@ -5,13 +5,19 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.abc import MetaPathFinder
-from importlib.machinery import SOURCE_SUFFIXES, ModuleSpec, SourceFileLoader
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ModuleSpec,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import ClassVar
 
-from run_specialist.tools.modules import CannotImport, Module, is_same, spec_in
+from run_specialist.tools.modules import CannotImport, Module, is_same, module_of, spec_in
 
 
 def load(chain: Sequence[Module], root: Path, neighbours: Iterable[Module] = ()) -> ModuleType:
@@ -67,10 +73,11 @@ def _pinned_spec(module: Module) -> ModuleSpec | None:
         spec = ModuleSpec(module.name, None, is_package=True)
         spec.submodule_search_locations = list(module.folders or ())
         return spec
-    if module.path.suffix not in SOURCE_SUFFIXES:
+    if module.path.suffix not in (*SOURCE_SUFFIXES, *BYTECODE_SUFFIXES):
         return spec_from_file_location(module.name, module.path)
     folders = None if module.folders is None else list(module.folders)
-    loader = _PinnedLoader(module.name, str(module.path), module.data)
+    pinned = _PinnedLoader if module.path.suffix in SOURCE_SUFFIXES else _PinnedCompiled
+    loader = pinned(module.name, str(module.path), module.data)
     return spec_from_file_location(module.name, module.path, loader=loader, submodule_search_locations=folders)
 
 
@@ -84,6 +91,19 @@ class _PinnedLoader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         """Return the compiled source."""
         return self.source_to_code(self._data, self.get_filename(fullname))
+
+
+class _PinnedCompiled(SourcelessFileLoader):
+    """Executes the inspected bytes of a compiled module without source."""
+
+    def __init__(self, fullname: str, path: str, data: bytes) -> None:
+        super().__init__(fullname, path)
+        self._data = data
+
+    def get_data(self, path: str) -> bytes:
+        """Return the inspected bytes."""
+        del path
+        return self._data
 
 
 class _ProjectFinder(MetaPathFinder):
@@ -107,11 +127,11 @@ class _ProjectFinder(MetaPathFinder):
         del target
         if path is not None:
             return None
-        return _PinnedFinder.spec(fullname, [self.root]) or spec_in([self.root], fullname)
+        return _PinnedFinder.spec(fullname, [self.root]) or _from_source(fullname, [self.root], self.root)
 
 
 class _PinnedFinder(MetaPathFinder):
-    """Finds inspected submodules before Python can load a compiled copy of them."""
+    """Finds submodules of a project before Python can load a compiled copy of them."""
 
     inspected: ClassVar[dict[str, Module]] = {}
     """Inspected modules by resolved file path."""
@@ -137,4 +157,25 @@ class _PinnedFinder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         """Return the spec of a submodule; a top-level module must come after installed ones."""
         del target
-        return None if path is None else self.spec(fullname, path)
+        if path is None:
+            return None
+        roots = [finder.root for finder in sys.meta_path if isinstance(finder, _ProjectFinder)]
+        return self.spec(fullname, path) or next(
+            (found for root in roots if (found := _from_source(fullname, path, root)) is not None), None
+        )
+
+
+def _from_source(name: str, folders: Iterable[str], root: str) -> ModuleSpec | None:
+    """Return a spec of a project module that was not inspected, because its name is computed; None if there is none.
+
+    Its source is executed, never a compiled copy, which anyone may have put beside it.
+    """
+    below = [folder for folder in folders if Path(os.path.realpath(folder)).is_relative_to(root)]
+    spec = spec_in(below, name) if below else None
+    if spec is None:
+        return None
+    try:
+        module = module_of(spec)
+    except CannotImport:
+        return None
+    return None if module.is_installed else _pinned_spec(module)

@@ -25,6 +25,7 @@ _LOADERS = (
     (SourceFileLoader, SOURCE_SUFFIXES),
     (SourcelessFileLoader, BYTECODE_SUFFIXES),
 )
+_COMPILED = frozenset({*BYTECODE_SUFFIXES, *(f".{suffix.rpartition('.')[2]}" for suffix in EXTENSION_SUFFIXES)})
 
 
 class CannotImport(Exception):
@@ -47,6 +48,11 @@ class Module:
     def digest(self) -> str:
         """SHA-256 of the file's content."""
         return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def has_source(self) -> bool:
+        """Whether its imports can be read: False for native and for compiled modules without source."""
+        return self.path is None or self.path.suffix not in _COMPILED
 
     @property
     def is_installed(self) -> bool:
@@ -73,18 +79,19 @@ def find(name: str, root: Path) -> tuple[Module, ...]:
     return tuple(chain)
 
 
-def find_in_project(name: str, parent: Module | None, root: Path) -> Module | None:
+def find_in_project(name: str, parent: Module | None, root: Path, folders: Sequence[Path] = ()) -> Module | None:
     """Return the module that a project's code would import by a name, or None if it is not in the project.
 
     No code is executed.
     name: full name.
     parent: its parent package; None for a top-level module.
+    folders: folders with top-level modules, in the order of the search; none = the root.
     """
     try:
         if parent is not None:
             return _submodule(parent, name)
-        local = spec_in([str(root)], name)
-        module = _module(local) if local else _top_level(name, root)
+        local = spec_in([str(folder) for folder in folders or (root,)], name)
+        module = module_of(local) if local else _top_level(name, folders[0] if folders else root)
     except (CannotImport, ValueError):
         # The import will not find it either.
         return None
@@ -95,7 +102,7 @@ def _submodule(parent: Module, name: str) -> Module:
     spec = spec_in(parent.folders or (), name)
     if spec is None:
         raise CannotImport(f"no module {name} in {', '.join(parent.folders or ()) or parent.path}")
-    return _module(spec)
+    return module_of(spec)
 
 
 def _top_level(name: str, root: Path) -> Module:
@@ -108,13 +115,13 @@ def _top_level(name: str, root: Path) -> Module:
         raise CannotImport(f"no module {name} in {root} or among the installed packages")
     if local is None or (_is_namespace(local) and installed is not None and not _is_namespace(installed)):
         # As in Python itself, a namespace package never shadows a regular one.
-        return _module(installed)  # type: ignore[arg-type] # one of the two was found
-    if installed is not None and not _is_namespace(installed) and not is_same(_module(local), installed):
+        return module_of(installed)  # type: ignore[arg-type] # one of the two was found
+    if installed is not None and not _is_namespace(installed) and not is_same(module_of(local), installed):
         raise CannotImport(
             f"{name} is ambiguous: it is also the name of {installed.origin}; rename the module in {root}, or install "
             "it so that both are the same"
         )
-    return _module(local)
+    return module_of(local)
 
 
 def spec_in(folders: Sequence[str], name: str) -> ModuleSpec | None:
@@ -133,7 +140,8 @@ def spec_in(folders: Sequence[str], name: str) -> ModuleSpec | None:
     return spec
 
 
-def _module(spec: ModuleSpec) -> Module:
+def module_of(spec: ModuleSpec) -> Module:
+    """Return a module with the content of its file; raises CannotImport if that cannot be read."""
     folders = None if spec.submodule_search_locations is None else tuple(spec.submodule_search_locations)
     if not spec.has_location or spec.origin is None:
         return Module(spec.name, None, folders=folders)

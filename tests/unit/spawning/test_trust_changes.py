@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import py_compile
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from tests.projects import Project, project
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
-    """Set an empty home directory."""
+    """Set an empty home directory, and let Python look for compiled modules beside their source, as it usually does."""
+    monkeypatch.setattr(sys, "pycache_prefix", None)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -197,6 +199,20 @@ COMMANDS = {
     "{command: {root}/run.sh}": ["run.sh"],
     "{command: ./linked.sh}": ["run.sh"],
     "{command: docker compose -f compose.yaml up}": ["compose.yaml"],
+    "{command: python3 run.txt}": ["run.txt", "helper.py"],
+    "{command: sh setup.md}": ["setup.md"],
+    "{command: node, args: [x.json]}": ["x.json"],
+    "{command: node --log x.json}": ["x.json"],
+    "{command: node --title t --db x.json}": ["x.json"],
+    "{command: env node --log=x.json x.json}": ["x.json"],
+    "{command: sh, args: [-c, './run.sh --db x.json']}": ["run.sh", "x.json"],
+    "{command: serve, env: {BASH_ENV: setup.md, NODE_OPTIONS: --require=./x.json}}": ["setup.md", "x.json"],
+    "{command: python3 tools/x.py, env: {PYTHONPATH: src}}": ["tools/x.py", "src/serve.py", "src/deep/er.py"],
+    "{command: env PYTHONPATH=src python3 tools/x.py}": ["src/serve.py", "src/deep/er.py"],
+    "{command: sh, args: [-c, 'PYTHONPATH=src python3 tools/x.py']}": ["src/serve.py", "src/deep/er.py"],
+    "{command: python3 app}": ["app/__main__.py", "app/beside.py"],
+    "{command: python3 -c 'import helper'}": ["helper.py"],
+    "{command: python3 shadowed/server.py}": ["shadowed/server.py", "shadowed/re.py", "shadowed/yaml/__init__.py"],
 }
 UNTOUCHED = ["notes/data.db", "other.py"]
 
@@ -212,6 +228,13 @@ def scripts(app):
     for path in ("run.sh", "hook.js", "tools/x.js", "notes/data.db", "compose.yaml"):
         app.write(path, "x")
     (app.root / "linked.sh").symlink_to("run.sh")
+    app.write("run.txt", "import helper")
+    app.write("app/__main__.py", "import beside")
+    app.write("shadowed/server.py", "import json")
+    for path in ("src/deep/er.py", "app/beside.py", "shadowed/re.py", "shadowed/yaml/__init__.py"):
+        app.write(path, "WORD = 1")
+    app.write("setup.md", "x")
+    app.write("x.json", "{}")
     return app
 
 
@@ -230,6 +253,8 @@ def test_trust_covers_project_files_named_by_a_command(scripts, entry):
     [
         "{command: npx -y files}",
         "{command: serve, args: [--db, notes/data.db]}",
+        "{command: serve --log-file=x.json}",
+        "{command: serve, env: {MEMORY_FILE_PATH: x.json}}",
         "{command: run.sh}",
         "{command: python3 -m json.tool, cwd: /}",
         "{url: 'http://localhost/server.py'}",
@@ -252,6 +277,81 @@ def test_a_command_with_too_many_files_needs_trust_each_time(scripts, monkeypatc
     monkeypatch.setattr(command_files, bound, 1)
     scripts.specialist("mcp_servers: {it: {command: node hook.js run.sh compose.yaml}}")
     assert [demand.fingerprint for demand in claim_of(scripts).demands] == [None]
+
+
+def test_data_that_a_trusted_script_is_given_may_change(scripts):
+    """Data named by an option after the script is the script's own; the script stays covered."""
+    scripts.specialist("mcp_servers: {it: {command: python3 -u server.py --db notes/data.db --log=setup.md}}")
+    assert asks_again(scripts, "server.py")
+    assert not asks_again(scripts, "notes/data.db")
+    assert not asks_again(scripts, "setup.md")
+
+
+@pytest.mark.parametrize("mode", ["UNCHECKED_HASH", "CHECKED_HASH"])
+@pytest.mark.parametrize("where", ["helper.py", "src/serve.py"])
+def test_trust_covers_compiled_modules_that_a_server_would_load(scripts, mode, where):
+    """A compiled module whose source is not compared, or only by a hash that anyone can compute, is covered."""
+    scripts.specialist("mcp_servers: {it: {command: python3 server.py, env: {PYTHONPATH: src}}}")
+    before = claim_of(scripts).fingerprint
+    source = scripts.root / where
+    compiled = importlib.util.cache_from_source(str(source))
+    py_compile.compile(str(source), compiled, invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
+    assert claim_of(scripts).fingerprint == before
+    py_compile.compile(str(source), compiled, invalidation_mode=py_compile.PycInvalidationMode[mode])
+    planted = claim_of(scripts)
+    assert planted.can_be_remembered
+    assert planted.fingerprint != before
+
+
+@pytest.mark.parametrize("entry", ["python3 planted.py", "python3 renamed.txt", "python3 -m helper2"])
+def test_a_server_whose_imports_cannot_be_known_is_allowed_each_time(scripts, entry):
+    """A module without source, under any name, and a computed import have to be allowed each time."""
+    scripts.write("planted.py", "import helper2")
+    compiled = py_compile.compile(str(scripts.root / "helper.py"), str(scripts.root / "helper2.pyc"))
+    (scripts.root / "renamed.txt").write_bytes(Path(compiled).read_bytes())
+    scripts.specialist(f"mcp_servers: {{it: {{command: {entry}}}}}")
+    assert not claim_of(scripts).can_be_remembered
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import importlib, sys\nimportlib.import_module(sys.argv[0])",
+        "__import__('PKG' + 'side')",
+        "import runpy\nrunpy.run_path('PKGside.py')",
+        "import PKGcompiled",
+    ],
+)
+def test_python_tools_whose_imports_cannot_be_known_are_allowed_each_time(modules, tmp_path, source):
+    """Computed names, files run by their path and modules without source have to be allowed each time."""
+    compiled = modules.root / f"{modules.package}compiled.pyc"
+    py_compile.compile(str(modules.root / f"{modules.package}side.py"), str(compiled))
+    modules.write("PKG/tools.py", source, "def lookup() -> str:", "    return ''")
+    asked = claim_of(modules)
+    assert not asked.can_be_remembered
+    with pytest.raises(NotTrusted, match="not every file that it executes can be known and compared"):
+        Trust(folder=tmp_path / "trusted").check(asked)
+
+
+@pytest.mark.anyio
+async def test_a_computed_import_runs_the_source_and_not_a_compiled_copy(modules):
+    """A module that was not inspected, beside the tool or inside its package, is executed from its source."""
+    modules.write(
+        "PKG/tools.py",
+        "import importlib",
+        "def lookup() -> str:",
+        "    names = ['PKGside', 'PKG.near']",
+        "    return ', '.join(importlib.import_module(name).WORD for name in names)",
+    )
+    for path in ("PKGside.py", "PKG/near.py"):
+        file = modules.root / path.replace("PKG", modules.package)
+        looked = file.read_text()
+        file.write_text("WORD = 'planted'")
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(str(file), importlib.util.cache_from_source(str(file)), invalidation_mode=mode)
+        file.write_text(looked)
+    made = python.load(python.find(f"{modules.package}.tools:lookup", modules.root), modules.root)
+    assert (await made.call({})).text == "side, x"
 
 
 def test_a_fifo_in_place_of_a_script_is_skipped(scripts):

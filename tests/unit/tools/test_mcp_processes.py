@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,10 @@ async def test_an_odd_tool_name_is_cleaned_for_the_model_only(tmp_path):
 async def test_the_server_gets_a_minimal_environment(tmp_path, monkeypatch):
     """The server gets a minimal environment without the caller's API keys, plus the configured variables, expanded.
 
-    Its working directory is the project, and it has its own process group.
+    Its working directory is the project, it has its own process group, and Python looks for compiled modules elsewhere.
     """
+    cache = tmp_path.parent / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("ANTHROPIC_API_KEY", "geheim")
     monkeypatch.setenv("OWL", "hoot")
     server = good(tmp_path, env=(("SAYS", "${OWL} ${TOAD:-croak}"),))
@@ -83,7 +86,9 @@ async def test_the_server_gets_a_minimal_environment(tmp_path, monkeypatch):
     assert f"cwd={tmp_path}" in told
     assert "SAYS=hoot croak" in told
     assert "geheim" not in str(told)
-    names = {line.partition("=")[0] for line in told}
+    if sys.platform == "linux":
+        assert f"PYTHONPYCACHEPREFIX={cache / 'run-specialist' / 'pycache'}" in told
+    names = {line.partition("=")[0] for line in told} - {"PYTHONPYCACHEPREFIX"}
     assert names <= {"cwd", "pid", "SAYS", "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LC_CTYPE"}
 
 

@@ -205,11 +205,16 @@ class McpSession:
                 await self._closed.wait()
 
     def _transport_of(self, server: ServerConfig) -> _Transport:
+        import platformdirs  # noqa: PLC0415 - as above
         from mcp.client.stdio import get_default_environment  # noqa: PLC0415 - as above
 
         if server.url is not None:
             return Web(server.url, dict(server.headers), loopback=server.is_loopback)
-        environment = get_default_environment() | dict(server.env)
+        # Python then ignores compiled modules of the project, which may differ from the source that was trusted.
+        compiled = {
+            "PYTHONPYCACHEPREFIX": str(platformdirs.user_cache_path("run-specialist", appauthor=False) / "pycache")
+        }
+        environment = get_default_environment() | compiled | dict(server.env)
         folder = self._root / (server.cwd or "")
         if not folder.is_dir():
             raise Unreachable(f"there is no folder {folder}")
