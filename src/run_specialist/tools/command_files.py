@@ -50,6 +50,17 @@ _SEARCH_PATHS = frozenset(
 """Variables with folders in which programs look up what they execute."""
 _STARTED_IN_FOLDERS = ("__main__.py", "index.js", "index.mjs", "package.json")
 """Files of a folder that an interpreter executes, or reads to know what to execute, when it is given the folder."""
+_NAMED_IN_SCRIPT = re.compile(
+    rb"""\b(?:require\s{0,9}\(|from|import\s{0,9}\(?)\s{0,9}["'`](\.{1,2}/[^"'`\n]{1,300})["'`]"""
+    rb"""|(?:^|[;&|(])[ \t]{0,99}(?:(?:then|do|else|if|while|exec)[ \t]{1,9}){0,5}"""
+    rb"""(?:(?:\.|source|sh|bash|python3?|node)[ \t]{1,9})?"""
+    rb"""["']?([\w./$+@-]{1,300})""",
+    re.MULTILINE,
+)
+"""Files that a script of JavaScript imports by a relative path, and commands and sourced files of a shell script."""
+_FOLDER_OF_SCRIPT = re.compile(r"^\$\w+/")
+_EXTENSIONS = ("", ".js", ".mjs", ".cjs", ".ts", ".json", "/index.js", "/index.ts", "/package.json")
+"""What Node.js and its relatives add to the name of an imported file."""
 _OPTIONAL = frozenset({"sitecustomize", "usercustomize", "org", "java"})
 """Modules that the standard library tries to import."""
 _CODE = "<argument>"
@@ -174,19 +185,38 @@ class _Files:
         self._beside: set[Path] = set()
 
     def add_file(self, path: Path) -> None:
-        """Add a file and, if it is a Python script, what it imports."""
-        data = self._add(path)
-        if data is None:
-            return
-        if data[2:4] == b"\r\n" and b"\0" in data[4:16]:
-            # A compiled module of any version of Python, which executes it under any name.
+        """Add a file, what it imports if it is a Python script, and the files that other scripts name."""
+        queue = [path]
+        while queue:
+            path = queue.pop()
+            data = None if os.path.abspath(path) in self.files else self._add(path)  # noqa: PTH100 - as below
+            if data is None:
+                continue
+            if data[2:4] == b"\r\n" and b"\0" in data[4:16]:
+                # A compiled module of any version of Python, which executes it under any name.
+                raise OverflowError
+            # Programs resolve a symlink to the script before they look for modules beside it.
+            real = Path(os.path.realpath(path))
+            # Python executes scripts of any name too, and a script of another language may start one.
+            if b"import" in data:
+                self._add_with_imports((Module("__main__", real, data),), real.parent)
+            if path.suffix != ".py":
+                queue += self._named(data, real.parent)
+            if len(queue) > MAX_FOUND:
+                raise OverflowError
+
+    def _named(self, data: bytes, folder: Path) -> Iterator[Path]:
+        """Yield the project files that a script of another language names literally, relative to itself or the root."""
+        names = {os.fsdecode(one) for pair in _NAMED_IN_SCRIPT.findall(data) for one in pair if one}
+        if len(names) > MAX_FOUND:
             raise OverflowError
-        # Python executes scripts of any name too, and a script of another language may start one.
-        if b"import" not in data:
-            return
-        # Python resolves a symlink to the script before it looks for modules beside it.
-        real = Path(os.path.realpath(path))
-        self._add_with_imports((Module("__main__", real, data),), real.parent)
+        for name in names:
+            plain = _FOLDER_OF_SCRIPT.sub("", name)
+            for base in dict.fromkeys((folder, self._project)):
+                for extension in _EXTENSIONS if name.startswith(".") else ("",):
+                    path = base / f"{plain}{extension}"
+                    if os.path.isfile(path) and _is_below(path, self._project):  # noqa: PTH113 - any text, NUL included
+                        yield path
 
     def add_code(self, code: str, folder: Path) -> None:
         """Add what Python code imports that is an argument of the command, as after `-c`."""
@@ -206,9 +236,13 @@ class _Files:
 
     def add_folder(self, folder: Path) -> None:
         """Add all files below a folder, as any program may look them up, even the standard library."""
-        count = 0
-        for place, names, files in os.walk(folder):
+        count, seen = 0, set()
+        for place, names, files in os.walk(folder, followlinks=True):
             names[:] = [name for name in names if name not in _NOT_SEARCHED]
+            if (real := os.path.realpath(place)) in seen or not _is_below(Path(real), self._project):
+                names.clear()
+                continue
+            seen.add(real)
             for path in (Path(place, name) for name in files):
                 count += 1
                 if count > MAX_FOUND:

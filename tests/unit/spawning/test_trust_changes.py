@@ -212,6 +212,9 @@ COMMANDS = {
     "{command: sh, args: [-c, 'PYTHONPATH=src python3 tools/x.py']}": ["src/serve.py", "src/deep/er.py"],
     "{command: python3 app}": ["app/__main__.py", "app/beside.py"],
     "{command: python3 -c 'import helper'}": ["helper.py"],
+    "{command: node js/server.js}": ["js/server.js", "js/lib.js", "js/deep/index.js", "js/more.mjs"],
+    "{command: sh sourcing.sh}": ["sourcing.sh", "setup.md", "run.sh", "run.txt", "helper.py"],
+    "{command: serve, env: {PYTHONPATH: linking}}": ["src/serve.py", "src/deep/er.py"],
     "{command: python3 shadowed/server.py}": ["shadowed/server.py", "shadowed/re.py", "shadowed/yaml/__init__.py"],
 }
 UNTOUCHED = ["notes/data.db", "other.py"]
@@ -234,6 +237,14 @@ def scripts(app):
     for path in ("src/deep/er.py", "app/beside.py", "shadowed/re.py", "shadowed/yaml/__init__.py"):
         app.write(path, "WORD = 1")
     app.write("setup.md", "x")
+    app.write(
+        "js/server.js", "const a = require('./lib')", "import b from './deep'; const c = await import('./more.mjs')"
+    )
+    app.write("sourcing.sh", ". ./setup.md", "if true; then $HERE/run.sh; fi", "exec python3 run.txt")
+    for path in ("js/lib.js", "js/deep/index.js", "js/more.mjs"):
+        app.write(path, "x")
+    (app.root / "linking").mkdir()
+    (app.root / "linking" / "pkg").symlink_to("../src")
     app.write("x.json", "{}")
     return app
 
