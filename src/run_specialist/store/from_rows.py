@@ -15,6 +15,10 @@ Row = Mapping[str, Any]
 
 _UNPRINTED = {"error", "exit_code"}
 """Fields of an outcome that `--json` does not print."""
+_EXIT_CODES = {"failed": Exit.NO_ANSWER, "aborted": Exit.INTERRUPTED}
+"""Exit codes of printed outcomes, by status; all others are `OK`."""
+_HAVE_ERRORS = {*_EXIT_CODES, "partial"}
+"""The statuses of outcomes with an error."""
 
 
 def stored_run(
@@ -51,9 +55,17 @@ def outcome(text: str | None) -> Mapping[str, Any] | None:
 
 
 def outcome_of(values: Mapping[str, Any]) -> Outcome:
-    """Build the outcome as the run returned it, from what is stored."""
-    landing = values["landing"]
+    """Build the outcome as the run returned it.
+
+    values: as it is stored, or as `--json` prints it; then status and warnings tell the error and the exit code.
+    """
+    landing, status = values["landing"], values["status"]
+    printed = {
+        "error": values["warnings"][-1] if status in _HAVE_ERRORS and values["warnings"] else None,
+        "exit_code": _EXIT_CODES.get(status, Exit.OK),
+    }
     restored = {
+        **printed,
         **values,
         "evidence": tuple(Evidence(**quote) for quote in values["evidence"]),
         "gaps": tuple(values["gaps"]),
@@ -64,7 +76,7 @@ def outcome_of(values: Mapping[str, Any]) -> Outcome:
         "warnings": tuple(values["warnings"]),
         "children": tuple(map(child, values["children"])),
         "models": asked_models(values),
-        "exit_code": Exit(values["exit_code"]),
+        "exit_code": Exit(values.get("exit_code", printed["exit_code"])),
     }
     return Outcome(**restored)
 
