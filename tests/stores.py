@@ -62,40 +62,24 @@ def without_privileges() -> Iterator[None]:
         os.setresuid(0, 0, 0)
 
 
-def make_first_version(url: str, *run_ids: str) -> None:
-    """Create a store as the first version of the program did, with some runs in it."""
-    from sqlalchemy import create_engine, text
+def make_store(url: str, *run_ids: str) -> None:
+    """Create a store with some runs in it."""
+    from sqlalchemy import text
 
-    from run_specialist.store.identity import APPLICATION_ID, NAMESPACE
+    from run_specialist.store.identity import NAMESPACE
     from run_specialist.store.location import file_of
-    from run_specialist.store.postgresql import parsed
-    from run_specialist.store.versions import upgrade
+    from run_specialist.store.opening import open_engine
 
-    is_file = file_of(url) is not None
-    before = (
-        ("pragma auto_vacuum = incremental", "begin immediate")
-        if is_file
-        else (f"create schema {NAMESPACE}", f"set search_path to {NAMESPACE}")
-    )
-    engine = create_engine(url if is_file else parsed(url))
-    with engine.connect() as connection:
-        if is_file:
-            connection.connection.driver_connection.isolation_level = None
-        for statement in before:
-            connection.exec_driver_sql(statement)
-        upgrade(connection, "0001")
+    engine = open_engine(url)
+    runs = "runs" if file_of(url) else f"{NAMESPACE}.runs"
+    with engine.begin() as connection:
         for run_id in run_ids:
             connection.execute(
                 text(
-                    "insert into runs (run_id, specialist, model, question, status, started_at, owner, tool_calls, "
+                    f"insert into {runs} "  # noqa: S608 - a constant
+                    "(run_id, specialist, model, question, status, started_at, owner, tool_calls, "
                     "frozen) values (:run_id, 'looker', 'offline', :words, 'answered', 1.5, 'abc', 3, :words)"
                 ),
                 {"run_id": run_id, "words": b"\0Why?"},
             )
-        if is_file:
-            connection.exec_driver_sql(f"pragma application_id = {APPLICATION_ID}")
-            connection.exec_driver_sql("pragma user_version = 1")
-        connection.commit()
-        if is_file:
-            connection.connection.cursor().execute("pragma journal_mode = wal")
     engine.dispose()

@@ -33,7 +33,7 @@ def test_c1_an_equal_replay_ends_with_one_line(recorded, monkeypatch):
     run_id = json.loads(call("runs", "--json").stdout)["runs"][0]["run_id"]
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == f"{run_id} replays the same: 3 requests, 2 tool calls, answered\n"
-    assert call("replay", run_id[:18], "--tools", "live").exit_code == 0
+    assert call("replay", run_id[:18]).exit_code == 0
     assert len(json.loads(call("runs", "--json").stdout)["runs"]) == 1
 
 

@@ -13,7 +13,7 @@ from run_specialist.config import config_file, config_places
 from run_specialist.config.config_keys import KEYS, TABLE
 from run_specialist.loop.observing.spans import PROVIDER_VARIABLE
 from run_specialist.loop.observing.telemetry import CONTENT
-from run_specialist.providers.admission import ceiling
+from run_specialist.providers.admission import gate
 from run_specialist.providers.choose import CREDENTIALS
 from run_specialist.providers.endpoint import CHAT, MESSAGES
 from run_specialist.providers.local.local_servers import SERVERS
@@ -35,7 +35,7 @@ MEANINGS = {
     "config.py: variable": [key.variable for key in KEYS.values() if key.variable],
     "holding.py: key.variable": [key.variable for key in KEYS.values() if key.variable],
     "model_rule.py: VARIABLE": [model_rule.VARIABLE],
-    "ceiling.py: VARIABLE": [ceiling.VARIABLE],
+    "gate.py: VARIABLE": [gate.VARIABLE],
     "editor.py: name": list(editor.VARIABLES),
     "choose.py: name": [*CREDENTIALS, MESSAGES.url, CHAT.key, CHAT.url],
     "described.py: CHAT.url": [CHAT.url],

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from run_specialist.errors import UsageError
-from run_specialist.evals.agent_skills_cases import load_skill_cases
 from run_specialist.evals.case_file import load_cases
 from run_specialist.evals.case_schema import case_schema
-from run_specialist.evals.evaluators.judging import Judge
 from run_specialist.evals.evaluators.quote_evaluators import QuotesVerified
 from run_specialist.evals.new_cases import new_cases
 from run_specialist.evals.positions import NotReadable, parse
@@ -41,11 +39,11 @@ def no_judge(name):
 def errors(tmp_path):
     """Return a function that loads a file and returns the lines of its errors, without its folder."""
 
-    def errors_of(text, name="a.evals.yaml"):
-        path = tmp_path / name
+    def errors_of(text):
+        path = tmp_path / "a.evals.yaml"
         path.write_text(text, encoding="utf-8")
         with pytest.raises(UsageError) as caught:
-            (load_skill_cases if name.endswith("json") else load_cases)(path, no_judge)
+            load_cases(path, no_judge)
         return [line.removeprefix(f"{tmp_path}/") for line in str(caught.value).split("\n")]
 
     return errors_of
@@ -141,32 +139,13 @@ def test_the_value_is_that_of_the_yaml(value):
     assert parse(yaml.safe_dump(value)).value == value
 
 
-def test_cases_of_agent_skills_are_read(tmp_path):
-    """Each statement about the answer is a judge of its own; without one the description of the answer is."""
-    path = tmp_path / "evals.json"
-    evals = [
-        {"id": 1, "prompt": "Do 😀", "expected_output": "A plan", "files": ["a.csv"], "assertions": ["It has a step"]},
-        {"id": "two", "prompt": "Say", "expected_output": "A word", "files": []},
-    ]
-    path.write_text(json.dumps({"skill_name": "doer", "evals": evals}, indent="\t"))
-    one, two = load_skill_cases(path, no_judge).cases
-    assert (one.name, one.question, one.expected_output) == ("1", "Do 😀\n\nFiles: a.csv", "A plan")
-    assert one.evaluators == (Judge("It has a step"),)
-    assert two.evaluators == (Judge("It is as this describes: A word"),)
-    assert two.question == "Say"
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("[]", "evals.json:1:1: evals: has no cases; expected a list"),
-        ('{"evals": [\n{"id": 1}]}', "evals.json:2:1: prompt: has no question; expected a text"),
-        ('{"evals": [\n{"id": 1, "prompt": "a"}, {"id": 1, "prompt": "b"}]}', "evals.json:1:1: id: two evals have"),
-    ],
-)
-def test_errors_in_the_cases_of_agent_skills_have_their_place(errors, text, line):
-    """The same kind of line as for the other format."""
-    assert errors(text, "evals.json")[0].startswith(line)
+@pytest.mark.parametrize("name", ["LLMJudge", "GEval"])
+def test_evaluators_that_call_a_model_themselves_are_refused(errors, name):
+    """Their requests would be in no limit, bill or store; neither the reader nor the schema knows them."""
+    text = f"cases:\n- inputs: Why?\n  evaluators:\n  - {name}: it is right\n"
+    assert errors(text)[0].startswith(f"a.evals.yaml:4:5: {name}: unknown evaluator; ")
+    assert [*Draft202012Validator(case_schema()).iter_errors(yaml.safe_load(text))]
+    assert f"spec_{name}" not in json.dumps(case_schema())
 
 
 def test_the_schema_knows_the_evaluators_of_this_package():

@@ -106,10 +106,10 @@ def test_a_wrong_argument_is_an_error_that_names_it(form, part):
     assert "\n" not in str(caught.value)
 
 
-def test_e13_ours_win_over_those_of_pydantic_evals_and_all_others_are_there():
+def test_e13_ours_win_over_those_of_pydantic_evals_and_others_can_be_named():
     """`Contains` is that of this package; evaluators that read spans can be named as well."""
     assert by_name()["Contains"] is Contains
-    assert {"MaxToolCalls", "ToolCorrectness", "HasMatchingSpan", "EqualsExpected", "LLMJudge"} <= set(by_name())
+    assert {"MaxToolCalls", "ToolCorrectness", "HasMatchingSpan", "EqualsExpected"} <= set(by_name())
     assert [one.__name__ for one in OWN] == sorted(one.__name__ for one in OWN)
 
 

@@ -70,7 +70,7 @@ async def test_a_run_ends_with_an_outcome_and_without_a_process(model):
 
 @pytest.mark.anyio
 async def test_the_context_is_that_of_the_model(model, monkeypatch):
-    """Without the variable, the server is started with what the file says, as it tells itself."""
+    """Without the variable, llama.cpp chooses the context, and reports it."""
     import httpx2
 
     monkeypatch.delenv("SPECIALIST_LOCAL_CONTEXT")

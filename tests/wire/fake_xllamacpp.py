@@ -17,13 +17,7 @@ class CommonParams(SimpleNamespace):
     """Takes any parameter, as far as the real class has it."""
 
     def __init__(self):
-        parts = {name: SimpleNamespace() for name in ("model", "cpuparams", "cpuparams_batch")}
-        super().__init__(**parts)
-
-
-def get_device_info():
-    """Return the devices: a processor only."""
-    return [{"name": "CPU", "type": "GGML_BACKEND_DEVICE_TYPE_CPU"}]
+        super().__init__(model=SimpleNamespace())
 
 
 class Server:
@@ -64,11 +58,18 @@ class _Handler(BaseHTTPRequestHandler):
             marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         params = self.params
-        told = {"pid": os.getpid(), "n_ctx": params.n_ctx, "threads": params.cpuparams.n_threads}
+        told = {"pid": os.getpid(), "n_ctx": params.n_ctx}
         told |= {"model": asked["model"], "max": asked["max_completion_tokens"], "alias": sorted(params.model_alias)}
-        right = self.headers["authorization"] == f"Bearer {params.api_keys[0]}"
         message = {"role": "assistant", "content": json.dumps(told)}
-        body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+        self._send({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+    def do_GET(self):
+        """Report the context, as `/props` does."""
+        self._send({"default_generation_settings": {"n_ctx": self.params.n_ctx or 8192}})
+
+    def _send(self, value):
+        right = self.headers["authorization"] == f"Bearer {self.params.api_keys[0]}"
+        body = json.dumps(value).encode()
         self.send_response(200 if right else 401)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))

@@ -5,17 +5,15 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.loopback_server import in_thread, read_request
 
 TURNS = 4
 """Requests of each run: it looks something up in all but the last one."""
-START = datetime(2026, 11, 23, tzinfo=UTC)
 
-Rule = Callable[["LimitedApi", int], Mapping[str, str] | None]
-"""Returns the headers of a reply to a request with so many tokens; `refused` among them, or None, refuses it."""
+Rule = Callable[["LimitedApi"], bool]
+"""Returns whether a request is accepted."""
 
 
 @dataclass
@@ -44,9 +42,7 @@ class LimitedApi:
             while True:
                 head, body = await read_request(reader)
                 request = json.loads(body)
-                # Chat completions count the longest possible reply in advance.
-                tokens = len(body) // 5 + request.get("max_completion_tokens", 0)
-                status, headers, reply = await self._answer(request, tokens, is_chat=b"/chat/" in head)
+                status, headers, reply = await self._answer(request, is_chat=b"/chat/" in head)
                 lines = {"content-type": "application/json", "content-length": str(len(reply)), **headers}
                 told = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
                 writer.write(f"HTTP/1.1 {status} Said\r\n{told}\r\n".encode() + reply)
@@ -56,17 +52,14 @@ class LimitedApi:
         finally:
             writer.close()
 
-    async def _answer(
-        self, request: dict[str, Any], tokens: int, *, is_chat: bool
-    ) -> tuple[int, Mapping[str, str], bytes]:
+    async def _answer(self, request: dict[str, Any], *, is_chat: bool) -> tuple[int, Mapping[str, str], bytes]:
         self.at_once += 1
         try:
-            headers = self.rule(self, tokens)
-            if headers is None or "refused" in headers:
+            if not self.rule(self):
                 self.refused.append(self.accepted)
                 error = {"type": "error", "error": {"type": "rate_limit_error", "message": "Too many requests."}}
                 after = {} if self.wait is None else {"retry-after": f"{self.wait:g}"}
-                return self.status, {**after, **(headers or {})}, json.dumps(error).encode()
+                return self.status, after, json.dumps(error).encode()
             self.accepted += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
             if self.accepted >= self.together:
@@ -74,45 +67,14 @@ class LimitedApi:
             await self._all_here.wait()
             await asyncio.sleep(self.seconds)
             turn = sum(message["role"] == "assistant" for message in request["messages"])
-            return 200, headers, json.dumps((_chat if is_chat else _message)(turn, self.accepted)).encode()
+            return 200, {}, json.dumps((_chat if is_chat else _message)(turn, self.accepted)).encode()
         finally:
             self.at_once -= 1
 
 
 def at_most(most: int) -> Rule:
     """Accept this many concurrent requests."""
-    return lambda api, _: {} if api.at_once <= most else None
-
-
-class PerWindow:
-    """Accepts so many tokens, or requests, in each window of time, and reports what is left in the vendor's headers."""
-
-    def __init__(self, limit: int, seconds: float, clock: Callable[[], float], *, kind: str, is_chat: bool) -> None:
-        self._limit, self._seconds, self._clock = limit, seconds, clock
-        self._kind, self._is_chat = kind, is_chat
-        self._window, self._used = 0, 0
-
-    def __call__(self, api: LimitedApi, tokens: int) -> Mapping[str, str] | None:
-        """Count a request."""
-        now = self._clock()
-        if (window := int(now // self._seconds)) != self._window:
-            self._window, self._used = window, 0
-        cost = 1 if self._kind == "requests" else tokens
-        refused = {"refused": "yes"} if self._used + cost > self._limit else {}
-        self._used += 0 if refused else cost
-        left, resets_at = self._limit - self._used, (window + 1) * self._seconds
-        if self._is_chat:
-            told = {"limit": self._limit, "remaining": left, "reset": f"{(resets_at - now) * 1000:.0f}ms"}
-            return refused | {f"x-ratelimit-{name}-{self._kind}": str(value) for name, value in told.items()}
-        # The headers of dates have whole seconds.
-        date = (START + timedelta(seconds=int(now))).strftime("%a, %d %b %Y %H:%M:%S GMT")
-        told = {"limit": self._limit, "remaining": left, "reset": _iso(int(now) + resets_at - now)}
-        headers = {f"anthropic-ratelimit-{self._kind}-{name}": str(value) for name, value in told.items()}
-        return refused | headers | {"date": date}
-
-
-def _iso(seconds: float) -> str:
-    return (START + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+    return lambda api: api.at_once <= most
 
 
 def _message(turn: int, number: int) -> dict[str, Any]:

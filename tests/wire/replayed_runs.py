@@ -9,9 +9,7 @@ from unittest.mock import patch
 
 from run_specialist.api.runner import Runner
 from run_specialist.providers import anthropic, openai_chat
-from run_specialist.replay.cassette import Cassette
-from run_specialist.replay.cassette_file import read_cassette
-from run_specialist.replay.cassette_lines import cassette_text, fit_for_file
+from run_specialist.replay.cassette import Cassette, cassette_text, fit_for_file, read_cassette
 from run_specialist.replay.from_store import cassette_of
 from run_specialist.replay.rebuilt_job import SpecialistLocation
 from run_specialist.replay.replay import ReplayResult, replay
@@ -94,13 +92,11 @@ class RecordedRuns:
         """Return the run that asked a child."""
         return load(self.url, str(run.parent_id))
 
-    async def replay(
-        self, cassette: Cassette | StoredRun, tools: Any = "stored", place: SpecialistLocation | None = None
-    ) -> ReplayResult:
+    async def replay(self, cassette: Cassette | StoredRun, place: SpecialistLocation | None = None) -> ReplayResult:
         """Replay a run without any network."""
         recorded = cassette_of(cassette) if isinstance(cassette, StoredRun) else cassette
         with no_network():
-            return await replay(recorded, place or self.place, tools)
+            return await replay(recorded, place or self.place)
 
     async def save(self, run: StoredRun) -> Path:
         """Write a cassette as the command does, and return its path."""
@@ -111,13 +107,13 @@ class RecordedRuns:
         path.write_text(cassette_text(cassette, replayed.bodies))
         return path
 
-    async def replay_file(self, path: Path, tools: Any = "stored") -> ReplayResult:
+    async def replay_file(self, path: Path) -> ReplayResult:
         """Replay a cassette file."""
-        return await self.replay(read_cassette(path), tools)
+        return await self.replay(read_cassette(path))
 
 
-async def differs(runs: RecordedRuns, run: Any, tools: Any = "stored") -> tuple[int | None, str, list[str]]:
+async def differs(runs: RecordedRuns, run: Any) -> tuple[int | None, str, list[str]]:
     """Return the request that differs, its part, and the lines of the diff that differ."""
-    found = (await runs.replay(run, tools)).difference
+    found = (await runs.replay(run)).difference
     assert found is not None
     return found.request, found.part, [line for line in found.diff[2:] if line[:1] in {"+", "-"}]

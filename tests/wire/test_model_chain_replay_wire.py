@@ -2,6 +2,7 @@
 
 import pytest
 
+from run_specialist import prompts
 from run_specialist.api.runner import Runner
 from tests.journals import load
 from tests.wire.chat import faults as chat_faults
@@ -71,9 +72,8 @@ async def test_m_7_two_changes_replay_the_same(messages_runs, record):
 
 
 @pytest.mark.exhaustive
-async def test_m_7_a_difference_after_the_change_is_found(messages_runs, record):
-    """A tool whose result differs is found in the request to the second model."""
+async def test_m_7_a_difference_after_the_change_is_found(messages_runs, record, monkeypatch):
+    """A message that differs is found in the request to the second model."""
     run = await record(THINKS, NO_CREDIT, messages_runs.read("notes"), replies.answers("Mice."))
-    (messages_runs.root / "notes/owls.md").write_text("Owls eat rats.\n")
-    request, part, _ = await differs(messages_runs, run, "live")
-    assert (request, part) == (3, "result of the tool read in message 3")
+    monkeypatch.setattr(prompts, "other_model", lambda before: f"Not by {before}.")
+    assert (await differs(messages_runs, run))[0] == 3

@@ -5,16 +5,15 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.providers import anthropic, openai_chat
-from run_specialist.providers.admission.entrance import GATES
+from run_specialist.providers.admission.gate import GATES
 from run_specialist.providers.admission.policy import GENEROUS
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import faults as chat_faults
 from tests.wire.simulator import faults
-from tests.wire.simulator.replies import answers, says
+from tests.wire.simulator.replies import says
 
 pytestmark = pytest.mark.anyio
 NEVER = {"x-should-retry": "false"}
-LIMITS = {"anthropic-ratelimit-requests-remaining": "0", "anthropic-ratelimit-requests-reset": "2999-01-01T00:00:00Z"}
 
 
 def with_headers(fault, **headers):
@@ -69,13 +68,3 @@ async def test_r2_an_exhausted_quota_does_not_count(chat_api):
     api = chat_api([chat_faults.error(429, "You exceeded your quota.", code="insufficient_quota")])
     state = await state_after(api, module=openai_chat)
     assert (state.most, state.closed_until) == (None, 0)
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_r4_the_headers_of_a_refusal_are_read_too(messages_api, stream):
-    """What a 429 reports about the limits holds the next request."""
-    api = messages_api([with_headers(faults.rate_limited(), **LIMITS), answers("mice")])
-    state = await state_after(api, watch=(lambda delta: None) if stream else None)
-    (use,) = state.uses
-    assert [(window.kind, window.number) for window in use.windows] == [("requests", 1)]
-    assert (state.number, state.under_way) == (2, 0)

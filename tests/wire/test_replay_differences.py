@@ -1,5 +1,6 @@
 """The first difference of a replay, and runs that cannot be replayed."""
 
+import json
 from dataclasses import replace
 from importlib import import_module
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_c2_the_part_that_differs_is_named(messages_runs, monkeypatch):
-    """A changed prompt, a limit, the description of a tool, a note and a setting of the landing are each found."""
+    """A changed prompt, a limit, a missing tool and a setting of the landing are each found; a changed note is not."""
     one = messages_runs
     run = await one.record(one.read(), one.read("notes"), one.say.answers("Mice."), tool_calls_limit=2)
     one.write("tool_calls_limit: 4", body="You look up things.")
@@ -35,11 +36,6 @@ async def test_c2_the_part_that_differs_is_named(messages_runs, monkeypatch):
     one.write("tool_calls_limit: 4")
     (one.root / "notes/owls.md").write_text("# Owls\n\nOwls eat voles.\n")
     assert (await one.replay(run)).block == []
-    request, part, lines = await differs(one, run, "live")
-    assert (request, part) == (2, "result of the tool read in message 3")
-    assert lines == ["-     3\tOwls eat mice.", "+     3\tOwls eat voles."]
-    hints = (await one.replay(run, tools="live")).difference.hints
-    assert hints[0] == "looker.md is unchanged, so a file that was read, a tool, a config file or this program differs."
 
 
 async def test_c2_a_changed_limit_is_found_in_the_prompt(messages_runs):
@@ -152,7 +148,7 @@ async def test_c2_what_the_provider_builds_is_compared(runs):
     found = (await runs.replay_file(path)).difference
     assert (found.request, found.part) == (1, "parameters of the body")
     assert any(line.startswith("+") and key in line for line in found.diff)
-    digest = text.partition('"sha256": "')[2][:64]
+    digest = json.loads(text)["lines"][1]["body"]["digest"]
     path.write_text(text.replace(digest, "0" * 64))
     found = (await runs.replay_file(path)).difference
     assert (found.request, found.part) == (1, "bytes of the body")

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from run_specialist.errors import NotTrusted
 from run_specialist.spawning.trust import Trust
 from tests.loop_jobs import LOOK
 from tests.wire.chat import faults as chat_faults
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_c1_a_recorded_run_replays_the_same(runs):
-    """A run with failed and repeated calls replays equal from the store and from a file, also with live tools."""
+    """A run with failed and repeated calls replays equal from the store and from a file."""
     say = runs.say
     run = await runs.record(
         runs.read(),
@@ -31,7 +30,6 @@ async def test_c1_a_recorded_run_replays_the_same(runs):
     assert len(replayed.bodies) == 4
     path = await runs.save(run)
     assert (await runs.replay_file(path)).block == []
-    assert (await runs.replay_file(path, "live")).block == []
 
 
 async def test_c1_a_run_that_changed_its_notes_replays_the_same(runs, monkeypatch):
@@ -44,8 +42,7 @@ async def test_c1_a_run_that_changed_its_notes_replays_the_same(runs, monkeypatc
     script = [runs.say.calls("memory", change), runs.say.calls("todo", {"todos": [{"content": "look"}]})]
     run = await runs.record(*script, runs.say.answers("Mice."), trust=True)
     assert note.read_text() == "- bats: none\n- owls: notes/owls.md\n"
-    for how in ("stored", "live"):
-        assert (await runs.replay(run, how)).block == []
+    assert (await runs.replay(run)).block == []
     assert note.read_text() == "- bats: none\n- owls: notes/owls.md\n"
     note.unlink()
     monkeypatch.setattr(Trust, "allows", lambda *_: False)
@@ -137,9 +134,8 @@ async def test_c1_tools_of_a_program_replay_the_same(messages_runs):
     """Their definitions are taken from the run, and this is said."""
     one = messages_runs
     run = await one.record(look(one.say, "a"), look(one.say, "a"), one.say.answers("A."), tools=[LOOK])
-    for tools in ("stored", "live"):
-        replayed = await one.replay(run, tools)
-        assert (replayed.block, replayed.not_compared) == ([], ("look",))
+    replayed = await one.replay(run)
+    assert (replayed.block, replayed.not_compared) == ([], ("look",))
 
 
 async def test_c1_secrets_and_prices_of_today_change_nothing(messages_runs, monkeypatch):
@@ -163,20 +159,17 @@ async def test_c1_a_failed_run_replays_the_same(messages_runs):
     assert (replayed.block, replayed.requests) == ([], 2)
 
 
-async def test_c1_functions_of_a_project_need_trust_to_run_again(messages_runs):
-    """With stored results nothing is imported, and their definitions are those of the run; live ones are compared."""
+async def test_c1_functions_of_a_project_are_not_imported(messages_runs):
+    """Nothing is imported and no trust is needed; their definitions are those of the run."""
     one = messages_runs
     module = one.root / "replayed_counting.py"
     module.write_text('def count(word: str) -> int:\n    """Count letters."""\n    return len(word)\n')
     one.write("python_tools: replayed_counting:count")
     script = [one.say.calls("count", {"word": "owls"}), one.say.answers("4")]
     run = await one.record(*script, trust=True)
-    assert (await one.replay(run, "live")).block == []
-    module.write_text('def count(word: str) -> int:\n    """Count letters."""\n    raise ValueError(word)\n')
+    module.write_text("raise ValueError\n")
     replayed = await one.replay(run)
     assert (replayed.block, replayed.not_compared) == ([], ("count",))
-    with pytest.raises(NotTrusted, match="replayed_counting"):
-        await one.replay(run, "live")
     one.write("python_tools: []")
     assert (await differs(one, run))[:2] == (1, "definition of the tool count")
     one.write("python_tools: [replayed_counting:count, replayed_counting:other]")
@@ -184,19 +177,15 @@ async def test_c1_functions_of_a_project_need_trust_to_run_again(messages_runs):
 
 
 @pytest.mark.exhaustive
-async def test_c1_servers_of_a_run_are_started_only_for_live_tools(messages_runs, tmp_path):
-    """With stored results no server is started; with live ones its results are compared, and it needs trust."""
+async def test_c1_servers_of_a_run_are_not_started(messages_runs, tmp_path):
+    """A replay needs no server, and no trust; a server that the file names no longer is a difference."""
     one = messages_runs
     command = json.dumps([*script("good", str(tmp_path))])
     servers = f"mcp_servers: {{good: {{command: {command}}}}}"
     one.write("tools: mcp__good__*", servers)
-    pid = one.say.calls("mcp__good__environment", {})
     run = await one.record(one.say.calls("mcp__good__add", {"a": 1, "b": 2}), one.say.answers("3"), trust=True)
-    other = await one.record(pid, one.say.answers("some"), trust=True)
-    for recorded in (run, other):
-        replayed = await one.replay(recorded)
-        assert (replayed.block, "mcp__good__add" in replayed.not_compared) == ([], True)
-    assert (await one.replay(run, "live")).block == []
-    assert (await differs(one, other, "live"))[1] == "result of the tool mcp__good__environment in message 3"
+    one.write("tools: mcp__good__*", "mcp_servers: {good: {command: /none}}")
+    replayed = await one.replay(run)
+    assert (replayed.block, "mcp__good__add" in replayed.not_compared) == ([], True)
     one.write("tools: mcp__good__*", servers.replace("good: {", "fine: {"))
     assert (await differs(one, run))[0] == 1

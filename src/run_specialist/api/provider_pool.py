@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from run_specialist.providers.admission.ceiling import ceiling
+from run_specialist.providers.admission.gate import ceiling
 from run_specialist.providers.base import Provider
 from run_specialist.providers.choose import make_provider
 from run_specialist.providers.knowledge import InformedProvider, Knowledge

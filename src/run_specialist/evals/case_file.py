@@ -8,9 +8,9 @@ from typing import Any
 
 from run_specialist.errors import UsageError
 from run_specialist.evals.case import EvalCase, EvalSet
-from run_specialist.evals.case_reader import CaseReader
+from run_specialist.evals.evaluator_list import EvaluatorList
 from run_specialist.evals.positions import PlacedValue, read
-from run_specialist.specialist.problems import Position, shown
+from run_specialist.specialist.problems import Position, Problems, shown
 from run_specialist.specialist.resolve import checked
 
 _OF_FILE = ("cases", "evaluators", "name", "report_evaluators", "$schema")
@@ -26,7 +26,12 @@ def load_cases(path: Path, check_judge: Callable[[str], None]) -> EvalSet:
     return _FileReader(path, check_judge).cases(read(path))
 
 
-class _FileReader(CaseReader):
+class _FileReader:
+    def __init__(self, path: Path, check_judge: Callable[[str], None]) -> None:
+        self._path = path
+        self._problems = Problems(path)
+        self._evaluators = EvaluatorList(self._problems, check_judge)
+
     def cases(self, file: PlacedValue) -> EvalSet:
         """Return the cases; raises UsageError with a line per error."""
         if not file.fields:
@@ -45,7 +50,9 @@ class _FileReader(CaseReader):
         ]
         cases = [replace(case, evaluators=(*case.evaluators, *shared)) for case in found]
         self._check_names(listed)
-        return self._without_problems(cases)
+        if problems := self._problems.sorted():
+            raise UsageError("\n".join(map(str, problems)))
+        return EvalSet(self._path, tuple(cases))
 
     def _case(self, given: PlacedValue, number: int) -> Iterator[EvalCase]:
         if not given.fields:
@@ -65,7 +72,7 @@ class _FileReader(CaseReader):
             yield EvalCase(
                 name,
                 question,
-                self._place(given),
+                f"{self._path}:{given.place.line}:{given.place.column}",
                 settings,
                 evaluators,
                 None if expected is None else expected.value,

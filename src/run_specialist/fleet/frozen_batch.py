@@ -53,10 +53,10 @@ class FrozenBatch:
             file["digest"],
             file["place"],
             frozen["root"],
-            frozen.get("settings", {}),
-            frozen.get("model"),
-            frozen.get("at_once", 0),
-            frozen.get("typical_cost", 0.0),
+            frozen["settings"],
+            frozen["model"],
+            frozen["at_once"],
+            frozen["typical_cost"],
         )
 
     def file_on_this_host(self, root: Path, copies: Path) -> Path:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from run_specialist.fleet.control import BatchStatus
 from run_specialist.loop.observing.spans import SCOPE
-from run_specialist.providers.admission.entrance import GATES
+from run_specialist.providers.admission.gate import GATES
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from run_specialist.errors import RunNotFound, StoreMissing
 from run_specialist.record.outcome import Outcome
@@ -57,8 +57,4 @@ def past_run(store: str | None, run_id: str, project: str) -> FinishedRun:
 
 
 def _outcome(stored: Any) -> Outcome | None:  # noqa: ANN401 - JSON
-    try:
-        return None if stored is None else TypeAdapter(Outcome).validate_python(dict(stored))
-    except ValidationError:
-        # Stored by an older version with fewer fields; the status is returned anyway.
-        return None
+    return None if stored is None else TypeAdapter(Outcome).validate_python(dict(stored))

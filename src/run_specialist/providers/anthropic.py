@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.providers import anthropic_refusals, gc_tuning, prices
-from run_specialist.providers.admission.entrance import Entrance, tokens_in
-from run_specialist.providers.admission.gated_request import GatedRequest
-from run_specialist.providers.admission.windows import Cost
+from run_specialist.providers.admission.gate import GATES, GatedRequest
 from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
 from run_specialist.providers.base import Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import MESSAGES
@@ -85,9 +83,9 @@ class AnthropicConversation:
         self._lessons = Lessons(provider, opening)
         self._watch = watch
         self._sent = EncodedMessages()
-        self._entrance = Entrance(provider, MESSAGES)
+        self._gate = GATES.of(provider.client)
         self._url = url_of(provider.client, PATH)
-        self._cached_tokens = self._answered = 0
+        self._answered = 0
         self._opening = opening
         self._tools = EndpointTools(opening, provider.knowledge)
         self._unanswered = UnansweredToolUses()
@@ -111,12 +109,8 @@ class AnthropicConversation:
         messages = self._unanswered.removed(request.messages, may_run=request.choice is Choice.AUTO)
         if messages is not request.messages:
             request = replace(request, messages=messages)
-        size = self._size(request)
-        # Tokens read from the cache do not count against rate limits.
-        counted = max(size - self._cached_tokens, 0) if self._reads(request) else size
-        gated = self._entrance.gated(request, _cost(counted))
         try:
-            async with gated:
+            async with GatedRequest(self._gate, self._provider, MESSAGES, request) as gated:
                 block = await self._exchange(request, gated)
             reply = read_reply(block, self._sent.ids)
         except ProviderError as error:
@@ -124,11 +118,7 @@ class AnthropicConversation:
         # Many network failures are not SDK errors: an invalid body, an incomplete stream, a connection reset.
         except Exception as error:
             raise self._failure(error, request) from error
-        usage = reply.usage
         self._answered = len(request.messages)
-        self._cached_tokens = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
-        if usage.total_tokens:
-            gated.settle(_cost(usage.input_tokens + usage.cache_creation_input_tokens, usage.output_tokens))
         warning, self._tools.warning = self._tools.warning, ""
         return self._lessons.taken(request, reply.with_warning(warning))
 
@@ -146,15 +136,6 @@ class AnthropicConversation:
                 return knowledge.refused(Choice.SCHEMA, line)
             case _:
                 return failed
-
-    def _size(self, request: Request) -> int:
-        """Return the estimated size of a request [tokens]."""
-        self._sent.take(request.messages, lambda message: message.encoded)
-        return tokens_in([self._front, *self._sent.pieces])
-
-    def _reads(self, request: Request) -> bool:
-        """Return whether a request probably reads from the cache what the previous request read or wrote."""
-        return bool(self._marker) and request.choice is Choice.AUTO and len(request.messages) > self._answered
 
     def _body(self, request: Request) -> bytes:
         messages = request.messages
@@ -210,11 +191,6 @@ class AnthropicConversation:
             return await send(client, self._url, body, MESSAGES, gated.accepted, request.retries)
         begin = partial(StreamedMessage, self._watch)
         return await stream(client, self._url, body, MESSAGES, gated.accepted, begin, request.retries)
-
-
-def _cost(input_tokens: float, output_tokens: float = 0) -> Cost:
-    """Return the consumption of a request; output is 0 in advance, because the API counts it as it is written."""
-    return Cost(1, input_tokens + output_tokens, input_tokens, output_tokens)
 
 
 def _format(schema: Mapping[str, Any]) -> Block:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ContextExceeded, ProviderError
 from run_specialist.providers import gc_tuning, openai_refusals, prices
-from run_specialist.providers.admission.entrance import Entrance, tokens_in
-from run_specialist.providers.admission.gated_request import GatedRequest
-from run_specialist.providers.admission.windows import Cost
+from run_specialist.providers.admission.gate import GATES, GatedRequest
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
 from run_specialist.providers.endpoint import CHAT, OPENAI_URL, Endpoint
 from run_specialist.providers.json_reader import EncodedMessages
@@ -134,7 +132,7 @@ class ChatConversation:
         self._watch = watch
         self._streamed: StreamedCompletion | None = None
         self._sent = EncodedMessages()
-        self._entrance = Entrance(provider, provider.endpoint)
+        self._gate = GATES.of(provider.client)
         self._url = url_of(provider.client, PATH)
         self._has_tools = bool(opening.tools.local)
         front: dict[str, Any] = {"model": provider.id}
@@ -159,10 +157,8 @@ class ChatConversation:
         self._streamed = None
         # Before the body is built, so that waiting requests use no memory.
         await pace().begin()
-        self._sent.take(request.messages, encoded)
-        gated = self._entrance.gated(request, _cost(tokens_in([self._front, self._system, *self._sent.pieces]), limit))
         try:
-            async with gated:
+            async with GatedRequest(self._gate, self._provider, self._provider.endpoint, request) as gated:
                 try:
                     completion = await self._exchange(request, limit, gated)
                 except APIStatusError as error:
@@ -176,8 +172,6 @@ class ChatConversation:
         # Many network failures are not SDK errors: an invalid body, a wrong encoding.
         except Exception as error:
             raise self._failure(error, request) from error
-        if reply.usage.total_tokens:
-            gated.settle(_cost(reply.usage.total_tokens - reply.usage.output_tokens, reply.usage.output_tokens))
         return self._lessons.taken(request, reply)
 
     def _failure(self, error: Exception, request: Request) -> ProviderError:
@@ -230,10 +224,6 @@ class ChatConversation:
         self._sent.take(request.messages, encoded)
         joined = b",".join(piece for piece in (self._system, *self._sent.pieces) if piece)
         return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', joined, b"]}"))
-
-
-def _cost(input_tokens: float, output_tokens: float) -> Cost:
-    return Cost(1, input_tokens + output_tokens, input_tokens, output_tokens)
 
 
 def _format(name: str, schema: Mapping[str, Any]) -> Block:

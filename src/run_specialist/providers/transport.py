@@ -1,6 +1,6 @@
 """Send one request through an SDK's client, streamed or not; the SDKs of both APIs have the same interface."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _RETRIES = "x-stainless-retry-count"
 """The header in which the SDKs send the number of retries."""
 
-Accepted = Callable[[Mapping[str, str]], None]
-"""Called with the headers of a successful response, as soon as they have arrived."""
+Accepted = Callable[[], None]
+"""Called as soon as the headers of a successful response have arrived."""
 
 
 def connection(sdk: Any, *, direct: bool = False) -> dict[str, Any]:  # noqa: ANN401 - either SDK
@@ -91,7 +91,7 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
     """Send a request once and return the JSON object of the response.
 
     url: as returned by `url_of`.
-    accepted: called with the headers of a successful response.
+    accepted: called once a successful response begins.
     retries: number of earlier attempts.
     Raises ProviderError if the response is not a JSON object, and any error of the SDK.
     """
@@ -99,7 +99,7 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
 
     options = _options(client, retries)
     response = await client.post(url, cast_to=httpx2.Response, content=body, options=options)
-    accepted(response.headers)
+    accepted()
     return read_object(response.headers.get("content-type", ""), response.content, endpoint)
 
 
@@ -133,7 +133,7 @@ async def stream(  # noqa: PLR0913, PLR0917 - as `send`, and who reads the strea
     options = _options(client, retries)
     stream = await client.post(url, cast_to=object, content=body, options=options, stream=True, stream_cls=stream_class)
     async with stream:
-        accepted(stream.response.headers)
+        accepted()
         kind = stream.response.headers.get("content-type", "")
         if not kind.lower().startswith("text/event-stream"):
             return read_object(kind, await stream.response.aread(), endpoint)

@@ -145,7 +145,7 @@ class RunSnapshot:
     returned_answer: Mapping[str, Any] | None = None
     """The newest returned answer, as the input of `respond`."""
     models: tuple[AskedModel, ...] = ()
-    """The models that were asked so far, in order; empty in runs of older versions and before the first turn."""
+    """The models that were asked so far, in order; empty before the first turn."""
 
     @property
     def turns(self) -> int:

@@ -152,11 +152,11 @@ class Outcome:
     patch: str | None = None
     """The changes that a dry run and its child runs would have made, for `git apply`; None for other runs."""
     models: tuple[AskedModel, ...] = ()
-    """The models that the run used, in order; the last one is `model`. Empty in outcomes of older versions."""
+    """The models that the run used, in order; the last one is `model`."""
 
     @property
     def is_offline(self) -> bool:
-        """Whether the run was answered without a language model, even in outcomes stored before the warning existed."""
+        """Whether the run was answered without a language model."""
         return self.model == OFFLINE
 
     def as_child(self) -> Child:

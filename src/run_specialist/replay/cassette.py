@@ -1,16 +1,44 @@
-"""A recorded run: its setup, its messages and replies in order, its tool calls, and its outcome. Frozen values."""
+"""A recorded run: its setup, its messages and replies in order, its tool calls, and its outcome.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+`Cassette` is made from the store, and is also the one model of a cassette file.
+"""
 
-from run_specialist.errors import ProviderErrorKind
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+
+from run_specialist.budget.ladder import Rung
+from run_specialist.errors import ProviderErrorKind, UsageError
+from run_specialist.providers.base import Choice
 from run_specialist.record.blocks import Block, sendable
 from run_specialist.record.messages import Message, Reply
-from run_specialist.record.outcome import Child
+from run_specialist.record.outcome import Child, Status
+from run_specialist.redaction import credentials, redactor
+from run_specialist.specialist.fields import Specialist
 
-RequestParameters = Mapping[str, Any]
-"""The body of a request without its system prompt, tools and messages."""
+FORMAT: Literal[1] = 1
+"""Version of the format of a cassette file; files of other versions are refused."""
+LARGEST = 64 * 2**20
+"""Maximum size of a file [bytes]."""
+ROOT, HOME = "$ROOT", "$HOME"
+"""Placeholders for the folder of the file tools and for the user's home folder."""
+_SAVE = "restore the file, or save it again with `specialists replay RUN --save FILE`"
+_NOT_KEPT = ("name", "description", "prompt", "path", "mcp_servers")
+"""Settings that are stored elsewhere in the cassette, or are irrelevant for a replay."""
+_REQUIRED: Mapping[str, Mapping[str, type]] = {
+    "text": {"text": str},
+    "tool_use": {"id": str, "name": str, "input": object},
+    "tool_result": {"tool_use_id": str, "content": str},
+    "chat_part": {"chat": dict},
+    "chat_fields": {"chat": dict},
+}
+"""Fields by type of a block that every reader of messages needs; all other blocks are sent back unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +47,15 @@ class Body:
 
     digest: str
     """SHA-256 of its bytes, in hexadecimal."""
-    parameters: RequestParameters
+    parameters: Mapping[str, Any]
+    """The body without its system prompt, tools and messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRequest:
     """A request with its reply."""
 
-    choice: str
+    choice: Choice
     landing_instruction: str | None
     """The instruction at the end of its last message; None if there was none."""
     reply: Reply
@@ -46,7 +75,7 @@ class NextModel:
     """The failure of the previous model, in one line."""
     kind: ProviderErrorKind
     """The kind of that failure."""
-    rungs: Sequence[str] = ()
+    rungs: Sequence[Rung] = ()
     """The rungs of the landing after the change, in the order in which they were tried."""
 
 
@@ -54,7 +83,7 @@ class NextModel:
 class UnansweredRequest:
     """A request without a reply."""
 
-    choice: str
+    choice: Choice
     how: Literal["refused", "failed", "changed"]
     """Whether the endpoint refused its choice, the request ended the run, or the run changed to another model."""
     next: NextModel | None = None
@@ -102,25 +131,74 @@ class Setup:
     """Names of the tools that the program provided."""
     parents: Sequence[str] = ()
     """The specialists above it, outermost first."""
-    rungs: Sequence[str] = ()
+    rungs: Sequence[Rung] = ()
     """The rungs of the landing, in the order in which they were tried."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cassette:
-    """A recorded run."""
+class RecordedOutcome:
+    """The fields of an outcome that a replay compares, and its failure."""
 
-    source: str
-    """Run id, or file name."""
+    status: Status
+    answer: str
+    output: Any
+    evidence: Sequence[Mapping[str, Any]]
+    gaps: Sequence[str]
+    tool_calls: Mapping[str, Any]
+    landing: Mapping[str, Any] | None
+    """Only the reason and the rung."""
+    error: str | None = None
+    error_kind: ProviderErrorKind | None = None
+
+
+COMPARED = ("status", "answer", "output", "evidence", "gaps", "tool_calls", "landing")
+"""The fields that are compared."""
+
+
+def compared(outcome: Mapping[str, Any], error: str | None = None) -> RecordedOutcome:
+    """Return the compared fields of an outcome, given as `--json` prints it."""
+    landing = outcome["landing"]
+    fields = {key: outcome[key] for key in COMPARED}
+    fields["landing"] = landing and {"reason": landing["reason"], "how": landing["how"]}
+    return RecordedOutcome(**fields, error=error, error_kind=outcome.get("error_kind"))
+
+
+def _kind_of(line: object) -> str | None:
+    if isinstance(line, Mapping):
+        return "message" if "role" in line else "answered" if "reply" in line else "unanswered"
+    return {Message: "message", AnsweredRequest: "answered", UnansweredRequest: "unanswered"}.get(type(line))
+
+
+_AnyLine = Annotated[
+    Annotated[Message, Tag("message")]
+    | Annotated[AnsweredRequest, Tag("answered")]
+    | Annotated[UnansweredRequest, Tag("unanswered")],
+    Discriminator(_kind_of),
+]
+
+
+class Cassette(BaseModel):
+    """A recorded run, as a value and as the content of a file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_specialist_cassette: Literal[1]
+    """Version of the format."""
     setup: Setup
-    lines: Sequence[Line]
-    calls: Sequence[RecordedCall]
+    lines: tuple[_AnyLine, ...]
+    calls: tuple[RecordedCall, ...]
     """Tool calls in call order."""
-    outcome: Mapping[str, Any]
-    """The compared fields, see `OUTCOME`, plus `error` and `error_kind`."""
-    children: Sequence[Child] = ()
-    is_file: bool = False
-    """Whether it was read from a file, which contains no credentials, no local paths and no run ids."""
+    outcome: RecordedOutcome
+    children: tuple[Child, ...] = ()
+    source: str = Field(default="", exclude=True)
+    """Run id, or file name."""
+    is_file: bool = Field(default=False, exclude=True)
+    """Whether it is the content of a file, which has no credentials, no local paths and no run ids."""
+
+    @property
+    def requests(self) -> Sequence[AnsweredRequest | UnansweredRequest]:
+        """The requests in order."""
+        return [line for line in self.lines if not isinstance(line, Message)]
 
     @property
     def later_models(self) -> Sequence[NextModel]:
@@ -132,33 +210,154 @@ class Cassette:
 
         place: index of the model, from 0.
         """
-        changes = 0
-        found = []
+        changes, found = 0, []
         for line in self.requests:
             if changes == place:
                 found.append(line)
             changes += isinstance(line, UnansweredRequest) and line.next is not None
         return found
 
-    @property
-    def requests(self) -> Sequence[AnsweredRequest | UnansweredRequest]:
-        """The requests in order."""
-        return [line for line in self.lines if not isinstance(line, Message)]
+    def messages_before(self, number: int) -> list[Message]:
+        """Return the messages that a request sent.
+
+        number: number of the request, from 1; one more than the last for all messages.
+        """
+        found: list[Message] = []
+        for line in self.lines:
+            if isinstance(line, Message):
+                found.append(line)
+                continue
+            number -= 1
+            if not number:
+                break
+            if isinstance(line, UnansweredRequest):
+                if line.next is not None:
+                    found.clear()
+            elif line.is_entered and (blocks := sendable(line.reply.content)):
+                found.append(Message("assistant", tuple(blocks)))
+        return found
 
 
-OUTCOME = ("status", "answer", "output", "evidence", "gaps", "tool_calls", "landing")
-"""The fields of an outcome that are compared; of `landing`, only the reason and the rung."""
+def read_cassette(path: Path) -> Cassette:
+    """Read a cassette file; raises UsageError with the place and the reason."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    if len(content) > LARGEST:
+        raise UsageError(f"{path}: larger than {LARGEST // 2**20} MB, too large for a cassette")
+    return _parsed(str(path), content)
 
 
-def compared(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the compared fields of an outcome, given as `--json` prints it."""
-    landing = outcome["landing"]
-    fields = {key: outcome[key] for key in OUTCOME}
-    return {**fields, "landing": landing and {"reason": landing["reason"], "how": landing["how"]}}
+def fit_for_file(cassette: Cassette, root: Path) -> Cassette:
+    """Return a cassette without credentials, local paths and run ids.
+
+    root: the folder of the file tools of the run.
+    """
+    values = cassette.model_dump(mode="json", exclude_defaults=True)
+    settings = cassette.setup.settings
+    values["setup"]["settings"] = {key: value for key, value in settings.items() if key not in _NOT_KEPT}
+    values["setup"]["overridden"] = [key for key in cassette.setup.overridden if key not in _NOT_KEPT]
+    for line in values["lines"]:
+        # The bodies of today are saved with it.
+        line.pop("body", None)
+    ids, waiting = {cassette.source: "RUN"}, [*cassette.children]
+    while waiting:
+        child = waiting.pop(0)
+        ids[child.run_id] = f"CHILD-{len(ids)}"
+        waiting += child.children
+    return _parsed(cassette.source, json.dumps(normalizer(root, ids)(values)).encode())
 
 
-def message_of(line: Line) -> Sequence[Block] | None:
-    """Return the blocks that a line adds to the messages; None if it adds none."""
-    if isinstance(line, Message):
-        return line.blocks
-    return sendable(line.reply.content) if isinstance(line, AnsweredRequest) and line.is_entered else None
+def cassette_text(cassette: Cassette, bodies: Sequence[Body] = ()) -> str:
+    """Return the text of a cassette file; the same run always gives the same bytes.
+
+    cassette: as `fit_for_file` returns it.
+    bodies: bodies of its answered requests, in order; empty if there are none.
+    """
+    left = iter(bodies)
+    lines = [replace(one, body=next(left, None)) if isinstance(one, AnsweredRequest) else one for one in cassette.lines]
+    default = Specialist(name="", description="", prompt="").model_dump(mode="json", by_alias=True)
+    settings = {key: value for key, value in cassette.setup.settings.items() if value != default.get(key)}
+    setup = replace(cassette.setup, settings=settings)
+    saved = cassette.model_copy(update={"lines": tuple(lines), "setup": setup})
+    text = json.dumps(saved.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False, indent=1) + "\n"
+    # An editor or a terminal may not show the other characters.
+    return re.sub(r"[^\n]", lambda it: it[0] if it[0].isprintable() else json.dumps(it[0])[1:-1], text)
+
+
+def normalizer(root: Path, ids: Mapping[str, str] | None = None) -> Callable[[Any], Any]:
+    """Return a function that replaces credentials, paths and ids in all texts of JSON values.
+
+    root: the folder of the file tools.
+    ids: the placeholder for each run id.
+    """
+    hide = redactor(credentials(os.environ))
+    places = {str(root): ROOT, os.path.realpath(root): ROOT, str(Path.home()): HOME, **(ids or {})}
+    # The longest first: the folder is usually below the home.
+    replaced = sorted(((text, other) for text, other in places.items() if len(text) > 1), key=lambda one: -len(one[0]))
+
+    def clean(value: Any) -> Any:  # noqa: ANN401 - JSON
+        if isinstance(value, str):
+            for one, other in replaced:
+                value = value.replace(one, other)
+            return hide(value)
+        if isinstance(value, Mapping):
+            return {key: clean(one) for key, one in value.items()}
+        return [clean(one) for one in value] if isinstance(value, Sequence) else value
+
+    return clean
+
+
+def _parsed(source: str, content: bytes) -> Cassette:
+    try:
+        found = Cassette.model_validate_json(content, strict=True)
+    except ValidationError as error:
+        raise UsageError(f"{source}{_problem(error)}; {_SAVE}") from None
+    blocks = [
+        (f"lines.{number}", block)
+        for number, line in enumerate(found.lines)
+        if not isinstance(line, UnansweredRequest)
+        for block in (line.blocks if isinstance(line, Message) else line.reply.content)
+    ]
+    for place, block in blocks:
+        if not _is_complete(block):
+            raise UsageError(f"{source}: {place}: is not a block of a message; {_SAVE}")
+    setup = found.setup
+    for number, tool in enumerate(setup.tools):
+        kinds = (
+            {"name": str, "type": str} if "type" in tool else {"name": str, "description": str, "input_schema": dict}
+        )
+        if not all(isinstance(tool.get(key), kind) for key, kind in kinds.items()):
+            raise UsageError(f"{source}: setup.tools.{number}: is not the definition of a tool; {_SAVE}")
+    try:
+        settings = Specialist.model_validate({"name": "", "description": "", "prompt": "", **setup.settings})
+    except ValidationError as error:
+        raise UsageError(f"{source}{_problem(error, 'setup', 'settings')}; {_SAVE}") from None
+    setup = replace(setup, settings=settings.model_dump(mode="json", by_alias=True))
+    return found.model_copy(update={"setup": setup, "source": source, "is_file": True})
+
+
+def _problem(error: ValidationError, *place: str) -> str:
+    """Return the place and the reason of the first problem."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        text = str(first["ctx"]["error"])
+        at = re.search(r" at line (\d+) column \d+$", text)
+        return f":{at[1]}: not valid JSON: {text[: at.start()]}" if at else f": not valid JSON: {text}"
+    inner = [str(part) for part in (*place, *first["loc"]) if part not in {"message", "answered", "unanswered"}]
+    if inner == ["run_specialist_cassette"]:
+        if first["type"] == "missing":
+            return ": not a cassette: the key run_specialist_cassette is missing"
+        return f": format {first['input']!r} is not supported, only {FORMAT}"
+    text = first["msg"].removeprefix("Value error, ")
+    return f": {'.'.join(inner) or 'not a cassette'}: {text[:1].lower()}{text[1:]}"
+
+
+def _is_complete(block: Block) -> bool:
+    """Return whether a block has the fields that every reader of messages needs."""
+    required = _REQUIRED.get(str(block.get("type")), {})
+    return isinstance(block.get("type"), str) and all(
+        key in block and isinstance(block[key], kind) for key, kind in required.items()
+    )

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from run_specialist.budget.budget import Kind, Phase
+from run_specialist.budget.ladder import Rung
 from run_specialist.errors import UsageError
+from run_specialist.providers.base import Choice
 from run_specialist.providers.local.local_servers import prefix_of
 from run_specialist.record.blocks import sendable
 from run_specialist.record.messages import Message
 from run_specialist.replay.cassette import (
+    FORMAT,
     AnsweredRequest,
     Cassette,
     Line,
@@ -35,12 +38,13 @@ def cassette_of(run: StoredRun) -> Cassette:
         raise NotReplayable(f"{run.run_id} cannot be replayed: {reason}")
     outcome = run.outcome or {}
     return Cassette(
-        run.run_id,
-        _setup(run),
-        tuple(_lines(run)),
-        tuple(map(_call, run.calls)),
-        {**compared(outcome), "error_kind": outcome.get("error_kind"), "error": _error(run)},
-        run.children,
+        run_specialist_cassette=FORMAT,
+        setup=_setup(run),
+        lines=tuple(_lines(run)),
+        calls=tuple(map(_call, run.calls)),
+        outcome=compared(outcome, _error(run)),
+        children=run.children,
+        source=run.run_id,
     )
 
 
@@ -52,8 +56,7 @@ def _setup(run: StoredRun) -> Setup:
         model=changes[0]["before"] if changes else run.model,
         question=run.question,
         settings=frozen["settings"],
-        # Runs of older versions only know the limits.
-        overridden=tuple(frozen.get("overridden", frozen.get("changed_limits") or ())),
+        overridden=tuple(frozen["overridden"]),
         system=frozen["system"],
         tools=tuple(frozen["tools"]),
         given_tools=tuple(frozen.get("given_tools", ())),
@@ -62,15 +65,15 @@ def _setup(run: StoredRun) -> Setup:
     )
 
 
-def _rungs(run: StoredRun) -> list[tuple[str, ...]]:
+def _rungs(run: StoredRun) -> list[tuple[Rung, ...]]:
     """Return the landing rungs that the run tried with each of its models."""
-    found: list[tuple[str, ...]] = [()]
+    found: list[tuple[Rung, ...]] = [()]
     for event in run.events:
         match event.body["event"]:
             case "model_changed":
                 found.append(())
             case "landing":
-                found[-1] += (event.body["how"],)
+                found[-1] += (Rung(event.body["how"]),)
             case _:
                 pass
     return found
@@ -138,7 +141,7 @@ def _error(run: StoredRun) -> str | None:
 class _Attempt:
     """A request."""
 
-    choice: str
+    choice: Choice
     turn: StoredTurn | None = None
     """Its reply; None if it brought none."""
     next: NextModel | None = None
@@ -155,7 +158,7 @@ def _attempts(run: StoredRun) -> list[_Attempt]:
         body = event.body
         match body["event"]:
             case "request":
-                found.append(_Attempt(body["choice"]))
+                found.append(_Attempt(Choice(body["choice"])))
             case "reply":
                 found[-1].turn = turns[body["turn"]]
             case "model_changed":

@@ -1,21 +1,25 @@
-"""Rebuild the job of a recorded run from the specialist's current file."""
+"""Rebuild the job of a recorded run from the specialist's current file, with the notes and results of the run."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from run_specialist import prompts
 from run_specialist.api.runner import Runner
 from run_specialist.config.config import read_config
 from run_specialist.loop.job import Job
 from run_specialist.providers.base import Provider
 from run_specialist.providers.local.local_servers import prefix_of
-from run_specialist.replay.cassette import Cassette
-from run_specialist.replay.recorded_memory import with_recorded_memory
-from run_specialist.replay.recorded_tools import RecordedTools, stand_ins
+from run_specialist.record.messages import ToolCall
+from run_specialist.record.outcome import Child
+from run_specialist.replay.cassette import Cassette, RecordedCall
 from run_specialist.spawning.extra_tools import ExtraTools
 from run_specialist.spawning.origin import settings_of
+from run_specialist.spawning.prompt_texts import AddedText
 from run_specialist.spawning.run_environment import Parent, RunEnvironment
 from run_specialist.spawning.server_offers import server_tools
 from run_specialist.spawning.spawner import spawn
@@ -24,15 +28,104 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.servers import servers_of
 from run_specialist.specialist.project import is_same, project_root
 from run_specialist.specialist.resolve import resolve
-from run_specialist.specialist.tool_names import BUILT_IN, EDIT, OFFERED, SHELL, WRITE, names_tool
+from run_specialist.specialist.tool_names import BUILT_IN, OFFERED, names_tool
 from run_specialist.tools.archive import NAME as ARCHIVE
-from run_specialist.tools.base import Toolset
-from run_specialist.tools.delegate_tool import NAME as DELEGATE
-from run_specialist.tools.memory.memory_tool import NAME as MEMORY
+from run_specialist.tools.base import Output, Tool, Toolset
+from run_specialist.tools.context import ChildContext, Context
+from run_specialist.tools.memory.memory_tool import NAME
+from run_specialist.tools.memory.note_names import MAIN
 from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.tools.server_tools import server_tool
 
-Tools = Literal["stored", "live"]
-"""Whether tools return recorded results, or are run again."""
+_READ_ON = re.compile(r"\[cut at \d+ of \d+ characters; read on by .*\]")
+"""Pattern of the note on a cut result, which the loop adds again."""
+
+
+class RecordedTools:
+    """The recorded calls of a run; each can be used once."""
+
+    def __init__(self, cassette: Cassette, missing: Callable[[ToolCall], None]) -> None:
+        """Set the recorded run.
+
+        missing: called with each call that the recorded run did not execute.
+        """
+        self._calls: dict[str, deque[RecordedCall]] = {}
+        for one in cassette.calls:
+            self._calls.setdefault(ToolCall(one.id, one.name, one.arguments).key, deque()).append(one)
+        self._children = [*cassette.children]
+        self._missing = missing
+
+    def replaced(self, tool: Tool) -> Tool:
+        """Return a tool with the same definition that returns recorded results."""
+
+        async def recorded(context_of_the_call: Context, **arguments: Any) -> Output:  # noqa: ANN401 - any arguments
+            return self._output(ToolCall(context_of_the_call.call_id, tool.name, arguments), context_of_the_call)
+
+        # Nothing is executed, so no timeout applies.
+        return replace(tool, function=recorded, schema=tool.input_schema, timeout=float("inf"))
+
+    def _output(self, call: ToolCall, context: Context) -> Output:
+        found = self._take(call)
+        if found is None:
+            self._missing(call)
+            return Output("", is_error=True)
+        if isinstance(context, ChildContext):
+            context.lender.settle(self._child(found))
+        note = "" if _READ_ON.fullmatch(found.note) else found.note
+        return Output(found.output, note, found.is_error)
+
+    def _take(self, call: ToolCall) -> RecordedCall | None:
+        """Return the next recorded call with this name and these arguments, preferably the one with the same id."""
+        calls = self._calls.get(call.key)
+        if not calls:
+            return None
+        chosen = next((one for one in calls if one.id == call.id), calls[0])
+        calls.remove(chosen)
+        return chosen
+
+    def _child(self, call: RecordedCall) -> Child | None:
+        """Return the child run of a call, whose result begins with the child's name, status and number of calls."""
+        for child in self._children:
+            if call.output.startswith(f"[{child.specialist}: {child.status} after {child.tool_calls} "):
+                self._children.remove(child)
+                return child
+        return None
+
+
+def stand_ins(definitions: Iterable[Mapping[str, Any]], calls: Sequence[RecordedCall]) -> tuple[Tool, ...]:
+    """Return tools with recorded definitions, to be replaced by `RecordedTools`.
+
+    calls: calls of the run, which show whether identical ones were executed again.
+    """
+    repeatable = {call.name for call in calls if call.repeated}
+    return tuple(
+        Tool(one["name"], one["description"], _nothing, one["name"] in repeatable, one["input_schema"])
+        if "input_schema" in one
+        else server_tool(one)
+        for one in definitions
+    )
+
+
+def _nothing(**arguments: Any) -> str:  # noqa: ANN401 - any arguments
+    return str(len(arguments))
+
+
+def with_recorded_memory(environment: RunEnvironment, settings: Specialist, cassette: Cassette) -> RunEnvironment:
+    """Return an environment with the notes of a recorded prompt instead of the current ones, and a stand-in tool.
+
+    Neither needs trust, because the tool is not run. Without the key the environment stays unchanged, so that the
+    removal of the notes counts as a difference.
+    """
+    if settings.memory is None:
+        return environment
+    setup, now, texts = cassette.setup, environment.memory.text, environment.prompt_texts
+    recorded = prompts.notes_in(setup.system, MAIN)
+    kept = tuple(one for one in texts.texts if one is not now)
+    tools = stand_ins([one for one in setup.tools if one["name"] == NAME], cassette.calls)
+    memory = replace(environment.memory, tool=environment.memory.tool or next(iter(tools), None))
+    texts = replace(texts, texts=(*kept, AddedText(MAIN, recorded)) if recorded else kept)
+    return replace(environment, memory=memory, prompt_texts=texts)
+
 
 RUN_ID = "replay"
 """The id of a replay, which is never stored."""
@@ -70,7 +163,7 @@ class RebuiltJob:
 
 @asynccontextmanager
 async def rebuilt(
-    cassette: Cassette, place: SpecialistLocation, provider: Provider, tools: Tools, recorded: RecordedTools
+    cassette: Cassette, place: SpecialistLocation, provider: Provider, recorded: RecordedTools
 ) -> AsyncIterator[RebuiltJob]:
     """Return the job of a recorded run; resources of its tools are closed afterwards.
 
@@ -87,30 +180,28 @@ async def rebuilt(
     async with runner:
         file = runner.registry.find(str(place.file or setup.specialist))
         settings = resolve(file, _overrides(cassette)).settings
-        is_live = tools == "live"
-        idle = settings if is_live else settings.model_copy(update=_NOT_STARTED)
+        idle = settings.model_copy(update=_NOT_STARTED)
         parent = Parent("", runner.root, tuple(setup.parents)) if setup.parents else None
         environment = await runner.environments.make(runner.root, file, idle, provider, parent)
         environment = with_recorded_memory(environment, settings, cassette)
-        given = _given(cassette, settings, environment, is_live=is_live)
+        given = _given(cassette, settings, environment)
         job = spawn(file, settings, setup.question, replace(given, keeps_archive=_keeps_archive(cassette)))
         foreign = {tool.name for tool in (*given.tools, *given.extra_tools.functions, *given.extra_tools.served)}
-        changing = {EDIT, WRITE, MEMORY, *([SHELL] if settings.writable else [])}
-        stored = {*job.opening.tools.names} - {RESPOND} if not is_live else {*setup.given_tools, DELEGATE, *changing}
-        offered = [recorded.replaced(tool) if tool.name in stored else tool for tool in job.opening.tools]
+        # No tool of a replay is executed.
+        offered = [tool if tool.name == RESPOND else recorded.replaced(tool) for tool in job.opening.tools]
         job = replace(
             job,
             run_id=RUN_ID,
             opening=replace(job.opening, tools=Toolset(offered)),
             # Recorded results are masked already, and nothing is retried.
-            secrets=job.secrets if is_live else (),
+            secrets=(),
             patience=0,
         )
         yield RebuiltJob(
             job,
             file,
             settings_of(settings, job.answer_schema),
-            sorted(foreign & {*job.opening.tools.names} & (stored if is_live else foreign)),
+            sorted(foreign & {*job.opening.tools.names}),
         )
 
 
@@ -132,7 +223,7 @@ def _overrides(cassette: Cassette) -> dict[str, Any]:
     return {key: getattr(recorded, key) for key in setup.overridden if key not in _NOT_KEPT}
 
 
-def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment, *, is_live: bool) -> RunEnvironment:
+def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment) -> RunEnvironment:
     """Return the environment with stand-ins for tools that cannot be made here, as recorded."""
     setup = cassette.setup
     # A function of the project may have the name of a built-in tool.
@@ -140,8 +231,6 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
     own = [one for one in setup.tools if "input_schema" in one]
     defined = {str(one["name"]): one for one in own if one["name"] not in {*BUILT_IN} - replacing}
     given = stand_ins([defined.pop(name) for name in setup.given_tools if name in defined], cassette.calls)
-    if is_live:
-        return replace(environment, tools=given)
     servers = [f"mcp__{name}__" for name in servers_of(settings, environment.root)]
     served = [one for name, one in defined.items() if name.startswith(tuple(servers))]
     declared = _function_names(settings.python_tools)

@@ -9,15 +9,10 @@ from typing import Any
 from run_specialist.loop.run import Run
 from run_specialist.providers.model_chain import ModelChain
 from run_specialist.record.outcome import Outcome
-from run_specialist.replay.cassette import OUTCOME, Body, Cassette, compared
-from run_specialist.replay.compare_requests import RequestComparison
-from run_specialist.replay.difference import Difference
-from run_specialist.replay.normalized import normalizer
-from run_specialist.replay.rebuilt_job import RebuiltJob, SpecialistLocation, Tools, rebuilt
-from run_specialist.replay.recorded_provider import Differs, RecordedProvider, ReplayProgress, messages_before
-from run_specialist.replay.recorded_tools import RecordedTools
-from run_specialist.replay.shown_parts import json_text
-from run_specialist.replay.wire import Wire
+from run_specialist.replay.cassette import COMPARED, Body, Cassette, compared, normalizer
+from run_specialist.replay.compare_requests import Difference, RequestComparison, json_text
+from run_specialist.replay.rebuilt_job import RebuiltJob, RecordedTools, SpecialistLocation, rebuilt
+from run_specialist.replay.recorded_provider import Differs, RecordedProvider, ReplayProgress, Wire
 from run_specialist.spawning.origin import digest
 from run_specialist.specialist.project import project_root
 
@@ -63,12 +58,10 @@ class ReplayResult:
 async def replay(
     cassette: Cassette,
     place: SpecialistLocation = SpecialistLocation(),  # noqa: B008 - frozen
-    tools: Tools = "stored",
 ) -> ReplayResult:
     """Replay a recorded run; nothing is sent or stored.
 
-    tools: `live` runs the tools again, except those of the program and `delegate`.
-    Raises UsageError if the specialist cannot be found or run, NotTrusted if its tools may not be started.
+    Raises UsageError if the specialist cannot be found or run.
     """
     root = place.root or project_root(Path.cwd())
     normalize = normalizer(root) if cassette.is_file else _unchanged
@@ -83,7 +76,7 @@ async def replay(
         first, *following = providers
         provider = ModelChain(first, following) if following else first
         recorded = RecordedTools(cassette, progress.miss)
-        built = await opened.enter_async_context(rebuilt(cassette, place, provider, tools, recorded))
+        built = await opened.enter_async_context(rebuilt(cassette, place, provider, recorded))
         run = Run(built.job, clock=lambda: 0.0)
         outcome: Outcome | None = None
         try:
@@ -94,7 +87,7 @@ async def replay(
         except Differs as found:
             difference = found.difference
     if difference is not None:
-        difference = replace(difference, hints=(*_hints(cassette, built, tools), ADVICE))
+        difference = replace(difference, hints=(*_hints(cassette, built), ADVICE))
     requests = min(progress.sent, len(cassette.requests))
     bodies = () if None in wires else tuple(body for wire in wires if wire for body in wire.bodies)
     return ReplayResult(cassette, outcome, requests, difference, tuple(built.not_compared), bodies)
@@ -108,10 +101,11 @@ def _at_the_end(
     if asked < len(requests):
         return Difference(None, f"the replay ended after {asked} of {len(requests)} requests", "", _ending(outcome))
     now = compared(outcome.as_json())
-    for key in OUTCOME:
-        if found := comparison.differs(f"{key} of the outcome", cassette.outcome[key], now[key], _shown):
+    for key in COMPARED:
+        stored, found_now = getattr(cassette.outcome, key), getattr(now, key)
+        if found := comparison.differs(f"{key} of the outcome", stored, found_now, _shown):
             return found
-    return comparison.messages(messages_before(cassette, len(requests) + 1), run.transcript)
+    return comparison.messages(cassette.messages_before(len(requests) + 1), run.transcript)
 
 
 def _unchanged(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -126,7 +120,7 @@ def _shown(value: object) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def _hints(cassette: Cassette, built: RebuiltJob, tools: Tools) -> list[str]:
+def _hints(cassette: Cassette, built: RebuiltJob) -> list[str]:
     """Return the differences between the recorded and the current files and settings."""
     setup, path = cassette.setup, built.file.path
     now: Mapping[str, Any] = built.settings
@@ -140,6 +134,5 @@ def _hints(cassette: Cassette, built: RebuiltJob, tools: Tools) -> list[str]:
     if not setup.digest:
         return hints
     if digest(path) == setup.digest:
-        read = "a file that was read, " if tools == "live" else ""
-        return [*hints, f"{path.name} is unchanged, so {read}a tool, a config file or this program differs."]
+        return [*hints, f"{path.name} is unchanged, so a tool, a config file or this program differs."]
     return [*hints, f"{path.name} has changed since the run."]

@@ -4,8 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from run_specialist.providers.local.addresses import root_of
-from run_specialist.providers.local.local_servers import SERVERS, WEIGHTS, prefix_of
+from run_specialist.providers.local.local_servers import SERVERS, WEIGHTS, prefix_of, root_of
 from run_specialist.providers.model_names import check_served, check_spelling
 from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
 from run_specialist.specialist.fields import Specialist

@@ -76,18 +76,16 @@ def digests(begun: str, current: str) -> str:
 def resumed(stored: Mapping[str, Any], changed: Sequence[Kind], question: str | None) -> Mapping[str, Any]:
     """Return the values that a resumption changes.
 
-    stored: the values so far; runs of older versions lack some.
+    stored: the values so far.
     changed: the limits that the resumption sets.
     question: a further question.
     """
-    limits = stored.get("changed_limits")
-    is_known = limits is not None or changed
-    settings = stored.get("settings", {})
+    settings = stored["settings"]
     # By these the run is recognized when it is taken up.
     begun = {kind.key: settings[kind.key] for kind in changed if kind.key in settings} | stored.get("begun_limits", {})
     return {
         **({"begun_limits": begun} if begun else {}),
-        "changed_limits": sorted({*(limits or ()), *(kind.key for kind in changed)}) if is_known else None,
+        "changed_limits": sorted({*stored["changed_limits"], *(kind.key for kind in changed)}),
         "questions": [*stored.get("questions", ()), *([question] if question else [])],
     }
 

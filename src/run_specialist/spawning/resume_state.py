@@ -8,9 +8,8 @@ from run_specialist.loop.job import ResumeState
 from run_specialist.loop.returned_answers import ReturnReason
 from run_specialist.loop.spending.account import NOT_STARTED
 from run_specialist.loop.spending.child_budget import drawn
-from run_specialist.record.journal import RunSnapshot, Spending
+from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Stop
-from run_specialist.record.outcome import AskedModel
 from run_specialist.record.server_calls import counted
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.respond import NAME as RESPOND
@@ -59,8 +58,6 @@ def state_after_turns(run: StoredRun) -> ResumeState:
 def _with_children(run: StoredRun) -> RunSnapshot:
     """Return the last snapshot of a run, with the spending of children that ended after it."""
     snapshot = run.snapshot or NOT_STARTED
-    if run.own_turns and not snapshot.models:
-        snapshot = replace(snapshot, models=(_asked_alone(run),))
     used, total = dict(snapshot.used), snapshot.total
     missing = snapshot.missing_children(run.children)
     for child in missing:
@@ -68,14 +65,6 @@ def _with_children(run: StoredRun) -> RunSnapshot:
         for kind, amount in drawn(child).items() if run.frozen["settings"]["share_budget"] else ():
             used[kind] = used.get(kind, 0) + amount
     return replace(snapshot, used=used, total=total, children=(*snapshot.children, *missing))
-
-
-def _asked_alone(run: StoredRun) -> AskedModel:
-    """Return the record of the only model of a run that was stored without such a record."""
-    turns, spent = [turn for turn in run.own_turns if turn is not run.pending], Spending()
-    for turn in turns:
-        spent = spent.plus(turn.usage, turn.cost_usd)
-    return AskedModel(run.model, run.own_turns[0].number, len(turns), spent.usage, spent.cost_usd)
 
 
 def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:

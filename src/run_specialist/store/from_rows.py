@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
 from run_specialist.record.journal import RunSnapshot, Spending
@@ -17,7 +16,7 @@ Row = Mapping[str, Any]
 _UNPRINTED = {"error", "exit_code"}
 """Fields of an outcome that `--json` does not print."""
 _EXIT_CODES = {"failed": Exit.NO_ANSWER, "aborted": Exit.INTERRUPTED}
-"""Exit codes of outcomes that were stored without one, by status; all others are `OK`."""
+"""Exit codes of printed outcomes, by status; all others are `OK`."""
 _HAVE_ERRORS = {*_EXIT_CODES, "partial"}
 """The statuses of outcomes with an error."""
 
@@ -58,12 +57,16 @@ def outcome(text: str | None) -> Mapping[str, Any] | None:
 def outcome_of(values: Mapping[str, Any]) -> Outcome:
     """Build the outcome as the run returned it.
 
-    values: as it is stored; older versions did not store the error and the exit code.
+    values: as it is stored, or as `--json` prints it; then status and warnings tell the error and the exit code.
     """
-    known = {field.name for field in fields(Outcome)}
-    landing, exit_code = values["landing"], values.get("exit_code")
+    landing, status = values["landing"], values["status"]
+    printed = {
+        "error": values["warnings"][-1] if status in _HAVE_ERRORS and values["warnings"] else None,
+        "exit_code": _EXIT_CODES.get(status, Exit.OK),
+    }
     restored = {
-        **{key: value for key, value in values.items() if key in known},
+        **printed,
+        **values,
         "evidence": tuple(Evidence(**quote) for quote in values["evidence"]),
         "gaps": tuple(values["gaps"]),
         "tool_calls": ToolCalls(**values["tool_calls"]),
@@ -71,28 +74,21 @@ def outcome_of(values: Mapping[str, Any]) -> Outcome:
         "landing": landing and LandingReport(**{**landing, "usage": Usage(**landing["usage"])}),
         "usage": Usage(**values["usage"]),
         "warnings": tuple(values["warnings"]),
-        "children": tuple(map(child, values.get("children", ()))),
+        "children": tuple(map(child, values["children"])),
         "models": asked_models(values),
-        "error": values["error"] if "error" in values else _error(values),
-        "exit_code": _EXIT_CODES.get(values["status"], Exit.OK) if exit_code is None else Exit(exit_code),
+        "exit_code": Exit(values.get("exit_code", printed["exit_code"])),
     }
     return Outcome(**restored)
 
 
-def _error(values: Mapping[str, Any]) -> str | None:
-    """Return the error of an outcome that was stored without it: its last warning repeats the error."""
-    return values["warnings"][-1] if values["status"] in _HAVE_ERRORS and values["warnings"] else None
-
-
 def run_snapshot(values: Mapping[str, Any]) -> RunSnapshot:
-    """Build a snapshot of a run; unknown fields, as older versions stored them, are omitted."""
-    known = {field.name for field in fields(RunSnapshot)}
+    """Build a snapshot of a run."""
     restored = {
-        **{key: value for key, value in values.items() if key in known},
+        **values,
         "total": _spending(values["total"]),
         "warnings": tuple(values["warnings"]),
-        "children": tuple(map(child, values.get("children", ()))),
-        "returned": tuple(values.get("returned", ())),
+        "children": tuple(map(child, values["children"])),
+        "returned": tuple(values["returned"]),
         "models": asked_models(values),
     }
     return RunSnapshot(**restored)
@@ -107,7 +103,7 @@ def child(values: Mapping[str, Any]) -> Child:
 
 def asked_models(values: Mapping[str, Any]) -> tuple[AskedModel, ...]:
     """Build the records of the models that a run has asked, from its outcome or snapshot."""
-    return tuple(AskedModel(**{**one, "usage": Usage(**one["usage"])}) for one in values.get("models", ()))
+    return tuple(AskedModel(**{**one, "usage": Usage(**one["usage"])}) for one in values["models"])
 
 
 def _spending(values: Mapping[str, Any]) -> Spending:

@@ -1,6 +1,6 @@
 """Constants that identify a store; imports no database library."""
 
-VERSION = 6
+VERSION = 1
 """Version of the tables: the number of revisions in `migrations`."""
 APPLICATION_ID = 0x52537031
 """SQLite `application_id` of the stores; also the advisory lock for their creation on PostgreSQL."""

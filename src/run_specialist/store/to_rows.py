@@ -112,7 +112,7 @@ def _run(run_id: str, owner: str, record: Opened) -> Row:
         "cost_usd": 0.0,
         "project": _text(record.frozen.get("project")),
         "digest": _text(record.frozen.get("digest")),
-        "limits_changed": bool(changed) if (changed := record.frozen.get("changed_limits")) is not None else None,
+        "limits_changed": bool(record.frozen.get("changed_limits")),
         "frozen": json_text(record.frozen),
         "parent_id": record.parent_id,
     }

@@ -11,6 +11,8 @@ from run_specialist.store.engines import file_engine
 from run_specialist.store.identity import VERSION
 from run_specialist.store.tables import metadata
 
+MIGRATIONS = "run_specialist.store:migrations"
+"""The folder of the revisions."""
 _ALEMBIC = threading.Lock()
 """Serializes upgrades, since Alembic keeps its context in globals."""
 
@@ -25,15 +27,15 @@ def make_tables(connection: Connection) -> None:
     connection.execute(insert(stamp).values(version_num=f"{VERSION:04}"))
 
 
-def upgrade(connection: Connection, revision: str = "head") -> None:
+def upgrade(connection: Connection) -> None:
     """Apply the missing revisions in the transaction of this connection."""
     from alembic import command  # noqa: PLC0415 - only an older store needs it
     from alembic.config import Config  # noqa: PLC0415 - as above
 
     config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", "run_specialist.store:migrations")
+    config.set_main_option("script_location", MIGRATIONS)
     with _ALEMBIC:
-        command.upgrade(config, revision)
+        command.upgrade(config, "head")
 
 
 def upgrade_file(connect: Callable[[], sqlite3.Connection]) -> None:

@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
-from run_specialist.budget.budget import Kind
 from run_specialist.store.stored import PastRun
 
 
@@ -64,26 +63,10 @@ def comparable(runs: Sequence[PastRun], file: FileVersion | None, *, all_version
         by_digest.setdefault(run.digest, []).append(run)
     counts = {digest: all_versions or digest == current for digest in by_digest}
     of_version = [run for run in runs if counts[run.digest]]
-    changed = [run for run in of_version if _has_changed_limits(run, file)]
+    changed = [run for run in of_version if run.limits_changed]
     left_out = {run.run_id for run in changed}
     return ComparableRuns(
         runs=[run for run in of_version if run.run_id not in left_out],
         changed_limits=dict(Counter(run.outcome["status"] for run in changed).most_common()),
         versions=tuple(Version.of(found, counted=counts[digest]) for digest, found in by_digest.items()),
     )
-
-
-def _has_changed_limits(run: PastRun, file: FileVersion | None) -> bool:
-    """Return whether the limits of a run were set by a flag or a parent; runs of older versions did not store it."""
-    if run.limits_changed is not None:
-        return run.limits_changed
-    if file is None or run.digest != file.digest:
-        return False
-    # A parent's time bounds that of its children.
-    known = {kind: limit for kind, limit in file.limits.items() if kind != Kind.TIME}
-    return any(_limit(run.outcome, kind) != limit for kind, limit in known.items())
-
-
-def _limit(outcome: Mapping[str, Any], kind: str) -> float | None:
-    found: float | None = (outcome["limits"].get(kind) or {}).get("limit")
-    return found

@@ -16,11 +16,3 @@ def test_the_kind_of_failure_and_the_wait_survive_storing():
     assert (stored["error_kind"], stored["retry_after"]) == ("rate_limited", 7.5)
     again = TypeAdapter(Outcome).validate_python(stored)
     assert (again.error_kind, again.retry_after) == ("rate_limited", 7.5)
-
-
-def test_an_outcome_of_an_earlier_version_has_no_kind_of_failure():
-    """An outcome that was stored without these fields is read with None in both."""
-    stored = outcome(status="failed").as_json()
-    del stored["error_kind"], stored["retry_after"]
-    again = TypeAdapter(Outcome).validate_python(stored)
-    assert (again.status, again.error_kind, again.retry_after) == ("failed", None, None)

@@ -1,24 +1,34 @@
-"""Cassette files: stable and complete, without credentials and paths, and each problem with its line."""
+"""Cassette files: stable and complete, without credentials and paths, and each problem with its place."""
 
 import json
 from dataclasses import replace
 
 import pytest
 
+from run_specialist.budget.ladder import Rung
 from run_specialist.errors import UsageError
+from run_specialist.providers.base import Choice
 from run_specialist.record.messages import Message, Reply, Stop, Usage
 from run_specialist.record.outcome import Child, Evidence
-from run_specialist.replay.cassette import AnsweredRequest, Body, Cassette, RecordedCall, Setup, UnansweredRequest
-from run_specialist.replay.cassette_file import read_cassette
-from run_specialist.replay.cassette_lines import cassette_text, fit_for_file
+from run_specialist.replay.cassette import (
+    AnsweredRequest,
+    Body,
+    Cassette,
+    RecordedCall,
+    RecordedOutcome,
+    Setup,
+    UnansweredRequest,
+    cassette_text,
+    fit_for_file,
+    read_cassette,
+)
 from run_specialist.specialist.fields import Specialist
 
 SETTINGS = Specialist(name="finder", description="Finds.", prompt="You find.", tool_calls_limit=3)
 TOOL = {"name": "read", "description": "Read a file.", "input_schema": {"type": "object"}}
 CALL = {"type": "tool_use", "id": "call_1", "name": "read", "input": {"path": "a"}}
 RESULT = {"type": "tool_result", "tool_use_id": "call_1", "content": "first\u2028line\n2 tool calls remaining"}
-OUTCOME = {"status": "answered", "answer": "A.", "output": None, "evidence": [], "gaps": []}
-SAVED = "restore the file, or save it again with `specialists replay RUN --save FILE`"
+OUTCOME = RecordedOutcome("answered", "A.", None, [], [], {"used": 1}, None)
 
 
 def cassette(**changes):
@@ -32,28 +42,34 @@ def cassette(**changes):
         overridden=["tool_calls_limit"],
         system="You find.\n\nBudget: 3",
         tools=[TOOL],
-        rungs=["force"],
+        rungs=[Rung.FORCE],
+    )
+    lines = (
+        Message.user("Where?"),
+        AnsweredRequest(Choice.AUTO, None, Reply(Stop.WANTS_TOOLS, (CALL,), Usage(1, 2, 3, 4), "tool_use"), 0.5, True),
+        Message("user", (RESULT,), "Answer now."),
+        UnansweredRequest(Choice.RESPOND, "refused"),
+        AnsweredRequest(
+            Choice.SCHEMA,
+            "Answer now.",
+            Reply(Stop.ANSWERED, (), Usage(), "end", more_room_helps=False),
+            None,
+            False,
+        ),
     )
     whole = Cassette(
-        "run-1",
-        setup,
-        [
-            Message.user("Where?"),
-            AnsweredRequest("auto", None, Reply(Stop.WANTS_TOOLS, (CALL,), Usage(1, 2, 3, 4), "tool_use"), 0.5, True),
-            Message("user", (RESULT,), "Answer now."),
-            UnansweredRequest("respond", "refused"),
-            AnsweredRequest(
-                "schema", "Answer now.", Reply(Stop.ANSWERED, (), Usage(), "end", more_room_helps=False), None, False
-            ),
-        ],
-        [
+        run_specialist_cassette=1,
+        setup=setup,
+        lines=lines,
+        calls=(
             RecordedCall("call_1", "read", {"path": "a"}, "first\u2028line"),
             RecordedCall("x", "no", None, "n", is_error=True),
-        ],
-        {**OUTCOME, "tool_calls": {"used": 1}, "landing": None, "error_kind": None, "error": None},
-        [Child("run-2", "owls", "answered", 1, Usage(1), 0.1, (Evidence("a:1", "q", verified=True),))],
+        ),
+        outcome=OUTCOME,
+        children=(Child("run-2", "owls", "answered", 1, Usage(1), 0.1, (Evidence("a:1", "q", verified=True),)),),
+        source="run-1",
     )
-    return replace(whole, **changes)
+    return whole.model_copy(update=changes)
 
 
 @pytest.fixture
@@ -76,16 +92,12 @@ def test_c4_a_cassette_is_read_as_it_was_written(tmp_path, saved):
     assert cassette_text(found, bodies) == saved.read_text()
 
 
-def test_c4_each_message_tool_and_call_has_its_line(saved):
-    """The file is JSON, one line per item; invisible characters are escaped; each output occurs once."""
+def test_c4_a_cassette_is_readable_json(saved):
+    """Invisible characters are escaped, and settings with their default value are left out."""
     text = saved.read_text()
-    lines = text.splitlines()
-    for name in ("tools", "messages", "calls", "system"):
-        begin = lines.index(f'"{name}": [')
-        items = [json.loads(line.rstrip(",")) for line in lines[begin + 1 : lines.index("],", begin)]]
-        assert items == json.loads(text)[name]
-    assert text.count("first\\u2028line") == 1
-    assert '"characters": 10' in text
+    assert json.loads(text)["setup"]["settings"] == {"tool_calls_limit": 3}
+    assert "first\\u2028line" in text
+    assert text.replace("\n", "").isprintable()
 
 
 def test_c4_credentials_paths_and_ids_are_not_in_the_file(tmp_path, monkeypatch):
@@ -99,10 +111,10 @@ def test_c4_credentials_paths_and_ids_are_not_in_the_file(tmp_path, monkeypatch)
     result = {**RESULT, "content": text}
     cassette_with = cassette(
         setup=replace(before.setup, question=text, system=text, tools=[{**TOOL, "description": text}]),
-        lines=[Message.user(text), replace(before.lines[1], reply=reply), Message("user", (result,), text)],
-        calls=[RecordedCall("call_1", "read", {"path": text}, text, note=text)],
-        outcome={**before.outcome, "answer": text, "evidence": [{"source": text, "quote": text}], "gaps": [text]},
-        children=[replace(before.children[0], evidence=(Evidence(text, text, verified=None),))],
+        lines=(Message.user(text), replace(before.lines[1], reply=reply), Message("user", (result,), text)),
+        calls=(RecordedCall("call_1", "read", {"path": text}, text, note=text),),
+        outcome=replace(OUTCOME, answer=text, evidence=[{"source": text, "quote": text}], gaps=[text]),
+        children=(replace(before.children[0], evidence=(Evidence(text, text, verified=None),)),),
     )
     written = cassette_text(fit_for_file(cassette_with, tmp_path))
     for secret in ("very-secret-value", token, str(tmp_path), "run-1", "run-2", f'{tmp_path.home()}"'):
@@ -110,62 +122,66 @@ def test_c4_credentials_paths_and_ids_are_not_in_the_file(tmp_path, monkeypatch)
     assert "[redacted] [redacted] $ROOT/notes RUN CHILD-1" in written
 
 
-def changed(line, old, new):
-    """Return a function that replaces a text in a line, whose numbers begin with 1."""
+def changed(*path, to):
+    """Return a function that sets a value of the file; None removes its key."""
 
-    def change(lines):
-        assert old in lines[line - 1]
-        lines[line - 1] = lines[line - 1].replace(old, new, 1)
+    def change(values):
+        for part in path[:-1]:
+            values = values[part]
+        if to is None:
+            del values[path[-1]]
+        else:
+            values[path[-1]] = to
 
     return change
 
 
 @pytest.mark.parametrize(
-    ("change", "line", "reason"),
+    ("change", "reason"),
     [
-        (lambda lines: lines.pop(22), 22, "messages: its number of lines is 4, but line 13 says 5"),
-        (lambda lines: lines.pop(29), 29, "calls: its number of lines is 1, but line 13 says 2"),
-        (changed(23, "]}", "]"), 24, "not valid JSON: Expecting property name"),
-        (changed(23, '"role"', '"size": 1, "role"'), 23, "messages.size: extra inputs are not permitted"),
-        (changed(24, '"stop": "wants_tools"', '"stop": "x"'), 24, "messages.stop: input should be 'answered', "),
-        (changed(24, "[1, 2, 3, 4]", "[1, 2]"), 24, "messages.usage: list should have at least 4 items"),
-        (changed(5, '"model"', '"colour": 1,\n"model"'), 5, "colour: extra inputs are not permitted"),
-        (lambda lines: lines.pop(5), 1, "question: field required"),
-        (changed(2, "1", "3"), 2, "format 3 is newer than 2; update run-specialist"),
-        (lambda lines: lines.pop(1), 1, "not a cassette: the key run_specialist_cassette is missing"),
-        (changed(7, "3", '"x"'), 7, "settings.tool_calls_limit: "),
-        (changed(24, '"choice": "auto"', '"choice": "x"'), 24, "messages.choice: must be one of auto, "),
-        (changed(23, '"type": "text", ', ""), 23, "messages.content.0: is not a block of a message"),
-        (changed(11, "force", "x"), 11, "rungs.0: must be one of force, order, "),
-        (changed(12, '"gaps": []', '"gaps": 1'), 12, "outcome.gaps: input should be a valid list"),
-        (changed(20, '"name"', '"names"'), 20, "tools.name: field required"),
-        (changed(25, "call_1", "call_2"), 30, "calls: the result of call_1 is not in the messages"),
-        (changed(34, '"usage"', '"usages"'), 34, "children: no record of a child run"),
+        (changed("run_specialist_cassette", to=3), "format 3 is not supported, only 1"),
+        (changed("run_specialist_cassette", to=None), "not a cassette: the key run_specialist_cassette is missing"),
+        (changed("setup", "question", to=None), "setup.question: field required"),
+        (changed("colour", to=1), "colour: extra inputs are not permitted"),
+        (changed("setup", "settings", "tool_calls_limit", to="x"), "setup.settings.tool_calls_limit: "),
+        (changed("setup", "settings", "colour", to="x"), "setup.settings.colour: "),
+        (changed("setup", "rungs", 0, to="x"), "setup.rungs.0: input should be 'force', "),
+        (changed("setup", "tools", 0, "name", to=None), "setup.tools.0: is not the definition of a tool"),
+        (changed("lines", 1, "reply", "stop", to="x"), "lines.1.reply.stop: input should be 'answered', "),
+        (changed("lines", 1, "choice", to="x"), "lines.1.choice: input should be 'auto', "),
+        (changed("lines", 1, to=3), "lines.1: unable to extract tag"),
+        (changed("lines", 0, "blocks", 0, "type", to=None), "lines.0: is not a block of a message"),
+        (changed("lines", 1, "reply", "content", 0, "id", to=1), "lines.1: is not a block of a message"),
+        (changed("calls", 0, "output", to=None), "calls.0.output: field required"),
+        (changed("outcome", "gaps", to=1), "outcome.gaps: "),
+        (changed("outcome", "status", to="x"), "outcome.status: input should be 'answered', "),
+        (changed("children", 0, "usage", to=None), "children.0.usage: field required"),
     ],
 )
-def test_c4_a_problem_of_a_file_has_its_line(saved, change, line, reason):
-    """Missing and broken lines, unknown and missing keys, wrong values, and a newer format."""
-    lines = saved.read_text().splitlines()
-    change(lines)
-    saved.write_text("\n".join(lines))
+def test_c4_a_problem_of_a_file_has_its_place(saved, change, reason):
+    """Unknown and missing keys, wrong values, and another format are named in one line."""
+    values = json.loads(saved.read_text())
+    change(values)
+    saved.write_text(json.dumps(values))
     with pytest.raises(UsageError) as refused:
         read_cassette(saved)
     text = str(refused.value)
-    assert text.startswith(f"{saved}:{line}: {reason}")
+    assert text.startswith(f"{saved}: {reason}")
+    assert text.endswith("save it again with `specialists replay RUN --save FILE`")
     assert "\n" not in text
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", ":1: not valid JSON: expected '{'"),
-        (b"[]", ":1: not valid JSON: expected '{'"),
-        (b"{}", ":1: not a cassette: the key"),
-        (b'{"a": 1} x', ":1: not valid JSON: expected the end of the file"),
-        (b'{"a": 1,\n"a": 2}', ":2: not valid JSON: expected another key than 'a'"),
-        (b"{\n\xff", ":2: not UTF-8 text"),
-        (b'{"a": ' + b"[" * 100_000, ": too deeply nested JSON"),
-        (b'{"a": 1', ":1: not valid JSON: expected ','"),
+        (b"", ":1: not valid JSON: EOF while parsing a value"),
+        (b"[]", ": not a cassette: "),
+        (b"{}", ": not a cassette: the key"),
+        (b'{"a": 1} x', ":1: not valid JSON: trailing characters"),
+        (b'{\n"a": 1,\n"b": x}', ":3: not valid JSON: expected value"),
+        (b'{\n"a": "\xff"}', ":2: not valid JSON: invalid unicode"),
+        (b'{"a": ' + b"[" * 100_000, ":1: not valid JSON: recursion limit"),
+        (b'{"a": 1', ":1: not valid JSON: EOF while parsing an object"),
     ],
 )
 def test_c4_a_file_that_is_no_cassette_is_refused_in_one_line(tmp_path, content, reason):

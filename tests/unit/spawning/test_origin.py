@@ -65,14 +65,13 @@ def test_the_project_is_the_nearest_folder_with_git(tmp_path):
 
 
 def test_a_resumption_adds_its_limits_and_its_question():
-    """A resumption adds the limits it changes and its question; without any, what is unknown stays unknown."""
-    stored = {"changed_limits": ["time_limit"], "questions": ["Why?"]}
+    """A resumption adds the limits it changes and its question."""
+    stored = {"settings": {}, "changed_limits": ["time_limit"], "questions": ["Why?"]}
     assert resumed(stored, [Kind.TOOL_CALLS], "And how?") == {
         "changed_limits": ["time_limit", "tool_calls_limit"],
         "questions": ["Why?", "And how?"],
     }
-    before = {"settings": {"tool_calls_limit": 3, "time_limit": None}, "begun_limits": {"tool_calls_limit": 2}}
+    settings = {"tool_calls_limit": 3, "time_limit": None}
+    before = {"settings": settings, "changed_limits": [], "begun_limits": {"tool_calls_limit": 2}}
     changed = resumed(before, [Kind.TOOL_CALLS, Kind.TIME], None)
     assert changed["begun_limits"] == {"tool_calls_limit": 2, "time_limit": None}
-    assert resumed({}, [], None) == {"changed_limits": None, "questions": []}
-    assert resumed({}, [Kind.TIME], None)["changed_limits"] == ["time_limit"]

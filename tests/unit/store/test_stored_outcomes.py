@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +11,6 @@ from run_specialist.record.outcome import Child, Evidence, Exit, LandingReport, 
 from run_specialist.store.from_rows import outcome, outcome_of
 from run_specialist.store.packing import pack, unpack
 from run_specialist.store.to_rows import rows_of
-from tests.unit.store.records import outcome as simple
 
 TEXTS = st.text(st.characters(), max_size=20)
 COUNTS = st.integers(0, 2**40)
@@ -73,21 +71,3 @@ def test_every_outcome_comes_back_equal(value):
     assert found == value
     assert repr(found) == repr(value)
     assert json.dumps(outcome(stored(value))) == json.dumps(found.as_json()) == json.dumps(value.as_json())
-
-
-@pytest.mark.parametrize(
-    ("status", "error", "exit_code"),
-    [
-        ("answered", None, Exit.OK),
-        ("landed", None, Exit.OK),
-        ("partial", "why", Exit.OK),
-        ("failed", "why", Exit.NO_ANSWER),
-        ("aborted", "why", Exit.INTERRUPTED),
-    ],
-)
-def test_outcomes_of_older_versions_can_be_read(status, error, exit_code):
-    """Outcomes without error and exit code get them from status and warnings; unknown fields are ignored."""
-    older = {**simple("run-1", status).as_json(), "warnings": ["first", "why"], "unheard_of": 1}
-    del older["children"]
-    found = outcome_of(json.loads(json.dumps(older)))
-    assert (found.status, found.error, found.exit_code, found.children) == (status, error, exit_code, ())

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from run_specialist.views.file_versions import FileVersion, comparable
+from run_specialist.views.file_versions import FileVersion
 from run_specialist.views.tune import tune
 from tests.unit.views.past_runs import outcome, past
 
@@ -50,13 +50,3 @@ def test_limits_set_by_a_flag_do_not_count():
     assert tuning.changed_limits == {"landed": 3, "answered": 1}
     assert (tuning.runs, tuning.hits, tuning.limit) == (10, (), 30)
     assert tuning.suggestion == tune("finder", own, 30, file=FILE).suggestion
-
-
-def test_runs_of_older_programs_are_compared_with_the_file():
-    """If it is not stored whether a flag set a limit, the limits are compared with those of the file, except time."""
-    told = runs(outcome(3), outcome(3, 4), outcome(3, tokens=9), outcome(3, time=60), changed=None)
-    found = comparable(told, FILE, all_versions=False)
-    assert [run.run_id for run in found.runs] == ["new-0", "new-3"]
-    # The limits of another version of the file are unknown.
-    other = comparable(runs(outcome(3, 4), digest="old", changed=None), FILE, all_versions=True)
-    assert (len(other.runs), other.changed_limits) == (1, {})

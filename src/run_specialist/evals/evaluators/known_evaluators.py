@@ -36,11 +36,15 @@ OWN: tuple[type[AnyEvaluator], ...] = (
 """The evaluators of this package; they take precedence over those of pydantic-evals with the same name (`Contains`)."""
 
 
+UNBILLED = ("GEval", "LLMJudge")
+"""Evaluators of pydantic-evals that call a model themselves, past limits, bill and store; `Judge` replaces them."""
+
+
 @cache
 def by_name() -> dict[str, type[AnyEvaluator]]:
-    """Return all evaluators by name, those of this package first."""
+    """Return all evaluators by name; those of this package take precedence."""
     named = {one.get_serialization_name(): one for one in OWN}
-    for name in evaluators.__all__:
+    for name in {*evaluators.__all__} - {*UNBILLED}:
         found = getattr(evaluators, name)
         if isinstance(found, type) and issubclass(found, Evaluator) and found is not Evaluator:
             named.setdefault(name, found)

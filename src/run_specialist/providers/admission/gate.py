@@ -4,52 +4,68 @@ A request counts as running only while it is sent and answered, not while its ru
 """
 
 import asyncio
+import hashlib
+import os
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
-from typing import Protocol
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Self
 
+from run_specialist.errors import Unavailable, UsageError
 from run_specialist.providers.admission.policy import (
     LONGEST_CLOSING,
+    MINUTE,
+    OVERLOADED,
     Cause,
     GateState,
     InFlightRequest,
     Obstacle,
     RateLimitRefusal,
 )
-from run_specialist.providers.admission.rate_headers import quotas
-from run_specialist.providers.admission.windows import Cost
+from run_specialist.providers.base import Queueing, Request
+from run_specialist.providers.endpoint import Endpoint
+from run_specialist.providers.knowledge import InformedProvider
+from run_specialist.providers.sdk_errors import fault_of
+from run_specialist.record.events import Waiting
 
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
+
+VARIABLE = "SPECIALIST_REQUESTS_AT_ONCE"
+"""Environment variable with the maximum number of concurrent requests, if the caller gives none."""
+MOST_GATES = 256
+"""Number of gates above which unused ones are dropped."""
+NOTICE_AFTER = 1.0
+"""Shorter waits are not reported [s]."""
+LONGEST_SLEEP = 10.0
+"""A waiting request looks again after so long, in case an event loop ended without ending its requests [s]."""
+_MOST_DIGITS = 9
+_SALT = os.urandom(16)
 _IN_ORDER = Obstacle(Cause.ORDER, "other requests come first")
+
+
+def ceiling(given: int | None) -> int | None:
+    """Return the number given by the caller, otherwise by the environment; None = any number.
+
+    Raises UsageError if it is not an integer of at least 1.
+    """
+    if given is not None:
+        if type(given) is not int or given < 1:
+            raise UsageError(f"requests_at_once: must be an integer of at least 1, got {given!r}")
+        return given
+    text = os.environ.get(VARIABLE, "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) >= 1):
+        raise UsageError(f"{VARIABLE}: must be an integer of at least 1, got {text[:40]!r}")
+    return int(text)
 
 
 async def sleep_unless_woken(future: asyncio.Future[None], seconds: float) -> None:
     """Sleep until a future is done, or for at most this many seconds."""
     await asyncio.wait([future], timeout=seconds)
-
-
-class WaitingRequest(Protocol):
-    """A request as seen by its gate."""
-
-    model: str
-    cost: Cost
-    """Estimated consumption."""
-    ceiling: int | None
-    """Maximum number of running requests while this one waits or runs; None = any number."""
-    has_changed_model: bool
-    """Whether its run has used another model before."""
-    begun: InFlightRequest | None
-    """Set by the gate once the request has begun."""
-
-    @property
-    def is_lost(self) -> bool:
-        """True if its event loop was closed."""
-        ...
-
-    def wake(self) -> None:
-        """Make the request check whether it may begin; may be called from any thread."""
-        ...
 
 
 class Gate:
@@ -62,8 +78,8 @@ class Gate:
         self.state = GateState()
         """The current state; replaced at each change, so other threads may read it."""
         self._lock = threading.Lock()
-        self._under_way: set[WaitingRequest] = set()
-        self._waiting: OrderedDict[WaitingRequest, None] = OrderedDict()
+        self._under_way: set[GatedRequest] = set()
+        self._waiting: OrderedDict[GatedRequest, None] = OrderedDict()
         self._models: Counter[str] = Counter()
         self._ceilings: Counter[int] = Counter()
 
@@ -79,7 +95,7 @@ class Gate:
         """Number of requests that wait."""
         return len(self._waiting)
 
-    def enter(self, request: WaitingRequest) -> Obstacle | None:
+    def enter(self, request: "GatedRequest") -> Obstacle | None:
         """Begin a request if possible; otherwise let it wait, and return the obstacle."""
         with self._lock:
             if request not in self._waiting:
@@ -87,53 +103,49 @@ class Gate:
                     self._ceilings[request.ceiling] += 1
                 if self._waiting:
                     self._queue(request)
-            ceiling = min(self._ceilings) if self._ceilings else None
-            now = self.clock()
-            changed = request.has_changed_model
-            obstacle = self.state.obstacle(now, request.model, request.cost, ceiling, has_changed_model=changed)
+            now, changed = self.clock(), request.has_changed_model
+            most = min(self._ceilings) if self._ceilings else None
+            obstacle = self.state.obstacle(now, request.model, most, has_changed_model=changed)
             if obstacle is None and not self._is_next(request, now):
                 obstacle = _IN_ORDER
             if obstacle is None:
-                self.state, request.begun = self.state.begin(
-                    now, request.model, request.cost, has_changed_model=changed
-                )
+                self.state, request.begun = self.state.begin(now, request.model, has_changed_model=changed)
                 self._under_way.add(request)
                 self._unqueue(request)
             else:
                 self._queue(request)
             return obstacle
 
-    def _queue(self, request: WaitingRequest) -> None:
+    def _queue(self, request: "GatedRequest") -> None:
         if request not in self._waiting:
             self._waiting[request] = None
             self._models[request.model] += 1
 
-    def _unqueue(self, request: WaitingRequest) -> None:
+    def _unqueue(self, request: "GatedRequest") -> None:
         if request in self._waiting:
             del self._waiting[request]
             self._models[request.model] -= 1
             if not self._models[request.model]:
                 del self._models[request.model]
 
-    def leave_queue(self, request: WaitingRequest) -> None:
+    def leave_queue(self, request: "GatedRequest") -> None:
         """Remove a request that has begun or was abandoned from the queue, and make the next one check."""
         with self._lock:
             self._unqueue(request)
             if request.begun is None:
                 self._forget_ceiling(request)
-            self._wake_first()
+            self._wake()
 
-    def accepted(self, request: WaitingRequest, headers: Mapping[str, str]) -> None:
-        """Register that the API replies to a request, with the rate limits in its headers."""
-        read = quotas(headers)
+    def accepted(self, request: "GatedRequest") -> None:
+        """Register that the API replies to a request."""
         with self._lock:
             before = self.state
             if request.begun is not None:
-                self.state = before.accepted(self.clock(), request.begun, read)
+                self.state = before.accepted(request.begun)
             if self.state is not before:
-                self._wake_first()
+                self._wake()
 
-    def end(self, request: WaitingRequest, refusal: RateLimitRefusal | None = None) -> None:
+    def end(self, request: "GatedRequest", refusal: RateLimitRefusal | None = None) -> None:
         """Register the end of a request.
 
         refusal: None unless the API refused it because of too many requests.
@@ -147,17 +159,8 @@ class Gate:
             if refusal is not None:
                 self.state = before.refused(self.clock(), request.begun, refusal)
             self.state = self.state.ended(request.begun, was_refused=refusal is not None)
-            if self.state.closed_until > before.closed_until:
-                # Each request may have less patience than that.
-                self._wake_all()
-            else:
-                self._wake_first()
-
-    def settle(self, request: WaitingRequest, used: Cost) -> None:
-        """Replace the estimated cost of a request by its usage."""
-        with self._lock:
-            if request.begun is not None:
-                self.state = self.state.settled(self.clock(), request.begun, used)
+            # A longer closing may exceed the patience of each request.
+            self._wake(every=self.state.closed_until > before.closed_until)
 
     def sweep(self) -> None:
         """End the requests of event loops that were closed without ending them."""
@@ -166,44 +169,213 @@ class Gate:
         for request in [request for request in tuple(self._waiting) if request.is_lost]:
             self.leave_queue(request)
 
-    def _forget_ceiling(self, request: WaitingRequest) -> None:
+    def _forget_ceiling(self, request: "GatedRequest") -> None:
         if request.ceiling is not None:
             self._ceilings[request.ceiling] -= 1
             if self._ceilings[request.ceiling] <= 0:
                 del self._ceilings[request.ceiling]
 
-    def _is_next(self, request: WaitingRequest, now: float) -> bool:
-        """Return whether all earlier requests wait only for the rate limits of another model.
-
-        True for a request whose run has changed its model, or if only another model is refused.
-        """
+    def _is_next(self, request: "GatedRequest", now: float) -> bool:
+        """Return whether no earlier request waits, or a run that has changed its model passes refused requests."""
         held: set[str] = set()
-        of_others = {Cause.QUOTA, Cause.CLOSED, Cause.PROBE} if request.has_changed_model else {Cause.QUOTA}
         for other in self._waiting:
             if other is request:
                 break
             if other.model in held:
                 continue
-            obstacle = None if other.model == request.model else self._obstacle_of(other, now)
-            if obstacle is None or obstacle.cause not in of_others:
+            if not request.has_changed_model or other.model == request.model:
+                return False
+            obstacle = self.state.obstacle(now, other.model, has_changed_model=other.has_changed_model)
+            if obstacle is None or not obstacle.is_refusal:
                 return False
             held.add(other.model)
         return True
 
-    def _obstacle_of(self, request: WaitingRequest, now: float) -> Obstacle | None:
-        return self.state.obstacle(now, request.model, request.cost, has_changed_model=request.has_changed_model)
-
-    def _wake_first(self) -> None:
-        """Make the first request of each model check whether it may begin."""
+    def _wake(self, *, every: bool = False) -> None:
+        """Make requests check whether they may begin: the first one of each model, or every one."""
         woken: set[str] = set()
         for request in self._waiting:
-            if request.model not in woken:
+            if every or request.model not in woken:
                 request.wake()
                 if not request.is_lost:
                     woken.add(request.model)
-                    if len(woken) == len(self._models):
+                    if len(woken) == len(self._models) and not every:
                         break
 
-    def _wake_all(self) -> None:
-        for request in self._waiting:
-            request.wake()
+
+class Gates:
+    """The gates of this process, by a digest of base URL and key."""
+
+    def __init__(self) -> None:
+        self._gates: dict[bytes, Gate] = {}
+        self._lock = threading.Lock()
+
+    def of(self, client: "AsyncAnthropic | AsyncOpenAI") -> Gate:
+        """Return the gate of a client's endpoint and key."""
+        keys = [getattr(client, name, None) for name in ("api_key", "auth_token")]
+        told = repr((str(client.base_url).rstrip("/"), keys)).encode("utf-8", "surrogatepass")
+        # It distinguishes gates, but cannot be compared with the digest of a key from elsewhere.
+        digest = hashlib.blake2b(told, key=_SALT, digest_size=16).digest()
+        with self._lock:
+            found = self._gates.get(digest)
+            if found is None:
+                if len(self._gates) >= MOST_GATES:
+                    self._gates = {key: gate for key, gate in self._gates.items() if not gate.is_idle}
+                found = self._gates[digest] = Gate()
+            return found
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait at any of the gates."""
+        with self._lock:
+            return sum(gate.waiting for gate in self._gates.values())
+
+    def clear(self) -> None:
+        """Drop all gates; running requests end at their own gate."""
+        with self._lock:
+            self._gates.clear()
+
+
+GATES = Gates()
+
+
+class GatedRequest:
+    """One request at its gate, a context manager: entered once the request may begin, left when it has ended."""
+
+    __slots__ = (
+        "_endpoint",
+        "_future",
+        "_gate",
+        "_loop",
+        "_provider",
+        "_queueing",
+        "begun",
+        "ceiling",
+        "has_changed_model",
+        "model",
+    )
+
+    def __init__(self, gate: Gate, provider: InformedProvider, endpoint: Endpoint, request: Request) -> None:
+        """Describe the request; nothing happens yet."""
+        self._provider, self._endpoint = provider, endpoint
+        self._gate = gate
+        self._queueing = request.queueing or Queueing()
+        self.model = provider.model
+        self.ceiling = provider.requests_at_once
+        """Maximum number of running requests at the gate while this one waits or runs; None = any number."""
+        self.has_changed_model = self._queueing.has_changed_model
+        """Whether its run has used another model before."""
+        self.begun: InFlightRequest | None = None
+        """Set by the gate once the request has begun."""
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Wait until the request may begin.
+
+        Raises Unavailable if the gate is closed for longer than the request may wait, or its run is to stop.
+        """
+        try:
+            obstacle = self._gate.enter(self)
+            if obstacle is not None:
+                stopping = self._queueing.stopping
+                with nullcontext() if stopping is None else stopping.notifying(self.wake):
+                    await self._wait(obstacle)
+        except BaseException:
+            self._gate.end(self)
+            raise
+        return self
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """End the request, and remember if it was refused."""
+        refusal = None
+        try:
+            refusal = self._refusal(error) if isinstance(error, Exception) else None
+        finally:
+            self._gate.end(self, refusal)
+
+    def _refusal(self, error: Exception) -> RateLimitRefusal | None:
+        """Return the refusal in an error if it reports too many requests; otherwise None."""
+        if not hasattr(error, "body"):
+            # Neither of the SDKs' errors about a reply: a broken connection, an unreadable reply.
+            return None
+        fault = fault_of(error, self._endpoint, self._provider.client)
+        # Waiting does not restore an exhausted quota, unless the API says how long to wait.
+        if fault.status not in OVERLOADED or (not fault.may_pass and (fault.wait or 0) <= MINUTE):
+            return None
+        return RateLimitRefusal(fault.status, fault.wait, fault.reason)
+
+    def accepted(self) -> None:
+        """Register a reply that is not an error."""
+        self._gate.accepted(self)
+
+    @property
+    def is_lost(self) -> bool:
+        """True if its event loop was closed."""
+        return self._loop.is_closed()
+
+    def wake(self) -> None:
+        """Make the request check whether it may begin; called from any thread."""
+        future = self._future
+        if future is None:
+            return
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - None in other threads, unlike its public form
+            _resolve(future)
+        else:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(_resolve, future)
+
+    async def _wait(self, obstacle: Obstacle | None) -> None:
+        gate, queueing = self._gate, self._queueing
+        since = gate.clock()
+        reason: str | None = None
+        try:
+            while obstacle is not None:
+                now = gate.clock()
+                if queueing.stopping is not None and queueing.stopping.is_requested:
+                    raise Unavailable("the run was stopped while the request waited to begin")
+                self._check_patience(obstacle, now)
+                if reason is None and now - since >= NOTICE_AFTER:
+                    reason = obstacle.reason
+                    queueing.notify(Waiting("started", obstacle.seconds(now), reason))
+                # From here on a change wakes this request: before, it would have been seen by `enter`.
+                self._future = self._loop.create_future()
+                obstacle = gate.enter(self)
+                if obstacle is not None:
+                    ends = [
+                        now + LONGEST_SLEEP,
+                        *([] if obstacle.until is None else [obstacle.until]),
+                        *([since + NOTICE_AFTER] if reason is None else []),
+                        *([] if queueing.closed_since is None else [queueing.ends_at]),
+                    ]
+                    await gate.sleep(self._future, max(min(ends) - now, 0.001))
+                    if not self._future.done():
+                        gate.sweep()
+                    obstacle = gate.enter(self)
+        finally:
+            self._future = None
+            gate.leave_queue(self)
+        if reason is not None:
+            queueing.notify(Waiting("finished", round(gate.clock() - since, 3), reason))
+
+    def _check_patience(self, obstacle: Obstacle, now: float) -> None:
+        """Raise Unavailable if the request would be refused for longer than it may wait."""
+        queueing = self._queueing
+        if not obstacle.is_refusal:
+            queueing.closed_since = None
+            return
+        if queueing.closed_since is None:
+            queueing.closed_since = now
+        refusal = self._gate.state.refusal
+        status = None if refusal is None else refusal.status
+        if obstacle.cause is Cause.CLOSED and obstacle.until is not None and obstacle.until > queueing.ends_at:
+            left = obstacle.until - now
+            advice = f"try again in {left:.0f} seconds, as the API requests"
+            raise Unavailable(obstacle.reason, advice, status=status, wait=left)
+        if now >= queueing.ends_at:
+            raise Unavailable(obstacle.reason, "try again later", status=status)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

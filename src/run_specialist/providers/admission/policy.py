@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from run_specialist.providers.admission.windows import Cost, ModelUse, Quota
-
 OVERLOADED = frozenset({429, 503, 529})
 """HTTP statuses for too many requests."""
 TOO_MANY = 429
@@ -34,8 +32,6 @@ class Cause(StrEnum):
     """After such a time, another request goes first as a probe."""
     AT_ONCE = "at_once"
     """The maximum number of requests is running."""
-    QUOTA = "quota"
-    """A rate limit is used up, as reported by the API."""
     ORDER = "order"
     """Other requests have waited longer."""
 
@@ -57,7 +53,7 @@ class Obstacle:
 
     def seconds(self, now: float) -> float | None:
         """Return the duration of the wait [s]; None if it depends on other requests."""
-        if self.until is None or self.cause not in {Cause.CLOSED, Cause.QUOTA}:
+        if self.until is None or self.cause is not Cause.CLOSED:
             return None
         return round(max(self.until - now, 0), 3)
 
@@ -71,22 +67,14 @@ class RateLimitRefusal:
     """Wait that the API requests [s]; may be infinite, None = it requests none."""
     reason: str
     """The reason in one line, without secrets."""
-    quotas: tuple[Quota, ...] = ()
-    """The rate limits that its headers report."""
 
 
 class InFlightRequest(NamedTuple):
     """A running request."""
 
-    number: int
-    """Number of the request, from 1."""
     at: float
     """Time of its start [s]."""
     model: str
-    cost: Cost
-    """Estimated consumption."""
-    mark: Cost
-    """Consumption of all requests to its model up to this one."""
     is_probe: bool = False
 
 
@@ -94,8 +82,6 @@ class GateState(NamedTuple):
     """The state of the gate of one endpoint and key."""
 
     under_way: int = 0
-    number: int = 0
-    """Number of requests begun so far."""
     most: int | None = None
     """Maximum of running requests at `quiet_since`, plus one for each minute after that; None = no limit."""
     cut_at: float = 0.0
@@ -111,7 +97,6 @@ class GateState(NamedTuple):
     """The newest refusal that closed the gate."""
     closed_for: frozenset[str] = frozenset()
     """The models whose requests were refused since the gate was last open."""
-    uses: tuple[ModelUse, ...] = ()
 
     def limit(self, now: float) -> int | None:
         """Return the maximum number of running requests; None = any number."""
@@ -120,7 +105,7 @@ class GateState(NamedTuple):
         return self.most + max(int((now - self.quiet_since) // MINUTE), 0)
 
     def obstacle(
-        self, now: float, model: str, cost: Cost, ceiling: int | None = None, *, has_changed_model: bool = False
+        self, now: float, model: str, ceiling: int | None = None, *, has_changed_model: bool = False
     ) -> Obstacle | None:
         """Return the reason why a request has to wait; None if it may begin.
 
@@ -138,11 +123,7 @@ class GateState(NamedTuple):
             at_once = int(min(math.inf if most is None else most, math.inf if ceiling is None else ceiling))
             if self.under_way >= at_once:
                 return self._full(now, at_once, is_adaptive=most == at_once)
-        window = self._use(model).obstacle(now, cost)
-        if window is None:
-            return None
-        kind = window.kind.replace("_", " ")
-        return Obstacle(Cause.QUOTA, f"the API's limit of {kind} per minute is exhausted", window.resets_at)
+        return None
 
     def _passes(self, model: str, *, has_changed_model: bool) -> bool:
         """Return whether a request may pass a closed gate, because only other models were refused."""
@@ -155,39 +136,19 @@ class GateState(NamedTuple):
         grows_at = now + MINUTE - (now - self.quiet_since) % MINUTE
         return Obstacle(Cause.AT_ONCE, f"{requests}, because the API refused more", grows_at)
 
-    def begin(
-        self, now: float, model: str, cost: Cost, *, has_changed_model: bool = False
-    ) -> tuple["GateState", InFlightRequest]:
+    def begin(self, now: float, model: str, *, has_changed_model: bool = False) -> tuple["GateState", InFlightRequest]:
         """Return the state after a request has begun, and the request; the arguments are those of `obstacle`."""
-        number = self.number + 1
-        use = self._use(model).with_begun(now, number, cost)
         is_probe = self.needs_probe and not self._passes(model, has_changed_model=has_changed_model)
-        begun = InFlightRequest(number, now, model, cost, use.begun, is_probe)
-        state = self._replace(
-            under_way=self.under_way + 1,
-            number=number,
-            probed_at=now if is_probe else self.probed_at,
-            uses=self._with(use),
-        )
-        return state, begun
+        state = self._replace(under_way=self.under_way + 1, probed_at=now if is_probe else self.probed_at)
+        return state, InFlightRequest(now, model, is_probe)
 
-    def accepted(self, now: float, begun: InFlightRequest, quotas: tuple[Quota, ...] = ()) -> "GateState":
-        """Return the state after the API began to reply to a request.
-
-        quotas: the rate limits that the headers report.
-        """
-        if not (quotas or begun.is_probe or self._use(begun.model).windows):
-            return self
-        state = self._replace(needs_probe=False, probed_at=None) if begun.is_probe and self.needs_probe else self
-        use = self._use(begun.model).without(begun.number)
-        if quotas:
-            use = use.reported(now, begun.number, begun.mark, quotas)
-        return state._replace(uses=self._with(use))
+    def accepted(self, begun: InFlightRequest) -> "GateState":
+        """Return the state after the API began to reply to a request."""
+        return self._replace(needs_probe=False, probed_at=None) if begun.is_probe and self.needs_probe else self
 
     def refused(self, now: float, begun: InFlightRequest, refusal: RateLimitRefusal) -> "GateState":
         """Return the state after the API refused a running request."""
-        use = self._use(begun.model).without(begun.number).reported(now, begun.number, begun.mark, refusal.quotas)
-        state = self._halved(now, begun)._replace(uses=self._with(use))
+        state = self._halved(now, begun)
         wait = min(refusal.wait or 0, LONGEST_CLOSING)
         if wait <= 0 or (wait <= MINUTE and refusal.status != TOO_MANY):
             return state
@@ -212,24 +173,4 @@ class GateState(NamedTuple):
         """Return the state after a request has ended, in any way."""
         # A probe that was neither accepted nor refused proves nothing; the next one may begin immediately.
         is_void = begun.is_probe and not was_refused and self.needs_probe and self.probed_at == begun.at
-        return self._replace(
-            under_way=max(self.under_way - 1, 0),
-            probed_at=None if is_void else self.probed_at,
-            uses=self._with(self._use(begun.model).without(begun.number)),
-        )
-
-    def settled(self, now: float, begun: InFlightRequest, used: Cost) -> "GateState":
-        """Return the state after the usage of a request is known."""
-        use = self._use(begun.model)
-        if not use.windows:
-            return self
-        return self._replace(uses=self._with(use.settled(now, begun.number, begun.cost, used)))
-
-    def _use(self, model: str) -> ModelUse:
-        for use in self.uses:
-            if use.model == model:
-                return use
-        return ModelUse(model)
-
-    def _with(self, use: ModelUse) -> tuple[ModelUse, ...]:
-        return (*[other for other in self.uses if other.model != use.model], use)
+        return self._replace(under_way=max(self.under_way - 1, 0), probed_at=None if is_void else self.probed_at)

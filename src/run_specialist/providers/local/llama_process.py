@@ -16,6 +16,8 @@ from importlib import import_module
 from typing import Any
 
 CHUNK = 65_536
+PROMPT_CACHE_MIB = 2_048
+"""Memory for earlier prompts, so that alternating runs are not read again [MiB]."""
 
 
 def end_with_caller() -> None:
@@ -40,9 +42,6 @@ def _exit_at_end_of_input() -> None:
 def serve(config: dict[str, Any]) -> Any:  # noqa: ANN401 - a server of xllamacpp
     """Load the model and return its server; raises RuntimeError, or any exception of llama.cpp."""
     xllamacpp: Any = import_module("xllamacpp")
-    has_gpu = any("GPU" in str(device.get("type")) for device in xllamacpp.get_device_info())
-    if config["too_large"] and not has_gpu:
-        raise RuntimeError(config["too_large"])
     params = xllamacpp.CommonParams()
     params.model.path = config["path"]
     params.model_alias = {config["name"]}
@@ -52,11 +51,9 @@ def serve(config: dict[str, Any]) -> Any:  # noqa: ANN401 - a server of xllamacp
     params.ui = False
     params.use_jinja = True
     params.n_parallel = 1
+    # 0 = that of the model, as far as llama.cpp finds memory for it.
     params.n_ctx = config["context"]
-    params.cache_ram_mib = config["cache_mib"]
-    # It would load the model twice, to choose the layers for a graphics card.
-    params.fit_params = has_gpu
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = config["threads"]
+    params.cache_ram_mib = PROMPT_CACHE_MIB
     return xllamacpp.Server(params)
 
 

@@ -1,44 +1,148 @@
-"""Models in files: one llama.cpp server per file, shared by all runs of a `Runner`."""
+"""Models in files: one llama.cpp server per file, in a separate process, shared by all runs of a `Runner`."""
 
 import asyncio
+import json
 import os
 import re
 import secrets
+import signal
+import subprocess
+import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from run_specialist.errors import UsageError
 from run_specialist.installation import adding
 from run_specialist.providers.choose import chat_client
-from run_specialist.providers.local.gguf import ModelHeader, NotGguf, read_header
-from run_specialist.providers.local.llama_server import LlamaServer
-from run_specialist.providers.local.local_provider import with_context
+from run_specialist.providers.local.local_provider import PROPS, ask_all, of_llamacpp, with_context
 from run_specialist.providers.local.local_servers import WEIGHTS, WEIGHTS_ENDPOINT
-from run_specialist.providers.local.machine import free_memory, useful_threads
-from run_specialist.providers.local.server_facts import ContextLength
 from run_specialist.providers.openai_chat import ChatProvider
+from run_specialist.providers.sdk_errors import tidy
 from run_specialist.tools.threads import in_thread
+
+PATIENCE = 10.0
+"""Timeout for the end of a killed process [s]."""
+_SCRIPT = Path(__file__).with_name("llama_process.py")
+_LONGEST_LINE = 2_000
+_KEPT_LINES = 200
+_ERROR = re.compile(r"^[\d.]+ E (?:[\w ~]{0,12} )?\s*\w*: (.*)$")
+_LOADING = "error loading model: "
+_UNKNOWN = "Failed to init server"
+"""The message that xllamacpp gives for every failure; the real reason is in the log of llama.cpp."""
+
+
+class LlamaServer:
+    """A server that is loading, running or ended."""
+
+    def __init__(self, name: str, config: Mapping[str, Any]) -> None:
+        """Start the process; `wait` returns when the model is loaded.
+
+        name: of the model, for messages.
+        config: as `llama_process.serve` reads it.
+        """
+        self._name = name
+        self._log: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._stopped = False
+        # Threads that wait actively would slow down one another and this program.
+        environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with a script of this package
+            [sys.executable, "-P", str(_SCRIPT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            # Ctrl-C on the terminal is for this program, which then lands or ends its runs first.
+            start_new_session=True,
+        )
+        self._drain = threading.Thread(target=self._read_log, args=(self._process.stderr,), daemon=True)
+        self._drain.start()
+        with suppress(OSError):
+            self._input.write(json.dumps(dict(config)).encode() + b"\n")
+            self._input.flush()
+
+    @property
+    def _input(self) -> IO[bytes]:
+        assert self._process.stdin is not None  # noqa: S101 - a pipe
+        return self._process.stdin
+
+    def wait(self) -> str:
+        """Block until the model is loaded, and return the URL of the server.
+
+        Raises UsageError with the reason if it cannot be loaded.
+        """
+        assert self._process.stdout is not None  # noqa: S101 - a pipe
+        line = self._process.stdout.readline()
+        answer = json.loads(line) if line.endswith(b"\n") else {}
+        if url := answer.get("url"):
+            return str(url)
+        self._process.wait()
+        self._drain.join(PATIENCE)
+        raise UsageError(f"`model={self._name}`: {self._reason(answer.get('error', ''))}")
+
+    def failure(self, patience: float = 0) -> str:
+        """Return why the server has ended; empty while it runs.
+
+        patience: how long to wait for a process that is about to end [s].
+        """
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            return ""
+        return f"llama.cpp ended while it served {self._name}: {self._reason('')}"
+
+    def stop(self) -> None:
+        """End the process and wait for its end; nothing in it needs to be saved."""
+        self._stopped = True
+        self._process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(PATIENCE)
+        self._drain.join(PATIENCE)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            with suppress(OSError, AttributeError):
+                pipe.close()  # type: ignore[union-attr] # all are pipes
+
+    def _read_log(self, log: IO[bytes]) -> None:
+        # The terminal stays clean; the last lines are kept, because they have the reason of a failure.
+        with suppress(OSError, ValueError):
+            while line := log.readline(_LONGEST_LINE):
+                self._log.append(line.decode("utf-8", "replace").rstrip())
+
+    def _reason(self, error: str) -> str:
+        if error and _UNKNOWN not in error:
+            return tidy(error)
+        if found := reason_in(self._log):
+            return tidy(found)
+        code = self._process.poll() or 0
+        if self._stopped:
+            return "it was stopped"
+        if code == -signal.SIGKILL:
+            return "the system killed it, probably because the memory was full; use a smaller file"
+        return f"llama.cpp ended with code {code}" + (f" ({tidy(self._log[-1])})" if self._log else "")
+
+
+def reason_in(log: Iterable[str]) -> str:
+    """Return the reason of a failure from the log of llama.cpp; empty if the log has none.
+
+    log: lines like `0.00.005.005 E llama_model_load: error loading model: ...`, or output of the interpreter.
+    """
+    errors = [found[1] for line in log if (found := _ERROR.match(line))]
+    for text in errors:
+        if _LOADING in text:
+            return text.partition(_LOADING)[2]
+    return errors[0] if errors else ""
+
 
 CONTEXT_VARIABLE = "SPECIALIST_LOCAL_CONTEXT"
 """Environment variable with the length of the context [tokens]."""
-MIB = 2**20
-WORKING_MEMORY = 512 * MIB
-"""Memory for computations, besides weights and cache [bytes]."""
-CACHE_SHARE = 2
-"""The context cache takes at most one part in this many of the memory left by the weights."""
-LARGEST_PROMPT_CACHE = 2_048
-"""Memory for earlier prompts, so that alternating runs are not read again [MiB]."""
-SHORTEST_CONTEXT = 2_048
-"""Minimum context length; a model without memory for it is too large [tokens]."""
-UNKNOWN_CONTEXT = 8_192
-"""Context length if the file or the memory of the machine is unknown [tokens]."""
-STEP = 256
-"""Context lengths are multiples of this [tokens]."""
+SHORTEST_CONTEXT = 256
+"""Minimum of that variable [tokens]."""
 _PART = re.compile(r"-00001-of-(\d{5})\.gguf\Z")
 
 Report = Callable[[str], None]
@@ -72,7 +176,9 @@ class ModelFiles:
             model, WEIGHTS_ENDPOINT, api_key=shared.key, base_url=f"{url}/v1", direct=True, max_retries=0
         )
         provider = ChatProvider(model.removeprefix(WEIGHTS), client, WEIGHTS_ENDPOINT, shared.server.failure)
-        return with_context(provider, ContextLength(shared.context))
+        # What llama.cpp has chosen: the context of the model, or less if the memory is short of it.
+        (props,) = await ask_all(url, shared.key, [PROPS])
+        return with_context(provider, of_llamacpp(props.value))
 
     def _shared(self, model: str, report: Report | None) -> "_Shared":
         """Return the server of a file; called in a thread, because disks are slow."""
@@ -106,7 +212,6 @@ class _Shared:
 
     def __init__(self, model: str, config: dict[str, Any]) -> None:
         self.key = secrets.token_urlsafe(24)
-        self.context = int(config["context"])
         self.server = LlamaServer(model, {**config, "key": self.key})
         self.url: Future[str] = Future()
         threading.Thread(target=self._wait, daemon=True).start()
@@ -148,48 +253,13 @@ def _config(model: str, path: Path) -> dict[str, Any]:
             raise UsageError(f"`model={model}`: {path} is a folder; name the GGUF file in it")
         if not path.is_file():
             raise UsageError(f"`model={model}`: there is no file {path}")
-        header, size = read_header(path), _size(path)
-    except NotGguf as error:
-        raise UsageError(f"`model={model}`: {error}; name a file with the ending .gguf") from None
+        with path.open("rb") as file:
+            if file.read(4) != b"GGUF":
+                raise UsageError(f"`model={model}`: it is not a GGUF file; name a file with the ending .gguf")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UsageError(f"`model={model}`: {path} cannot be read: {reason}") from None
-    free = free_memory()
-    given = _given_context()
-    context = given or context_that_fits(header, size, free)
-    left = max((free or 0) - size - WORKING_MEMORY - context * (header.cache_per_token or 0), 0)
-    return {
-        "path": str(path),
-        "name": path.name,
-        "context": context,
-        "threads": useful_threads(),
-        "cache_mib": min(LARGEST_PROMPT_CACHE, left // CACHE_SHARE // MIB),
-        "too_large": _too_large(header, size, free, context if given else SHORTEST_CONTEXT),
-    }
-
-
-def context_that_fits(header: ModelHeader, size: int, free: int | None) -> int:
-    """Return the context length: that of the model, limited so that its cache fits half of the remaining memory.
-
-    size: of the weights [bytes]. free: memory [bytes]; None if not known.
-    """
-    longest = header.context or UNKNOWN_CONTEXT
-    if free is None or not header.cache_per_token:
-        return min(longest, UNKNOWN_CONTEXT)
-    fits = max(free - size - WORKING_MEMORY, 0) // CACHE_SHARE // header.cache_per_token
-    return min(longest, max(fits // STEP * STEP, min(longest, SHORTEST_CONTEXT)))
-
-
-def _too_large(header: ModelHeader, size: int, free: int | None, context: int) -> str:
-    """Return why a model with this context does not fit the memory; empty if it fits, or if that is unknown."""
-    cache = context * (header.cache_per_token or 0)
-    needed = size + cache + WORKING_MEMORY
-    if free is None or needed <= free:
-        return ""
-    return (
-        f"the model needs {_gigabytes(needed)} of memory ({_gigabytes(size)} for the weights, {_gigabytes(cache)} for "
-        f"a context of {context:,} tokens), but only {_gigabytes(free)} are free; use a smaller file"
-    )
+    return {"path": str(path), "name": path.name, "context": _given_context() or 0}
 
 
 def _given_context() -> int | None:
@@ -197,8 +267,10 @@ def _given_context() -> int | None:
     text = os.environ.get(CONTEXT_VARIABLE, "").strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) >= STEP):  # noqa: PLR2004
-        raise UsageError(f"{CONTEXT_VARIABLE}: must be a number of tokens of at least {STEP}, got {text[:40]!r}")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) >= SHORTEST_CONTEXT):  # noqa: PLR2004
+        raise UsageError(
+            f"{CONTEXT_VARIABLE}: must be a number of tokens of at least {SHORTEST_CONTEXT}, got {text[:40]!r}"
+        )
     return int(text)
 
 

@@ -1,12 +1,12 @@
 """Requests at a gate, for tests."""
 
 import asyncio
+from types import SimpleNamespace
 
-from run_specialist.providers.admission.gate import Gate
-from run_specialist.providers.admission.gated_request import GatedRequest
+from run_specialist.providers.admission.gate import Gate, GatedRequest
 from run_specialist.providers.admission.policy import RateLimitRefusal
-from run_specialist.providers.admission.windows import Cost
-from run_specialist.providers.base import Queueing
+from run_specialist.providers.anthropic import MESSAGES
+from run_specialist.providers.base import Choice, Request
 
 
 class Refused(Exception):
@@ -17,10 +17,17 @@ class Refused(Exception):
         self.refusal = RateLimitRefusal(status, wait, f"the API answered {status}")
 
 
-def turn(gate, ceiling=None, queueing=None, model="m", cost=None):
+class Turn(GatedRequest):
+    """A request whose errors carry their refusal, instead of being those of an SDK."""
+
+    def _refusal(self, error):
+        return getattr(error, "refusal", None)
+
+
+def turn(gate, ceiling=None, queueing=None, model="m"):
     """Return the turn of a request."""
-    blame = lambda error: getattr(error, "refusal", None)  # noqa: E731 - shorter
-    return GatedRequest(gate, model, cost or Cost(), ceiling, queueing or Queueing(), blame)
+    provider = SimpleNamespace(model=model, requests_at_once=ceiling)
+    return Turn(gate, provider, MESSAGES, Request([], Choice.AUTO, 1, queueing=queueing))
 
 
 async def refuse(gate, **refusal):

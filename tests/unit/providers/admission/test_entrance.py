@@ -6,10 +6,8 @@ import pytest
 
 from run_specialist.errors import UsageError
 from run_specialist.providers import anthropic, openai_chat
-from run_specialist.providers.admission import entrance
-from run_specialist.providers.admission.ceiling import VARIABLE, ceiling
-from run_specialist.providers.admission.entrance import GATES, Gates
-from run_specialist.providers.admission.gate import Gate
+from run_specialist.providers.admission import gate as gate_module
+from run_specialist.providers.admission.gate import GATES, VARIABLE, Gate, Gates, ceiling
 
 KEY = "sk-ant-very-secret-key-123456"
 
@@ -49,10 +47,10 @@ def test_r1_the_key_is_not_kept(client):
 
 def test_r1_gates_that_are_not_in_use_are_forgotten(client, monkeypatch):
     """A program with many keys keeps only the gates with state."""
-    monkeypatch.setattr(entrance, "MOST_GATES", 3)
+    monkeypatch.setattr(gate_module, "MOST_GATES", 3)
     gates = Gates()
     busy = gates.of(client(key="busy"))
-    busy.state, _ = busy.state.begin(0.0, "m", entrance.Cost())
+    busy.state, _ = busy.state.begin(0.0, "m")
     busy.is_busy = True
     monkeypatch.setattr(Gate, "is_idle", property(lambda gate: not hasattr(gate, "is_busy")))
     for number in range(10):

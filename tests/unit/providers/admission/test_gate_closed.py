@@ -37,7 +37,7 @@ async def test_r6_after_a_long_closing_the_others_wait_for_the_first(time):
     await settle(gate, 6)
     await time.advance(90)
     assert (entering.done(), begun) == (True, [])
-    probe.accepted({})
+    probe.accepted()
     await time.advance(0)
     assert begun == [*range(5)]
     release.set()

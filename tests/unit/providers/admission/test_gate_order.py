@@ -3,7 +3,6 @@
 import asyncio
 import threading
 
-import httpx2
 import pytest
 
 from run_specialist.providers.admission.gate import Gate
@@ -76,25 +75,6 @@ def test_r1_two_event_loops_share_a_gate():
     for thread in threads:
         thread.join(60)
     assert (most, counts, gate.state.under_way, gate.waiting) == ([1], [100, 100], 0, 0)
-
-
-async def test_r4_requests_to_another_model_pass_those_that_wait_for_a_limit(time):
-    """What one model has used up holds its own requests, in order, and no others."""
-    gate, begun, release = Gate(), [], asyncio.Event()
-    async with turn(gate, model="a") as first:
-        first.accepted(httpx2.Headers({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "30s"}))
-    held = [asyncio.create_task(hold(gate, begun, f"a{n}", release, model="a", ceiling=2)) for n in range(2)]
-    await settle(gate, 2)
-    free = [asyncio.create_task(hold(gate, begun, f"b{n}", release, model="b")) for n in range(3)]
-    await settle(gate, 3)
-    assert begun == ["b0", "b1"]
-    release.set()
-    await asyncio.gather(*free)
-    assert begun == ["b0", "b1", "b2"]
-    await time.advance(30)
-    await asyncio.gather(*held)
-    assert begun[3:] == ["a0", "a1"]
-    assert (gate.state.under_way, gate.waiting, gate._models.total()) == (0, 0, 0)
 
 
 async def test_m_8_a_request_of_another_model_passes_those_that_wait_for_the_first_one(time):

@@ -16,9 +16,7 @@ from run_specialist.providers.admission.policy import (
     GateState,
     RateLimitRefusal,
 )
-from run_specialist.providers.admission.windows import Cost, Quota
 
-COST = Cost()
 BUSY = RateLimitRefusal(529, None, "busy")
 
 
@@ -26,14 +24,14 @@ def begun(state, now, count=1):
     """Return the state after some requests began, and the requests."""
     requests = []
     for _ in range(count):
-        state, request = state.begin(now, "m", COST)
+        state, request = state.begin(now, "m")
         requests.append(request)
     return state, requests
 
 
 def cause(state, now, ceiling=None):
     """Return why a request has to wait; None if it may begin."""
-    obstacle = state.obstacle(now, "m", COST, ceiling)
+    obstacle = state.obstacle(now, "m", ceiling)
     return obstacle and obstacle.cause
 
 
@@ -93,7 +91,7 @@ def test_r3_the_ceiling_holds_whatever_the_api_takes():
     state, _ = begun(GateState(), 0.0, 3)
     assert cause(state, 0.0, 3) is Cause.AT_ONCE
     assert cause(state, 0.0, 4) is None
-    assert state.obstacle(0.0, "m", COST, 3).until is None
+    assert state.obstacle(0.0, "m", 3).until is None
 
 
 @pytest.mark.parametrize(
@@ -118,7 +116,7 @@ def test_r5_a_requested_wait_closes_the_gate(status, wait, holds, probes):
     assert state.needs_probe is probes
     if holds:
         assert cause(state, 100 + holds - 0.001) is Cause.CLOSED
-        assert state.obstacle(100.0, "m", COST).seconds(100.0) == holds
+        assert state.obstacle(100.0, "m").seconds(100.0) == holds
     assert cause(state, 100.0 + holds) is None
 
 
@@ -136,7 +134,7 @@ def test_r6_after_a_closing_one_request_at_a_time_is_tried():
     state, (probe,) = begun(closed(300, 0.0), 300.0)
     assert probe.is_probe
     assert cause(state, 301.0) is Cause.PROBE
-    assert cause(state.accepted(302.0, probe), 302.0) is None
+    assert cause(state.accepted(probe), 302.0) is None
     assert cause(state, 300 + PROBE_SPACING) is None
 
 
@@ -152,18 +150,8 @@ def test_r6_requests_from_before_the_closing_prove_nothing():
     """A reply to a request that began before the gate was closed does not open it to all."""
     state, (old, refused) = begun(GateState(), 0.0, 2)
     state = state.refused(1.0, refused, RateLimitRefusal(429, 300, "a")).ended(refused, was_refused=True)
-    state, _ = begun(state.accepted(2.0, old), 301.0)
+    state, _ = begun(state.accepted(old), 301.0)
     assert cause(state, 302.0) is Cause.PROBE
-
-
-def test_r4_quotas_of_one_model_do_not_hold_another():
-    """Vendors count each model for itself."""
-    state, (request,) = begun(GateState(), 0.0)
-    state = state.accepted(1.0, request, (Quota("requests", 50, 0, 30),))
-    assert cause(state, 2.0) is Cause.QUOTA
-    assert state.obstacle(2.0, "m", COST).seconds(2.0) == 29
-    assert state.obstacle(2.0, "other", COST) is None
-    assert cause(state, 31.0) is None
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -177,11 +165,11 @@ class AnyOrder(RuleBasedStateMachine):
     def attempt(self, seconds, ceiling):
         """Begin a request if it may."""
         self.now += seconds
-        if self.state.obstacle(self.now, "m", COST, ceiling) is None:
+        if self.state.obstacle(self.now, "m", ceiling) is None:
             assert ceiling is None or len(self.under_way) < ceiling
             limit = self.state.limit(self.now)
             assert limit is None or len(self.under_way) < limit
-            self.state, request = self.state.begin(self.now, "m", COST)
+            self.state, request = self.state.begin(self.now, "m")
             self.under_way.append(request)
 
     @precondition(lambda self: self.under_way)
@@ -195,13 +183,11 @@ class AnyOrder(RuleBasedStateMachine):
         self.state = self.state.ended(request, was_refused=True)
 
     @precondition(lambda self: self.under_way)
-    @rule(place=st.integers(0, 10**6), remaining=st.none() | st.integers(0, 100))
-    def answer(self, place, remaining):
-        """Answer a request, with or without headers."""
+    @rule(place=st.integers(0, 10**6))
+    def answer(self, place):
+        """Answer a request."""
         request = self.under_way.pop(place % len(self.under_way))
-        quotas = () if remaining is None else (Quota("requests", 100, remaining, 30),)
-        self.state = self.state.accepted(self.now, request, quotas).ended(request)
-        self.state = self.state.settled(self.now, request, Cost(1, 50, 40, 10))
+        self.state = self.state.accepted(request).ended(request)
 
     @precondition(lambda self: self.under_way)
     @rule(place=st.integers(0, 10**6))
@@ -216,7 +202,7 @@ class AnyOrder(RuleBasedStateMachine):
         limit = self.state.limit(self.now)
         assert limit is None or limit >= 1
         if not self.under_way:
-            assert self.state.obstacle(self.now + LONGEST_CLOSING + MINUTE, "m", COST, 1) is None
+            assert self.state.obstacle(self.now + LONGEST_CLOSING + MINUTE, "m", 1) is None
 
 
 TestAnyOrder = AnyOrder.TestCase
@@ -227,8 +213,8 @@ def test_r3_a_ceiling_is_never_exceeded(ceiling, wanted, now):
     """Requests that begin only when they may never exceed the ceiling, and reach it."""
     state = GateState()
     for _ in range(wanted):
-        if state.obstacle(now, "m", COST, ceiling) is None:
-            state, _ = state.begin(now, "m", COST)
+        if state.obstacle(now, "m", ceiling) is None:
+            state, _ = state.begin(now, "m")
     assert state.under_way == min(ceiling, wanted)
 
 
@@ -237,7 +223,7 @@ def test_m_8_a_gate_that_was_closed_for_one_model_lets_another_one_of_the_same_r
     state = closed(900.0)
 
     def held(model, *, changed):
-        obstacle = state.obstacle(101.0, model, COST, has_changed_model=changed)
+        obstacle = state.obstacle(101.0, model, has_changed_model=changed)
         return obstacle and obstacle.cause
 
     assert (held("m", changed=True), held("n", changed=True), held("n", changed=False)) == (
@@ -245,10 +231,10 @@ def test_m_8_a_gate_that_was_closed_for_one_model_lets_another_one_of_the_same_r
         None,
         Cause.CLOSED,
     )
-    state, passing = state.begin(101.0, "n", COST, has_changed_model=True)
+    state, passing = state.begin(101.0, "n", has_changed_model=True)
     assert not passing.is_probe
     # Its reply says nothing about the model that was refused.
-    accepted = state.accepted(102.0, passing)
+    accepted = state.accepted(passing)
     assert (accepted.needs_probe, accepted.closed_until) == (True, state.closed_until)
     state = state.refused(102.0, passing, RateLimitRefusal(429, 900.0, "busy")).ended(passing, was_refused=True)
     assert (held("n", changed=True), held("m", changed=True), held("o", changed=True)) == (
@@ -257,9 +243,9 @@ def test_m_8_a_gate_that_was_closed_for_one_model_lets_another_one_of_the_same_r
         None,
     )
     # After the next closing only the model of that one is held.
-    state, probe = state.begin(2_000.0, "m", COST)
+    state, probe = state.begin(2_000.0, "m")
     assert probe.is_probe
-    state = state.accepted(2_001.0, probe).ended(probe)
+    state = state.accepted(probe).ended(probe)
     state, (late,) = begun(state, 2_002.0)
     state = state.refused(2_003.0, late, RateLimitRefusal(429, 900.0, "busy"))
     assert state.closed_for == {"m"}
