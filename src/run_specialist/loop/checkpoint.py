@@ -4,7 +4,6 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 
-from run_specialist.budget.budget import Kind
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.spending.account import Account
@@ -96,7 +95,7 @@ class Checkpoint:
         if self._observers.journal is None:
             return
         self._observers.record(self.new_record())
-        if not (self._needs_store or self._account.limit(Kind.TURNS).used):
+        if not (self._needs_store or self._account.turns):
             return
         left = self._account.seconds_left(in_landing=False)
         try:

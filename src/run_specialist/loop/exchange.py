@@ -7,7 +7,6 @@ from functools import partial
 from typing import TypeVar
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Kind
 from run_specialist.loop.job import Job
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
@@ -103,7 +102,7 @@ class Exchange:
 
         Raises ProviderError and its subclasses.
         """
-        turn = int(self._account.limit(Kind.TURNS).used) + 1
+        turn = self._account.turns + 1
         self._observers.notify(Requested(turn, choice))
         # A listener of the event may have stopped the run.
         if self._stop.is_requested:
@@ -173,8 +172,7 @@ class Exchange:
         text = self.response.answer if self.response else reply.text
         self._last_text = (called and called.answer) or text or self._last_text
         self._partial_reply = PartialReply()
-        self._account.spend(1, Kind.TURNS)
-        return self._account.book(reply.usage, in_landing=in_landing)
+        return self._account.book(reply.usage, in_landing=in_landing, turns=1)
 
     def enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
         """Append a turn and the results of its calls to the transcript."""

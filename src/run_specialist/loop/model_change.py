@@ -77,7 +77,7 @@ class ModelChange:
         raise self._with_all_reasons(error)
 
     def _change(self, before: str, reason: str, error: ProviderError) -> None:
-        model, turn = self._job.provider.model, int(self._account.limit(Kind.TURNS).used) + 1
+        model, turn = self._job.provider.model, self._account.turns + 1
         lost = self._exchange.change_model()
         transcript = self._exchange.transcript
         if lost:

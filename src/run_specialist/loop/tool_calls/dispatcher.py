@@ -181,7 +181,7 @@ class Dispatcher:
     def _record(self, record: CallRecord, number: int, seconds: float) -> CallRecord:
         """Store and report a call as soon as it returns; the order may differ from call order."""
         self._records[number] = record
-        call, size, turn = record.call, len(record.text), int(self._account.limit(Kind.TURNS).used)
+        call, size, turn = record.call, len(record.text), self._account.turns
         returned = Returned(
             number, turn, call, record.all, size, record.is_error, record.note, record.repeated, seconds
         )

@@ -63,7 +63,7 @@ class ServerUses:
         if self._job.archive is not None:
             self._job.archive.add(use.call.id, text)
         self._account.spend(len(text), Kind.CHARACTERS)
-        turn = int(self._account.limit(Kind.TURNS).used)
+        turn = self._account.turns
         returned = Returned(number, turn, use.call, text, len(text), record.is_error, "", repeated=False, seconds=0.0)
         self._observers.record(returned)
         self._notify(use, "failed" if record.is_error else "finished", text if record.is_error else "", len(text))
