@@ -42,10 +42,11 @@ class ContextWindow:
             return False
         was_landing, position = self._landing.is_active, self._landing.position
         # A landing for lack of time has none left for a summary.
-        if self._job.summarize_at is not None and not (position and position.reason is Kind.TIME):
+        summarize_at = self._job.settings.summarize_at
+        if summarize_at is not None and not (position and position.reason is Kind.TIME):
             transcript = self._exchange.transcript
-            was_over = transcript.tokens > self._job.summarize_at
-            await self._shorten(self._job.summarize_at, in_landing=was_landing)
+            was_over = transcript.tokens > summarize_at
+            await self._shorten(summarize_at, in_landing=was_landing)
             self._landing.begin_if_spent(self._account.budget)
             if was_over and transcript.history_tokens > (self._job.longest_history or math.inf):
                 # The calls of old turns stay. The results of another turn might not fit beside them.

@@ -46,7 +46,7 @@ class Exchange:
         self._observers = observers
         self._stop = stop
         replaceable = partial(is_replaceable, job.provider)
-        self._retries = Retries(job.patience, self._retrying, observers.notify, stop, replaceable)
+        self._retries = Retries(job.settings.patience, self._retrying, observers.notify, stop, replaceable)
         self._partial_reply = PartialReply()
         self._normalizer = ReplyNormalizer(job, observers)
         self._schema_replies = SchemaReplies(job.opening.tools.get(RESPOND), job.answer_schema)
@@ -74,7 +74,7 @@ class Exchange:
         """
         job, capabilities = self._job, self._job.provider.capabilities
         watch = self._show if self._observers.is_watching else None
-        call_first = job.evidence == "require"
+        call_first = job.settings.evidence == "require"
         self._conversation = open_conversation(job.provider, job.opening, watch, call_first=call_first)
         self._has_json_calls = job.opening.tool_calls == "json" and capabilities.is_language_model
         self._thinks = capabilities.thinks or bool(job.opening.effort) or has_thought(messages)

@@ -85,7 +85,8 @@ class Landing:
     @property
     def instruction(self) -> str | None:
         """The landing instruction of the next request."""
-        return prompts.landing_instruction(self.position.rung if self.position else None, self._job.landing_prompt)
+        rung = self.position.rung if self.position else None
+        return prompts.landing_instruction(rung, self._job.settings.landing_prompt)
 
     def was_refused(self) -> None:
         """Continue on another ladder, without the rung that the endpoint refused."""

@@ -47,7 +47,7 @@ class QuoteRule:
 
     def judge(self, response: Response) -> Ending | Objection | None:
         """Return None for an acceptable answer, otherwise the objection, or the ending if no objection is possible."""
-        if self._job.evidence != "require":
+        if self._job.settings.evidence != "require":
             return None
         checked = self._checked(response)
         if founded.is_founded(response, checked, self._dispatcher.executed):
@@ -66,4 +66,4 @@ class QuoteRule:
         position = self._landing.position
         if position is not None:
             return position.answered().rung is not Rung.SALVAGE
-        return self._account.budget.phase is not Phase.SPENT or self._job.landing != "stop"
+        return self._account.budget.phase is not Phase.SPENT or self._job.settings.landing != "stop"

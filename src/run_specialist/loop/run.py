@@ -132,7 +132,7 @@ class Run:
         self._has_begun = True
         job = self._job
         traced = telemetry.invoke_agent(
-            job.specialist,
+            job.settings.name,
             job.run_id,
             job.provider,
             job.question,

@@ -104,7 +104,7 @@ async def rebuilt(
             opening=replace(job.opening, tools=Toolset(offered)),
             # Recorded results are masked already, and nothing is retried.
             secrets=job.secrets if is_live else (),
-            patience=0,
+            settings=job.settings.model_copy(update={"patience": 0}),
         )
         yield RebuiltJob(
             job,

@@ -127,7 +127,7 @@ async def test_s3_4_a_preset_at_the_call_site_applies(given, landing, side_by_si
     """A preset at the call site applies to this run, and a setting next to it overrides it."""
     async with Runner(provider=ScriptedProvider([])) as runner:
         job = (await runner.prepare("owls", "What?", **given))._job
-    assert (job.landing, job.dispatch.parallel_tools_limit) == (landing, side_by_side)
+    assert (job.settings.landing, job.settings.parallel_tools_limit) == (landing, side_by_side)
 
 
 @pytest.mark.anyio

@@ -53,7 +53,7 @@ class ToolCaller:
 
     async def answer(self, call: ToolCall) -> CallResult:
         """Call the tool; raise only cancellations, KeyboardInterrupt and GeneratorExit."""
-        shared = self._job.dispatch.share_budget
+        shared = self._job.settings.share_budget
         child_budget = ChildBudget(self._account, self._observers, self._child_budgets, shared=shared)
         raised: BaseException | None = None
         try:
@@ -93,6 +93,6 @@ class ToolCaller:
 
     def _time_for(self, tool: Tool) -> tuple[float, str]:
         """Return the timeout of a call [s], and a text to append to the timeout message."""
-        seconds = self._job.dispatch.tool_timeout if tool.timeout is None else tool.timeout
+        seconds = self._job.settings.tool_timeout if tool.timeout is None else tool.timeout
         left = self._account.seconds_left(in_landing=False)
         return (seconds, "") if left is None or left >= seconds else (left, ", when the time of the run was up")

@@ -32,7 +32,7 @@ class Dispatcher:
         self._observers = observers
         self._caller = ToolCaller(job, account, observers, stop)
         self._server_uses = ServerUses(job, account, observers)
-        self._gate = asyncio.Semaphore(job.dispatch.parallel_tools_limit)
+        self._gate = asyncio.Semaphore(job.settings.parallel_tools_limit)
         earlier = job.resume_state.earlier
         self._records = dict(earlier.executed)
         """The calls that returned, by their number in the run."""
@@ -101,7 +101,8 @@ class Dispatcher:
             budget = executed.budget
             results.append(augmented(executed, self._job.augmenters, self._warn))
         results += [self.refuse(call, prompts.skipped(call.name)) for call in rest]
-        if self._job.dispatch.limit_fields and budget.phase is Phase.SPENT:
+        countdown = self._job.settings.countdown
+        if countdown.style == "json" and countdown.from_ is not None and budget.phase is Phase.SPENT:
             fields = prompts.limit_reached(budget.tightest)
             results[-1] = replace(results[-1], content=with_fields(results[-1].content, fields))
         self._running = range(0)
@@ -167,14 +168,13 @@ class Dispatcher:
 
     def _archived(self, record: CallRecord) -> CallRecord:
         """Archive the complete output and cut it to the result limit."""
-        dispatch, archive = self._job.dispatch, self._job.archive
-        limit = dispatch.result_chars(len(self._running))
+        archive, limit = self._job.archive, self._job.result_chars(len(self._running))
         cut = record.cut(limit)
         if archive is None:
             return cut
         begin = archive.add(record.call.id, record.text)
         # A tool keeps to the limit of one result and says how to read on, but does not know about the other calls.
-        if not cut.truncated or (cut.note and limit == dispatch.tool_result_limit):
+        if not cut.truncated or (cut.note and limit == self._job.settings.tool_result_limit):
             return cut
         return replace(cut, note=prompts.read_on(record.call.id, begin + limit, begin + len(record.text)))
 
