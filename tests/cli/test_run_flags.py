@@ -24,7 +24,7 @@ def job_of(write, call, monkeypatch):
         monkeypatch.setattr(Runner, "prepare", recorded)
         result = call("finder", "What do owls eat?", "--model", "offline", *flags.split())
         assert (result.exit_code, result.stderr.count("Error")) == (0, 0)
-        return prepared[-1]._job
+        return prepared[-1].job
 
     return job
 

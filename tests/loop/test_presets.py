@@ -21,7 +21,7 @@ def prepare(tmp_path):
         head = "\n".join(("---", "name: looker", "description: Looks.", "tools: []", *lines, "---"))
         (tmp_path / "looker.md").write_text(f"{head}\nYou look.\n", encoding="utf-8")
         runner = Runner(root=tmp_path, dir=tmp_path, provider=provider, tools=tools)
-        return (await runner.prepare("looker", "What?", **settings))._job
+        return (await runner.prepare("looker", "What?", **settings)).job
 
     return make
 

@@ -9,7 +9,9 @@ from run_specialist.budget.budget import Budget, Kind
 from run_specialist.budget.ladder import Style
 from run_specialist.loop.compaction.summarizer import Summarizer
 from run_specialist.loop.executed import Augmenter, EarlierCalls
-from run_specialist.loop.spending.account import NOT_STARTED
+from run_specialist.loop.observing.observers import Observers
+from run_specialist.loop.spending.account import NOT_STARTED, Account
+from run_specialist.loop.stop_signal import StopSignal
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.record.events import Forked, Started
 from run_specialist.record.journal import Opened, RunSnapshot
@@ -185,3 +187,16 @@ class Job:
             **self.origin(),
         }
         return Opened(self.run_id, self.settings.name, self.provider.model, self.question, frozen, self.parent_id)
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What all parts of one run share."""
+
+    job: Job
+    account: Account
+    """The spending so far."""
+    observers: Observers
+    """The listeners and the journal."""
+    stop: StopSignal
+    """Once requested, nothing more is sent, and the current turn is the last."""
