@@ -5,7 +5,6 @@ from typing import Any
 
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind
-from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
@@ -15,6 +14,7 @@ from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.events import Event
 from run_specialist.record.messages import CallFormat, Message
 from run_specialist.record.outcome import Outcome
+from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import respond_tool
 
@@ -47,24 +47,27 @@ def job(
     question: str = "What is known?",
     tools: Sequence[Tool] = (LOOK,),
     augmenters: Sequence[Augmenter] = (COUNT_DOWN,),
-    dispatch: DispatchSettings | None = None,
     limits: Mapping[Kind, float | None] | None = None,
     tool_calls: CallFormat = "native",
-    **settings: Any,
+    **others: Any,
 ) -> Job:
-    """Return a job with the defaults of a specialist file; `limits` are those other than the limit of tool calls."""
+    """Return a job with the defaults of a specialist file.
+
+    limits: those other than the limit of tool calls.
+    others: keys of the specialist, or fields of the job.
+    """
+    keys = {key: others.pop(key) for key in Specialist.model_fields if key in others}
     budget = Budget.of({Kind.TOOL_CALLS: limit, **(limits or {})})
     system = prompts.system("You look things up.", budget, budget_notice=True)
     return Job(
         run_id="run-1",
-        specialist="looker",
+        settings=Specialist(name="looker", description="", prompt="You look things up.", **keys),
         question=question,
         opening=Opening(system, Toolset([*tools, respond_tool()]), tool_calls=tool_calls),
         provider=provider,
         budget=budget,
         augmenters=tuple(augmenters),
-        dispatch=dispatch or DispatchSettings(),
-        **settings,
+        **others,
     )
 
 

@@ -119,7 +119,7 @@ class StoredRunHarness:
         provider, notebook = ScriptedProvider(script, schema=self.schema), Notebook()
         if past is None:
             async with self.process(provider, store="none") as runner:
-                job = (await runner.prepare(self.specialist, "What is known?", **settings))._job
+                job = (await runner.prepare(self.specialist, "What is known?", **settings)).job
         else:
             around = RunEnvironment(self.folder, provider, self.tools, self.augmenters)
             job = resume(past, ResumeRequest(limits=settings), around)

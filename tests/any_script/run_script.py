@@ -8,7 +8,6 @@ from typing import Any
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.loop.compaction.summarizer import Summarizer
-from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.loop.executed import Executed
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
@@ -17,6 +16,7 @@ from run_specialist.providers.base import Opening
 from run_specialist.record.events import Event, Finished, Replied, Summarized
 from run_specialist.record.messages import Message, Usage
 from run_specialist.record.outcome import Outcome
+from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Toolset
@@ -176,21 +176,29 @@ def _job(played: ScriptedRun) -> Job:
         tools.append(get_tool_response_tool(archive, script.result_limit))
     tools.append(RESPOND_BY_SCHEMA if script.schema else RESPOND)
     summarizer = Summarizer(model, archive, script.summarize_at, script.context_target, script.summary_limit)
+    settings = Specialist(
+        name="scripted",
+        description="",
+        prompt="You look things up.",
+        landing=script.landing,
+        evidence=script.evidence,
+        summarize_at=script.summarize_at,
+        countdown={"style": "json"} if script.limit_fields else {},
+        parallel_tools_limit=script.parallel,
+        tool_timeout=script.timeout,
+        tool_result_limit=script.result_limit,
+    )
     return Job(
         run_id="run-1",
-        specialist="scripted",
+        settings=settings,
         question="What is known?",
         opening=Opening(prompts.system("You look things up.", budget, budget_notice=True), Toolset(tools)),
         provider=model,
         budget=budget,
-        landing=script.landing,
         answer_schema=LOADED if script.schema else None,
-        evidence=script.evidence,
         archive=archive if script.archive else None,
-        summarize_at=script.summarize_at,
         summarizer=summarizer if played.has_summarizer else None,
         augmenters=(_spy(played), _breaks, *([_fields] if script.fields else [])),
-        dispatch=DispatchSettings(script.parallel, script.timeout, script.result_limit, script.limit_fields),
     )
 
 

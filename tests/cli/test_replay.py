@@ -91,7 +91,7 @@ async def test_c3_a_run_whose_process_was_killed_is_refused(write, store):
     write("finder", "tool_calls_limit: 3")
     notebook = Notebook()
     async with Runner(model="offline", store="none") as runner:
-        job = (await runner.prepare("finder", "What do owls eat?"))._job
+        job = (await runner.prepare("finder", "What do owls eat?")).job
     await Run(job, journal=notebook).outcome()
     await keep(f"sqlite:///{store}", notebook.until(Received, 1))
     done = call("replay", "last", "--all-projects")

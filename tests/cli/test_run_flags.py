@@ -24,7 +24,7 @@ def job_of(write, call, monkeypatch):
         monkeypatch.setattr(Runner, "prepare", recorded)
         result = call("finder", "What do owls eat?", "--model", "offline", *flags.split())
         assert (result.exit_code, result.stderr.count("Error")) == (0, 0)
-        return prepared[-1]._job
+        return prepared[-1].job
 
     return job
 
@@ -64,12 +64,12 @@ def test_s0_8_none_removes_the_limit_of_the_file(job_of, flag, kind):
 
 def test_every_setting_flag_reaches_the_run(job_of):
     """Every flag of a setting has a test here, and those with a few values reach the run."""
-    assert job_of("--landing order", "landing: stop").landing == "order"
-    assert job_of("--landing schema", "landing: stop").landing == "schema"
-    assert job_of("--evidence off", "evidence: require").evidence == "off"
+    assert job_of("--landing order", "landing: stop").settings.landing == "order"
+    assert job_of("--landing schema", "landing: stop").settings.landing == "schema"
+    assert job_of("--evidence off", "evidence: require").settings.evidence == "off"
     assert job_of("--tool-calls native", "tool_calls: json").opening.tool_calls == "native"
-    assert job_of("--patience 10m", "patience: 0").patience == 600
-    assert job_of("--patience none").patience is None
+    assert job_of("--patience 10m", "patience: 0").settings.patience == 600
+    assert job_of("--patience none").settings.patience is None
     assert (job_of("--dry-run").patch is None, job_of("").patch is None) == (False, True)
     assert job_of("--server-tools").origin()["settings"]["server_tools"]
     settings = {name for name, one in inspect.signature(run).parameters.items() if one.annotation in _ours()}
@@ -88,11 +88,11 @@ def test_s3_4_the_preset_flag_overrides_the_file_and_flags_the_preset(job_of):
     """`finalize` sets its landing, one tool at a time and no notice; other settings of the file remain."""
     lines = ("landing: order", "parallel_tools_limit: 3", "tool_calls_limit: 9", "budget_notice: true")
     job = job_of("--preset finalize", *lines)
-    assert (job.landing, job.dispatch.parallel_tools_limit) == ("finalize", 1)
+    assert (job.settings.landing, job.settings.parallel_tools_limit) == ("finalize", 1)
     assert job.budget[Kind.TOOL_CALLS].limit == 9
     assert "Tool budget" not in job.opening.system
     job = job_of("--preset finalize --landing force", *lines)
-    assert (job.landing, job.dispatch.parallel_tools_limit) == ("force", 1)
+    assert (job.settings.landing, job.settings.parallel_tools_limit) == ("force", 1)
 
 
 @pytest.mark.parametrize("preset", ["soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop"])

@@ -64,7 +64,7 @@ async def test_a_run_ends_with_an_outcome_and_without_a_process(model):
     assert outcome.status in {"answered", "landed", "partial"}
     assert outcome.answer
     assert outcome.usage.output_tokens > 0
-    assert run._job.provider.capabilities.context_tokens == 1024
+    assert run.job.provider.capabilities.context_tokens == 1024
     assert not server.is_running()
 
 
@@ -76,12 +76,12 @@ async def test_the_context_is_that_of_the_model(model, monkeypatch):
     monkeypatch.delenv("SPECIALIST_LOCAL_CONTEXT")
     async with Runner(model=model) as runner:
         run = await runner.prepare("finder", "What?")
-        client = run._job.provider.client
+        client = run.job.provider.client
         headers = {"authorization": f"Bearer {client.api_key}"}
         async with httpx2.AsyncClient(base_url=str(client.base_url).removesuffix("/v1/"), headers=headers) as web:
             props = (await web.get("/props")).json()
             refused = await web.get("/props", headers={"authorization": "Bearer other"})
-        assert run._job.provider.capabilities.context_tokens == 8192
+        assert run.job.provider.capabilities.context_tokens == 8192
     assert props["default_generation_settings"]["n_ctx"] == 8192
     assert refused.status_code == 401
 

@@ -8,7 +8,6 @@ import pytest
 
 from run_specialist.budget.budget import Limit
 from run_specialist.errors import ToolError
-from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.events import Called, Warned
 from run_specialist.tools.base import Tool
@@ -72,8 +71,7 @@ async def test_s2_5_parallel_tools_limit_bounds_concurrent_calls(most):
         return query
 
     provider = ScriptedProvider([batch(*"abcdef"), DONE])
-    settings = DispatchSettings(parallel_tools_limit=most)
-    await outcome_of(job(provider, None, tools=[Tool("look", "Work.", work)], dispatch=settings))
+    await outcome_of(job(provider, None, tools=[Tool("look", "Work.", work)], parallel_tools_limit=most))
     assert peak == most
     assert results(provider.requests[1].messages[-1]) == list("abcdef")
 
@@ -138,8 +136,7 @@ async def test_s1_7_a_hanging_tool_ends_at_its_timeout():
         return query
 
     provider = ScriptedProvider([batch("a"), DONE])
-    settings = DispatchSettings(tool_timeout=0.01)
-    outcome = await outcome_of(job(provider, 9, tools=[Tool("look", "Hangs.", hang)], dispatch=settings))
+    outcome = await outcome_of(job(provider, 9, tools=[Tool("look", "Hangs.", hang)], tool_timeout=0.01))
     assert results(provider.requests[1].messages[-1]) == ["look failed: no result within 0.01 seconds"]
     assert outcome.answer == "done"
 
@@ -191,7 +188,7 @@ async def test_x_13_custom_tools_run_on_every_call():
 async def test_long_results_are_cut_before_anything_is_added():
     """A long result is truncated first; `[truncated]` and the countdown follow the raw output."""
     provider = ScriptedProvider([calls(("look", {"query": "x" * 100})), ANSWER])
-    outcome = await outcome_of(job(provider, 1, dispatch=DispatchSettings(tool_result_limit=12)))
+    outcome = await outcome_of(job(provider, 1, tool_result_limit=12))
     (text,) = results(provider.requests[1].messages[-1])
     assert text == "note on 'xxx\n[truncated]\n0 tool calls remaining"
     assert outcome.limits["characters"].used == len("note on 'xxx")  # without the lines that the program adds
@@ -211,7 +208,7 @@ async def test_a_secret_at_the_truncation_point_is_masked_completely():
     """Secrets are masked before truncation, so that no part of a key remains."""
     secret = "sk-ant-api03-" + "A1b2" * 10
     provider = ScriptedProvider([calls(("look", {"query": secret})), DONE])
-    await outcome_of(job(provider, 9, dispatch=DispatchSettings(tool_result_limit=30)))
+    await outcome_of(job(provider, 9, tool_result_limit=30))
     assert results(provider.requests[1].messages[-1]) == ["note on '[redacted]', part 0"]
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.budget.budget import Kind
-from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls
@@ -200,7 +199,7 @@ async def test_x_14_a_hanging_tool_is_cancelled_at_its_tool_timeout():
         provider,
         30,
         tools=[Tool("look", "Hang.", hang)],
-        dispatch=DispatchSettings(tool_timeout=0.05),
+        tool_timeout=0.05,
         limits={Kind.TIME: 60},
     )
     outcome = await outcome_of(made)
@@ -239,7 +238,7 @@ async def test_characters_are_counted_after_truncation_without_added_lines():
     """Characters are counted after truncation by `tool_result_limit` and without the lines that the program adds."""
     tool = Tool("look", "Look.", lambda query: "x" * 50)
     provider = ScriptedProvider([look_reply(1), look_reply(2), answer_reply()])
-    made = job(provider, 2, tools=[tool], dispatch=DispatchSettings(tool_result_limit=20))
+    made = job(provider, 2, tools=[tool], tool_result_limit=20)
     outcome = await outcome_of(made)
     assert outcome.limits["characters"].used == 40
 

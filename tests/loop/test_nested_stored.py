@@ -166,7 +166,7 @@ async def test_x_11_spending_of_a_child_killed_with_its_parent_is_counted(store,
     async with Runner(provider=cast, tools=[Tool("look", "Look.", look)], store=store) as runner:
         run = await runner.prepare("lead", "What is known?", listener=told.append)
         notebook = Notebook()
-        broken = Run(run._job, told.append, journal=notebook)
+        broken = Run(run.job, told.append, journal=notebook)
         task = asyncio.create_task(broken.outcome())
         await looked.wait()
         broken.abort()

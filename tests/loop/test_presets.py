@@ -1,7 +1,6 @@
 """Presets without HTTP: parallel tools, and the job that each preset creates."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -22,7 +21,7 @@ def prepare(tmp_path):
         head = "\n".join(("---", "name: looker", "description: Looks.", "tools: []", *lines, "---"))
         (tmp_path / "looker.md").write_text(f"{head}\nYou look.\n", encoding="utf-8")
         runner = Runner(root=tmp_path, dir=tmp_path, provider=provider, tools=tools)
-        return (await runner.prepare("looker", "What?", **settings))._job
+        return (await runner.prepare("looker", "What?", **settings)).job
 
     return make
 
@@ -82,17 +81,25 @@ async def test_s2_5_the_parallel_limit_of_the_file_applies_in_every_preset(prepa
 NAMED = {
     "soft-landing": set(),
     "soft-warning": {"opening", "budget", "augmenters"},
-    "finalize": {"opening", "budget", "augmenters", "landing", "summarize_at", "summarizer", "archive", "dispatch"},
+    "finalize": {"opening", "budget", "augmenters", "summarizer", "archive"},
     "budget-notice": {"budget", "augmenters"},
-    "openai-loop": {"opening", "budget", "augmenters", "landing", "dispatch"},
+    "openai-loop": {"opening", "budget", "augmenters"},
 }
-"""What of a job each preset may change; a budget knows where its countdown begins."""
+"""What of a job each preset may change besides settings; a budget knows where its countdown begins."""
+SETTINGS = {
+    "soft-landing": set(),
+    "soft-warning": {"budget_notice", "countdown", "tool_chars_limit"},
+    "finalize": {"budget_notice", "countdown", "landing", "summarize_at", "parallel_tools_limit"},
+    "budget-notice": {"countdown"},
+    "openai-loop": {"budget_notice", "countdown", "landing"},
+}
+"""The settings that each preset changes."""
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 async def test_a_preset_changes_only_what_it_names(prepare, preset):
     """A preset changes only the settings that it names."""
-    own = {"run_id", "provider", "augmenters", "opening", "summarizer", "archive", "origin"}
+    own = {"run_id", "provider", "augmenters", "opening", "summarizer", "archive", "origin", "settings"}
     provider = ScriptedProvider([])
     plain, made = [await prepare(provider, *lines, tools=[]) for lines in ((), (f"preset: {preset}",))]
     for name in type(plain).__dataclass_fields__.keys() - own - NAMED[preset]:
@@ -101,6 +108,6 @@ async def test_a_preset_changes_only_what_it_names(prepare, preset):
         assert made.opening.system == plain.opening.system
         assert made.opening.tools.names == plain.opening.tools.names
     assert made.opening.effort == plain.opening.effort
-    one = {"finalize": {"parallel_tools_limit": 1}, "openai-loop": {"limit_fields": True}}
-    assert made.dispatch == replace(plain.dispatch, **one.get(preset, {}))
+    before, after = dict(plain.settings), dict(made.settings)
+    assert {key for key in before if before[key] != after[key]} - {"preset"} == SETTINGS[preset]
     assert (made.archive is None) is (preset != "finalize")

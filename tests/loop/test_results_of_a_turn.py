@@ -2,7 +2,6 @@
 
 import pytest
 
-from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.base import Output, Tool
@@ -21,8 +20,8 @@ async def test_a_result_that_is_cut_for_the_others_names_its_own_rest(number, le
             calls(("respond", {"answer": "a"}), first_id=99),
         ]
     )
-    dispatch = DispatchSettings(tool_result_limit=1000, turn_chars=1200)
-    await outcome_of(job(provider, 60, tools=[SLICE], dispatch=dispatch, archive=Archive()))
+    made = job(provider, 60, tools=[SLICE], tool_result_limit=1000, turn_chars=1200, archive=Archive())
+    await outcome_of(made)
     results = [block["content"] for block in provider.requests[1].messages[-1].content]
     assert [result.count("x") - result.count("execution_id") for result in results] == [length] * number
     for part, result in enumerate(results):

@@ -135,7 +135,7 @@ async def test_no_summary_begins_if_the_stop_comes_while_the_store_is_waited_for
 
     provider = ScriptedProvider(WIDE)
     async with desk.process(provider, store="none") as runner:
-        job = (await runner.prepare(LONG, "What is known?"))._job
+        job = (await runner.prepare(LONG, "What is known?")).job
     run = Run(job, journal=Stopping())
     outcome = await run.outcome()
     assert (outcome.status, len(provider.requests)) == ("aborted", 2)

@@ -39,7 +39,7 @@ async def broken_off(office, *script, **how):
 
     async with office.process(*script, die) as runner:
         run = await taken(runner, **how)
-        journal = run._observers.journal
+        journal = run._run.observers.journal
         lost, journal.write = journal.write, lambda record: None if died.is_set() else lost(record)
         with pytest.raises(asyncio.CancelledError):
             await run.outcome()
@@ -193,7 +193,7 @@ async def test_a_dropped_run_can_be_taken_up_again(office):
         run = await taken(runner)
         with pytest.raises(AtWork, match=f"{ID} is being worked on: this process; "):
             await taken(runner)
-        run._observers.journal = None
+        run._run.observers.journal = None
         del run
         assert (await (await taken(runner)).outcome()).status == "answered"
 

@@ -111,7 +111,7 @@ class Asker:
             runner = Runner(root=self._folder, dir=folder, provider=provider, tools=tools, augmenters=augmenters)
             run = await runner.prepare("looker", question, listener=events.append, watch=watch, **settings)
             if clock is not None:
-                run = Run(run._job, events.append, watch, clock)
+                run = Run(run.job, events.append, watch, clock)
             yield ObservedRun(run, simulator, events, pieces)
 
     async def __call__(self, script: Sequence[Answer] | Policy, *lines: str, **options: Any) -> ObservedRun:

@@ -52,7 +52,7 @@ async def stop_after_the_first_reply(one):
     async def begin(runner, watch):
         del watch
         run = await runner.prepare(IN_JSON, "What is known?")
-        return Run(run._job, journal=notebook)
+        return Run(run.job, journal=notebook)
 
     await one.work(begin)
     await keep(f"sqlite:///{one.folder}/runs.db", notebook.until(Received, 1))

@@ -73,10 +73,10 @@ async def test_the_length_limits_results_summaries_and_replies(finder, local, ki
         async with Runner(model=MODELS[kind]) as runner:
             run = await runner.prepare("finder", "What?")
             await run.outcome()
-    capabilities, job = run._job.provider.capabilities, run._job
+    capabilities, job = run.job.provider.capabilities, run.job
     assert (capabilities.context_tokens, capabilities.max_output_tokens) == (tokens, reply)
-    assert job.summarize_at < tokens - reply
-    assert job.dispatch.tool_result_limit <= min(20_000, tokens)
+    assert job.settings.summarize_at < tokens - reply
+    assert job.settings.tool_result_limit <= min(20_000, tokens)
     assert server.requests[0].body["max_completion_tokens"] == min(16_000, reply)
 
 
@@ -117,8 +117,8 @@ async def test_a_server_that_lies_about_it_is_ignored(finder, local, monkeypatch
             run = await runner.prepare("finder", "What?")
             outcome = await run.outcome()
     assert (outcome.answer, outcome.warnings) == ("yes", (NOTHING_READ,))
-    assert run._job.provider.capabilities.context_tokens is None
-    assert (run._job.summarize_at, run._job.dispatch.tool_result_limit) == (None, 20_000)
+    assert run.job.provider.capabilities.context_tokens is None
+    assert (run.job.settings.summarize_at, run.job.settings.tool_result_limit) == (None, 20_000)
 
 
 @pytest.mark.anyio
@@ -129,7 +129,7 @@ async def test_explicit_settings_win_with_a_warning(finder, local):
         async with Runner(model="llamacpp:") as runner:
             run = await runner.prepare("wide", "What?")
             outcome = await run.outcome()
-    assert (run._job.dispatch.tool_result_limit, run._job.summarize_at) == (50_000, None)
+    assert (run.job.settings.tool_result_limit, run.job.settings.summarize_at) == (50_000, None)
     (warning,) = set(outcome.warnings) - {NOTHING_READ}
     assert "tool_result_limit: a result of 50,000 characters does not fit into the context of 8,192 tokens" in warning
 
@@ -156,8 +156,8 @@ async def test_a_resumed_run_takes_the_context_of_its_new_model(finder, local, l
         async with Runner(model=MODELS["vllm"], store=store) as runner:
             second = await runner.resume(ended.run_id, "Who?", tool_calls_limit=20, force=True)
             outcome = await second.outcome()
-    assert first._job.dispatch.tool_result_limit < 2_000
-    assert second._job.dispatch.tool_result_limit == pytest.approx(limit, rel=0.2)
+    assert first.job.settings.tool_result_limit < 2_000
+    assert second.job.settings.tool_result_limit == pytest.approx(limit, rel=0.2)
     assert outcome.answer == "yes"
     asked = [request for request in server.requests if "tools" in request.body]
     assert "of owls and mice" in asked[1].results[-1]

@@ -72,7 +72,7 @@ async def test_two_runs_that_start_together_share_one_provider(finder, local, mo
         monkeypatch.setattr(ChatProvider, "aclose", lambda self: closed.append(self) or close(self))
         async with Runner(model=MODELS["vllm"]) as runner:
             first, second = await asyncio.gather(*(runner.prepare("finder", "What?") for _ in range(2)))
-            assert first._job.provider is second._job.provider
+            assert first.job.provider is second.job.provider
             assert len(closed) == 1
             await asyncio.gather(first.outcome(), second.outcome())
     assert len({id(provider) for provider in closed}) == 2
@@ -103,7 +103,7 @@ async def test_a_server_that_hangs_holds_up_neither_the_run_nor_the_event_loop(f
             ticking.cancel()
             assert (await run.outcome()).answer == "yes"
     assert len(ticks) > 5
-    assert run._job.provider.capabilities.context_tokens is None
+    assert run.job.provider.capabilities.context_tokens is None
 
 
 @pytest.mark.anyio

@@ -73,7 +73,7 @@ async def test_a_file_is_served_and_the_server_ends_with_the_runner(folder):
     assert (outcome.model, seen["model"], seen["alias"]) == ("local:m.gguf", "m.gguf", ["m.gguf"])
     # The server chooses the context, and reports it.
     assert (seen["n_ctx"], seen["max"], seen["pid"]) == (0, 2048, process.pid)
-    assert run._job.provider.capabilities.context_tokens == 8192
+    assert run.job.provider.capabilities.context_tokens == 8192
     assert lines == ["loading m.gguf (0 MB)"]
     assert not process.is_running()
 
@@ -95,7 +95,7 @@ def test_two_event_loops_share_one_server(folder):
 
     def use():
         run = asyncio.run(runner.prepare("finder", "What?"))
-        urls.append(str(run._job.provider.client.base_url))
+        urls.append(str(run.job.provider.client.base_url))
 
     threads = [threading.Thread(target=use) for _ in range(2)]
     for thread in threads:

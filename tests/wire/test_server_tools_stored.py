@@ -72,7 +72,7 @@ async def test_a_killed_run_counts_them_once(endpoint, returned):
 
     async def begin(runner, watch):
         run = await runner.prepare(LOOKER, "What is known?", tool_calls_limit=3)
-        return Run(run._job, watch=watch, journal=notebook)
+        return Run(run.job, watch=watch, journal=notebook)
 
     await one.work(begin)
     await keep(f"sqlite:///{one.folder}/runs.db", notebook.until(Returned, returned))

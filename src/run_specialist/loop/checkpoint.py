@@ -4,10 +4,8 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 
-from run_specialist.budget.budget import Kind
 from run_specialist.loop.exchange import Exchange
-from run_specialist.loop.observing.observers import Observers
-from run_specialist.loop.spending.account import Account
+from run_specialist.loop.job import RunContext
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.record.events import Warned
 from run_specialist.record.journal import Checkpointed, OnLost, TakenOver
@@ -42,16 +40,8 @@ class StoreLost(Exception):
 class Checkpoint:
     """Records the state from which a run can be resumed."""
 
-    def __init__(
-        self,
-        account: Account,
-        observers: Observers,
-        exchange: Exchange,
-        dispatcher: Dispatcher,
-        on_lost: OnLost = "go_on",
-    ) -> None:
-        self._account = account
-        self._observers = observers
+    def __init__(self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, on_lost: OnLost = "go_on") -> None:
+        self._run = run
         self._exchange = exchange
         self._dispatcher = dispatcher
         self._needs_store = on_lost == "abort"
@@ -62,17 +52,17 @@ class Checkpoint:
     @property
     def is_kept(self) -> bool:
         """True while all records are stored; False without a journal, after a failure, and while that is unknown."""
-        return self._observers.journal is not None and not self._is_lost and not self._is_slow
+        return self._run.observers.journal is not None and not self._is_lost and not self._is_slow
 
     def new_record(self) -> Checkpointed:
         """Return the current state of the run; of the messages, only those since the last call: record each."""
         transcript = self._exchange.transcript
-        snapshot = self._account.snapshot(
+        snapshot = self._run.account.snapshot(
             calls=self._dispatcher.started,
             skipped=self._dispatcher.skipped,
             last_text=self._exchange.last_text,
             history_tokens=transcript.history_tokens,
-            warnings=tuple(self._observers.warnings),
+            warnings=tuple(self._run.observers.warnings),
             returned=self._exchange.returned.reasons,
             returned_answer=self._exchange.returned.newest,
         )
@@ -93,12 +83,12 @@ class Checkpoint:
         Before the first reply there is nothing to lose, so only a run that needs its store waits.
         Raises StoreLost if another process has taken over the run, or if the store is lost and the run needs it.
         """
-        if self._observers.journal is None:
+        if self._run.observers.journal is None:
             return
-        self._observers.record(self.new_record())
-        if not (self._needs_store or self._account.limit(Kind.TURNS).used):
+        self._run.observers.record(self.new_record())
+        if not (self._needs_store or self._run.account.turns):
             return
-        left = self._account.seconds_left(in_landing=False)
+        left = self._run.account.seconds_left(in_landing=False)
         try:
             problem = await self._flush(self._reply_timeout(left), left)
         except TakenOver as error:
@@ -121,7 +111,7 @@ class Checkpoint:
 
         briefly: wait no longer for an unreachable store than for a slow one.
         """
-        left = COMMIT_TIMEOUT if briefly else self._account.seconds_left(in_landing=True)
+        left = COMMIT_TIMEOUT if briefly else self._run.account.seconds_left(in_landing=True)
         try:
             problem = await self._flush(COMMIT_TIMEOUT, None if left is None else max(left, COMMIT_TIMEOUT))
         except TakenOver as error:
@@ -130,7 +120,7 @@ class Checkpoint:
 
     async def wait_until_stored_uncancelled(self, *, briefly: bool = False) -> None:
         """Wait as `wait_until_stored` does, and ignore cancellations: the work is done and only has to be stored."""
-        if self._observers.journal is None:
+        if self._run.observers.journal is None:
             return
         storing = asyncio.ensure_future(self.wait_until_stored(briefly=briefly))
         while not storing.done():
@@ -162,7 +152,7 @@ class Checkpoint:
         return STORE_NOT_BACK.format(self._outage()) if self._outage() else STORE_SLOW
 
     async def _committed(self) -> str | None:
-        journal = self._observers.journal
+        journal = self._run.observers.journal
         try:
             problem = None if journal is None else await journal.committed()
         except TakenOver:
@@ -172,7 +162,7 @@ class Checkpoint:
         return problem
 
     def _outage(self) -> str | None:
-        return None if self._observers.journal is None else self._observers.journal.outage
+        return None if self._run.observers.journal is None else self._run.observers.journal.outage
 
     def _warn_if_unreachable(self, seconds: float) -> None:
         """Warn once that the run waits for its store.
@@ -184,5 +174,5 @@ class Checkpoint:
             self._warn(STORE_UNREACHABLE.format(outage))
 
     def _warn(self, problem: str | None) -> None:
-        if problem and problem not in self._observers.warnings:
-            self._observers.notify(Warned(problem))
+        if problem and problem not in self._run.observers.warnings:
+            self._run.observers.notify(Warned(problem))

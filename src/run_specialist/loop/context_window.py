@@ -6,58 +6,44 @@ from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.checkpoint import Checkpoint
 from run_specialist.loop.exchange import Exchange
-from run_specialist.loop.job import Job
+from run_specialist.loop.job import RunContext
 from run_specialist.loop.landing import Landing
-from run_specialist.loop.spending.account import Account
-from run_specialist.loop.stop_signal import StopSignal
 
 
 class ContextWindow:
     """Makes room for the next request."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run that its size affects
-        self,
-        job: Job,
-        account: Account,
-        exchange: Exchange,
-        landing: Landing,
-        checkpoint: Checkpoint,
-        stop: StopSignal,
-    ) -> None:
-        """Take the parts of a run.
-
-        stop: once requested, no summary begins; a running one is completed, because its notes are already paid for.
-        """
-        self._job = job
-        self._account = account
+    # Once the run must stop, no summary begins; a running one is completed, because its notes are already paid for.
+    def __init__(self, run: RunContext, exchange: Exchange, landing: Landing, checkpoint: Checkpoint) -> None:
+        self._run = run
         self._exchange = exchange
         self._landing = landing
         self._checkpoint = checkpoint
-        self._stop = stop
         self._was_summarized = self._was_cut = False
 
     async def make_room(self) -> bool:
         """Shorten a transcript longer than `summarize_at`; return False if that began the landing, or to stop."""
-        if self._stop.is_requested:
+        if self._run.stop.is_requested:
             return False
         was_landing, position = self._landing.is_active, self._landing.position
         # A landing for lack of time has none left for a summary.
-        if self._job.summarize_at is not None and not (position and position.reason is Kind.TIME):
+        summarize_at = self._run.job.settings.summarize_at
+        if summarize_at is not None and not (position and position.reason is Kind.TIME):
             transcript = self._exchange.transcript
-            was_over = transcript.tokens > self._job.summarize_at
-            await self._shorten(self._job.summarize_at, in_landing=was_landing)
-            self._landing.begin_if_spent(self._account.budget)
-            if was_over and transcript.history_tokens > (self._job.longest_history or math.inf):
+            was_over = transcript.tokens > summarize_at
+            await self._shorten(summarize_at, in_landing=was_landing)
+            self._landing.begin_if_spent(self._run.account.budget)
+            if was_over and transcript.history_tokens > (self._run.job.longest_history or math.inf):
                 # The calls of old turns stay. The results of another turn might not fit beside them.
                 self._landing.begin(Kind.TOKENS)
-        return self._landing.is_active is was_landing and not self._stop.is_requested
+        return self._landing.is_active is was_landing and not self._run.stop.is_requested
 
     async def shorten_and_land(self) -> bool:
         """Land from a shorter transcript after the context overflowed; return False if nothing more can be cut.
 
         If the run must stop, its resumption does this.
         """
-        if self._stop.is_requested:
+        if self._run.stop.is_requested:
             return True
         if not (await self._summarize_once() or self._cut_newest_once()):
             return False

@@ -147,7 +147,7 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
     calls = budget[Kind.TOOL_CALLS]
     return Outcome(
         run_id=job.run_id,
-        specialist=job.specialist,
+        specialist=job.settings.name,
         model=job.provider.model,
         status=status,
         answer=answer,

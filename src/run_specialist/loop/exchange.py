@@ -7,10 +7,8 @@ from functools import partial
 from typing import TypeVar
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Kind
-from run_specialist.loop.job import Job
+from run_specialist.loop.job import RunContext
 from run_specialist.loop.observing import telemetry
-from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.partial_reply import PartialReply
 from run_specialist.loop.portable import lost_parts, portable_id, portable_messages, with_portable_ids
 from run_specialist.loop.reply_normalizer import ReplyNormalizer
@@ -18,8 +16,8 @@ from run_specialist.loop.reply_room import has_thought, is_thought, longest_repl
 from run_specialist.loop.retries import Retries
 from run_specialist.loop.returned_answers import ReturnedAnswers
 from run_specialist.loop.schema_replies import SchemaReplies, SchemaStream
-from run_specialist.loop.spending.account import Account, rounded
-from run_specialist.loop.stop_signal import StopRequested, StopSignal
+from run_specialist.loop.spending.account import rounded
+from run_specialist.loop.stop_signal import StopRequested
 from run_specialist.loop.transcript import Transcript
 from run_specialist.providers import json_prompts
 from run_specialist.providers.base import Choice, Delta, Request
@@ -37,19 +35,14 @@ _T = TypeVar("_T")
 class Exchange:
     """Sends the transcript, receives the replies, and shortens the transcript when it grows too long."""
 
-    def __init__(self, job: Job, account: Account, observers: Observers, stop: StopSignal) -> None:
-        """Open the conversation; nothing is sent yet.
-
-        stop: once requested, nothing more is sent.
-        """
-        self._job = job
-        self._account = account
-        self._observers = observers
-        self._stop = stop
+    def __init__(self, run: RunContext) -> None:
+        """Open the conversation; nothing is sent yet."""
+        self._run = run
+        job = run.job
         replaceable = partial(is_replaceable, job.provider)
-        self._retries = Retries(job.patience, self._retrying, observers.notify, stop, replaceable)
+        self._retries = Retries(job.settings.patience, self._retrying, run.observers.notify, run.stop, replaceable)
         self._partial_reply = PartialReply()
-        self._normalizer = ReplyNormalizer(job, observers)
+        self._normalizer = ReplyNormalizer(run)
         self._schema_replies = SchemaReplies(job.opening.tools.get(RESPOND), job.answer_schema)
         self._schema_stream: SchemaStream | None = None
         state = job.resume_state
@@ -73,16 +66,16 @@ class Exchange:
 
         messages: the transcript.
         """
-        job, capabilities = self._job, self._job.provider.capabilities
-        watch = self._show if self._observers.is_watching else None
-        call_first = job.evidence == "require"
+        job, capabilities = self._run.job, self._run.job.provider.capabilities
+        watch = self._show if self._run.observers.is_watching else None
+        call_first = job.settings.evidence == "require"
         self._conversation = open_conversation(job.provider, job.opening, watch, call_first=call_first)
         self._has_json_calls = job.opening.tool_calls == "json" and capabilities.is_language_model
         self._thinks = capabilities.thinks or bool(job.opening.effort) or has_thought(messages)
 
     def change_model(self) -> str:
         """Continue with the provider's current model; return the parts of the transcript that it does not receive."""
-        job, before = self._job, self.transcript.messages()
+        job, before = self._run.job, self.transcript.messages()
         lost, named = lost_parts(before), with_portable_ids(before)
         if job.archive is not None:
             job.archive.add_names(portable_id)
@@ -103,10 +96,10 @@ class Exchange:
 
         Raises ProviderError and its subclasses.
         """
-        turn = int(self._account.limit(Kind.TURNS).used) + 1
-        self._observers.notify(Requested(turn, choice))
+        turn = self._run.account.turns + 1
+        self._run.observers.notify(Requested(turn, choice))
         # A listener of the event may have stopped the run.
-        if self._stop.is_requested:
+        if self._run.stop.is_requested:
             return None
         # Read before `open_reply` is cleared: the end says so if that reply was cut.
         request_end = self._end_of_request(choice, landing_instruction)
@@ -121,14 +114,14 @@ class Exchange:
         request = Request(
             messages,
             choice,
-            self._account.room(longest),
+            self._run.account.room(longest),
             # None after a pause: the last message is the model's own, and takes no instruction.
             messages[-1].landing_instruction and landing_instruction,
             self._schema_replies.schema if choice is Choice.SCHEMA else None,
         )
         begun = time.monotonic()
-        with telemetry.chat(self._job.provider, request.max_tokens) as span:
-            seconds_left = self._account.seconds_left(in_landing=in_landing)
+        with telemetry.chat(self._run.job.provider, request.max_tokens) as span:
+            seconds_left = self._run.account.seconds_left(in_landing=in_landing)
             sending = self._retries.ask(self._conversation, request, seconds_left)
             reply = await self._in_time(sending, in_landing=in_landing)
             if reply is None:
@@ -141,10 +134,10 @@ class Exchange:
             span.replied(reply, reply.usage)
         cost = self.receive(reply, choice, request_end, in_landing=in_landing)
         received = Received(turn, choice, in_landing, reply, rounded(cost), seconds, request_end)
-        self._observers.record(received)
-        self._observers.notify(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
+        self._run.observers.record(received)
+        self._run.observers.notify(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
         if reply.detail:
-            self._observers.notify(Warned(reply.detail))
+            self._run.observers.notify(Warned(reply.detail))
         return reply
 
     def _end_of_request(self, choice: Choice, landing_instruction: str | None) -> str | None:
@@ -173,8 +166,7 @@ class Exchange:
         text = self.response.answer if self.response else reply.text
         self._last_text = (called and called.answer) or text or self._last_text
         self._partial_reply = PartialReply()
-        self._account.spend(1, Kind.TURNS)
-        return self._account.book(reply.usage, in_landing=in_landing)
+        return self._run.account.book(reply.usage, in_landing=in_landing, turns=1)
 
     def enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
         """Append a turn and the results of its calls to the transcript."""
@@ -183,14 +175,14 @@ class Exchange:
 
     async def shorten(self, over: int = 0, *, in_landing: bool) -> bool:
         """Summarize the older part of a transcript longer than `over` tokens; return False if nothing was done."""
-        summarizer, before = self._job.summarizer, self.transcript.tokens
+        summarizer, before = self._run.job.summarizer, self.transcript.tokens
         if summarizer is None or before <= over:
             return False
-        bill, seconds_left = Spending(), self._account.seconds_left(in_landing=in_landing)
+        bill, seconds_left = Spending(), self._run.account.seconds_left(in_landing=in_landing)
 
         def pay(usage: Usage) -> None:
             nonlocal bill
-            bill = bill.plus(usage, self._account.book(usage, in_landing=in_landing))
+            bill = bill.plus(usage, self._run.account.book(usage, in_landing=in_landing))
 
         ask = partial(self._retries.ask, seconds=seconds_left)
         summarizing = summarizer.summarize(self.transcript.messages(), before, pay, ask)
@@ -200,9 +192,9 @@ class Exchange:
             return False
         self.transcript.shorten(done.history, done.tokens_after)
         for warning in done.warnings:
-            if warning not in self._observers.warnings:
-                self._observers.notify(Warned(warning))
-        self._observers.notify(
+            if warning not in self._run.observers.warnings:
+                self._run.observers.notify(Warned(warning))
+        self._run.observers.notify(
             Summarized(done.summary, done.archived, before, done.tokens_after, bill.usage, rounded(bill.cost_usd))
         )
         return True
@@ -212,18 +204,18 @@ class Exchange:
         self._last_text, self._partial_reply = self.last_text, PartialReply()
         if self._schema_stream is not None:
             self._schema_stream = SchemaStream()
-        self._observers.notify(event)
+        self._run.observers.notify(event)
 
     def _show(self, delta: Delta) -> None:
         shown = delta if self._schema_stream is None else self._schema_stream.marked(delta)
         if shown is not None:
             self._partial_reply.add(shown)
-            self._observers.show(shown)
+            self._run.observers.show(shown)
 
     async def _in_time(self, work: Awaitable[_T], *, in_landing: bool) -> _T | None:
         """Await within the time limit; return None if time runs out, or if the run is to stop before a retry."""
         try:
-            async with asyncio.timeout(self._account.seconds_left(in_landing=in_landing)) as timeout:
+            async with asyncio.timeout(self._run.account.seconds_left(in_landing=in_landing)) as timeout:
                 return await work
         except StopRequested:
             return None

@@ -87,7 +87,7 @@ def spend_call(budget: Budget, record: CallRecord) -> Budget:
     left = budget[Kind.CHARACTERS].remaining
     characters = len(record.text) if left is None else min(len(record.text), left)
     spent = budget.spend_all({Kind.TOOL_CALLS: 1, Kind.CHARACTERS: characters})
-    return spent.spend_all(record.drawn)
+    return spent.spend_all(record.drawn) if record.drawn else spent
 
 
 def in_call_order(budget: Budget, records: Sequence[CallRecord]) -> list[Executed]:

@@ -28,7 +28,7 @@ def quotes(
     executed: the calls that count as read.
     """
     claims = tuple(_claims(job, response))
-    if job.evidence == "off":
+    if job.settings.evidence == "off":
         return tuple(Evidence(source, quote, verified=None) for source, quote in claims)
     known = [*(quote.quote for quote in proven(children)), *job.proven]
     return evidence.check(claims, own_calls(job, executed), known)
@@ -84,7 +84,7 @@ def _could_read(job: Job) -> bool:
 def _claims(job: Job, response: Response) -> Iterator[tuple[str, str]]:
     """Yield source and quote of each piece of evidence."""
     claims = list(response.evidence)
-    if job.evidence == "require" and isinstance(response.output, Mapping):
+    if job.settings.evidence == "require" and isinstance(response.output, Mapping):
         items = response.output.get("evidence")
         parsed = map(Citation.parse, items if isinstance(items, list) else ())
         claims += [claim for claim in parsed if claim and claim not in response.evidence][:MOST_EVIDENCE]

@@ -8,17 +8,21 @@ from typing import Any
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.budget.ladder import Style
 from run_specialist.loop.compaction.summarizer import Summarizer
-from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.loop.executed import Augmenter, EarlierCalls
-from run_specialist.loop.spending.account import NOT_STARTED
+from run_specialist.loop.observing.observers import Observers
+from run_specialist.loop.spending.account import NOT_STARTED, Account
+from run_specialist.loop.stop_signal import StopSignal
 from run_specialist.providers.base import Opening, Provider
 from run_specialist.record.events import Forked, Started
 from run_specialist.record.journal import Opened, RunSnapshot
 from run_specialist.record.messages import Message, Reply
-from run_specialist.record.outcome import EvidencePolicy
 from run_specialist.redaction import redactor
+from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.tools.archive import Archive
+
+SHORTEST_RESULT = 200
+"""Minimum length of each result, however many calls a turn has [characters]."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,8 @@ class Job:
     """One question to one specialist."""
 
     run_id: str
-    specialist: str
+    settings: Specialist
+    """The settings of the specialist: from its file and the call, fitted to the context of the model."""
     question: str
     opening: Opening
     """System prompt and tools, identical in every request."""
@@ -100,25 +105,18 @@ class Job:
     """The limits, unspent."""
     seconds: float = 0
     """Time spent before the run begins on finding the first match of its `paths` [s]."""
-    patience: float | None = 120
-    """How long one request is retried while the endpoint is busy or unreachable [s]; 0 = never, None = no limit."""
-    landing: Style = "auto"
-    landing_prompt: str | None = None
-    """Replaces the default landing instruction."""
-    evidence: EvidencePolicy = "check"
     answer_schema: AnswerSchema | None = None
     """Schema of the answer; None = text."""
     archive: Archive | None = None
     """Keeps complete outputs; None if the model has no tool to read them."""
-    summarize_at: int | None = None
-    """Above this the older part of the transcript is summarized [tokens]; None = only when the context is full."""
+    turn_chars: int | None = None
+    """All results of a turn together are cut to this length [characters]; None = no limit."""
     longest_history: int | None = None
     """The run lands if more than this remains before the newest results after a summary [tokens]; None = no limit."""
     summarizer: Summarizer | None = None
     """Shortens a long transcript; None if the model cannot."""
     augmenters: tuple[Augmenter, ...] = ()
     """Functions that extend each tool result, in this order."""
-    dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     warnings: tuple[str, ...] = ()
     """Warnings from before the run began; the outcome repeats them."""
     context_warnings: tuple[str, ...] = ()
@@ -145,13 +143,24 @@ class Job:
         """Mask credentials in a text: the secrets of this job, and those with a known format."""
         return redactor(self.secrets)
 
+    def result_chars(self, calls: int) -> int:
+        """Return the maximum length of one result [characters].
+
+        calls: number of executed tool calls in the turn.
+        """
+        longest = self.settings.tool_result_limit
+        if self.turn_chars is None:
+            return longest
+        return min(longest, max(self.turn_chars // max(calls, 1), SHORTEST_RESULT))
+
     @property
     def landing_style(self) -> Style:
         """The style of the landing; with calls as JSON, which a schema constrains anyway, `auto` means `schema`."""
         by_schema = self.opening.tool_calls == "json" and self.provider.capabilities.is_language_model
-        if self.runs_on_server and self.landing == "finalize":
+        style = self.settings.landing
+        if self.runs_on_server and style == "finalize":
             return "auto"
-        return "schema" if by_schema and self.landing == "auto" else self.landing
+        return "schema" if by_schema and style == "auto" else style
 
     @property
     def runs_on_server(self) -> bool:
@@ -162,7 +171,7 @@ class Job:
         """Return the first event of its run."""
         limits = {limit.kind.value: limit.limit for limit in self.budget.limits}
         tools = self.opening.tools.names
-        return Started(self.run_id, self.specialist, self.provider.model, self.question, tools, limits)
+        return Started(self.run_id, self.settings.name, self.provider.model, self.question, tools, limits)
 
     def forked(self) -> Forked | None:
         """Return the second event of its run if that is a fork."""
@@ -177,4 +186,17 @@ class Job:
             "effort": self.opening.effort,
             **self.origin(),
         }
-        return Opened(self.run_id, self.specialist, self.provider.model, self.question, frozen, self.parent_id)
+        return Opened(self.run_id, self.settings.name, self.provider.model, self.question, frozen, self.parent_id)
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What all parts of one run share."""
+
+    job: Job
+    account: Account
+    """The spending so far."""
+    observers: Observers
+    """The listeners and the journal."""
+    stop: StopSignal
+    """Once requested, nothing more is sent, and the current turn is the last."""

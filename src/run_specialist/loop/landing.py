@@ -3,8 +3,7 @@
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind, Phase
 from run_specialist.budget.ladder import LadderPosition, Rung, ladder
-from run_specialist.loop.job import Job
-from run_specialist.loop.observing.observers import Observers
+from run_specialist.loop.job import RunContext
 from run_specialist.providers.base import Choice
 from run_specialist.record.events import Landed
 
@@ -18,10 +17,9 @@ RUNGS: dict[str, Rung] = {choice: rung for rung, choice in CHOICES.items()}
 class Landing:
     """Moves down the ladder, and reports each rung that is tried."""
 
-    def __init__(self, job: Job, observers: Observers) -> None:
+    def __init__(self, run: RunContext) -> None:
         """Prepare the landing; `begin` starts it."""
-        self._job = job
-        self._observers = observers
+        self._run = run
         self._refused: set[Rung] = set()
         self.position: LadderPosition | None = None
         """Position on the ladder; None until the landing begins."""
@@ -37,12 +35,12 @@ class Landing:
 
     def _rungs(self) -> tuple[Rung, ...]:
         """Return the whole ladder, given the current knowledge of the endpoint."""
-        known = self._job.provider.capabilities
+        known = self._run.job.provider.capabilities
         refused = self._refused if known.none_choice else self._refused | {Rung.NONE}
-        if self._job.runs_on_server:
+        if self._run.job.runs_on_server:
             refused = refused | WITH_TOOLS
         return ladder(
-            self._job.landing_style,
+            self._run.job.landing_style,
             forced_choice=known.forced_choice,
             schema=known.schema,
             schema_first=known.schema_first,
@@ -85,7 +83,8 @@ class Landing:
     @property
     def instruction(self) -> str | None:
         """The landing instruction of the next request."""
-        return prompts.landing_instruction(self.position.rung if self.position else None, self._job.landing_prompt)
+        rung = self.position.rung if self.position else None
+        return prompts.landing_instruction(rung, self._run.job.settings.landing_prompt)
 
     def was_refused(self) -> None:
         """Continue on another ladder, without the rung that the endpoint refused."""
@@ -127,4 +126,4 @@ class Landing:
     def _move_to(self, position: LadderPosition) -> None:
         self.position = position
         if position.rung is not Rung.WAIT:
-            self._observers.notify(Landed(position.reason, position.rung))
+            self._run.observers.notify(Landed(position.reason, position.rung))

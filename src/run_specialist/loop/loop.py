@@ -10,13 +10,11 @@ from run_specialist.loop.checkpoint import Checkpoint
 from run_specialist.loop.context_window import ContextWindow
 from run_specialist.loop.ending import Ending
 from run_specialist.loop.exchange import Exchange
-from run_specialist.loop.job import Job
+from run_specialist.loop.job import RunContext
 from run_specialist.loop.landing import Landing
 from run_specialist.loop.model_change import ModelChange
-from run_specialist.loop.observing.observers import Observers
 from run_specialist.loop.replies import Replies
-from run_specialist.loop.spending.account import Account, rounded
-from run_specialist.loop.stop_signal import StopSignal
+from run_specialist.loop.spending.account import rounded
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.providers.base import Choice
 from run_specialist.record.events import Resumed
@@ -26,30 +24,14 @@ from run_specialist.record.messages import Reply
 class Loop:
     """The turns of one run."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run that a turn touches
-        self,
-        job: Job,
-        account: Account,
-        exchange: Exchange,
-        dispatcher: Dispatcher,
-        checkpoint: Checkpoint,
-        observers: Observers,
-        stop: StopSignal,
-    ) -> None:
-        """Take the parts of a run.
-
-        stop: once requested, the current turn is the last.
-        """
-        self._job = job
-        self._account = account
+    def __init__(self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, checkpoint: Checkpoint) -> None:
+        self._run = run
         self._exchange = exchange
         self._checkpoint = checkpoint
-        self._observers = observers
-        self._stop = stop
-        self.landing = Landing(job, observers)
-        self._model_change = ModelChange(job, account, exchange, self.landing, checkpoint, observers)
-        self._window = ContextWindow(job, account, exchange, self.landing, checkpoint, stop)
-        self.replies = Replies(job, account, exchange, dispatcher, self.landing, self._window)
+        self.landing = Landing(run)
+        self._model_change = ModelChange(run, exchange, self.landing, checkpoint)
+        self._window = ContextWindow(run, exchange, self.landing, checkpoint)
+        self.replies = Replies(run, exchange, dispatcher, self.landing, self._window)
 
     async def run(self) -> Ending:
         """Repeat turns until one of them ends the run.
@@ -63,17 +45,17 @@ class Loop:
 
     async def _turn(self) -> Ending | None:
         """Ask once and act on the reply; None means that another turn follows."""
-        if self._stop.is_requested:
+        if self._run.stop.is_requested:
             return Ending.aborted()
-        self.landing.begin_if_spent(self._account.budget)
+        self.landing.begin_if_spent(self._run.account.budget)
         if self.landing.is_over:
-            return Ending.spent(self._account.limit(self.landing.reason))
+            return Ending.spent(self._run.account.limit(self.landing.reason))
         await self._checkpoint.record_and_wait()
         if not await self._window.make_room():
             # That began the landing, or the run is to stop: the next turn acts on it.
             return None
         reply = await self._ask()
-        if reply is None or self._stop.is_now:
+        if reply is None or self._run.stop.is_now:
             # A reply that arrived nevertheless is not acted upon; `Replies.close` enters it into the transcript.
             return None
         return await self.replies.take(reply)
@@ -95,29 +77,29 @@ class Loop:
         except ProviderError as error:
             await self._model_change.go_on_after(error, in_landing=in_landing)
             return None
-        if reply is None and not self._stop.is_requested:
+        if reply is None and not self._run.stop.is_requested:
             self.landing.ran_out_of_time()
         return reply
 
     async def _resume(self) -> Ending | None:
         """Act on a reply that arrived before the run was interrupted, and inform the model of changes."""
-        state, note = self._job.resume_state, self._job.resume_note
+        state, note = self._run.job.resume_state, self._run.job.resume_note
         ending = None
-        if state.pending is not None and not self._stop.is_requested:
-            self._account.spend(state.pending_seconds, Kind.TIME)
+        if state.pending is not None and not self._run.stop.is_requested:
+            self._run.account.spend(state.pending_seconds, Kind.TIME)
             choice, in_landing = state.pending_choice, state.pending_in_landing
             self._exchange.receive(state.pending, choice, state.pending_instruction, in_landing=in_landing)
             if in_landing:
-                self.landing.resume_if_spent(self._account.budget, choice)
+                self.landing.resume_if_spent(self._run.account.budget, choice)
             ending = await self.replies.take(state.pending)
         if note is None or (ending and note.question is None):
             return ending
         if ending:
             # The reply that ended the run becomes history, and a further question follows.
             self.replies.close()
-        text = prompts.resumed(self._account.budget, note.changed, note.question, note.remarks)
+        text = prompts.resumed(self._run.account.budget, note.changed, note.question, note.remarks)
         self._exchange.transcript.add(text)
-        total = self._account.total
+        total = self._run.account.total
         cost, tokens = rounded(total.cost_usd), total.usage.total_tokens
-        self._observers.notify(Resumed(self._job.run_id, state.snapshot.used, text, tokens, cost))
+        self._run.observers.notify(Resumed(self._run.job.run_id, state.snapshot.used, text, tokens, cost))
         return None

@@ -12,10 +12,9 @@ from run_specialist.errors import ProviderError, UsageError
 from run_specialist.loop.checkpoint import Checkpoint
 from run_specialist.loop.compaction.plan import tokens
 from run_specialist.loop.exchange import Exchange
-from run_specialist.loop.job import Job
+from run_specialist.loop.job import RunContext
 from run_specialist.loop.landing import Landing
-from run_specialist.loop.observing.observers import Observers
-from run_specialist.loop.spending.account import Account, rounded
+from run_specialist.loop.spending.account import rounded
 from run_specialist.providers.model_chain import ModelChain
 from run_specialist.record.events import ModelChanged, Warned
 from run_specialist.record.messages import encode
@@ -31,21 +30,11 @@ NO_TIME = "it was not ready within the time limit"
 class ModelChange:
     """Switches a run to its next model."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run that depend on its model
-        self,
-        job: Job,
-        account: Account,
-        exchange: Exchange,
-        landing: Landing,
-        checkpoint: Checkpoint,
-        observers: Observers,
-    ) -> None:
-        self._job = job
-        self._account = account
+    def __init__(self, run: RunContext, exchange: Exchange, landing: Landing, checkpoint: Checkpoint) -> None:
+        self._run = run
         self._exchange = exchange
         self._landing = landing
         self._checkpoint = checkpoint
-        self._observers = observers
         self._failures: list[str] = []
         """Failed models, each with the reason."""
 
@@ -56,28 +45,28 @@ class ModelChange:
         landing: whether the failed request was part of the landing.
         Raises the error, with the reasons of all earlier models, if no other model is left or could help.
         """
-        chain = self._job.provider
+        chain = self._run.job.provider
         if not isinstance(chain, ModelChain) or not (left := chain.left_after(error)):
             raise self._with_all_reasons(error)
         chain.following = left
-        before, reason = chain.model, self._job.hide(str(error))
+        before, reason = chain.model, self._run.job.hide(str(error))
         self._failures.append(f"{before}: {reason}")
         while chain.following:
             named = chain.following[0].model
             try:
-                async with asyncio.timeout(self._account.seconds_left(in_landing=in_landing)):
+                async with asyncio.timeout(self._run.account.seconds_left(in_landing=in_landing)):
                     await chain.advance()
             except (UsageError, TimeoutError) as failure:
                 why = NO_TIME if isinstance(failure, TimeoutError) else str(failure)
                 self._failures.append(f"{named}: {why}")
-                self._observers.notify(Warned(CANNOT_BE_ASKED.format(named, why)))
+                self._run.observers.notify(Warned(CANNOT_BE_ASKED.format(named, why)))
                 continue
             self._change(before, reason, error)
             return
         raise self._with_all_reasons(error)
 
     def _change(self, before: str, reason: str, error: ProviderError) -> None:
-        model, turn = self._job.provider.model, int(self._account.limit(Kind.TURNS).used) + 1
+        model, turn = self._run.job.provider.model, self._run.account.turns + 1
         lost = self._exchange.change_model()
         transcript = self._exchange.transcript
         if lost:
@@ -85,18 +74,18 @@ class ModelChange:
         elif transcript.ends_with_model:
             transcript.add(prompts.GO_ON)
         cold = self._cold_tokens() if turn > 1 else None
-        price = rounded(self._account.change_model(reason, cold))
+        price = rounded(self._run.account.change_model(reason, cold))
         self._landing.change_model()
         # In this order: after a crash between the two, the model before can read the new transcript, too.
-        self._observers.record(self._checkpoint.new_record())
-        self._observers.record(self._job.opened())
+        self._run.observers.record(self._checkpoint.new_record())
+        self._run.observers.record(self._run.job.opened())
         price = None if cold is None else price
-        self._observers.notify(ModelChanged(turn, before, model, reason, error.kind, lost, cold, price))
-        self._observers.notify(Warned(_line(before, model, reason, _reading(cold, price), lost)))
+        self._run.observers.notify(ModelChanged(turn, before, model, reason, error.kind, lost, cold, price))
+        self._run.observers.notify(Warned(_line(before, model, reason, _reading(cold, price), lost)))
 
     def _cold_tokens(self) -> int:
         """Return the estimated input of the next request, which the new model has not cached [tokens]."""
-        transcript, opening = self._exchange.transcript, self._job.opening
+        transcript, opening = self._exchange.transcript, self._run.job.opening
         if transcript.history_tokens:
             return transcript.tokens
         return transcript.tokens + tokens(
@@ -107,7 +96,7 @@ class ModelChange:
         """Return the failure that ends the run; if several models failed, it names each reason, in one line."""
         if not self._failures:
             return error
-        own = f"{self._job.provider.model}: {error}"
+        own = f"{self._run.job.provider.model}: {error}"
         reasons = dict.fromkeys([*self._failures, own])
         return error.as_final(NONE_ANSWERS.format("; ".join(reasons)))
 

@@ -7,10 +7,9 @@ from run_specialist.budget.ladder import Rung
 from run_specialist.loop import founded
 from run_specialist.loop.ending import Ending
 from run_specialist.loop.exchange import Exchange
-from run_specialist.loop.job import Job
+from run_specialist.loop.job import RunContext
 from run_specialist.loop.landing import Landing
 from run_specialist.loop.returned_answers import ReturnReason
-from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.record.messages import ToolCall
 from run_specialist.record.outcome import Evidence
@@ -23,11 +22,8 @@ from run_specialist.tools.respond import Response
 class QuoteRule:
     """Applies the evidence policy to the answers of one run."""
 
-    def __init__(
-        self, job: Job, account: Account, exchange: Exchange, dispatcher: Dispatcher, landing: Landing
-    ) -> None:
-        self._job = job
-        self._account = account
+    def __init__(self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, landing: Landing) -> None:
+        self._run = run
         self._exchange = exchange
         self._dispatcher = dispatcher
         self._landing = landing
@@ -41,13 +37,13 @@ class QuoteRule:
         has_others = any(call.name != RESPOND for call in calls)
         if not has_others or self._landing.is_active or ReturnReason.TOO_EARLY in self._exchange.returned.reasons:
             return False
-        budget = self._account.budget
+        budget = self._run.account.budget
         has_budget = budget.phase is not Phase.SPENT and budget[Kind.TOOL_CALLS].remaining != 0
         return has_budget and not founded.are_all_verified(self._checked(response))
 
     def judge(self, response: Response) -> Ending | Objection | None:
         """Return None for an acceptable answer, otherwise the objection, or the ending if no objection is possible."""
-        if self._job.evidence != "require":
+        if self._run.job.settings.evidence != "require":
             return None
         checked = self._checked(response)
         if founded.is_founded(response, checked, self._dispatcher.executed):
@@ -60,10 +56,10 @@ class QuoteRule:
         return answer_prompts.without_quote([quote.quote or quote.source for quote in checked])
 
     def _checked(self, response: Response) -> tuple[Evidence, ...]:
-        return founded.quotes(self._job, response, self._dispatcher.read_by_model, self._account.children)
+        return founded.quotes(self._run.job, response, self._dispatcher.read_by_model, self._run.account.children)
 
     def _may_reply_again(self) -> bool:
         position = self._landing.position
         if position is not None:
             return position.answered().rung is not Rung.SALVAGE
-        return self._account.budget.phase is not Phase.SPENT or self._job.landing != "stop"
+        return self._run.account.budget.phase is not Phase.SPENT or self._run.job.settings.landing != "stop"

@@ -7,11 +7,10 @@ from run_specialist.budget.budget import Kind
 from run_specialist.loop.context_window import ContextWindow
 from run_specialist.loop.ending import ANSWER_CUT, CONTEXT_FULL, Ending
 from run_specialist.loop.exchange import Exchange
-from run_specialist.loop.job import Job
+from run_specialist.loop.job import RunContext
 from run_specialist.loop.landing import Landing
 from run_specialist.loop.quote_rule import QuoteRule
 from run_specialist.loop.returned_answers import ReturnReason
-from run_specialist.loop.spending.account import Account
 from run_specialist.loop.tool_calls.dispatcher import Dispatcher
 from run_specialist.record.blocks import sendable
 from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult
@@ -29,22 +28,15 @@ MAX_PAUSES = 5
 class Replies:
     """Acts on the replies of one run."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run that a reply can affect
-        self,
-        job: Job,
-        account: Account,
-        exchange: Exchange,
-        dispatcher: Dispatcher,
-        landing: Landing,
-        window: ContextWindow,
+    def __init__(
+        self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, landing: Landing, window: ContextWindow
     ) -> None:
-        self._job = job
-        self._account = account
+        self._run = run
         self._exchange = exchange
         self._dispatcher = dispatcher
         self._landing = landing
         self._window = window
-        self._quotes = QuoteRule(job, account, exchange, dispatcher, landing)
+        self._quotes = QuoteRule(run, exchange, dispatcher, landing)
         self._retried: set[str] = set()
         self._last_was_truncated = False
         self._pauses = 0
@@ -77,7 +69,7 @@ class Replies:
                 return Ending.failed(f"the model refused to answer ({reply.reason})", Exit.NO_ANSWER)
 
     def _answered_in_text(self, reply: Reply) -> Ending | None:
-        verdict = self._judge(self._exchange.response or Response.of_text(reply.text, self._job.answer_schema))
+        verdict = self._judge(self._exchange.response or Response.of_text(reply.text, self._run.job.answer_schema))
         if not isinstance(verdict, Objection):
             return verdict
         # A reply without text does not enter the transcript: the same request is sent again.
@@ -100,7 +92,7 @@ class Replies:
         return self._quotes.judge(response) or Ending.answered(response, at_limit=self._landing.is_active)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
-        response = Response.among(reply.calls, self._job.answer_schema)
+        response = Response.among(reply.calls, self._run.job.answer_schema)
         if response is None and self._is_from_an_earlier_landing(reply):
             # No call could be run then; the model may make them again.
             self._exchange.enter(reply, self._dispatcher.close(reply.calls))
@@ -117,7 +109,7 @@ class Replies:
     async def _run_calls(self, reply: Reply) -> None:
         """Run the calls that the budget allows, and skip the rest; `respond` among them is not accepted."""
         wanted = [call for call in reply.calls if call.name != RESPOND]
-        remaining = self._account.limit(Kind.TOOL_CALLS).remaining
+        remaining = self._run.account.limit(Kind.TOOL_CALLS).remaining
         affordable = len(wanted) if remaining is None else int(remaining)
         to_run = 0 if self._landing.is_active else affordable
         results = iter(await self._dispatcher.run(wanted[:to_run], wanted[to_run:]))
@@ -129,7 +121,7 @@ class Replies:
         # Does nothing before the landing.
         self._landing.was_ignored()
         if to_run < len(wanted):
-            self._landing.calls_were_skipped(self._account.budget)
+            self._landing.calls_were_skipped(self._run.account.budget)
 
     def _responded(self, reply: Reply, response: Response) -> Ending | None:
         """Act on a turn that calls `respond`; no other call in it is run."""
@@ -142,7 +134,7 @@ class Replies:
 
     def _is_from_an_earlier_landing(self, reply: Reply) -> bool:
         """Return whether a reply arrived in a landing before the run was resumed; its calls must not be run."""
-        state = self._job.resume_state
+        state = self._run.job.resume_state
         return reply is state.pending and state.pending_in_landing and not self._landing.is_active
 
     def _result_beside_respond(self, call: ToolCall, objection: Objection | None) -> ToolResult:
@@ -170,7 +162,7 @@ class Replies:
         again: whether the reply before it was truncated, too.
         """
         if reply.more_room_helps and self._use_retry(Stop.TRUNCATED):
-            self._account.raise_max_tokens()
+            self._run.account.raise_max_tokens()
             return None
         if not reply.more_room_helps and await self._window.shorten_and_land():
             return None

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from run_specialist.loop.compaction.plan import estimate, tokens
-from run_specialist.loop.job import Job
-from run_specialist.loop.observing.observers import Observers
+from run_specialist.loop.job import RunContext
 from run_specialist.loop.transcript import Transcript
 from run_specialist.providers.base import Choice
 from run_specialist.providers.json_reader import unique_id
@@ -21,9 +20,8 @@ MOST_CALLS = 200
 class ReplyNormalizer:
     """Normalizes the replies of one run."""
 
-    def __init__(self, job: Job, observers: Observers) -> None:
-        self._job = job
-        self._observers = observers
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
         self._usage_is_estimated = False
 
     def normalized(self, reply: Reply, transcript: Transcript, turn: int, choice: Choice) -> Reply:
@@ -39,25 +37,25 @@ class ReplyNormalizer:
 
     def _with_usage(self, reply: Reply, transcript: Transcript) -> Reply:
         """Return a reply with its token usage, estimated if the server reports none: limits need a number."""
-        if reply.usage.total_tokens or not self._job.provider.capabilities.is_language_model:
+        if reply.usage.total_tokens or not self._run.job.provider.capabilities.is_language_model:
             return reply
         if not self._usage_is_estimated:
             self._usage_is_estimated = True
-            self._observers.notify(Warned("the server reports no token usage; it is estimated"))
-        opening, answer = self._job.opening, Message("assistant", reply.content)
+            self._run.observers.notify(Warned("the server reports no token usage; it is estimated"))
+        opening, answer = self._run.job.opening, Message("assistant", reply.content)
         front = len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
         return replace(reply, usage=Usage(transcript.tokens + tokens(front), 0, 0, estimate(None, [answer])))
 
     def _with_leaked_calls(self, reply: Reply, transcript: Transcript, turn: int, choice: Choice) -> Reply:
         """Return a reply in which calls written as text are real calls, with ids that are unique in the run."""
-        opening = self._job.opening
+        opening = self._run.job.opening
         # The bare input of `respond` may match the schema of the answer, or be the JSON that was requested.
-        bare_answer = self._job.answer_schema is None and choice is not Choice.SCHEMA
+        bare_answer = self._run.job.answer_schema is None and choice is not Choice.SCHEMA
         calls = leaked_calls(reply, opening.tools.names, bare_answer=bare_answer)
         if not calls:
             return reply
-        if any(call.is_named for call in calls) and CALLS_AS_TEXT not in self._observers.warnings:
-            self._observers.notify(Warned(CALLS_AS_TEXT))
+        if any(call.is_named for call in calls) and CALLS_AS_TEXT not in self._run.observers.warnings:
+            self._run.observers.notify(Warned(CALLS_AS_TEXT))
         blocks = (block for message in transcript.messages() for block in message.blocks)
         taken = {block["id"] for block in blocks if block["type"] == "tool_use"}
         # With the number of the turn an id is new even if a summary has replaced the earlier calls.

@@ -8,7 +8,7 @@ from run_specialist.errors import ContextExceeded, ProviderError, UsageError
 from run_specialist.loop.checkpoint import Checkpoint, StoreLost
 from run_specialist.loop.ending import Ending, RunParts, conclude
 from run_specialist.loop.exchange import Exchange
-from run_specialist.loop.job import ForkedFrom, Job
+from run_specialist.loop.job import ForkedFrom, Job, RunContext
 from run_specialist.loop.loop import Loop
 from run_specialist.loop.observing import telemetry
 from run_specialist.loop.observing.observers import Observers
@@ -45,16 +45,13 @@ class Run:
         journal: stores the run so that it can be resumed; None = the run is not stored.
         on_lost: `abort` ends the run before its next request when the journal can no longer store it.
         """
-        self._job = job
-        self._stop = StopSignal()
-        self._observers = Observers(listener, watch, journal, job.resume_state.snapshot.warnings, job.hide)
-        self._account = Account(job.budget, job.provider, clock, job.resume_state.snapshot)
-        self._exchange = Exchange(job, self._account, self._observers, self._stop)
-        self._dispatcher = Dispatcher(job, self._account, self._observers, self._stop)
-        self._checkpoint = Checkpoint(self._account, self._observers, self._exchange, self._dispatcher, on_lost)
-        self._loop = Loop(
-            job, self._account, self._exchange, self._dispatcher, self._checkpoint, self._observers, self._stop
-        )
+        before = job.resume_state.snapshot
+        observers = Observers(listener, watch, journal, before.warnings, job.hide)
+        self._run = RunContext(job, Account(job.budget, job.provider, clock, before), observers, StopSignal())
+        self._exchange = Exchange(self._run)
+        self._dispatcher = Dispatcher(self._run)
+        self._checkpoint = Checkpoint(self._run, self._exchange, self._dispatcher, on_lost)
+        self._loop = Loop(self._run, self._exchange, self._dispatcher, self._checkpoint)
         self._task: asyncio.Task[object] | None = None
         self._abort_cancelled = self._has_begun = False
         self._ended: Outcome | None = None
@@ -67,8 +64,8 @@ class Run:
         and a request that waits for a retry is abandoned. An answer in that turn ends the run as answered. A second
         call without `after_turn` stops immediately.
         """
-        was_now = self._stop.is_now
-        self._stop.request(now=not after_turn)
+        was_now = self._run.stop.is_now
+        self._run.stop.request(now=not after_turn)
         if after_turn or was_now:
             return
         # A listener that aborts runs inside the task: let it finish, and cancel the next await.
@@ -81,24 +78,29 @@ class Run:
             self._abort_cancelled = self._task.cancel()
 
     @property
+    def job(self) -> Job:
+        """What the run was made from."""
+        return self._run.job
+
+    @property
     def run_id(self) -> str:
         """Id in the store and in the outcome."""
-        return self._job.run_id
+        return self._run.job.run_id
 
     @property
     def model(self) -> str:
         """Id of the model."""
-        return self._job.provider.model
+        return self._run.job.provider.model
 
     @property
     def cost_before(self) -> float:
         """Known cost before the run was resumed; 0 for a new run [USD]."""
-        return self._job.resume_state.snapshot.total.cost_usd or 0.0
+        return self._run.job.resume_state.snapshot.total.cost_usd or 0.0
 
     @property
     def forked_from(self) -> ForkedFrom | None:
         """The run that this fork begins with; None if it is not a fork."""
-        return self._job.forked_from
+        return self._run.job.forked_from
 
     @property
     def transcript(self) -> tuple[Message, ...]:
@@ -112,7 +114,7 @@ class Run:
 
     def listen(self, listener: Listener) -> None:
         """Call one more listener with each event from now on."""
-        self._observers.add(listener)
+        self._run.observers.add(listener)
 
     @property
     def ended(self) -> Outcome | None:
@@ -130,9 +132,9 @@ class Run:
                 raise UsageError(f"{self.run_id} is in progress; await the outcome() call that started it")
             return self._ended
         self._has_begun = True
-        job = self._job
+        job = self._run.job
         traced = telemetry.invoke_agent(
-            job.specialist,
+            job.settings.name,
             job.run_id,
             job.provider,
             job.question,
@@ -177,15 +179,15 @@ class Run:
         return outcome
 
     def _begin(self) -> None:
-        self._account.start(self._job.seconds)
-        if self._observers.journal is not None:
-            self._observers.record(self._job.opened())
-        if self._job.resume_note is not None:
+        self._run.account.start(self._run.job.seconds)
+        if self._run.observers.journal is not None:
+            self._run.observers.record(self._run.job.opened())
+        if self._run.job.resume_note is not None:
             # Another model may continue, with another transcript, which is recorded before anything else happens.
-            self._observers.record(self._checkpoint.new_record())
-        self._observers.notify(self._job.started())
-        if (forked := self._job.forked()) is not None:
-            self._observers.notify(forked)
+            self._run.observers.record(self._checkpoint.new_record())
+        self._run.observers.notify(self._run.job.started())
+        if (forked := self._run.job.forked()) is not None:
+            self._run.observers.notify(forked)
 
     async def _conclude(self, ending: Ending) -> Outcome:
         """Close the transcript, make the outcome, and store it before it is returned."""
@@ -194,15 +196,15 @@ class Run:
         await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)
         self._loop.replies.close()
         parts = RunParts(
-            account=self._account,
+            account=self._run.account,
             landing=self._loop.landing.position,
             dispatcher=self._dispatcher,
             last_text=self._exchange.last_text,
             returned_answer=self._exchange.returned.newest_marked,
-            warnings=self._observers.warnings,
+            warnings=self._run.observers.warnings,
         )
-        outcome = self._ended = conclude(self._job, ending, parts)
-        self._observers.record(Ended(outcome, self._checkpoint.new_record()))
+        outcome = self._ended = conclude(self._run.job, ending, parts)
+        self._run.observers.record(Ended(outcome, self._checkpoint.new_record()))
         await self._checkpoint.wait_until_stored_uncancelled(briefly=briefly)
-        self._observers.notify(Finished(outcome))
+        self._run.observers.notify(Finished(outcome))
         return outcome

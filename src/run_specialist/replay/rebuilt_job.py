@@ -195,7 +195,7 @@ async def rebuilt(
             opening=replace(job.opening, tools=Toolset(offered)),
             # Recorded results are masked already, and nothing is retried.
             secrets=(),
-            patience=0,
+            settings=job.settings.model_copy(update={"patience": 0}),
         )
         yield RebuiltJob(
             job,

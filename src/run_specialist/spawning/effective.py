@@ -139,6 +139,4 @@ def _limits(resolved: ResolvedSettings, job: Job | None) -> dict[str, float | No
     if job is None:
         return {key: getattr(resolved.settings, key) for key in (*LIMITS, *_OTHER_LIMITS)}
     limits = {key: job.budget[kind].limit for key, kind in LIMITS.items()}
-    dispatch = job.dispatch
-    others = (dispatch.parallel_tools_limit, dispatch.tool_timeout, dispatch.tool_result_limit, job.summarize_at)
-    return limits | dict(zip(_OTHER_LIMITS, others, strict=True))
+    return limits | {key: getattr(job.settings, key) for key in _OTHER_LIMITS}

@@ -10,7 +10,6 @@ from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.errors import UsageError
 from run_specialist.loop.compaction.summarizer import Summarizer
-from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.loop.executed import Augmenter
 from run_specialist.loop.job import Job
 from run_specialist.loop.tool_calls.countdown import countdown, warning
@@ -55,30 +54,26 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     fitted = fit_to_context(given, provider.capabilities, lambda: _front_chars(texts, file, given, environment, schema))
     settings = fitted.settings
     tools = [*choose_tools(file, settings, environment).tools]
-    summarizes = settings.summarize_at is not None and provider.capabilities.is_language_model
-    uses_archive = summarizes or _has_added_tools(environment) or environment.keeps_archive
+    if not provider.capabilities.is_language_model:
+        settings = settings.model_copy(update={"summarize_at": None})
+    uses_archive = settings.summarize_at is not None or _has_added_tools(environment) or environment.keeps_archive
     if uses_archive:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
     toolset = Toolset([*tools, respond_tool(schema)])
     return Job(
         run_id=new_run_id(),
-        specialist=settings.name,
+        settings=settings,
         question=question,
         opening=Opening(system, toolset, settings.effort, settings.tool_calls),
         provider=provider,
         budget=reserved(budget, toolset),
         seconds=environment.seconds,
-        patience=settings.patience,
-        landing=settings.landing,
-        landing_prompt=settings.landing_prompt,
-        evidence=settings.evidence,
         answer_schema=schema,
         archive=archive if uses_archive else None,
-        summarize_at=settings.summarize_at if summarizes else None,
+        turn_chars=fitted.turn_chars,
         longest_history=fitted.longest_history,
         summarizer=_summarizer(settings, provider, archive),
         augmenters=(*environment.augmenters, *_budget_augmenters(settings.countdown)),
-        dispatch=_dispatch(settings, fitted.turn_chars),
         parent_id=environment.parent.run_id if environment.parent else None,
         warnings=(*warnings, *fitted.warnings),
         context_warnings=fitted.warnings,
@@ -130,17 +125,6 @@ def _front_chars(
         respond_tool(schema),
     ]
     return sum(map(len, texts)) + sum(len(encode(tool.definition)) for tool in tools)
-
-
-def _dispatch(settings: Specialist, turn_chars: int | None) -> DispatchSettings:
-    return DispatchSettings(
-        settings.parallel_tools_limit,
-        settings.tool_timeout,
-        settings.tool_result_limit,
-        limit_fields=settings.countdown.from_ is not None and settings.countdown.style == "json",
-        share_budget=settings.share_budget,
-        turn_chars=turn_chars,
-    )
 
 
 def _check_cost_limit(file: SpecialistFile, settings: Specialist, provider: Provider) -> None:

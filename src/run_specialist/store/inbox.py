@@ -25,58 +25,50 @@ class Inbox:
     """A thread-safe FIFO queue of records with one consumer thread."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._batch = WriteBatch()
-        self._urgent = self._at_once = False
+        self.changed = threading.Condition()
+        """Guards the fields below; notified when the writer thread has something to do."""
+        self.batch = WriteBatch()
+        """The queued entries; a journal adds its records itself, since each turn writes eight of them."""
+        self.urgent = self._at_once = False
+        """Whether the writer thread is to begin."""
         self._finished = False
         self.closed: str | None = None
         """Why the queue is closed; None while it is open."""
         self.outage: str | None = None
         """Reason for the current outage of the store; None if it can be written."""
 
-    def put(self, journal: "RunJournal", record: Record, *, urgent: bool) -> bool:
-        """Enqueue a record; wake the writer thread if urgent. Return False if the queue is closed."""
-        with self._changed:
-            if self.closed:
-                return False
-            self._batch.records.setdefault(journal, []).append(record)
-            if urgent and not self._urgent:
-                self._urgent = True
-                self._changed.notify()
-        return True
-
     def wait(self, journal: "RunJournal", future: "asyncio.Future[None]") -> bool:
         """Resolve a future once all queued records of a run are settled. Return False if the thread has ended."""
-        with self._changed:
+        with self.changed:
             if self._finished:
                 return False
-            self._batch.waiting.append((journal, future))
+            self.batch.waiting.append((journal, future))
             self._wake_at_once()
         return True
 
     def ask(self, run_id: str, question: "LedgerQuery") -> "Future[Any] | None":
         """Let the thread call a function with the open store, after a run's records; None if the queue is closed."""
         answer: Future[Any] = Future()
-        with self._changed:
+        with self.changed:
             if self.closed:
                 return None
-            self._batch.questions.append((run_id, question, answer))
+            self.batch.questions.append((run_id, question, answer))
             self._wake_at_once()
         return answer
 
     def _wake_at_once(self) -> None:
         if not self._at_once:
-            self._urgent = self._at_once = True
-            self._changed.notify()
+            self.urgent = self._at_once = True
+            self.changed.notify()
 
     def next(self) -> "WriteBatch | None":
         """Wait for an urgent entry; return the queued entries of up to `MAX_RUNS` runs, or None after the last one."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._urgent or self.closed)
-            self._changed.wait_for(lambda: self._at_once or self.closed, LINGER)
-            batch, self._batch = self._batch, self._batch.split_off(MAX_RUNS)
+        with self.changed:
+            self.changed.wait_for(lambda: self.urgent or self.closed)
+            self.changed.wait_for(lambda: self._at_once or self.closed, LINGER)
+            batch, self.batch = self.batch, self.batch.split_off(MAX_RUNS)
             # Entries for the next batch have waited long enough.
-            self._urgent = self._at_once = bool(self._batch)
+            self.urgent = self._at_once = bool(self.batch)
             self._finished = self.closed is not None and not batch
             return None if self._finished else batch
 
@@ -86,9 +78,9 @@ class Inbox:
 
     def close(self, why: str = CLOSED) -> None:
         """Close the queue for new entries; queued entries are still processed."""
-        with self._changed:
+        with self.changed:
             self.closed = self.closed or why
-            self._changed.notify()
+            self.changed.notify()
 
 
 @dataclass
@@ -177,8 +169,15 @@ class RunJournal:
         urgent = self._ended or not isinstance(record, EventLogged)
         self._ended = self._ended or isinstance(record, Ended)
         self._written += 1
-        if not self._inbox.put(self, record, urgent=urgent):
-            self.mark_failed(self._inbox.closed or CLOSED, [record])
+        inbox = self._inbox
+        with inbox.changed:
+            if inbox.closed is None:
+                inbox.batch.records.setdefault(self, []).append(record)
+                if urgent and not inbox.urgent:
+                    inbox.urgent = True
+                    inbox.changed.notify()
+                return
+        self.mark_failed(inbox.closed, [record])
 
     async def committed(self) -> str | None:
         """Wait until all records are committed; return the reason for a failure in one line, only the first time.

@@ -42,6 +42,6 @@ def prepared(call, monkeypatch):
         monkeypatch.setattr(Runner, "prepare", recorded)
         result = call("finder", *QUESTION, *(options or ("--model", "offline")))
         assert result.exit_code == 0, result.output
-        return runs[-1]._job
+        return runs[-1].job
 
     return ask

@@ -29,10 +29,10 @@ def test_the_order_of_precedence(write, prepared, project_file, user_file):
     project_file("time_limit = 20", "turns_limit = 21", "tool_calls_limit = 22")
     found = limits(prepared("--model", "offline", "--turns-limit", "31"))
     assert found == {Kind.TIME: 50, Kind.TURNS: 31, Kind.TOOL_CALLS: 22, Kind.TOKENS: 13_000}
-    assert prepared().landing == "auto"
+    assert prepared().settings.landing == "auto"
     project_file("landing = 'stop'", "time_limit = 'none'", "tool_calls_limit = 'none'")
     job = prepared()
-    assert (job.landing, limits(job)) == ("stop", {Kind.TIME: 50, Kind.TURNS: 11, Kind.TOKENS: 13_000})
+    assert (job.settings.landing, limits(job)) == ("stop", {Kind.TIME: 50, Kind.TURNS: 11, Kind.TOKENS: 13_000})
 
 
 def test_a_preset_of_a_config_file_is_the_weakest(write, prepared, project_file, user_file):
@@ -46,7 +46,7 @@ def test_a_preset_of_a_config_file_is_the_weakest(write, prepared, project_file,
     assert Kind.CHARACTERS not in limits(prepared("--model", "offline", "--preset", "finalize"))
     write("finder", "preset: finalize")
     job = prepared()
-    assert (Kind.CHARACTERS in limits(job), job.landing) == (False, "finalize")
+    assert (Kind.CHARACTERS in limits(job), job.settings.landing) == (False, "finalize")
 
 
 def test_however_a_specialist_is_found_it_has_the_defaults(write, project_file, notes):

@@ -28,7 +28,7 @@ def looker(tmp_path, monkeypatch):
         text = "\n".join(["---", "name: looker", "description: Looks.", *lines, "---", "You look.", ""])
         (root / "specialists/looker.md").write_text(text)
         async with Runner(root=root, store="none", trust=trust, model=runner_model) as runner:
-            return (await runner.prepare("looker", "What?", **options))._job
+            return (await runner.prepare("looker", "What?", **options)).job
 
     return prepare
 

@@ -126,8 +126,8 @@ async def test_s2_11_s3_4_a_limit_at_the_call_site_overrides_the_file(given, lim
 async def test_s3_4_a_preset_at_the_call_site_applies(given, landing, side_by_side):
     """A preset at the call site applies to this run, and a setting next to it overrides it."""
     async with Runner(provider=ScriptedProvider([])) as runner:
-        job = (await runner.prepare("owls", "What?", **given))._job
-    assert (job.landing, job.dispatch.parallel_tools_limit) == (landing, side_by_side)
+        job = (await runner.prepare("owls", "What?", **given)).job
+    assert (job.settings.landing, job.settings.parallel_tools_limit) == (landing, side_by_side)
 
 
 @pytest.mark.anyio

@@ -4,8 +4,11 @@ import pytest
 
 from run_specialist.budget.budget import Budget, Kind
 from run_specialist.budget.ladder import Rung
+from run_specialist.loop.job import RunContext
 from run_specialist.loop.landing import Landing
 from run_specialist.loop.observing.observers import Observers
+from run_specialist.loop.spending.account import Account
+from run_specialist.loop.stop_signal import StopSignal
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.events import Landed
@@ -16,7 +19,8 @@ def new_landing(style: str = "force", **settings) -> tuple[Landing, list[Rung]]:
     """Return a landing, and the list to which it adds the rung of each `Landed` event."""
     told = []
     observers = Observers(lambda event: isinstance(event, Landed) and told.append(event.how), None, None)
-    return Landing(job(ScriptedProvider([]), landing=style, **settings), observers), told
+    made = job(ScriptedProvider([]), landing=style, **settings)
+    return Landing(RunContext(made, Account(made.budget, made.provider), observers, StopSignal())), told
 
 
 def test_a_second_limit_does_not_restart_the_landing():

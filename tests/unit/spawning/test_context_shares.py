@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.loop.dispatch_settings import DispatchSettings
 from run_specialist.providers.base import Capabilities
+from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.spawning.context_shares import CHARACTERS_PER_TOKEN, fit_to_context, share
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.presets import PRESETS
+from tests.loop_jobs import job
 
 FRONT = 6_000
 
@@ -52,7 +53,8 @@ def test_prompt_results_and_reply_fit_into_any_context(context, front, calls):
     found = share(context, reply, front)
     fitted = fit(context, reply, front)
     summarize_at = fitted.settings.summarize_at
-    one = DispatchSettings(tool_result_limit=fitted.settings.tool_result_limit, turn_chars=fitted.turn_chars)
+    limit = fitted.settings.tool_result_limit
+    one = job(ScriptedProvider([]), tool_result_limit=limit, turn_chars=fitted.turn_chars)
     turn = one.result_chars(calls) * calls
     assert one.result_chars(calls) <= 20_000
     if found.room < 800 or one.result_chars(calls) == 200:
@@ -109,5 +111,6 @@ def test_what_is_assumed_about_the_context_is_a_warning():
 @pytest.mark.parametrize(("calls", "length"), [(1, 4144), (2, 3108), (4, 1554), (100, 200)])
 def test_many_calls_in_one_turn_share_the_length(calls, length):
     """One call has the whole limit of a result; several share that of the turn, down to a minimum."""
-    assert DispatchSettings(tool_result_limit=4144, turn_chars=6216).result_chars(calls) == length
-    assert DispatchSettings(tool_result_limit=4144).result_chars(calls) == 4144
+    provider = ScriptedProvider([])
+    assert job(provider, tool_result_limit=4144, turn_chars=6216).result_chars(calls) == length
+    assert job(provider, tool_result_limit=4144).result_chars(calls) == 4144

@@ -197,10 +197,14 @@ def test_settings_of_the_file_reach_the_job(root):
     """Effort, landing and its prompt, dispatch settings, question and provider all reach the job."""
     lines = ["effort: high", "landing: order", "landing_prompt: Stop and tell.", "parallel_tools_limit: 2"]
     job = job_of(root, *lines, "tool_timeout: 1m", "tool_result_limit: 99")
-    assert (job.opening.effort, job.landing, job.landing_prompt) == ("high", "order", "Stop and tell.")
-    dispatch = job.dispatch
+    assert (job.opening.effort, job.settings.landing, job.settings.landing_prompt) == (
+        "high",
+        "order",
+        "Stop and tell.",
+    )
+    dispatch = job.settings
     assert (dispatch.parallel_tools_limit, dispatch.tool_timeout, dispatch.tool_result_limit) == (2, 60, 99)
-    assert (job.specialist, job.question, job.provider.model) == ("finder", "What is known?", "scripted")
+    assert (job.settings.name, job.question, job.provider.model) == ("finder", "What is known?", "scripted")
     assert all(limit.used == 0 for limit in job.budget.limits)
 
 

@@ -104,7 +104,7 @@ async def test_a_killed_run_is_resumed_with_the_same_bytes(endpoint):
 
     async def begin(runner, watch):
         run = await runner.prepare(LOOKER, "What is known?")
-        return Run(run._job, watch=watch, journal=notebook)
+        return Run(run.job, watch=watch, journal=notebook)
 
     await one.work(begin)
     await keep(f"sqlite:///{one.folder}/runs.db", notebook.until(Returned, 1))

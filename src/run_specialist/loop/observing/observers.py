@@ -38,7 +38,8 @@ class Observers:
             self.journal.write(EventLogged(event))
         if isinstance(event, Warned):
             self.warnings.append(event.text)
-        self.pass_on(event)
+        if self._listeners:
+            self.pass_on(event)
 
     def record(self, record: Record) -> None:
         """Write a record that is not an event."""

@@ -109,17 +109,26 @@ class Account:
         self.children.append(child)
         self._spent = self._spent.spend_all(drawn)
 
-    def book(self, usage: Usage, *, in_landing: bool) -> float | None:
-        """Charge an answered request and return its cost [USD]; None if the price is unknown."""
+    @property
+    def turns(self) -> int:
+        """Number of replies so far."""
+        return int(self._spent.limits[Kind.TURNS.place].used)
+
+    def book(self, usage: Usage, *, in_landing: bool, turns: int = 0) -> float | None:
+        """Charge an answered request and return its cost [USD]; None if the price is unknown.
+
+        turns: 1 for a turn of the run, 0 for a request that summarizes.
+        """
         cost = self._provider.cost(usage)
         self.total = self.total.plus(usage, cost)
         if in_landing:
             self.landing = self.landing.plus(usage, cost)
         self._of_model = self._of_model.plus(usage, cost)
-        self._largest_input = max(self._largest_input, usage.total_tokens - usage.output_tokens)
-        self._largest_request = max(self._largest_request, usage.total_tokens)
+        tokens = usage.total_tokens
+        self._largest_input = max(self._largest_input, tokens - usage.output_tokens)
+        self._largest_request = max(self._largest_request, tokens)
         self._dearest_request = max(self._dearest_request, cost or 0)
-        self._spent = self._spent.spend_all({Kind.TOKENS: usage.total_tokens, Kind.COST: cost or 0})
+        self._spent = self._spent.spend_all({Kind.TURNS: turns, Kind.TOKENS: tokens, Kind.COST: cost or 0})
         self._reserve_landing()
         return cost
 
@@ -132,7 +141,7 @@ class Account:
         """
         self._models = [*self._asked(failure)]
         self._of_model = Spending()
-        self._models.append(AskedModel(self._provider.model, int(self._spent[Kind.TURNS].used) + 1))
+        self._models.append(AskedModel(self._provider.model, self.turns + 1))
         most = self._provider.capabilities.max_output_tokens
         self.max_tokens = min(self._affordable_reply() * self._growth, most)
         price = self._provider.cost(Usage(input_tokens=cold or 0))
@@ -144,7 +153,7 @@ class Account:
     @property
     def models(self) -> tuple[AskedModel, ...]:
         """The models that were asked, in order, each with its spending."""
-        ends = [*(one.since_turn for one in self._models[1:]), int(self._spent[Kind.TURNS].used) + 1]
+        ends = [*(one.since_turn for one in self._models[1:]), self.turns + 1]
         return tuple(
             replace(one, turns=end - one.since_turn, cost_usd=rounded(one.cost_usd))
             for one, end in zip(self._asked(), ends, strict=True)
@@ -193,11 +202,10 @@ class Account:
 
         in_landing: whether the request is part of the landing, which may exceed the limit by LANDING_OVERTIME.
         """
-        limit = self._spent[Kind.TIME].limit
-        if limit is None:
+        if self._spent.limits[Kind.TIME.place].limit is None:
             return None
         time = self.limit(Kind.TIME)
-        return max(limit * (1 + LANDING_OVERTIME) - time.used, 0) if in_landing else time.until_landing
+        return max((time.limit or 0) * (1 + LANDING_OVERTIME) - time.used, 0) if in_landing else time.until_landing
 
     def _affordable_reply(self) -> int:
         """Return the `max_tokens` that the token and cost limits can cover [tokens]."""

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.errors import ToolError
-from run_specialist.loop.job import Job
-from run_specialist.loop.observing.observers import Observers
-from run_specialist.loop.spending.account import Account
+from run_specialist.loop.job import RunContext
 from run_specialist.loop.spending.child_budget import ChildBudget, ChildBudgets
-from run_specialist.loop.stop_signal import StopSignal
 from run_specialist.loop.tool_calls.run_log import CallLog
 from run_specialist.loop.tool_calls.tool_result import error_line
 from run_specialist.record.messages import ToolCall
@@ -38,23 +35,20 @@ class CallResult:
 class ToolCaller:
     """Calls the tools of one run."""
 
-    def __init__(self, job: Job, account: Account, observers: Observers, stop: StopSignal) -> None:
-        self._job = job
-        self._tools = job.opening.tools
-        self._account = account
-        self._observers = observers
-        self._stop = stop
-        self._child_budgets = ChildBudgets(account, 0)
-        self._log = CallLog(observers, job.hide)
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+        self._tools = run.job.opening.tools
+        self._child_budgets = ChildBudgets(run.account, 0)
+        self._log = CallLog(run.observers, run.job.hide)
 
     def expect(self, calls: Sequence[ToolCall]) -> None:
         """Prepare for the calls of a turn; their children share the remaining budget."""
-        self._child_budgets = ChildBudgets(self._account, sum(self._tools.runs_child(call.name) for call in calls))
+        self._child_budgets = ChildBudgets(self._run.account, sum(self._tools.runs_child(call.name) for call in calls))
 
     async def answer(self, call: ToolCall) -> CallResult:
         """Call the tool; raise only cancellations, KeyboardInterrupt and GeneratorExit."""
-        shared = self._job.dispatch.share_budget
-        child_budget = ChildBudget(self._account, self._observers, self._child_budgets, shared=shared)
+        shared = self._run.job.settings.share_budget
+        child_budget = ChildBudget(self._run.account, self._run.observers, self._child_budgets, shared=shared)
         raised: BaseException | None = None
         try:
             output = await self._output(call, child_budget)
@@ -80,9 +74,9 @@ class ToolCaller:
         if call.arguments is None:
             raise ToolError("the arguments are no JSON object")
         seconds, reason = self._time_for(tool)
-        known = (self._job.run_id, call.id, self._account.budget, seconds)
+        known = (self._run.job.run_id, call.id, self._run.account.budget, seconds)
         context = (
-            ChildContext(*known, child_budget, self._stop.notifying, log=self._log)
+            ChildContext(*known, child_budget, self._run.stop.notifying, log=self._log)
             if tool.runs_child
             else Context(*known, log=self._log)
         )
@@ -93,6 +87,6 @@ class ToolCaller:
 
     def _time_for(self, tool: Tool) -> tuple[float, str]:
         """Return the timeout of a call [s], and a text to append to the timeout message."""
-        seconds = self._job.dispatch.tool_timeout if tool.timeout is None else tool.timeout
-        left = self._account.seconds_left(in_landing=False)
+        seconds = self._run.job.settings.tool_timeout if tool.timeout is None else tool.timeout
+        left = self._run.account.seconds_left(in_landing=False)
         return (seconds, "") if left is None or left >= seconds else (left, ", when the time of the run was up")

@@ -8,11 +8,8 @@ from dataclasses import replace
 from run_specialist import prompts
 from run_specialist.budget.budget import Budget, Kind, Phase
 from run_specialist.loop.executed import CallRecord, in_call_order, spend_call
-from run_specialist.loop.job import Job
+from run_specialist.loop.job import RunContext
 from run_specialist.loop.observing import telemetry
-from run_specialist.loop.observing.observers import Observers
-from run_specialist.loop.spending.account import Account
-from run_specialist.loop.stop_signal import StopSignal
 from run_specialist.loop.tool_calls.call import ToolCaller
 from run_specialist.loop.tool_calls.server_uses import ServerUses
 from run_specialist.loop.tool_calls.tool_result import augmented, with_fields
@@ -25,14 +22,12 @@ from run_specialist.tools.respond import NAME as RESPOND
 class Dispatcher:
     """Runs the tool calls of a run, and records all calls that returned."""
 
-    def __init__(self, job: Job, account: Account, observers: Observers, stop: StopSignal) -> None:
-        self._job = job
+    def __init__(self, run: RunContext) -> None:
+        self._run, job = run, run.job
         self._tools = job.opening.tools
-        self._account = account
-        self._observers = observers
-        self._caller = ToolCaller(job, account, observers, stop)
-        self._server_uses = ServerUses(job, account, observers)
-        self._gate = asyncio.Semaphore(job.dispatch.parallel_tools_limit)
+        self._caller = ToolCaller(run)
+        self._server_uses = ServerUses(run)
+        self._gate = asyncio.Semaphore(job.settings.parallel_tools_limit)
         earlier = job.resume_state.earlier
         self._records = dict(earlier.executed)
         """The calls that returned, by their number in the run."""
@@ -83,25 +78,26 @@ class Dispatcher:
         calls: no more than the budget allows.
         """
         # `self._budget` follows the calls as they return, `budget` as the model reads them, in call order.
-        budget = self._budget = self._account.budget
+        budget = self._budget = self._run.account.budget
         # Spent before they run: an interrupted call was an attempt, too.
-        self._account.spend(len(calls), Kind.TOOL_CALLS)
+        self._run.account.spend(len(calls), Kind.TOOL_CALLS)
         first_number, self.started = self.started + 1, self.started + len(calls)
         self._running = range(first_number, self.started + 1)
         self._caller.expect(calls)
         async with asyncio.TaskGroup() as group:
             tasks = [self._start(group, call, number) for number, call in enumerate(calls, first_number)]
         # Before the first result is read, the time of all calls is spent.
-        budget = budget.spend(self._account.limit(Kind.TIME).used - budget[Kind.TIME].used, Kind.TIME)
+        budget = budget.spend(self._run.account.limit(Kind.TIME).used - budget[Kind.TIME].used, Kind.TIME)
         results = []
         for number, executed in enumerate(in_call_order(budget, [task.result() for task in tasks]), first_number):
-            self._account.spend(len(executed.text), Kind.CHARACTERS)
+            self._run.account.spend(len(executed.text), Kind.CHARACTERS)
             # An `Executed` would keep its budget alive: more than half of the objects that a call leaves behind.
             self._records[number] = self._records[number].cut(len(executed.text))
             budget = executed.budget
-            results.append(augmented(executed, self._job.augmenters, self._warn))
+            results.append(augmented(executed, self._run.job.augmenters, self._warn))
         results += [self.refuse(call, prompts.skipped(call.name)) for call in rest]
-        if self._job.dispatch.limit_fields and budget.phase is Phase.SPENT:
+        countdown = self._run.job.settings.countdown
+        if countdown.style == "json" and countdown.from_ is not None and budget.phase is Phase.SPENT:
             fields = prompts.limit_reached(budget.tightest)
             results[-1] = replace(results[-1], content=with_fields(results[-1].content, fields))
         self._running = range(0)
@@ -116,7 +112,7 @@ class Dispatcher:
     def refuse(self, call: ToolCall, why: str) -> ToolResult:
         """Answer a call without running it."""
         self.skipped += 1
-        self._observers.notify(Called("skipped", call.id, call.name, call.arguments, text=why))
+        self._run.observers.notify(Called("skipped", call.id, call.name, call.arguments, text=why))
         return ToolResult(call.id, why, is_error=True)
 
     def _closed(self, call: ToolCall, number: int) -> ToolResult:
@@ -147,15 +143,15 @@ class Dispatcher:
         return self._record(CallRecord(call, why.format(tool=call.name), is_error=True), number, 0.0)
 
     async def _repeat(self, first: asyncio.Task[CallRecord] | CallRecord, call: ToolCall, number: int) -> CallRecord:
-        self._observers.notify(Called("started", call.id, call.name, call.arguments))
+        self._run.observers.notify(Called("started", call.id, call.name, call.arguments))
         done = first if isinstance(first, CallRecord) else await first
-        if self._job.archive is not None:
-            self._job.archive.add(call.id, done.all)
+        if self._run.job.archive is not None:
+            self._run.job.archive.add(call.id, done.all)
         return self._record(replace(done, call=call, repeated=True), number, 0.0)
 
     async def _execute(self, call: ToolCall, number: int) -> CallRecord:
-        self._observers.notify(Called("started", call.id, call.name, call.arguments))
-        hide = self._job.hide
+        self._run.observers.notify(Called("started", call.id, call.name, call.arguments))
+        hide = self._run.job.hide
         async with self._gate:
             begun = time.monotonic()
             with telemetry.execute_tool(call) as span:
@@ -167,34 +163,33 @@ class Dispatcher:
 
     def _archived(self, record: CallRecord) -> CallRecord:
         """Archive the complete output and cut it to the result limit."""
-        dispatch, archive = self._job.dispatch, self._job.archive
-        limit = dispatch.result_chars(len(self._running))
+        archive, limit = self._run.job.archive, self._run.job.result_chars(len(self._running))
         cut = record.cut(limit)
         if archive is None:
             return cut
         begin = archive.add(record.call.id, record.text)
         # A tool keeps to the limit of one result and says how to read on, but does not know about the other calls.
-        if not cut.truncated or (cut.note and limit == dispatch.tool_result_limit):
+        if not cut.truncated or (cut.note and limit == self._run.job.settings.tool_result_limit):
             return cut
         return replace(cut, note=prompts.read_on(record.call.id, begin + limit, begin + len(record.text)))
 
     def _record(self, record: CallRecord, number: int, seconds: float) -> CallRecord:
         """Store and report a call as soon as it returns; the order may differ from call order."""
         self._records[number] = record
-        call, size, turn = record.call, len(record.text), int(self._account.limit(Kind.TURNS).used)
+        call, size, turn = record.call, len(record.text), self._run.account.turns
         returned = Returned(
             number, turn, call, record.all, size, record.is_error, record.note, record.repeated, seconds
         )
-        self._observers.record(returned)
+        self._run.observers.record(returned)
         phase: CallPhase = "failed" if record.is_error else "finished"
         error = record.text if record.is_error else ""
-        self._observers.notify(Called(phase, call.id, call.name, call.arguments, size, round(seconds, 4), error))
+        self._run.observers.notify(Called(phase, call.id, call.name, call.arguments, size, round(seconds, 4), error))
         self._budget = spend_call(self._budget, record)
-        self._observers.notify(BudgetSpent.of(self._budget.tightest))
+        self._run.observers.notify(BudgetSpent.of(self._budget.tightest))
         return record
 
     def _warn(self, text: str) -> None:
-        self._observers.notify(Warned(text))
+        self._run.observers.notify(Warned(text))
 
 
 def _is_unfinished(record: CallRecord) -> bool:

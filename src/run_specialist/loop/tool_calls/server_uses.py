@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from run_specialist import prompts
 from run_specialist.budget.budget import Kind
 from run_specialist.loop.executed import CallRecord
-from run_specialist.loop.job import Job
-from run_specialist.loop.observing.observers import Observers
-from run_specialist.loop.spending.account import Account
+from run_specialist.loop.job import RunContext
 from run_specialist.record.events import BudgetSpent, Called, CallPhase
 from run_specialist.record.journal import Returned
 from run_specialist.record.messages import Reply
@@ -28,10 +26,8 @@ class ServerCallRecords:
 class ServerUses:
     """Books the calls of tools that run on the server; each counts like a local call."""
 
-    def __init__(self, job: Job, account: Account, observers: Observers) -> None:
-        self._job = job
-        self._account = account
-        self._observers = observers
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
 
     def book(self, reply: Reply, started: int) -> ServerCallRecords:
         """Charge and record the calls in a reply.
@@ -49,26 +45,26 @@ class ServerUses:
             if use in refused:
                 continue
             if use.was_made_here:
-                self._account.spend(1, Kind.TOOL_CALLS)
+                self._run.account.spend(1, Kind.TOOL_CALLS)
                 self._notify(use, "started")
             if use.result is not None:
                 number = started + len(records) + 1
                 records[number] = self._record(use, number)
-                self._observers.notify(BudgetSpent.of(self._account.budget.tightest))
+                self._run.observers.notify(BudgetSpent.of(self._run.account.budget.tightest))
         return ServerCallRecords(records, len(refused))
 
     def _record(self, use: ServerCall, number: int) -> CallRecord:
-        text = self._job.hide(use.text)
+        text = self._run.job.hide(use.text)
         record = CallRecord(use.call, text, is_error=bool(use.error))
-        if self._job.archive is not None:
-            self._job.archive.add(use.call.id, text)
-        self._account.spend(len(text), Kind.CHARACTERS)
-        turn = int(self._account.limit(Kind.TURNS).used)
+        if self._run.job.archive is not None:
+            self._run.job.archive.add(use.call.id, text)
+        self._run.account.spend(len(text), Kind.CHARACTERS)
+        turn = self._run.account.turns
         returned = Returned(number, turn, use.call, text, len(text), record.is_error, "", repeated=False, seconds=0.0)
-        self._observers.record(returned)
+        self._run.observers.record(returned)
         self._notify(use, "failed" if record.is_error else "finished", text if record.is_error else "", len(text))
         return record
 
     def _notify(self, use: ServerCall, phase: CallPhase, text: str = "", size: int = 0) -> None:
         call = use.call
-        self._observers.notify(Called(phase, call.id, call.name, call.arguments, size, text=text))
+        self._run.observers.notify(Called(phase, call.id, call.name, call.arguments, size, text=text))
