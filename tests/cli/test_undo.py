@@ -108,7 +108,7 @@ def test_a_dry_run_prints_a_patch_that_git_applies(changed, notes, undo):
     ("event", "line"),
     [
         (FileChanged("c", "a.md", "", 3, 1), "      changed a.md  +3 -1"),
-        (FileChanged("c", "b.md", "", 3, 0, is_new=True, dry_run=True), "      would create b.md  +3 -0"),
+        (FileChanged("c", "b.md", "", 3, 0, is_new=True, dry_run=True, change="created"), "      would create b.md  +3 -0"),
         (FileChanged("c", "a\x1b[2J\n.md", "", 0, 12), "      changed a\ufffd[2J .md  +0 -12"),
     ],
 )

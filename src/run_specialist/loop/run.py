@@ -47,7 +47,8 @@ class Run:
         """
         self._job = job
         self._stop = StopSignal()
-        self._observers = Observers(listener, watch, journal, job.resume_state.snapshot.warnings, job.hide)
+        before = job.resume_state
+        self._observers = Observers(listener, watch, journal, before.snapshot.warnings, job.hide, before.changes)
         self._account = Account(job.budget, job.provider, clock, job.resume_state.snapshot)
         self._exchange = Exchange(job, self._account, self._observers, self._stop)
         self._dispatcher = Dispatcher(job, self._account, self._observers, self._stop)
@@ -200,6 +201,7 @@ class Run:
             last_text=self._exchange.last_text,
             returned_answer=self._exchange.returned.newest_marked,
             warnings=self._observers.warnings,
+            changes=self._observers.changes,
         )
         outcome = self._ended = conclude(self._job, ending, parts)
         self._observers.record(Ended(outcome, self._checkpoint.new_record()))

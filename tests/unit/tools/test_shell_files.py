@@ -8,9 +8,10 @@ import pytest
 
 from run_specialist.errors import ToolError
 from run_specialist.specialist.fields import Specialist
+from run_specialist.tools.editing import checkpoint
 from run_specialist.tools.editing.working_copy import Patch, WorkingCopy
 from run_specialist.tools.files.files import file_tools
-from run_specialist.tools.shell import one_command, protected_places, shown_files
+from run_specialist.tools.shell import one_command, shown_files
 from run_specialist.tools.shell.git_folder import git_folder, plain_config
 from run_specialist.tools.shell.shell_offer import shell_offer
 from run_specialist.tools.shell.shown_files import kernel_folders, writable_places
@@ -242,7 +243,7 @@ async def test_commands_that_may_change_something_wait_for_each_other(run):
 
 async def test_too_many_writable_files_are_an_error(run, monkeypatch):
     """What cannot be checked after a command is not opened for it."""
-    monkeypatch.setattr(protected_places, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(checkpoint, "MOST_ENTRIES", 2)
     for number in range(3):
         run.write(f"out/{number}")
     with pytest.raises(ToolError, match="more than 2 files"):
