@@ -159,6 +159,102 @@ async def test_what_others_run_or_obey_later_cannot_be_changed(run):
     assert "evil" not in (run.root / ".git" / "config").read_text()
 
 
+PROTECTED = (
+    "CLAUDE.md",
+    "pyproject.toml",
+    ".vscode/tasks.json",
+    ".claude/agents/x.md",
+    ".config/mise/a",
+    "deep/AGENTS.md",
+)
+EVIL = "; ".join(f"mkdir -p $(dirname {name}); echo EVIL > {name}" for name in PROTECTED)
+"""Writes all of them in the working folder."""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"mv app app2; mkdir app; cd app; {EVIL}",
+        f"rm -rf app; mkdir app; cd app; {EVIL}",
+        f"mkdir new; cd new; {EVIL}; cd ..; mv -T --exchange new app || mv -T new app; cp -r new/. app",
+        f"mv app/deep app/other; mkdir app/deep; cd app; {EVIL}",
+        f"mkdir -p new; cd new; {EVIL}; cd ..; mv app gone; ln -s new app",
+        "for f in app/CLAUDE.md app/deep/AGENTS.md; do ln $f copy && echo EVIL > copy; rm -f copy; done; true",
+        "ln -sfn /etc app/.vscode; ln -sf /etc/passwd app/CLAUDE.md; rmdir app/.config; mkfifo app/CLAUDE.md",
+        "echo EVIL > app/second; echo EVIL > linked.md; echo EVIL >> behind.md; rm -f second behind.md; mv linked.md x",
+        'python3 -c \'import os; os.rename("app", "b")\'; mkdir -p b; chmod 000 b; chmod -R 777 app',
+    ],
+    ids=["rename", "remove", "exchange", "inner", "link", "hard-link", "symlink", "other-names", "chmod"],
+)
+async def test_p_4_no_command_replaces_a_protected_file(run, command):
+    """Not by a folder above it either: renamed, removed, exchanged, or replaced by a link; and not by a second name."""
+    for name in PROTECTED:
+        run.write(f"packages/app/{name}")
+    os.link(run.root / "packages/app/CLAUDE.md", run.root / "packages/app/second")
+    os.link(run.root / "packages/app/.claude/agents/x.md", run.root / "packages/linked.md")
+    run.write("packages/behind.md")
+    (run.root / "packages/app/.claude/agents/y.md").symlink_to("../../../behind.md")
+    identities = {name: (run.root / "packages/app" / name).stat().st_ino for name in PROTECTED}
+    output = await run(f"cd packages; {command}", writable=("packages",))
+    assert output.note.startswith("[exit code")
+    for name in PROTECTED:
+        file = run.root / "packages/app" / name
+        assert (name, file.read_text(), file.stat().st_ino) == (name, "plain\n", identities[name])
+        assert not file.is_symlink()
+    assert (run.root / "packages/app/.claude/agents/y.md").read_text() == "plain\n"
+    # New ones elsewhere have other names.
+    found = {path.relative_to(run.root / "packages").as_posix() for path in (run.root / "packages").rglob("*")}
+    names = {Path(name).name for name in PROTECTED}
+    left = {path for path in found if Path(path).name in names and ".undone-" not in path}
+    assert left == {f"app/{name}" for name in PROTECTED}
+
+
+async def test_p_4_a_protected_file_that_was_moved_all_the_same_comes_back(run, monkeypatch):
+    """Where the folders above it are not pinned, the comparison after the command brings it back."""
+    monkeypatch.setattr(shown_files._Walk, "pinned", lambda *_: ())  # noqa: SLF001 - the other half of the protection
+    for name in PROTECTED:
+        run.write(f"packages/app/{name}")
+    output = await run(f"cd packages; mv app app2; mkdir app; cd app; {EVIL}", writable=("packages",))
+    assert "packages/app/CLAUDE.md" in output.note
+    for name in PROTECTED:
+        assert (run.root / "packages/app" / name).read_text() == "plain\n"
+        assert not (run.root / "packages/app2" / name).exists()
+
+
+async def test_p_4_many_files_and_deep_folders_do_not_hide_a_protected_file(run, monkeypatch):
+    """After a command all entries are searched, however many there are, and so are folders that it made unreadable."""
+    monkeypatch.setattr(checkpoint, "MOST_ENTRIES", 20)
+    run.write("out/x")
+    command = "cd out; mkdir -p z/z; touch {1..50} z/z/{1..50}; echo evil > z/z/CLAUDE.md; chmod 000 z/z z"
+    output = await run(command, writable=("out",))
+    assert "undone, because nothing may be changed there: out/z/z/CLAUDE.md" in output.note
+    assert not (run.root / "out/z/z/CLAUDE.md").exists()
+
+
+async def test_p_4_folders_of_the_user_cannot_be_changed(run):
+    """Settings and stored runs of the user stay as they are, also where they are below a writable folder."""
+    run.write("home/config/a", "plain\n")
+    closed = run.root / "home"
+    copy = WorkingCopy(run.root, closed=lambda: (closed,))
+    settings = Specialist(name="finder", description="", prompt="", tools=("bash",), writable=(".",))
+    output = await run("echo evil > home/config/a; mv home x", tool=shell_offer(copy).make(settings, run.root))
+    assert "Read-only file system" in output.text
+    assert (closed / "config/a").read_text() == "plain\n"
+
+
+async def test_p_5_a_command_does_not_run_without_a_checkpoint(run, monkeypatch):
+    """If the content so far cannot be copied, nothing is run, and the error says why."""
+    run.write("out/x")
+
+    def full(*_args, **_named):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "_new_place", full)
+    with pytest.raises(ToolError, match="nothing was run, because no checkpoint can be made: No space left on device"):
+        await run("rm out/x", writable=("out",))
+    assert (run.root / "out/x").exists()
+
+
 async def test_no_file_with_the_rights_of_others_is_made(run):
     """A program that runs with the rights of this user, for everybody, cannot be made in a writable folder."""
     run.write("out/x")

@@ -322,7 +322,9 @@ class Checkpoint:
         try:
             values = json.loads((place / "before.json").read_text("ascii"))
             before = Tree(
-                entries={path: Entry(**one | {"times": tuple(one["times"])}) for path, one in values["entries"].items()},
+                entries={
+                    path: Entry(**one | {"times": tuple(one["times"])}) for path, one in values["entries"].items()
+                },
                 folders=values["folders"],
                 protected=values["protected"],
                 unreadable=set(values["unreadable"]),

@@ -20,7 +20,7 @@ from run_specialist.tools.shell.kept_output import KeptOutput
 from run_specialist.tools.shell.sandboxed_process import MEMORY, CommandExit, SandboxedProcess
 from run_specialist.tools.shell.shown_files import ShownFiles, shown_files
 from run_specialist.tools.shell.system_calls import filter_for
-from run_specialist.tools.shell.used_by import MOST_TASKS
+from run_specialist.tools.shell.usage import MOST_TASKS
 from run_specialist.tools.threads import in_thread
 
 LARGEST_FILE = 1024**3
