@@ -1,7 +1,6 @@
 """What commands of `bash` do to files: events, outcome, the last line, the report, and `specialists undo`."""
 
 import json
-import os
 import select
 import signal
 import stat
@@ -27,7 +26,7 @@ def files_of(root):
     for path in root.rglob("*"):
         info = path.lstat()
         if stat.S_ISLNK(info.st_mode):
-            found[path] = os.readlink(path)
+            found[path] = path.readlink()
         elif not stat.S_ISDIR(info.st_mode):
             found[path] = info.st_mode, path.read_bytes() if stat.S_ISREG(info.st_mode) else None
     return found
@@ -174,7 +173,7 @@ def test_p_5_a_run_that_is_not_stored_says_that_it_cannot_be_undone(ask, shop):
 
 
 def test_p_5_a_killed_command_can_be_undone(shop, store, api, program):
-    """kill -9 in the middle: undo finds the checkpoint, and a dry run of it changes nothing."""
+    """A kill -9 in the middle: undo finds the checkpoint, and a dry run of it changes nothing."""
     before = files_of(shop)
     api([bash("rm -r out/shop/deep; echo > out/CLAUDE.md; echo begun > out/log; sleep 300")])
     _kill(program("cleaner", "Clean up.", "--trust"), shop / "log")

@@ -10,7 +10,6 @@ from run_specialist.cli.runs_table import print_runs
 from run_specialist.cli.show_runs import as_json, counted, size
 from run_specialist.cli.store_size import size_line, store_size
 from run_specialist.cli.stored_run_flags import nothing_found
-from run_specialist.tools.editing.checkpoint import forget
 
 if TYPE_CHECKING:
     from run_specialist.store.reader import Store
@@ -31,6 +30,8 @@ def delete_runs(
         print_runs(doomed, projects=project is None)
     if doomed and not yes and not typer.confirm(f"Delete {counted(len(doomed))} permanently?", err=True):
         fail("nothing was deleted", 0)
+    from run_specialist.tools.editing.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`
+
     freed = opened.delete([one.run_id for one in doomed])
     for one in doomed:
         forget(one.run_id)

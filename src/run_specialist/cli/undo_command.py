@@ -68,7 +68,7 @@ def undo(
 def _left_by_killed_command(run_id: str, dry_run: bool) -> "list[StoredChange] | None":
     """Return what a command has changed during which the run was killed; None if there was none."""
     from run_specialist.store.file_changes import StoredChange  # noqa: PLC0415 - fast `--help`
-    from run_specialist.tools.editing.checkpoint import recovered  # noqa: PLC0415 - as above
+    from run_specialist.tools.editing.file_checkpoint import recovered  # noqa: PLC0415 - as above
 
     found = recovered(run_id, dry_run=dry_run)
     if found is None:
@@ -79,7 +79,7 @@ def _left_by_killed_command(run_id: str, dry_run: bool) -> "list[StoredChange] |
 
 
 def _forget(killed: list[str]) -> None:
-    from run_specialist.tools.editing.checkpoint import forget  # noqa: PLC0415 - fast `--help`
+    from run_specialist.tools.editing.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`
 
     for run_id in killed:
         forget(run_id)

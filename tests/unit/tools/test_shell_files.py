@@ -8,7 +8,7 @@ import pytest
 
 from run_specialist.errors import ToolError
 from run_specialist.specialist.fields import Specialist
-from run_specialist.tools.editing import checkpoint
+from run_specialist.tools.editing import file_checkpoint
 from run_specialist.tools.editing.working_copy import Patch, WorkingCopy
 from run_specialist.tools.files.files import file_tools
 from run_specialist.tools.shell import one_command, shown_files
@@ -211,7 +211,7 @@ async def test_p_4_no_command_replaces_a_protected_file(run, command):
 
 async def test_p_4_a_protected_file_that_was_moved_all_the_same_comes_back(run, monkeypatch):
     """Where the folders above it are not pinned, the comparison after the command brings it back."""
-    monkeypatch.setattr(shown_files._Walk, "pinned", lambda *_: ())  # noqa: SLF001 - the other half of the protection
+    monkeypatch.setattr(shown_files._Walk, "pinned", lambda *_: ())
     for name in PROTECTED:
         run.write(f"packages/app/{name}")
     output = await run(f"cd packages; mv app app2; mkdir app; cd app; {EVIL}", writable=("packages",))
@@ -223,7 +223,7 @@ async def test_p_4_a_protected_file_that_was_moved_all_the_same_comes_back(run, 
 
 async def test_p_4_many_files_and_deep_folders_do_not_hide_a_protected_file(run, monkeypatch):
     """After a command all entries are searched, however many there are, and so are folders that it made unreadable."""
-    monkeypatch.setattr(checkpoint, "MOST_ENTRIES", 20)
+    monkeypatch.setattr(file_checkpoint, "MOST_ENTRIES", 20)
     run.write("out/x")
     command = "cd out; mkdir -p z/z; touch {1..50} z/z/{1..50}; echo evil > z/z/CLAUDE.md; chmod 000 z/z z"
     output = await run(command, writable=("out",))
@@ -249,7 +249,7 @@ async def test_p_5_a_command_does_not_run_without_a_checkpoint(run, monkeypatch)
     def full(*_args, **_named):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "_new_place", full)
+    monkeypatch.setattr(file_checkpoint, "_new_place", full)
     with pytest.raises(ToolError, match="nothing was run, because no checkpoint can be made: No space left on device"):
         await run("rm out/x", writable=("out",))
     assert (run.root / "out/x").exists()
@@ -339,7 +339,7 @@ async def test_commands_that_may_change_something_wait_for_each_other(run):
 
 async def test_too_many_writable_files_are_an_error(run, monkeypatch):
     """What cannot be checked after a command is not opened for it."""
-    monkeypatch.setattr(checkpoint, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(file_checkpoint, "MOST_ENTRIES", 2)
     for number in range(3):
         run.write(f"out/{number}")
     with pytest.raises(ToolError, match="more than 2 files"):

@@ -14,7 +14,7 @@ from run_specialist.record.journal import FileChanging
 from run_specialist.safe_files.safe_write import Changed, digest_of, replace_file, temporary_name
 from run_specialist.tools.base import Output
 from run_specialist.tools.context import Context, RunLog
-from run_specialist.tools.editing.checkpoint import EVENT_DIFF, CommandChanges
+from run_specialist.tools.editing.file_checkpoint import EVENT_DIFF, CommandChanges
 from run_specialist.tools.editing.text_edit import MOST, decoded, encoded
 from run_specialist.tools.editing.unified_diff import Diff, diff_of, shortened
 from run_specialist.tools.editing.working_copy import WorkingCopy

@@ -20,7 +20,7 @@ from run_specialist.safe_files.safe_write import (
     temporary_name,
     unlink_file,
 )
-from run_specialist.tools.editing.checkpoint import LARGEST_KEPT as MOST_KEPT
+from run_specialist.tools.editing.file_checkpoint import LARGEST_KEPT as MOST_KEPT
 from run_specialist.tools.editing.text_edit import MOST
 from run_specialist.tools.editing.unified_diff import NO_DIFF, Diff, diff_of
 from run_specialist.tools.editing.writable import Writable

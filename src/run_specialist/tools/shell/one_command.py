@@ -12,7 +12,7 @@ from pathlib import Path
 
 from run_specialist.errors import ToolError
 from run_specialist.specialist.problems import shown
-from run_specialist.tools.editing.checkpoint import Checkpoint
+from run_specialist.tools.editing.file_checkpoint import FileCheckpoint
 from run_specialist.tools.sandbox.sandbox import Sandbox
 from run_specialist.tools.shell import bubblewrap, seatbelt
 from run_specialist.tools.shell.git_folder import GitFolder, git_folder, plain_config
@@ -57,7 +57,7 @@ class OneCommand:
         self._writable = writable
 
     async def run(
-        self, line: str, output: KeptOutput, seconds: float, checkpoint: Checkpoint | None = None
+        self, line: str, output: KeptOutput, seconds: float, checkpoint: FileCheckpoint | None = None
     ) -> CommandExit:
         """Run a command line; return how it ended.
 

@@ -78,7 +78,7 @@ class SandboxedProcess:
         Raises OSError if it cannot be started.
         """
         standard_input, release = os.pipe()
-        if self._group is not None:
+        if self._group is not None and os.access(command[0], os.X_OK):
             command = self._group.entering(command)
         try:
             transport, watched = await self._start(command, standard_input, descriptors, environment, folder)

@@ -15,7 +15,7 @@ from run_specialist.specialist.tool_names import names_tool
 from run_specialist.tools.base import Output, Tool
 from run_specialist.tools.context import Context
 from run_specialist.tools.editing.change import report_changes, to_the_end
-from run_specialist.tools.editing.checkpoint import Checkpoint, recovered
+from run_specialist.tools.editing.file_checkpoint import FileCheckpoint, recovered
 from run_specialist.tools.editing.working_copy import WorkingCopy
 from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
 from run_specialist.tools.shell.command_rules import CommandRules
@@ -109,11 +109,11 @@ class _Shell:
             await report_changes(left, context.log)
         self._has_looked_back = True
 
-    def _checkpoint(self, context: Context) -> Checkpoint:
+    def _checkpoint(self, context: Context) -> FileCheckpoint:
         closed = [*self._closed, *(self._copy.closed() if self._copy is not None else ())]
-        return Checkpoint.take(self._root, self.writable, closed, context.run_id, context.call_id)
+        return FileCheckpoint.take(self._root, self.writable, closed, context.run_id, context.call_id)
 
-    async def _record_uncancelled(self, checkpoint: Checkpoint, context: Context) -> Sequence[str]:
+    async def _record_uncancelled(self, checkpoint: FileCheckpoint, context: Context) -> Sequence[str]:
         """Record what a command has changed, and return the places that were put back.
 
         A cancellation takes effect afterwards.

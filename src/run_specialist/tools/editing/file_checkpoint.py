@@ -62,7 +62,7 @@ _KEPT_FOR = 30 * 24 * 3600
 
 
 @dataclass(slots=True)
-class Entry:
+class FileEntry:
     """A file, symlink or other entry that is no folder."""
 
     mode: int
@@ -86,7 +86,7 @@ class Entry:
 class Tree:
     """The entries below the writable folders, by path relative to the root."""
 
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, FileEntry] = field(default_factory=dict)
     folders: dict[str, int] = field(default_factory=dict)
     """Inodes of the folders."""
     protected: dict[str, str | None] = field(default_factory=dict)
@@ -209,12 +209,14 @@ def _listing(folder: Path, *, by_force: bool) -> list["os.DirEntry[str]"] | None
     return None
 
 
-def _entry(info: os.stat_result, path: Path) -> Entry:
+def _entry(info: os.stat_result, path: Path) -> FileEntry:
     target = None
     if stat.S_ISLNK(info.st_mode):
         with suppress(OSError):
             target = os.readlink(path)  # noqa: PTH115 - keeps bytes that are no UTF-8
-    return Entry(info.st_mode, info.st_size, info.st_ino, info.st_nlink, (info.st_mtime_ns, info.st_ctime_ns), target)
+    return FileEntry(
+        info.st_mode, info.st_size, info.st_ino, info.st_nlink, (info.st_mtime_ns, info.st_ctime_ns), target
+    )
 
 
 def _with_folders_above(path: str) -> Iterator[str]:
@@ -244,7 +246,7 @@ class CommandChanges:
     """The folder that the paths are relative to."""
 
 
-class Checkpoint:
+class FileCheckpoint:
     """The content of the writable folders before one command."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it was made from
@@ -258,9 +260,9 @@ class Checkpoint:
         self.before = before
 
     @classmethod
-    def take(  # noqa: PLR0913, PLR0917 - as above
+    def take(
         cls, root: Path, writable: Sequence[str], closed: Sequence[Path], run_id: str, call_id: str
-    ) -> "Checkpoint":
+    ) -> "FileCheckpoint":
         """Copy the content of the writable places; blocks.
 
         run_id: the run under whose id the copy is found if this process is killed.
@@ -317,13 +319,13 @@ class Checkpoint:
         unfinished.rename(self._place / "before.json")
 
     @classmethod
-    def of(cls, place: Path) -> "Checkpoint | None":
+    def of(cls, place: Path) -> "FileCheckpoint | None":
         """Return the checkpoint in a folder; None if there is none that is complete."""
         try:
             values = json.loads((place / "before.json").read_text("ascii"))
             before = Tree(
                 entries={
-                    path: Entry(**one | {"times": tuple(one["times"])}) for path, one in values["entries"].items()
+                    path: FileEntry(**one | {"times": tuple(one["times"])}) for path, one in values["entries"].items()
                 },
                 folders=values["folders"],
                 protected=values["protected"],
@@ -390,12 +392,12 @@ class Checkpoint:
             max(old.links, new.links) > 1 and old.signature != new.signature and not self._is_same(path, old, new)
         )
 
-    def _is_same(self, path: str, old: Entry, new: Entry) -> bool:
+    def _is_same(self, path: str, old: FileEntry, new: FileEntry) -> bool:
         if (old.mode, old.size, old.target) != (new.mode, new.size, new.target):
             return False
         return old.at is not None and _read(self._root / path) == self.content(old)
 
-    def content(self, entry: Entry, opened: BinaryIO | None = None) -> bytes | None:
+    def content(self, entry: FileEntry, opened: BinaryIO | None = None) -> bytes | None:
         """Return the kept content of an entry; None if it is not kept."""
         if entry.at is None:
             return None
@@ -476,7 +478,7 @@ class Checkpoint:
         return found, more
 
     def _change(
-        self, path: str, old: Entry | None, new: Entry | None, content: BinaryIO, *, with_diff: bool
+        self, path: str, old: FileEntry | None, new: FileEntry | None, content: BinaryIO, *, with_diff: bool
     ) -> CommandChange | None:
         data_before = None if old is None else _linked(old) or self.content(old, content)
         data_after = None if new is None else _linked(new) or _read(self._root / path)
@@ -542,7 +544,7 @@ def recovered(run_id: str, *, dry_run: bool = False) -> CommandChanges | None:
         pass
     except (OSError, ValueError, TypeError, LookupError):
         return None
-    checkpoint = Checkpoint.of(place)
+    checkpoint = FileCheckpoint.of(place)
     if checkpoint is None:
         return None
     changes = checkpoint.compare(puts_back=not dry_run)
@@ -597,12 +599,12 @@ def _inodes(tree: Tree) -> dict[str, int]:
     return {**tree.folders, **{path: entry.inode for path, entry in tree.entries.items()}}
 
 
-def _values(entry: Entry) -> dict[str, Any]:
+def _values(entry: FileEntry) -> dict[str, Any]:
     # `asdict` would take ten times as long.
-    return {name: getattr(entry, name) for name in Entry.__slots__}
+    return {name: getattr(entry, name) for name in FileEntry.__slots__}
 
 
-def _read_same(path: Path, entry: Entry) -> bytes | None:
+def _read_same(path: Path, entry: FileEntry) -> bytes | None:
     """Return the content of a file; None if it cannot be read, or has changed since it was found."""
     data = _read(path, entry.mode)
     return data if data is not None and len(data) == entry.size else None
@@ -636,15 +638,15 @@ def _read(path: Path, mode: int | None = None) -> bytes | None:
         return None
 
 
-def _linked(entry: Entry) -> bytes | None:
+def _linked(entry: FileEntry) -> bytes | None:
     return None if entry.target is None else os.fsencode(entry.target)
 
 
-def _state(entry: Entry | None, data: bytes | None) -> str | None:
+def _state(entry: FileEntry | None, data: bytes | None) -> str | None:
     return None if entry is None else state_of(entry.mode, data, entry.size, entry.times[0])
 
 
-def _text(entry: Entry | None, data: bytes | None) -> str | None:
+def _text(entry: FileEntry | None, data: bytes | None) -> str | None:
     """Return the text of a file for a diff, empty for none; None if it is no text."""
     if entry is None:
         return ""
