@@ -121,8 +121,8 @@ def unlink_file(root: Path, relative: str, expected: str, *, folders: int, most:
         raise Changed
     with folder(root, above) as here:
         _require_same_place(root, above, here)
+        # Thousands of files may follow, so the folder is not synced: a lost deletion can be repeated.
         _unlink(here, name)
-        _sync(here)
     _remove_empty(root, above, folders)
 
 

@@ -169,6 +169,8 @@ async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
         log.notify(Warned(f"a command changed protected files, which was undone: {shown}{more}"))
     if changes.uncounted:
         log.notify(Warned(f"a command changed {changes.uncounted:,} more files, which are not listed; {_NOT_UNDONE}"))
+    if changes.unsearched:
+        log.notify(Warned(f"a command made {changes.unsearched:,} folders that cannot be searched; delete them"))
     return all(stored)
 
 

@@ -242,6 +242,8 @@ class CommandChanges:
     """Protected places that were put back."""
     uncounted: int = 0
     """Number of further changes, which are neither listed nor undone later."""
+    unsearched: int = 0
+    """Number of folders that could not be searched for protected files, as those with a path that is too long."""
     root: str = ""
     """The folder that the paths are relative to."""
 
@@ -347,7 +349,8 @@ class FileCheckpoint:
             after = read_tree(self._root, self._writable, self._closed, before=self.before)
         with (self._place / "content").open("rb") as content:
             files, more = self._changes(after, content)
-        return CommandChanges(files, undone, more + after.uncounted, str(self._root))
+        unsearched = len(after.unreadable - self.before.unreadable)
+        return CommandChanges(files, undone, more + after.uncounted, unsearched, str(self._root))
 
     def discard(self) -> None:
         """Delete the copy."""
@@ -539,7 +542,7 @@ def recovered(run_id: str, *, dry_run: bool = False) -> CommandChanges | None:
     try:
         values = json.loads(known.read_text("ascii"))
         files = [CommandChange(FileChanging(**one["record"]), FileChanged(**one["event"])) for one in values["files"]]
-        return CommandChanges(files, (), values["uncounted"], values["root"])
+        return CommandChanges(files, (), values["uncounted"], root=values["root"])
     except FileNotFoundError:
         pass
     except (OSError, ValueError, TypeError, LookupError):
