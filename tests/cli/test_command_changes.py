@@ -114,6 +114,16 @@ def test_p_5_every_kind_of_change_is_listed_and_taken_back(ask, shop):
     assert not (shop / "x").exists()
 
 
+def test_p_5_a_writable_file_is_undone(store, api, call, shop, write):
+    """Also where `writable` names a file and no folder."""
+    write("fixer", "model: haiku", "tools: [bash]", "writable: [out/run.sh]")
+    api([bash("echo more >> out/run.sh; rm -f out/run.sh"), answers("done")])
+    result = call("fixer", "Fix it.", "--trust", "--json")
+    assert changes_of(result) == {"out/run.sh": "changed"}
+    assert manage("undo", "last").exit_code == 0
+    assert (shop / "run.sh").read_text() == "echo\n"
+
+
 def test_p_5_edits_and_commands_are_one_list(store, api, call, shop):
     """A file that `write` created and a command removed is no change, and undo takes back a chain of both."""
     api(

@@ -337,6 +337,36 @@ async def test_commands_that_may_change_something_wait_for_each_other(run):
     assert [output.text for output in outputs] == ["alone\n"] * 2
 
 
+@pytest.mark.parametrize("folders", [("out", "out"), ("out", "out/in"), (".", "out/in")])
+async def test_p_5_commands_of_two_runs_wait_for_each_other(run, folders):
+    """Where one may change what the other may change: otherwise each would list the changes of the other."""
+    run.write("out/in/x")
+    command = "mkdir out/in/busy && sleep 0.05 && rmdir out/in/busy && echo alone"
+    tools = [run.tool(writable=(one,)) for one in folders]
+    outputs = await asyncio.gather(*(run(command, tool=one, run_id=f"run-{at}") for at, one in enumerate(tools)))
+    assert [output.text for output in outputs] == ["alone\n"] * 2
+
+
+async def test_p_5_commands_with_other_folders_do_not_wait(run):
+    """Each of two commands ends only if the other one runs at the same time."""
+    for name in ("one", "two"):
+        run.write(f"{name}/x")
+    command = "touch {0}/here; until [ -e {1}/here ]; do sleep 0.01; done; echo met"
+    pairs = [("one", "two"), ("two", "one")]
+    calls = (run(command.format(*pair), run_id=pair[0], writable=(pair[0],)) for pair in pairs)
+    outputs = await asyncio.gather(*calls)
+    assert [output.text for output in outputs] == ["met\n"] * 2
+
+
+async def test_p_4_a_writable_folder_in_a_folder_of_the_user_is_read_only(run):
+    """As for `edit`: what is below the specialists and settings of the user cannot be changed."""
+    run.write("agents/out/x")
+    copy = WorkingCopy(run.root, closed=lambda: (run.root / "agents",))
+    settings = Specialist(name="finder", description="", prompt="", tools=("bash",), writable=("agents/out",))
+    output = await run("echo evil > agents/out/x", tool=shell_offer(copy).make(settings, run.root))
+    assert "Read-only file system" in output.text
+
+
 async def test_too_many_writable_files_are_an_error(run, monkeypatch):
     """What cannot be checked after a command is not opened for it."""
     monkeypatch.setattr(file_checkpoint, "MOST_ENTRIES", 2)

@@ -9,6 +9,7 @@ The copy is in the user's data folder, under the id of the run, until the change
 during a command, the copy stays there, and `undo`, or the next command of the resumed run, finds it.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -57,6 +58,7 @@ _COMPARE_WITHIN = 2.0
 _LONGEST = 200
 """Length of the part of a name that is kept [characters]."""
 _USABLE = 0o700
+_LOCKS = ".locks"
 _KEPT_FOR = 30 * 24 * 3600
 """Age after which a checkpoint that was left behind is deleted [s]."""
 
@@ -124,6 +126,8 @@ def read_tree(  # noqa: C901, PLR0912 - one pass over all entries
     tree, others, seen = Tree(), {str(path) for path in closed}, 0
     pending = [(top, _rules_above(root, top), False, False) for top in writable]
     for top in writable:
+        if any((root / top).is_relative_to(one) for one in closed):
+            tree.protected[top] = None
         with suppress(OSError):
             info = (root / top).lstat()
             if not stat.S_ISDIR(info.st_mode):
@@ -223,6 +227,7 @@ def _with_folders_above(path: str) -> Iterator[str]:
     while path:
         yield path
         path = path.rpartition("/")[0]
+    yield ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,7 +496,7 @@ class FileCheckpoint:
         is_kept = old is None or data_before is not None
         folders = 0
         if old is None:
-            folders = sum(above not in self.before.folders for above in [*_with_folders_above(path)][1:])
+            folders = sum(above not in self.before.folders for above in [*_with_folders_above(path)][1:-1])
             folders = max(min(folders, path.count("/") - self._depth_of_top(path)), 0)
         record = FileChanging(
             change_id=secrets.token_hex(8),
@@ -529,6 +534,36 @@ class FileCheckpoint:
         """Return the number of folders down to the writable place that contains a path, which is never deleted."""
         tops = (top for top in self._writable if top and (path == top or path.startswith(f"{top}/")))
         return next((top.count("/") + 1 for top in tops), 0)
+
+
+@contextmanager
+def held(root: Path, writable: Sequence[str]) -> Iterator[bool]:
+    """Return a context with whether no other run has a command that may change these places, or part of them.
+
+    The lock is that of files in the data folder, so other processes respect it, and it ends with this process.
+    """
+    import fcntl  # noqa: PLC0415 - not on Windows, where there are no commands
+
+    wanted = {str(above): fcntl.LOCK_SH for top in writable for above in (root / top).parents}
+    wanted |= {str(root / top): fcntl.LOCK_EX for top in writable}
+    descriptors: list[int] = []
+    is_free = True
+    try:
+        for path, how in sorted(wanted.items()):
+            name = hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
+            with suppress(OSError):
+                folder = _all_places() / _LOCKS
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                descriptors.append(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                try:
+                    fcntl.flock(descriptors[-1], how | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    is_free = False
+                    break
+        yield is_free
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def recovered(run_id: str, *, dry_run: bool = False) -> CommandChanges | None:
@@ -593,7 +628,7 @@ def _new_place(run_id: str) -> Path:
         return Path(tempfile.mkdtemp(prefix="run-specialist-"))
     with suppress(OSError):
         for other in place.parent.iterdir():
-            if other.stat().st_mtime < time.time() - _KEPT_FOR:
+            if other.name != _LOCKS and other.stat().st_mtime < time.time() - _KEPT_FOR:
                 shutil.rmtree(other, ignore_errors=True)
     return place
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +17,7 @@ from run_specialist.specialist.tool_names import names_tool
 from run_specialist.tools.base import Output, Tool
 from run_specialist.tools.context import Context
 from run_specialist.tools.editing.change import report_changes, to_the_end
-from run_specialist.tools.editing.file_checkpoint import FileCheckpoint, recovered
+from run_specialist.tools.editing.file_checkpoint import FileCheckpoint, held, recovered
 from run_specialist.tools.editing.working_copy import WorkingCopy
 from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
 from run_specialist.tools.shell.command_rules import CommandRules
@@ -37,6 +39,7 @@ _DESCRIPTION = (
 )
 _OTHERS = "To find and read files use the other tools."
 _NOTHING = "Nothing can be changed but /tmp, which is empty at first and gone after the call."
+_POLL = 0.02
 _MARGIN = 0.05
 """Share of the timeout reserved for ending the command, so that its output is not lost."""
 
@@ -88,8 +91,8 @@ class _Shell:
         if not self.writable:
             ended = await self._runner.run(command, output, seconds)
             return Output(output.text(self._limit), _note(ended), is_error=bool(ended.stopped))
-        # A file moved by one command could be hidden from the checks of another.
-        async with self._one_at_a_time:
+        # A file moved by one command could be hidden from the checks of another, or taken for a change of it.
+        async with self._one_at_a_time, self._alone(seconds) as seconds:
             if not self._has_looked_back:
                 await self._recover(context)
             checkpoint = await in_thread(lambda: self._checkpoint(context))
@@ -101,6 +104,19 @@ class _Shell:
         if undone:
             note += f"\n[undone, because nothing may be changed there: {_listed([*map(escape_path, undone)])}]"
         return Output(output.text(self._limit), note, is_error=bool(ended.stopped))
+
+    @asynccontextmanager
+    async def _alone(self, seconds: float) -> AsyncIterator[float]:
+        """Wait until no other run has a command in these folders; return a context with the time left [s]."""
+        until = time.monotonic() + seconds
+        while True:
+            with held(self._root, self.writable) as is_free:
+                if is_free:
+                    yield until - time.monotonic()
+                    return
+            if time.monotonic() > until:
+                raise ToolError("a command of another run is changing the same folders; try again later")
+            await asyncio.sleep(_POLL)
 
     async def _recover(self, context: Context) -> None:
         """Record what the last command changed before the process of this resumed run was killed."""
