@@ -162,7 +162,7 @@ def test_p_5_what_is_too_large_is_named(ask, shop):
     }
     undone = manage("undo", "last")
     assert undone.exit_code == 4
-    assert "left alone  out/large: its content before was not kept, because it is too large" in undone.stdout
+    assert "left alone  out/large: its content before was not kept: it is too large" in undone.stdout
     assert (shop / "shop/a.py").exists()
     assert not (shop / "sparse").exists()
 

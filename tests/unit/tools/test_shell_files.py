@@ -209,16 +209,20 @@ async def test_p_4_no_command_replaces_a_protected_file(run, command):
     assert left == {f"app/{name}" for name in PROTECTED}
 
 
-async def test_p_4_a_protected_file_that_was_moved_all_the_same_comes_back(run, monkeypatch):
+@pytest.mark.parametrize("instead", ["mkdir app; cd app; {}", "ln -s ../elsewhere app", "echo > app", "true"])
+async def test_p_4_a_protected_file_that_was_moved_all_the_same_comes_back(run, monkeypatch, instead):
     """Where the folders above it are not pinned, the comparison after the command brings it back."""
     monkeypatch.setattr(shown_files._Walk, "pinned", lambda *_: ())
     for name in PROTECTED:
         run.write(f"packages/app/{name}")
-    output = await run(f"cd packages; mv app app2; mkdir app; cd app; {EVIL}", writable=("packages",))
+    run.write("elsewhere/x")
+    output = await run(f"cd packages; mv app app2; {instead.format(EVIL)}", writable=("packages",))
     assert "packages/app/CLAUDE.md" in output.note
     for name in PROTECTED:
         assert (run.root / "packages/app" / name).read_text() == "plain\n"
         assert not (run.root / "packages/app2" / name).exists()
+    assert not (run.root / "packages/app").is_symlink()
+    assert [path.name for path in (run.root / "elsewhere").iterdir()] == ["x"]
 
 
 async def test_p_4_many_files_and_deep_folders_do_not_hide_a_protected_file(run, monkeypatch):

@@ -295,7 +295,7 @@ class FileCheckpoint:
         chosen = [
             (path in self.before.ignored, entry.size, path)
             for path, entry in self.before.entries.items()
-            if stat.S_ISREG(entry.mode) and entry.size <= LARGEST_KEPT
+            if stat.S_ISREG(entry.mode) and entry.size <= LARGEST_KEPT and not is_secret(path)
         ]
         # A protected file is put back even if it is ignored.
         chosen.sort(key=lambda one: (one[0] and not self.before.is_protected(one[2]), *one[1:]))
@@ -384,7 +384,8 @@ class FileCheckpoint:
                 undone.append(path)
         moved = {inode: path for path, inode in inodes_after.items() if inode in lost and path not in inodes_before}
         for path, target in sorted(before.protected.items()):
-            if os.path.lexists(self._root / path):
+            # A path through a new symlink leads elsewhere.
+            if path in inodes_after and path not in undone:
                 undone += self._restore_below(path, after)
             elif self._restore(path, target, moved):
                 undone.append(path)
@@ -432,7 +433,7 @@ class FileCheckpoint:
         entry, place = self.before.entries.get(path), self._root / path
         inode = entry.inode if entry else self.before.folders.get(path, -1)
         with suppress(OSError):
-            place.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folders_above(path)
             if target is not None:
                 place.symlink_to(target)
                 return True
@@ -453,6 +454,14 @@ class FileCheckpoint:
                         (self._root / inner).chmod(stat.S_IMODE(old.mode))
                     found = True
         return found
+
+    def _make_folders_above(self, path: str) -> None:
+        """Make the folders above a place real folders again; a command may have put a symlink there."""
+        for above in [*_with_folders_above(path)][-2:0:-1]:
+            place = self._root / above
+            if place.is_symlink() or (place.exists() and not place.is_dir()):
+                place.unlink()
+            place.mkdir(exist_ok=True)
 
     def _set_aside(self, path: str) -> None:
         """Rename a place, so that no program uses it; unlink a symlink."""

@@ -27,7 +27,7 @@ from run_specialist.tools.editing.writable import Writable
 from run_specialist.tools.sandbox.protected_files import own_folders
 from run_specialist.tools.sandbox.sandbox import escape_path
 
-NOT_KEPT = "its content before was not kept, because it is too large"
+NOT_KEPT = "its content before was not kept: it is too large, or a file with secrets"
 
 Result = Literal["restored", "deleted", "unchanged", "partly", "left"]
 """Restored or deleted; already as before; only the newest changes undone, because another program changed the file
