@@ -83,12 +83,14 @@ OUTCOME = exactly(
             cost_usd=AMOUNT,
             evidence=many({"type": "object"}),
             children=many({"type": "object"}),
+            changes=many({"type": "object"}),
         )
     ),
     error_kind={"enum": [*sorted(ERROR_KINDS), None]},
     retry_after=AMOUNT,
     patch={"type": ["string", "null"]},
     models=many({"type": "object"}),
+    changes=many({"type": "object"}),
 )
 
 ENDINGS = {

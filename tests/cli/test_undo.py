@@ -108,7 +108,10 @@ def test_a_dry_run_prints_a_patch_that_git_applies(changed, notes, undo):
     ("event", "line"),
     [
         (FileChanged("c", "a.md", "", 3, 1), "      changed a.md  +3 -1"),
-        (FileChanged("c", "b.md", "", 3, 0, is_new=True, dry_run=True), "      would create b.md  +3 -0"),
+        (
+            FileChanged("c", "b.md", "", 3, 0, is_new=True, dry_run=True, change="created"),
+            "      would create b.md  +3 -0",
+        ),
         (FileChanged("c", "a\x1b[2J\n.md", "", 0, 12), "      changed a\ufffd[2J .md  +0 -12"),
     ],
 )
@@ -123,6 +126,22 @@ def test_the_live_view_has_a_line_for_each_change(event, line):
     narrow: list[Text] = []
     CallLines(LineOutput(narrow.append, lambda: 24)).add(event)
     assert (len(narrow[0]), narrow[0].plain.endswith(line[-6:])) == (min(len(line), 24), True)
+
+
+def test_p_5_a_call_shows_its_first_changes_and_counts_the_others():
+    """Removed files, and those that cannot be undone, are named as such."""
+    lines: list[Text] = []
+    view = CallLines(LineOutput(lines.append, lambda: 80))
+    view.add(Called("started", "a", "bash", {}))
+    view.add(FileChanged("a", "old.md", "", 0, 3, change="removed"))
+    view.add(FileChanged("a", "large", "", None, None, change="removed", undoable=False))
+    for number in range(20):
+        view.add(FileChanged("a", f"{number}", "", 1, 0, is_new=True, change="created"))
+    view.add(Called("finished", "a", "bash", {"command": "x"}))
+    view.add(BudgetSpent("tool_calls", 9, 1, 8, "silent"))
+    shown = [" ".join(line.plain.split()) for line in lines]
+    assert shown[1:4] == ["removed old.md +0 -3", "removed large cannot be undone", "created 0 +1 -0"]
+    assert (len(shown), shown[-1]) == (12, "and 12 more files")
 
 
 def test_the_line_of_a_change_is_below_that_of_its_call():

@@ -12,6 +12,13 @@ USAGE = {
     "output_tokens": "count",
     "web_search_requests": "count",
 }
+CHANGE = {
+    "path": "text",
+    "change": {"created", "changed", "removed"},
+    "added": "count?",
+    "removed": "count?",
+    "undoable": "flag",
+}
 EVIDENCE = {"source": "text", "quote": "text", "verified": "flag?"}
 CHILD = {
     "run_id": "text",
@@ -22,6 +29,7 @@ CHILD = {
     "cost_usd": "number?",
     "evidence": [EVIDENCE],
     "children": ["any"],
+    "changes": [CHANGE],
 }
 OUTCOME = {
     "run_id": "text",
@@ -56,4 +64,5 @@ OUTCOME = {
             "failure": "text?",
         }
     ],
+    "changes": [CHANGE],
 }

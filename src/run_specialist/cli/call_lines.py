@@ -42,6 +42,8 @@ LANDINGS = {
     Rung.SALVAGE: "the answer is assembled from the gathered material",
 }
 """Descriptions of the rungs of the landing."""
+_MOST_CHANGES = 10
+"""Maximum number of changed files shown below a call."""
 _ROOM_FOR_REMAINING = len("  12 remaining")
 
 
@@ -89,8 +91,13 @@ class CallLines:
             case BudgetSpent():
                 # A call is printed once the remaining budget is known, which follows in this event.
                 self._print_call(_remaining(event))
-                for change in self._changes.pop(self._ended_call, ()):
+                changes = self._changes.pop(self._ended_call, [])
+                for change in changes[:_MOST_CHANGES]:
                     self._print_change(change)
+                if len(changes) > _MOST_CHANGES:
+                    indent, _ = _indent_and_number(self._depth, self._label)
+                    more = f"{indent}    and {len(changes) - _MOST_CHANGES:,} more files"
+                    self._output.print(self._truncated(Text(more, "magenta")))
             case FileChanged():
                 # Printed below the line of its call, which follows.
                 if event.call_id in self._changes:
@@ -183,10 +190,13 @@ class CallLines:
 
     def _print_change(self, event: FileChanged) -> None:
         indent, _ = _indent_and_number(self._depth, self._label)
-        verb = "create" if event.is_new else "change"
-        done = f"would {verb}" if event.dry_run else f"{verb}d"
+        done = f"would {event.change[:-1]}" if event.dry_run else event.change
         line = Text(f"{indent}    ").append(f"{done} {one_line(event.path)}", "magenta")
-        counts = Text("  ").append(f"+{event.added}", "green").append(f" -{event.removed}", "red")
+        counts = Text("  ")
+        if event.added is not None and event.removed is not None:
+            counts.append(f"+{event.added}", "green").append(f" -{event.removed}", "red")
+        if not (event.undoable or event.dry_run):
+            counts.append(" cannot be undone", "yellow")
         self._output.print(self._truncated(line, len(counts)).append(counts))
 
     def _print_call(self, suffix: Text) -> None:

@@ -30,7 +30,11 @@ def delete_runs(
         print_runs(doomed, projects=project is None)
     if doomed and not yes and not typer.confirm(f"Delete {counted(len(doomed))} permanently?", err=True):
         fail("nothing was deleted", 0)
+    from run_specialist.tools.editing.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`
+
     freed = opened.delete([one.run_id for one in doomed])
+    for one in doomed:
+        forget(one.run_id)
     if json_:
         deleted = {"runs": [as_json(one) for one in doomed], "deleted": [one.run_id for one in doomed]}
         print_json({**deleted, **store_size(opened), "project": project})

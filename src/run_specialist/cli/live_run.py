@@ -59,10 +59,16 @@ def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Ou
             raise KeyboardInterrupt from None
     if printer.error:
         raise printer.error
-    from run_specialist.cli.summary import resume_command  # noqa: PLC0415 - fast `--help`
+    from run_specialist.cli.summary import resume_command, undo_command  # noqa: PLC0415 - fast `--help`
 
     stored = printer.run is not None and printer.run.is_kept
-    _show(outcome, output, resume=resume_command(outcome, runner.store and shown(runner.store)) if stored else None)
+    store = runner.store and shown(runner.store)
+    _show(
+        outcome,
+        output,
+        resume=resume_command(outcome, store) if stored else None,
+        undo=undo_command(outcome, store) if stored else None,
+    )
     if not unread:
         # A slow program has written to the pipe in the meantime.
         _warn_about_unread_input(output)
@@ -137,12 +143,13 @@ def _view(output: OutputSettings) -> "LiveView | None":
     return LiveView()
 
 
-def _show(outcome: "Outcome", output: OutputSettings, *, resume: str | None) -> None:
-    """Print the outcome, its warnings and the summary.
+def _show(outcome: "Outcome", output: OutputSettings, *, resume: str | None, undo: str | None) -> None:
+    """Print the outcome, its warnings, the summary and what was changed.
 
-    resume: the command that resumes the run; None if the run is not stored.
+    resume, undo: the commands that resume the run and undo its changes; None if the run is not stored.
     """
     from run_specialist.cli.answer_output import print_answer, print_patch  # noqa: PLC0415 - fast `--help`
+    from run_specialist.cli.summary import changed_files  # noqa: PLC0415 - as above
 
     with output.file.opened() as out:
         if output.json:
@@ -165,7 +172,10 @@ def _show(outcome: "Outcome", output: OutputSettings, *, resume: str | None) -> 
             dim=False,
         )
     if not output.quiet:
-        _print_summary(outcome, resume, for_people=not (output.json or output.events))
+        for_people = not (output.json or output.events)
+        _print_summary(outcome, resume, for_people=for_people)
+        if for_people and (line := changed_files(outcome, undo)):
+            note(line, command=undo)
         if output.file.is_written and sys.stderr is not None and sys.stderr.isatty():
             say(f"written to {output.file.path}", dim=True)
 

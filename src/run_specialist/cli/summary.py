@@ -79,6 +79,32 @@ def _doubled(limit: float, used: float) -> float:
     return math.ceil(used * 2 / unit) * unit
 
 
+def undo_command(outcome: Outcome, store: str | None) -> str:
+    """Return the command that undoes the changes of a run.
+
+    store: as for `resume_command`.
+    """
+    return shlex.join(["specialists", "undo", outcome.run_id, *(["--store", store] if store else [])])
+
+
+def changed_files(outcome: Outcome, undo: str | None) -> str:
+    """Return what a run has done to files, and how to undo it, on one line; empty if it changed none.
+
+    undo: the command that undoes it; None if the run is not stored.
+    """
+    counts = [(kind, sum(one.change == kind for one in outcome.changes)) for kind in ("created", "changed", "removed")]
+    parts = [f"{count} {kind}" for kind, count in counts if count]
+    if not parts:
+        return ""
+    number, kind = parts[0].split()
+    parts[0] = f"{number} file{'' if number == '1' else 's'} {kind}"
+    lasting = sum(not one.undoable for one in outcome.changes)
+    if undo is None or lasting == len(outcome.changes):
+        return f"{', '.join(parts)}; this cannot be undone"
+    kept = f", but {lasting} of them cannot be undone" if lasting else ""
+    return f"{', '.join(parts)}; to undo: {undo}{kept}"
+
+
 def limit_hint(outcome: Outcome, resume: str | None) -> str | None:
     """Return which limit ended the run and how to continue; None if no limit was reached.
 

@@ -43,7 +43,11 @@ def undo(
         run_id = listed.run_id
         if listed.status == "running":
             fail(f"{run_id} is still running; stop it first")
-        changes = opened.changes(run_id)
+        changes, killed = opened.changes(run_id), []
+        for each in opened.with_descendants([listed]):
+            if (of_command := _left_by_killed_command(each.run_id, dry_run)) is not None:
+                changes += of_command
+                killed.append(each.run_id)
         if elsewhere := [one.root for one in changes if project and not Path(one.root).is_relative_to(project)]:
             fail(f"{run_id} has changed files in {elsewhere[0]}, outside this project; add --all-projects to undo that")
     with guarded():
@@ -51,12 +55,34 @@ def undo(
             (where, one) for where, of_root in _by_root(changes).items() for one in _undone(where, of_root, dry_run)
         ]
         left = [one for _, one in done if one.result in {"left", "partly"}]
+        if killed and not dry_run and not left:
+            _forget(killed)
         if json_:
             files = [{"root": str(where), **_as_json(one)} for where, one in done]
             print_json({"run_id": run_id, "dry_run": dry_run, "files": files})
         else:
             _print(run_id, done, dry_run=dry_run)
     raise typer.Exit(LEFT if left else 0)
+
+
+def _left_by_killed_command(run_id: str, dry_run: bool) -> "list[StoredChange] | None":
+    """Return what a command has changed during which the run was killed; None if there was none."""
+    from run_specialist.store.file_changes import StoredChange  # noqa: PLC0415 - fast `--help`
+    from run_specialist.tools.editing.file_checkpoint import recovered  # noqa: PLC0415 - as above
+
+    found = recovered(run_id, dry_run=dry_run)
+    if found is None:
+        return None
+    if found.files:
+        say(f"{run_id} was killed during a command; later changes in its writable folders cannot be told from its own")
+    return [StoredChange(run_id, found.root, one.record) for one in found.files]
+
+
+def _forget(killed: list[str]) -> None:
+    from run_specialist.tools.editing.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`
+
+    for run_id in killed:
+        forget(run_id)
 
 
 def _by_root(changes: "list[StoredChange]") -> "dict[Path, list[StoredChange]]":

@@ -19,11 +19,13 @@ from run_specialist.record.outcome import (
     ErrorKind,
     Evidence,
     Exit,
+    FileChange,
     LandingReport,
     Outcome,
     Spent,
     Status,
     ToolCalls,
+    merged_changes,
 )
 from run_specialist.tools.respond import Response
 
@@ -134,6 +136,8 @@ class RunParts:
     """The newest answer that was returned to the model; None if there is none."""
     warnings: Sequence[str]
     """The warnings of the run so far."""
+    changes: Sequence[FileChange]
+    """What its tools have done to files, oldest first."""
 
 
 def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
@@ -180,6 +184,7 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
         retry_after=ending.retry_after,
         patch=None if job.patch is None else job.patch(),
         models=parts.account.models,
+        changes=merged_changes([*parts.changes, *(one for child in parts.account.children for one in child.changes)]),
     )
 
 

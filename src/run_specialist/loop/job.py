@@ -16,6 +16,7 @@ from run_specialist.providers.base import Opening, Provider
 from run_specialist.record.events import Forked, Started
 from run_specialist.record.journal import Opened, RunSnapshot
 from run_specialist.record.messages import Message, Reply
+from run_specialist.record.outcome import FileChange
 from run_specialist.redaction import redactor
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
@@ -60,6 +61,8 @@ class ResumeState:
     """Whether that request was part of the landing."""
     pending_seconds: float = 0
     """How long the request took [s]."""
+    changes: tuple[FileChange, ...] = ()
+    """What the tools of the run have done to files so far, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,8 @@ class Run:
         journal: stores the run so that it can be resumed; None = the run is not stored.
         on_lost: `abort` ends the run before its next request when the journal can no longer store it.
         """
-        before = job.resume_state.snapshot
-        observers = Observers(listener, watch, journal, before.warnings, job.hide)
+        before, changes = job.resume_state.snapshot, job.resume_state.changes
+        observers = Observers(listener, watch, journal, before.warnings, job.hide, changes)
         self._run = RunContext(job, Account(job.budget, job.provider, clock, before), observers, StopSignal())
         self._exchange = Exchange(self._run)
         self._dispatcher = Dispatcher(self._run)
@@ -202,6 +202,7 @@ class Run:
             last_text=self._exchange.last_text,
             returned_answer=self._exchange.returned.newest_marked,
             warnings=self._run.observers.warnings,
+            changes=self._run.observers.changes,
         )
         outcome = self._ended = conclude(self._run.job, ending, parts)
         self._run.observers.record(Ended(outcome, self._checkpoint.new_record()))

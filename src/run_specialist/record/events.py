@@ -12,7 +12,7 @@ from run_specialist.budget.budget import Kind, Limit
 from run_specialist.budget.ladder import Rung
 from run_specialist.errors import ProviderErrorKind
 from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import Outcome
+from run_specialist.record.outcome import FileChange, FileChangeKind, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +192,23 @@ class FileChanged(Event):
     """The file, relative to the root."""
     diff: str
     """The change as a unified diff; the last line says if the diff was shortened."""
-    added: int
-    """Lines added."""
-    removed: int
-    """Lines removed."""
+    added: int | None
+    """Lines added; None if they were not counted, as in a binary or very large file."""
+    removed: int | None
+    """Lines removed; None as above."""
     is_new: bool = False
     """Whether the file did not exist before."""
     dry_run: bool = False
     """Whether the change exists only in the patch of a dry run, not on disk."""
+    change: FileChangeKind = "changed"
+    """Whether the file was created, changed or removed."""
+    undoable: bool = True
+    """Whether `specialists undo` can take it back: the run is stored, and the content before was kept."""
+
+    @property
+    def of_file(self) -> FileChange:
+        """The change as the outcome lists it."""
+        return FileChange(self.path, self.change, self.added, self.removed, self.undoable)
 
 
 @dataclass(frozen=True, slots=True)

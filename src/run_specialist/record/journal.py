@@ -85,18 +85,23 @@ class Returned(Record):
 
 @dataclass(frozen=True, slots=True)
 class FileChanging(Record):
-    """A tool is about to change a file; stored before the file is replaced, so that the change can be undone."""
+    """A change of a file, so that it can be undone: of `edit` and `write` stored before it is made, of commands after.
+
+    The state of a file is the SHA-256 of its content in hexadecimal. Changes of commands have the mode before it, in
+    octal, as in `100644 9f86...`, and for a file that is too large its size and time in place of the digest.
+    """
 
     change_id: str
     """Unique within the run."""
     path: str
     """The file, relative to the root of the run."""
     before: str | None
-    """SHA-256 of the current content, in hexadecimal; None if the file does not exist."""
-    after: str
-    """SHA-256 of the new content."""
+    """State before; None if the file did not exist."""
+    after: str | None
+    """State after; None if it was removed."""
     content: str | None
-    """The current content; None if the file does not exist."""
+    """Content before, of a symlink its target, with bytes that are no UTF-8 as surrogates; None if the file did not
+    exist, or its content was not kept."""
     temporary: str
     """Name of the temporary file beside it, which a killed process leaves behind."""
     folders: int = 0

@@ -1,5 +1,6 @@
 """The outcome of a run; every run ends with one."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any, Literal
@@ -101,6 +102,51 @@ class AskedModel:
     """Why the run changed to another model, in one line; None if it did not."""
 
 
+FileChangeKind = Literal["created", "changed", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What a run has done to a file, from its beginning to its end."""
+
+    path: str
+    """The file, relative to the root; line breaks and bytes that are no UTF-8 are escaped."""
+    change: FileChangeKind
+    added: int | None
+    """Lines added by all changes; None if they were not counted, as in a binary or very large file."""
+    removed: int | None
+    """Lines removed; None as above."""
+    undoable: bool
+    """Whether `specialists undo` can take it back."""
+
+    def then(self, later: "FileChange") -> "FileChange | None":
+        """Return this change and a later one of the same file as one; None if the file was created and removed."""
+        kinds = (self.change, later.change)
+        if kinds == ("created", "removed"):
+            return None
+        change: FileChangeKind = "changed"
+        if "created" in kinds and kinds != ("removed", "created"):
+            change = "created"
+        elif later.change == "removed":
+            change = "removed"
+        added = None if self.added is None or later.added is None else self.added + later.added
+        removed = None if self.removed is None or later.removed is None else self.removed + later.removed
+        return FileChange(self.path, change, added, removed, self.undoable and later.undoable)
+
+
+def merged_changes(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
+    """Return changes with one for each file, in the order of the paths.
+
+    changes: oldest first.
+    """
+    by_path: dict[str, FileChange] = {}
+    for one in changes:
+        before = by_path.pop(one.path, None)
+        if (now := one if before is None else before.then(one)) is not None:
+            by_path[one.path] = now
+    return tuple(by_path[path] for path in sorted(by_path))
+
+
 @dataclass(frozen=True, slots=True)
 class Child:
     """Summary of a child run, which a specialist started by delegating to another one."""
@@ -116,6 +162,8 @@ class Child:
     evidence: tuple[Evidence, ...] = ()
     """Its quotes; the verified ones count as verified for the parent, too."""
     children: tuple["Child", ...] = ()
+    changes: tuple[FileChange, ...] = ()
+    """What it and its child runs have done to files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +201,8 @@ class Outcome:
     """The changes that a dry run and its child runs would have made, for `git apply`; None for other runs."""
     models: tuple[AskedModel, ...] = ()
     """The models that the run used, in order; the last one is `model`."""
+    changes: tuple[FileChange, ...] = ()
+    """What the run and its child runs have done to files, each file once; empty in a dry run, which has a `patch`."""
 
     @property
     def is_offline(self) -> bool:
@@ -170,6 +220,7 @@ class Outcome:
             cost_usd=self.cost_usd,
             evidence=self.evidence,
             children=self.children,
+            changes=self.changes,
         )
 
     def _repr_markdown_(self) -> str:

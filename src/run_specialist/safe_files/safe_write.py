@@ -42,6 +42,90 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def state_of(mode: int, data: bytes | None, size: int, changed_at: int) -> str:
+    """Return the state of a file or symlink as text: the mode in octal, and the SHA-256 of its content.
+
+    data: the content, of a symlink its target; None if it was not read: then size and time stand for it.
+    changed_at: time of the last change [ns].
+    """
+    kind = f"{mode:06o}"
+    if data is not None:
+        return f"{kind} {digest_of(data)}"
+    return f"{kind} {size}:{changed_at}" if stat.S_ISREG(mode) else f"{kind} -"
+
+
+def is_same_state(one: str | None, other: str | None) -> bool:
+    """Return whether two states are the same; a digest without a mode is that of a file with any mode."""
+    if one is None or other is None:
+        return one is other
+    if " " in one and " " in other:
+        return one == other
+    return one.rpartition(" ")[2] == other.rpartition(" ")[2]
+
+
+def state_at(root: Path, relative: str, most: int) -> tuple[str | None, bytes | None]:
+    """Return the state of what is at a path, and its content, of a symlink its target; None if there is nothing.
+
+    most: maximum size of content that is read [bytes].
+    Raises OSError.
+    """
+    above, _, name = relative.rpartition("/")
+    try:
+        with folder(root, above) as here:
+            info, data = here.info(name), None
+            if stat.S_ISLNK(info.st_mode):
+                data = os.fsencode(os.readlink(_at(here, name), dir_fd=here.descriptor))
+            elif stat.S_ISREG(info.st_mode) and info.st_size <= most:
+                try:
+                    data = _read(here, name, most)[0]
+                except PermissionError:
+                    # A command may have made its own file unreadable.
+                    set_mode(root, relative, info.st_mode | stat.S_IRUSR)
+                    try:
+                        data = _read(here, name, most)[0]
+                    finally:
+                        set_mode(root, relative, info.st_mode)
+            return state_of(info.st_mode, data, info.st_size, info.st_mtime_ns), data
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None
+
+
+def make_link(root: Path, relative: str, target: str) -> None:
+    """Create a symlink, and the missing folders above it; raises OSError, FileExistsError if there is something."""
+    above, _, name = relative.rpartition("/")
+    _make_folders(root, above)
+    with folder(root, above) as here:
+        os.symlink(target, _at(here, name), dir_fd=here.descriptor)
+
+
+def set_mode(root: Path, relative: str, mode: int) -> None:
+    """Set the permissions of a regular file; raises OSError."""
+    above, _, name = relative.rpartition("/")
+    with folder(root, above) as here:
+        if here.descriptor is None or not hasattr(os, "O_PATH"):
+            with here.file(name):
+                os.chmod(_at(here, name), mode & _PERMISSIONS, dir_fd=here.descriptor)
+            return
+        descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here.descriptor)
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.chmod(f"/proc/self/fd/{descriptor}", mode & _PERMISSIONS)  # noqa: PTH101 - a descriptor
+        finally:
+            os.close(descriptor)
+
+
+def unlink_file(root: Path, relative: str, expected: str, *, folders: int, most: int) -> None:
+    """Unlink a file, symlink or FIFO that has the expected state, and folders as `delete_file` does; raises OSError."""
+    above, _, name = relative.rpartition("/")
+    if not is_same_state(state_at(root, relative, most)[0], expected):
+        raise Changed
+    with folder(root, above) as here:
+        _require_same_place(root, above, here)
+        # Thousands of files may follow, so the folder is not synced: a lost deletion can be repeated.
+        _unlink(here, name)
+    _remove_empty(root, above, folders)
+
+
 def read_content(root: Path, relative: str, most: int) -> bytes | None:
     """Return the content of a file; None if it does not exist.
 
@@ -98,6 +182,10 @@ def delete_file(root: Path, relative: str, *, expected: str, folders: int, most:
         _require_same_place(root, above, here)
         _unlink(here, name)
         _sync(here)
+    _remove_empty(root, above, folders)
+
+
+def _remove_empty(root: Path, above: str, folders: int) -> None:
     for _ in range(folders):
         above, _, name = above.rpartition("/")
         with suppress(OSError), folder(root, above) as here:

@@ -11,6 +11,7 @@ from run_specialist.loop.spending.child_budget import drawn
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Stop
 from run_specialist.record.server_calls import counted
+from run_specialist.store.from_rows import file_change
 from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -21,7 +22,9 @@ def state_when_stopped(run: StoredRun, limit: int | None) -> ResumeState:
     limit: the limit of tool calls before the run is resumed.
     """
     snapshot, pending = _with_children(run), run.pending
-    state = replace(state_after_turns(run), snapshot=snapshot)
+    events = (event.body for event in run.events)
+    changes = tuple(change for body in events if (change := file_change(body)))
+    state = replace(state_after_turns(run), snapshot=snapshot, changes=changes)
     if pending is None:
         return state
     to_run = _calls_to_run(pending, snapshot)

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, select
 
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Usage
-from run_specialist.record.outcome import Child
+from run_specialist.record.outcome import Child, merged_changes
 from run_specialist.record.server_calls import searches
-from run_specialist.store.from_rows import child, outcome, run_snapshot
+from run_specialist.store.from_rows import child, file_change, outcome, run_snapshot
 from run_specialist.store.tables import events, runs, turns
 from run_specialist.store.to_rows import RUNNING
 
@@ -47,7 +47,8 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     # The outcome of a run that was resumed and is running again is outdated.
     if final is not None and run["status"] != RUNNING:
         of_child = {key: final[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd", "evidence")}
-        return child({**of_child, "tool_calls": final["tool_calls"]["used"], "children": final.get("children", ())})
+        kin = {"children": final.get("children", ()), "changes": final.get("changes", ())}
+        return child({**of_child, "tool_calls": final["tool_calls"]["used"], **kin})
     snapshot = RunSnapshot({}) if run["standing"] is None else run_snapshot(json.loads(run["standing"]))
     below = children(connection, run["run_id"])
     total = snapshot.total
@@ -58,7 +59,18 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     for one in snapshot.missing_children(below):
         total = total.plus(one.usage, one.cost_usd)
         used += one.tool_calls if shared else 0
-    return Child(run["run_id"], run["specialist"], "aborted", int(used), total.usage, total.cost_usd, children=below)
+    changed = (file_change(body) for body in _events(connection, run["run_id"]))
+    changes = [*filter(None, changed), *(one for inner in below for one in inner.changes)]
+    return Child(
+        run["run_id"],
+        run["specialist"],
+        "aborted",
+        int(used),
+        total.usage,
+        total.cost_usd,
+        children=below,
+        changes=merged_changes(changes),
+    )
 
 
 def _paid_since(connection: Connection, run_id: str, turn: int) -> Iterator[tuple[Usage, float | None]]:
@@ -71,5 +83,10 @@ def _paid_since(connection: Connection, run_id: str, turn: int) -> Iterator[tupl
 
 def _begun(connection: Connection, run_id: str) -> int:
     """Return the number of calls that a run has started, including those in progress when its process ended."""
-    bodies = connection.execute(select(events.c.body).where(events.c.run_id == run_id)).scalars()
-    return sum(body["event"] == "tool_call" and body["phase"] == "started" for body in map(json.loads, bodies))
+    bodies = _events(connection, run_id)
+    return sum(body["event"] == "tool_call" and body["phase"] == "started" for body in bodies)
+
+
+def _events(connection: Connection, run_id: str) -> Iterator[Mapping[str, Any]]:
+    query = select(events.c.body).where(events.c.run_id == run_id).order_by(events.c.number)
+    return map(json.loads, connection.execute(query).scalars())

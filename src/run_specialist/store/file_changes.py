@@ -38,7 +38,7 @@ def changes_of(connection: Connection, run_id: str) -> list[StoredChange]:
                 change_id=row.change_id,
                 path=row.path,
                 before=row.old_digest,
-                after=row.new_digest,
+                after=row.new_digest or None,
                 content=row.old_content,
                 temporary=row.temporary_name,
                 folders=row.folders,

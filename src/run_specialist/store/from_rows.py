@@ -6,7 +6,17 @@ from typing import Any
 
 from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Message, ToolCall, Usage
-from run_specialist.record.outcome import AskedModel, Child, Evidence, Exit, LandingReport, Outcome, Spent, ToolCalls
+from run_specialist.record.outcome import (
+    AskedModel,
+    Child,
+    Evidence,
+    Exit,
+    FileChange,
+    LandingReport,
+    Outcome,
+    Spent,
+    ToolCalls,
+)
 from run_specialist.record.server_calls import searches
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
 
@@ -76,6 +86,7 @@ def outcome_of(values: Mapping[str, Any]) -> Outcome:
         "warnings": tuple(values["warnings"]),
         "children": tuple(map(child, values["children"])),
         "models": asked_models(values),
+        "changes": tuple(FileChange(**one) for one in values["changes"]),
         "exit_code": Exit(values.get("exit_code", printed["exit_code"])),
     }
     return Outcome(**restored)
@@ -98,7 +109,26 @@ def child(values: Mapping[str, Any]) -> Child:
     """Build the record of a child run."""
     inner = tuple(map(child, values["children"]))
     quotes = tuple(Evidence(**quote) for quote in values["evidence"])
-    return Child(**{**values, "usage": Usage(**values["usage"]), "evidence": quotes, "children": inner})
+    restored = {
+        "usage": Usage(**values["usage"]),
+        "evidence": quotes,
+        "children": inner,
+        "changes": tuple(FileChange(**one) for one in values.get("changes", ())),
+    }
+    return Child(**{**values, **restored})
+
+
+def file_change(event: Mapping[str, Any]) -> FileChange | None:
+    """Return the change of a file in a stored event; None for another event, and in a dry run."""
+    if event.get("event") != "file_changed" or event["dry_run"]:
+        return None
+    return FileChange(
+        event["path"],
+        event.get("change", "created" if event["is_new"] else "changed"),
+        event["added"],
+        event["removed"],
+        event.get("undoable", True),
+    )
 
 
 def asked_models(values: Mapping[str, Any]) -> tuple[AskedModel, ...]:

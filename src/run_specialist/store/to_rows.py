@@ -169,7 +169,7 @@ def _change(run_id: str, record: FileChanging) -> Row:
         "at": _number(record.at, 0.0),
         "path": str(record.path),
         "old_digest": record.before,
-        "new_digest": record.after,
+        "new_digest": record.after or "",
         "old_content": record.content,
         "temporary_name": column_text(record.temporary),
         "folders": _count(record.folders),

@@ -43,6 +43,8 @@ class Tool:
     runs_child: bool = False
     """Whether a call starts a child run, which draws on the budget. After a timeout or cancellation, its partial result
     is awaited."""
+    ends_itself: bool = False
+    """Whether a call that is cancelled or timed out is awaited, because it must record what it has changed."""
     on_server: Mapping[str, Any] | None = None
     """Definition of a tool that the API runs itself; None for a tool that this program runs."""
     instead: "Tool | None" = None
@@ -90,15 +92,19 @@ class Tool:
         Raises as `call` does.
         """
         work = asyncio.ensure_future(self._call_catching(arguments, context))
+        cancelled: asyncio.CancelledError | None = None
         try:
             await asyncio.wait([work], timeout=None if math.isinf(seconds) else seconds)
-        except asyncio.CancelledError:
-            if not self.runs_child:
+        except asyncio.CancelledError as error:
+            if not (self.runs_child or self.ends_itself):
                 raise
+            cancelled = None if self.runs_child else error
         finally:
             work.cancel()
-        if self.runs_child:
+        if self.runs_child or self.ends_itself:
             await asyncio.wait([work])
+        if cancelled is not None:
+            raise cancelled
         if not work.done():
             return None
         result = work.result()

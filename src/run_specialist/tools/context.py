@@ -19,6 +19,11 @@ class RunLog(Protocol):
         """Report an event to the observers of the run, and store it; credentials in its texts are masked."""
         ...
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the run is stored, so that its changes can be undone later."""
+        ...
+
     async def stored(self, record: Record) -> bool:
         """Store a record and wait until it is stored; return whether it was.
 

@@ -108,7 +108,7 @@ def test_the_demand_says_what_commands_may_do(given, sandboxed, tmp_path):
     lines = "tools: [read, 'Bash(git log:*)', fetch]", "disallowed_tools: Bash(git push:*)"
     assert given(*lines, "writable: out").withheld["bash"] == (
         "it would run commands in a sandbox, which may change out (Only these commands may be run: `git log:*`. These "
-        "must not be run: `git push:*`); allow it once, with --trust"
+        "must not be run: `git push:*`; this is advisory); allow it once, with --trust"
     )
     assert given(*lines, trust=True).tools
     assert given(*lines).tools

@@ -48,7 +48,8 @@ def test_every_field_of_every_record_is_read_back(store_url):
         kept = store.load("r1")
     assert (kept.question, kept.frozen, kept.started_at) == (odd, first.frozen, 1.0)
     assert kept.snapshot == snapshot.snapshot
-    empty: dict[str, list[object]] = {key: [] for key in ("evidence", "gaps", "warnings", "children", "models")}
+    lists = ("evidence", "gaps", "warnings", "children", "models", "changes")
+    empty: dict[str, list[object]] = {key: [] for key in lists}
     assert kept.outcome == outcome("r1").as_json() | empty
     (turn,), (returned_,), (event,) = kept.turns, kept.calls, kept.events
     assert (turn.reply, turn.cost_usd, turn.choice, turn.landing) == (reply.reply, 0.25, "none", True)

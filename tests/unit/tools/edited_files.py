@@ -26,6 +26,11 @@ class Log:
         """Keep an event."""
         self.events.append(event)
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether there is a store."""
+        return True
+
     async def stored(self, record) -> bool:
         """Keep a record, unless the store does not work."""
         self.before_storing()

@@ -37,11 +37,11 @@ class Commands:
         return shell_tool(Specialist.model_validate(given), self.root)
 
     async def __call__(
-        self, command: str, seconds: float = SECONDS, tool: Tool | None = None, **settings: object
+        self, command: str, seconds: float = SECONDS, tool: Tool | None = None, run_id: str = "run", **settings: object
     ) -> Output:
         """Run a command with these keys of a specialist, or with a tool that there is already."""
         tool = tool or self.tool(**settings)
-        return await tool.call({"command": command}, Context("run", "call", Budget(()), seconds))
+        return await tool.call({"command": command}, Context(run_id, "call", Budget(()), seconds))
 
     def write(self, path: str, text: str = "plain\n") -> Path:
         """Write a file below the root."""

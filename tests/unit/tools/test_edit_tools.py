@@ -42,6 +42,8 @@ def test_a_change_is_a_diff_in_the_result_and_in_the_event(run):
         "removed": 1,
         "is_new": False,
         "dry_run": False,
+        "change": "changed",
+        "undoable": True,
     }
     assert (record.path, record.content, record.folders) == ("docs/a.md", "one\ntwo\n", 0)
     assert (run.root / "docs/a.md").read_bytes() == b"one\n2\n"

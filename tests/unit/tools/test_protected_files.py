@@ -4,33 +4,31 @@ import re
 
 import pytest
 
-from run_specialist.tools.sandbox.protected_files import IMPORTANT_NAMES, is_protected_from_commands, reason_to_protect
+from run_specialist.tools.sandbox.protected_files import PROTECTED_NAMES, is_protected_from_commands, reason_to_protect
 
-REFUSED_AT_ONCE = """
-    .git .gitmodules .husky .claude .github .gemini .opencode .codex .cursor .copilot .agents .run-specialist .mcp.json
-    AGENTS.md CLAUDE.md CLAUDE.local.md GEMINI.md SKILL.md specialists pyproject.toml .vscode .idea .devcontainer .envrc
-    .mise.toml mise.toml
-""".split()  # noqa: SIM905 - easier to read
-SET_ASIDE_LATER = """
-    .githooks opencode.json opencode.jsonc .cursorrules AGENTS.override.md .tool-versions x.agent.md x.chatmode.md git~1
+PROTECTED = """
+    .git git~1 .gitmodules .githooks .husky .hg .claude .github .gemini .opencode .codex .cursor .copilot .agents
+    .run-specialist .kiro .roo .qwen .windsurf .windsurfrules .clinerules .cursorrules .mcp.json opencode.json
+    opencode.jsonc AGENTS.md AGENTS.override.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.md SKILL.md specialists
+    pyproject.toml .vscode .idea .zed .devcontainer .devcontainer.json x.code-workspace x.agent.md x.chatmode.md .envrc
+    .mise.toml .mise.local.toml mise.toml mise.local.toml .config/mise .config/mise.toml .tool-versions
 """.split()  # noqa: SIM905 - easier to read
 CREATED_BY_COMMANDS = [".gitignore", ".gitattributes"]
 HIDDEN_FROM_COMMANDS = [".env", ".ssh", "key.pem", ".npmrc"]
-OPEN = ["a.md", "agents", "specialist", "git", ".gitkeep", "opencode.yaml", "mise", "envrc"]
+OPEN = ["a.md", "agents", "specialist", "git", ".gitkeep", "opencode.yaml", "mise", "envrc", ".config", "zed", "hgrc"]
 
 
 def refusals(name):
     """Return whether the file tools, commands, and the sandbox of macOS refuse to change a file or folder."""
     path = f"out/{name}"
-    by_macos = re.search(f"/{IMPORTANT_NAMES}(/|$)", f"/root/{path}")
+    by_macos = re.search(f"/{PROTECTED_NAMES}(/|$)", f"/root/{path}")
     return bool(reason_to_protect(path)), is_protected_from_commands(path), by_macos is not None
 
 
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (REFUSED_AT_ONCE, (True, True, True)),
-        (SET_ASIDE_LATER, (True, True, False)),
+        (PROTECTED, (True, True, True)),
         (CREATED_BY_COMMANDS, (True, False, False)),
         (HIDDEN_FROM_COMMANDS, (True, False, False)),
         (OPEN, (False, False, False)),
@@ -41,7 +39,7 @@ def test_each_tool_refuses_its_names(names, expected):
     assert {name: refusals(name) for name in names} == dict.fromkeys(names, expected)
 
 
-@pytest.mark.parametrize("name", [*REFUSED_AT_ONCE, *SET_ASIDE_LATER])
+@pytest.mark.parametrize("name", PROTECTED)
 def test_case_does_not_matter_to_commands(name):
     """Some file systems ignore it."""
     assert is_protected_from_commands(name.upper())
@@ -51,4 +49,4 @@ def test_case_does_not_matter_to_commands(name):
 def test_important_names_are_protected_in_hidden_folders_too():
     """A folder with secrets is hidden from commands, and what agents obey in it cannot be changed."""
     assert is_protected_from_commands(".ssh/AGENTS.md")
-    assert not is_protected_from_commands(".ssh/opencode.json")
+    assert is_protected_from_commands(".ssh/opencode.json")

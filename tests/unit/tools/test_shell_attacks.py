@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from run_specialist.tools.shell import sandboxed_process
+from run_specialist.tools.shell import sandboxed_process, usage
 from tests.unit.tools.sandboxed_commands import Commands, needs_bubblewrap, processes_with, unique_mark
 
 pytestmark = [pytest.mark.anyio, needs_bubblewrap]
@@ -182,6 +182,71 @@ async def test_what_never_ends_is_stopped(run, command, stopped, monkeypatch):
     output = await run(command)
     assert (output.note, output.is_error) == (f"[stopped: {stopped}]", True)
     assert len(output.text) <= 20_000
+
+
+LIBRARY = "import ctypes, mmap, os, time; c = ctypes.CDLL(None, use_errno=True)"
+SHARED = {
+    "mapped": "x = [mmap.mmap(-1, 10**8) for _ in range(10)]; [m.write(b'1' * 10**8) for m in x]; time.sleep(60)",
+    "unmapped in part": (
+        "c.mmap.restype = ctypes.c_void_p; size = ctypes.c_size_t(100_003_840)\nfor _ in range(60):\n"
+        " a = c.mmap(None, size, 3, 0x21, -1, 0); c.memset(ctypes.c_void_p(a), 1, size)\n"
+        " c.munmap(ctypes.c_void_p(a + 4096), ctypes.c_size_t(100_003_840 - 4096))\ntime.sleep(60)"
+    ),
+    "memfd": "os.write(os.memfd_create('x'), b'1')",
+    "segment": "print(c.shmget(0, ctypes.c_size_t(10**8), 0o1600), os.strerror(ctypes.get_errno()))",
+    "large segment": "print(c.shmget(0, ctypes.c_size_t(2**32), 0o1600), os.strerror(ctypes.get_errno()))",
+}
+STOPPED = "[stopped: it used more than 0.5 GB of memory]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "note"),
+    [
+        ("mapped", "", STOPPED),
+        ("unmapped in part", "", STOPPED),
+        ("memfd", "Function not implemented", "[exit code 1]"),
+        ("segment", "-1 Invalid argument", "[exit code 0]"),
+        ("large segment", "-1 Invalid argument", "[exit code 0]"),
+    ],
+)
+@pytest.mark.parametrize("has_group", [True, False], ids=["group", "counted"])
+async def test_shared_memory_counts(run, kind, text, note, has_group, monkeypatch):
+    """Memory that several processes share, or that belongs to none, is limited with and without control groups."""
+    monkeypatch.setattr(sandboxed_process, "MEMORY", 2**29)
+    if not has_group:
+        monkeypatch.setattr(usage, "_places", lambda: ())
+    run.write("hog.py", f"{LIBRARY}\n{SHARED[kind]}")
+    output = await run("python3 hog.py")
+    assert text in output.text
+    assert output.note == note
+
+
+async def test_programs_that_share_memory_work(run):
+    """Processes of Python with queues, pools and named memory, git, and small segments as PostgreSQL needs them."""
+    run.write(
+        "shared.py",
+        "import ctypes, multiprocessing as m\nfrom multiprocessing import shared_memory\n"
+        "def double(x):\n    return 2 * x\n"
+        "if __name__ == '__main__':\n"
+        "    print(m.Pool(2).map(double, [1, 2])); q = m.Queue(); q.put('item'); print(q.get())\n"
+        "    s = shared_memory.SharedMemory(create=True, size=10**6); s.close(); s.unlink(); m.Array('d', 1000)\n"
+        "    print(ctypes.CDLL(None).shmget(0, 56, 0o1600) >= 0)\n",
+    )
+    output = await run("python3 shared.py; git init -q /tmp/x && echo repository")
+    assert output.text.split("\n") == ["[2, 4]", "item", "True", "repository", ""]
+
+
+async def test_a_fork_counts_its_pages_once(run, monkeypatch):
+    """Four processes that share what their parent has written are not taken for five times as much."""
+    monkeypatch.setattr(sandboxed_process, "MEMORY", 2**29)
+    program = (
+        "import os, time; x = bytearray(b'1') * 200_000_000\n"
+        "children = [os.fork() or (time.sleep(1), os._exit(0)) for _ in range(4)]\n"
+        "[os.waitpid(one, 0) for one in children]; print('done')"
+    )
+    run.write("forks.py", program)
+    output = await run("python3 forks.py")
+    assert (output.text, output.note) == ("done\n", "[exit code 0]")
 
 
 async def test_disks_have_a_size(run):

@@ -8,9 +8,10 @@ import pytest
 
 from run_specialist.errors import ToolError
 from run_specialist.specialist.fields import Specialist
+from run_specialist.tools.editing import file_checkpoint
 from run_specialist.tools.editing.working_copy import Patch, WorkingCopy
 from run_specialist.tools.files.files import file_tools
-from run_specialist.tools.shell import one_command, protected_places, shown_files
+from run_specialist.tools.shell import one_command, shown_files
 from run_specialist.tools.shell.git_folder import git_folder, plain_config
 from run_specialist.tools.shell.shell_offer import shell_offer
 from run_specialist.tools.shell.shown_files import kernel_folders, writable_places
@@ -158,6 +159,106 @@ async def test_what_others_run_or_obey_later_cannot_be_changed(run):
     assert "evil" not in (run.root / ".git" / "config").read_text()
 
 
+PROTECTED = (
+    "CLAUDE.md",
+    "pyproject.toml",
+    ".vscode/tasks.json",
+    ".claude/agents/x.md",
+    ".config/mise/a",
+    "deep/AGENTS.md",
+)
+EVIL = "; ".join(f"mkdir -p $(dirname {name}); echo EVIL > {name}" for name in PROTECTED)
+"""Writes all of them in the working folder."""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"mv app app2; mkdir app; cd app; {EVIL}",
+        f"rm -rf app; mkdir app; cd app; {EVIL}",
+        f"mkdir new; cd new; {EVIL}; cd ..; mv -T --exchange new app || mv -T new app; cp -r new/. app",
+        f"mv app/deep app/other; mkdir app/deep; cd app; {EVIL}",
+        f"mkdir -p new; cd new; {EVIL}; cd ..; mv app gone; ln -s new app",
+        "for f in app/CLAUDE.md app/deep/AGENTS.md; do ln $f copy && echo EVIL > copy; rm -f copy; done; true",
+        "ln -sfn /etc app/.vscode; ln -sf /etc/passwd app/CLAUDE.md; rmdir app/.config; mkfifo app/CLAUDE.md",
+        "echo EVIL > app/second; echo EVIL > linked.md; echo EVIL >> behind.md; rm -f second behind.md; mv linked.md x",
+        'python3 -c \'import os; os.rename("app", "b")\'; mkdir -p b; chmod 000 b; chmod -R 777 app',
+    ],
+    ids=["rename", "remove", "exchange", "inner", "link", "hard-link", "symlink", "other-names", "chmod"],
+)
+async def test_p_4_no_command_replaces_a_protected_file(run, command):
+    """Not by a folder above it either: renamed, removed, exchanged, or replaced by a link; and not by a second name."""
+    for name in PROTECTED:
+        run.write(f"packages/app/{name}")
+    os.link(run.root / "packages/app/CLAUDE.md", run.root / "packages/app/second")
+    os.link(run.root / "packages/app/.claude/agents/x.md", run.root / "packages/linked.md")
+    run.write("packages/behind.md")
+    (run.root / "packages/app/.claude/agents/y.md").symlink_to("../../../behind.md")
+    identities = {name: (run.root / "packages/app" / name).stat().st_ino for name in PROTECTED}
+    output = await run(f"cd packages; {command}", writable=("packages",))
+    assert output.note.startswith("[exit code")
+    for name in PROTECTED:
+        file = run.root / "packages/app" / name
+        assert (name, file.read_text(), file.stat().st_ino) == (name, "plain\n", identities[name])
+        assert not file.is_symlink()
+    assert (run.root / "packages/app/.claude/agents/y.md").read_text() == "plain\n"
+    # New ones elsewhere have other names.
+    found = {path.relative_to(run.root / "packages").as_posix() for path in (run.root / "packages").rglob("*")}
+    names = {Path(name).name for name in PROTECTED}
+    left = {path for path in found if Path(path).name in names and ".undone-" not in path}
+    assert left == {f"app/{name}" for name in PROTECTED}
+
+
+@pytest.mark.parametrize("instead", ["mkdir app; cd app; {}", "ln -s ../elsewhere app", "echo > app", "true"])
+async def test_p_4_a_protected_file_that_was_moved_all_the_same_comes_back(run, monkeypatch, instead):
+    """Where the folders above it are not pinned, the comparison after the command brings it back."""
+    monkeypatch.setattr(shown_files._Walk, "pinned", lambda *_: ())
+    for name in PROTECTED:
+        run.write(f"packages/app/{name}")
+    run.write("elsewhere/x")
+    output = await run(f"cd packages; mv app app2; {instead.format(EVIL)}", writable=("packages",))
+    assert "packages/app/CLAUDE.md" in output.note
+    for name in PROTECTED:
+        assert (run.root / "packages/app" / name).read_text() == "plain\n"
+        assert not (run.root / "packages/app2" / name).exists()
+    assert not (run.root / "packages/app").is_symlink()
+    assert [path.name for path in (run.root / "elsewhere").iterdir()] == ["x"]
+
+
+async def test_p_4_many_files_and_deep_folders_do_not_hide_a_protected_file(run, monkeypatch):
+    """After a command all entries are searched, however many there are, and so are folders that it made unreadable."""
+    monkeypatch.setattr(file_checkpoint, "MOST_ENTRIES", 20)
+    run.write("out/x")
+    command = "cd out; mkdir -p z/z; touch {1..50} z/z/{1..50}; echo evil > z/z/CLAUDE.md; chmod 000 z/z z"
+    output = await run(command, writable=("out",))
+    assert "undone, because nothing may be changed there: out/z/z/CLAUDE.md" in output.note
+    assert not (run.root / "out/z/z/CLAUDE.md").exists()
+
+
+async def test_p_4_folders_of_the_user_cannot_be_changed(run):
+    """Settings and stored runs of the user stay as they are, also where they are below a writable folder."""
+    run.write("home/config/a", "plain\n")
+    closed = run.root / "home"
+    copy = WorkingCopy(run.root, closed=lambda: (closed,))
+    settings = Specialist(name="finder", description="", prompt="", tools=("bash",), writable=(".",))
+    output = await run("echo evil > home/config/a; mv home x", tool=shell_offer(copy).make(settings, run.root))
+    assert "Read-only file system" in output.text
+    assert (closed / "config/a").read_text() == "plain\n"
+
+
+async def test_p_5_a_command_does_not_run_without_a_checkpoint(run, monkeypatch):
+    """If the content so far cannot be copied, nothing is run, and the error says why."""
+    run.write("out/x")
+
+    def full(*_args, **_named):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(file_checkpoint, "_new_place", full)
+    with pytest.raises(ToolError, match="nothing was run, because no checkpoint can be made: No space left on device"):
+        await run("rm out/x", writable=("out",))
+    assert (run.root / "out/x").exists()
+
+
 async def test_no_file_with_the_rights_of_others_is_made(run):
     """A program that runs with the rights of this user, for everybody, cannot be made in a writable folder."""
     run.write("out/x")
@@ -240,9 +341,39 @@ async def test_commands_that_may_change_something_wait_for_each_other(run):
     assert [output.text for output in outputs] == ["alone\n"] * 2
 
 
+@pytest.mark.parametrize("folders", [("out", "out"), ("out", "out/in"), (".", "out/in")])
+async def test_p_5_commands_of_two_runs_wait_for_each_other(run, folders):
+    """Where one may change what the other may change: otherwise each would list the changes of the other."""
+    run.write("out/in/x")
+    command = "mkdir out/in/busy && sleep 0.05 && rmdir out/in/busy && echo alone"
+    tools = [run.tool(writable=(one,)) for one in folders]
+    outputs = await asyncio.gather(*(run(command, tool=one, run_id=f"run-{at}") for at, one in enumerate(tools)))
+    assert [output.text for output in outputs] == ["alone\n"] * 2
+
+
+async def test_p_5_commands_with_other_folders_do_not_wait(run):
+    """Each of two commands ends only if the other one runs at the same time."""
+    for name in ("one", "two"):
+        run.write(f"{name}/x")
+    command = "touch {0}/here; until [ -e {1}/here ]; do sleep 0.01; done; echo met"
+    pairs = [("one", "two"), ("two", "one")]
+    calls = (run(command.format(*pair), run_id=pair[0], writable=(pair[0],)) for pair in pairs)
+    outputs = await asyncio.gather(*calls)
+    assert [output.text for output in outputs] == ["met\n"] * 2
+
+
+async def test_p_4_a_writable_folder_in_a_folder_of_the_user_is_read_only(run):
+    """As for `edit`: what is below the specialists and settings of the user cannot be changed."""
+    run.write("agents/out/x")
+    copy = WorkingCopy(run.root, closed=lambda: (run.root / "agents",))
+    settings = Specialist(name="finder", description="", prompt="", tools=("bash",), writable=("agents/out",))
+    output = await run("echo evil > agents/out/x", tool=shell_offer(copy).make(settings, run.root))
+    assert "Read-only file system" in output.text
+
+
 async def test_too_many_writable_files_are_an_error(run, monkeypatch):
     """What cannot be checked after a command is not opened for it."""
-    monkeypatch.setattr(protected_places, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(file_checkpoint, "MOST_ENTRIES", 2)
     for number in range(3):
         run.write(f"out/{number}")
     with pytest.raises(ToolError, match="more than 2 files"):

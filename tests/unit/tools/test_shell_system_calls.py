@@ -10,10 +10,31 @@ from run_specialist.tools.shell.system_calls import filter_for
 ALLOWED = 0x7FFF0000
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "riscv64": 0xC00000F3}
 SOCKET, CLONE, IOCTL, MOUNT, OPEN, CHMOD = "socket", "clone", "ioctl", "mount", "openat", "fchmod"
+SHMGET, SEMGET, MEMFD = "shmget", "semget", "memfd_create"
 NUMBERS = {
-    "x86_64": {SOCKET: 41, CLONE: 56, IOCTL: 16, MOUNT: 165, OPEN: 257, CHMOD: 91},
-    "aarch64": {SOCKET: 198, CLONE: 220, IOCTL: 29, MOUNT: 40, OPEN: 56, CHMOD: 52},
-    "riscv64": {SOCKET: 198, CLONE: 220, IOCTL: 29, MOUNT: 40, OPEN: 56, CHMOD: 52},
+    "x86_64": {SOCKET: 41, CLONE: 56, IOCTL: 16, MOUNT: 165, OPEN: 257, CHMOD: 91, SHMGET: 29, SEMGET: 64, MEMFD: 319},
+    "aarch64": {
+        SOCKET: 198,
+        CLONE: 220,
+        IOCTL: 29,
+        MOUNT: 40,
+        OPEN: 56,
+        CHMOD: 52,
+        SHMGET: 194,
+        SEMGET: 190,
+        MEMFD: 279,
+    },
+    "riscv64": {
+        SOCKET: 198,
+        CLONE: 220,
+        IOCTL: 29,
+        MOUNT: 40,
+        OPEN: 56,
+        CHMOD: 52,
+        SHMGET: 194,
+        SEMGET: 190,
+        MEMFD: 279,
+    },
 }
 
 
@@ -58,6 +79,13 @@ def decided(machine, number, arguments=(), architecture=None):
         (OPEN, (0, 0, 0o100, 0o755), 0),
         (OPEN, (0, 0, 0o100, 0o4755), errno.EPERM),
         (CHMOD, (0, 0o777), 0),
+        (SHMGET, (0, 56), 0),
+        (SHMGET, (0, 65_536), 0),
+        (SHMGET, (0, 65_537), errno.EINVAL),
+        (SHMGET, (0, 0x1_0000_0000), errno.EINVAL),
+        (SEMGET, (0, 32), 0),
+        (SEMGET, (0, 33), errno.EINVAL),
+        (MEMFD, (), errno.ENOSYS),
         (CHMOD, (0, 0o2755), errno.EPERM),
     ],
 )

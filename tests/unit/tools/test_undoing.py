@@ -48,7 +48,7 @@ def test_what_others_have_touched_is_left_alone(run):
     (run.root / "docs/a.md").unlink()
     assert undone(run)["docs/a.md"] == ("left", "deleted since")
     (run.root / "docs/a.md").symlink_to("new/c.md")
-    assert undone(run)["docs/a.md"] == ("left", "no regular file")
+    assert undone(run)["docs/a.md"] == ("left", "changed since")
 
 
 @pytest.mark.parametrize("made", [0, 1, 2])

@@ -4,8 +4,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 from run_specialist.providers.base import Delta, Watch
-from run_specialist.record.events import Event, Listener, Warned
+from run_specialist.record.events import Event, FileChanged, Listener, Warned
 from run_specialist.record.journal import EventLogged, Journal, Record
+from run_specialist.record.outcome import FileChange
 from run_specialist.redaction import redact
 
 _log = logging.getLogger(__name__)
@@ -14,13 +15,14 @@ _log = logging.getLogger(__name__)
 class Observers:
     """Notifies listeners and writes the journal. A listener that raises is dropped; errors of a watcher are ignored."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - who observes, and what was before the run was resumed
         self,
         listener: Listener | None,
         watch: Watch | None,
         journal: Journal | None,
         warnings: Sequence[str] = (),
         hide: Callable[[str], str] = redact,
+        changes: Sequence[FileChange] = (),
     ) -> None:
         self._listeners = [] if listener is None else [listener]
         self._watch = watch
@@ -29,6 +31,8 @@ class Observers:
         """Records every event; None if the run is not stored."""
         self.warnings = [*warnings]
         """The text of every warning so far."""
+        self.changes = [*changes]
+        """What the tools of the run have done to files so far, oldest first."""
 
     def notify(self, event: Event) -> None:
         """Record an event and notify the listeners; secrets are masked in a warning, which may quote foreign code."""
@@ -38,6 +42,8 @@ class Observers:
             self.journal.write(EventLogged(event))
         if isinstance(event, Warned):
             self.warnings.append(event.text)
+        if isinstance(event, FileChanged) and not event.dry_run:
+            self.changes.append(event.of_file)
         if self._listeners:
             self.pass_on(event)
 

@@ -21,6 +21,11 @@ class CallLog:
         texts = {one.name: value for one in fields(event) if isinstance(value := getattr(event, one.name), str)}
         self._observers.notify(replace(event, **{name: self._hide(text) for name, text in texts.items()}))
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the run is stored."""
+        return self._observers.journal is not None
+
     async def stored(self, record: Record) -> bool:
         """Store a record and wait; return whether it was stored. True if the run is not stored at all."""
         journal = self._observers.journal

@@ -4,16 +4,17 @@ import asyncio
 import os
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from run_specialist.errors import ToolError
-from run_specialist.record.events import FileChanged
+from run_specialist.record.events import FileChanged, Warned
 from run_specialist.record.journal import FileChanging
 from run_specialist.safe_files.safe_write import Changed, digest_of, replace_file, temporary_name
 from run_specialist.tools.base import Output
-from run_specialist.tools.context import Context
+from run_specialist.tools.context import Context, RunLog
+from run_specialist.tools.editing.file_checkpoint import EVENT_DIFF, CommandChanges
 from run_specialist.tools.editing.text_edit import MOST, decoded, encoded
 from run_specialist.tools.editing.unified_diff import Diff, diff_of, shortened
 from run_specialist.tools.editing.working_copy import WorkingCopy
@@ -23,8 +24,6 @@ from run_specialist.tools.threads import in_thread
 
 RESULT_DIFF = 4_000
 """Maximum length of the diff in a result [characters]."""
-EVENT_DIFF = 20_000
-"""Maximum length of the diff in an event [characters]."""
 _READ_FIRST = (
     "{} was not read yet in this run; read it first, so that you change what is there now "
     "(after a run was resumed, files must be read again)"
@@ -34,6 +33,10 @@ _NOT_STORED = (
     "nothing was changed: the store of runs cannot be written, and without it a change could not be taken back"
 )
 _DRY = "in the patch of this dry run only; `read` shows the new content, the other tools the old one"
+
+_NOT_UNDONE = "`specialists undo` does not take them back"
+_NAMED = 5
+"""Number of files that a warning names."""
 
 _T = TypeVar("_T")
 
@@ -87,7 +90,7 @@ class FileEditor:
             record = planned.record
             if context is not None and context.log is not None and not await context.log.stored(record):
                 raise ToolError(_NOT_STORED)
-            return await _to_the_end(
+            return await to_the_end(
                 in_thread(lambda: self._write(planned, record)), lambda: self._made(planned, context)
             )
 
@@ -137,10 +140,38 @@ class FileEditor:
         if context is not None and context.log is not None:
             text = shortened(diff.text, EVENT_DIFF)
             context.log.notify(
-                FileChanged(context.call_id, planned.relative, text, diff.added, diff.removed, is_new, is_dry)
+                FileChanged(
+                    context.call_id,
+                    planned.relative,
+                    text,
+                    diff.added,
+                    diff.removed,
+                    is_new,
+                    is_dry,
+                    change="created" if is_new else "changed",
+                    undoable=context.log.is_stored and not is_dry,
+                )
             )
         head = f"{'Created' if is_new else 'Changed'} {escape_path(planned.relative)} ({diff.counts} lines)"
         return Output(f"{head}{f', {_DRY}' if is_dry else ''}\n{shortened(diff.text, RESULT_DIFF)}".rstrip("\n"))
+
+
+async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
+    """Store and report what a command has changed; return whether the changes are stored, or never will be."""
+    if log is None:
+        return True
+    stored = await asyncio.gather(*(log.stored(one.record) for one in changes.files))
+    for one, is_stored in zip(changes.files, stored, strict=True):
+        log.notify(replace(one.event, undoable=one.event.undoable and is_stored and log.is_stored))
+    if changes.undone:
+        shown = ", ".join(map(escape_path, changes.undone[:_NAMED]))
+        more = f" and {len(changes.undone) - _NAMED} more" if len(changes.undone) > _NAMED else ""
+        log.notify(Warned(f"a command changed protected files, which was undone: {shown}{more}"))
+    if changes.uncounted:
+        log.notify(Warned(f"a command changed {changes.uncounted:,} more files, which are not listed; {_NOT_UNDONE}"))
+    if changes.unsearched:
+        log.notify(Warned(f"a command made {changes.unsearched:,} folders that cannot be searched; delete them"))
+    return all(stored)
 
 
 def _missing_folders(root: Path, relative: str) -> int:
@@ -149,7 +180,7 @@ def _missing_folders(root: Path, relative: str) -> int:
     return sum(not os.path.lexists(root.joinpath(*above[: depth + 1])) for depth in range(len(above)))
 
 
-async def _to_the_end(work: Awaitable[None], then: Callable[[], _T]) -> _T:
+async def to_the_end(work: Awaitable[object], then: Callable[[], _T]) -> _T:
     """Await work that must not be interrupted, then return its result; a cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

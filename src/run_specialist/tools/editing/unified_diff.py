@@ -11,7 +11,7 @@ _MOST_COMPARED = 4_000_000
 """Maximum product of line counts for a full comparison; above it, lines are compared by position, or not at all."""
 _NO_NEWLINE = "\\ No newline at end of file\n"
 _NEEDS_QUOTES = re.compile(r'["\\]')
-_NEW_MODE = "100644"
+_MODE = "100644"
 
 Opcode = tuple[str, int, int, int, int]
 """As in `difflib`: what to do, and the ranges of lines before and after."""
@@ -37,20 +37,21 @@ class Diff:
 NO_DIFF = Diff("", 0, 0)
 
 
-def diff_of(path: str, before: str | None, after: str) -> Diff:
+def diff_of(path: str, before: str | None, after: str | None) -> Diff:
     """Return the difference between two contents of a file.
 
     path: path relative to the root, with `/`.
-    before: None if the file did not exist.
+    before, after: None if the file did not exist, or was removed.
     """
     if before == after:
         return NO_DIFF
-    old, new = _lines(before or ""), _lines(after)
+    old, new = _lines(before or ""), _lines(after or "")
     changes = _opcodes(old, new)
     body = "".join(_hunks(old, new, changes))
     removed = sum(end - begin for what, begin, end, _, _ in changes if what != "equal")
     added = sum(end - begin for what, _, _, begin, end in changes if what != "equal")
-    return Diff(_header(path, is_new=before is None, has_hunks=bool(body)) + body, added, removed)
+    header = _header(path, is_new=before is None, is_removed=after is None, has_hunks=bool(body))
+    return Diff(header + body, added, removed)
 
 
 def shortened(diff: str, most: int) -> str:
@@ -65,15 +66,17 @@ def shortened(diff: str, most: int) -> str:
     return f"{kept}[{rest.count(chr(10)) or 1} more lines of the diff are left out]\n"
 
 
-def _header(path: str, *, is_new: bool, has_hunks: bool) -> str:
+def _header(path: str, *, is_new: bool, is_removed: bool, has_hunks: bool) -> str:
     old, new = _quoted(f"a/{path}"), _quoted(f"b/{path}")
     lines = [f"diff --git {old} {new}"]
     if is_new:
-        lines.append(f"new file mode {_NEW_MODE}")
+        lines.append(f"new file mode {_MODE}")
+    if is_removed:
+        lines.append(f"deleted file mode {_MODE}")
     if has_hunks:
         # A tab ends a name with blanks.
         end = "\t" if " " in path else ""
-        lines += [f"--- {'/dev/null' if is_new else old + end}", f"+++ {new}{end}"]
+        lines += [f"--- {'/dev/null' if is_new else old + end}", f"+++ {'/dev/null' if is_removed else new + end}"]
     return "\n".join(lines) + "\n"
 
 

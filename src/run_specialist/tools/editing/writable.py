@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from run_specialist.errors import ToolError, UsageError
-from run_specialist.tools.sandbox.protected_files import reason_to_protect
+from run_specialist.tools.sandbox.protected_files import is_protected_from_commands, reason_to_protect
 from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path, unescape_path
+from run_specialist.tools.sandbox.secret_files import is_secret
 
 
 class Writable:
@@ -56,6 +57,21 @@ class Writable:
             raise ToolError(f"{shown!r} may not be changed: it belongs to the specialists and settings of the user")
         if not self._names or not self._selected.is_selected(relative, is_folder=False):
             raise ToolError(f"{shown!r} may not be changed; {self._allowed()}")
+
+    def check_undo(self, relative: str, *, is_created: bool) -> None:
+        """Raise ToolError if neither a tool nor a command could have changed a file.
+
+        is_created: whether the run created the file.
+        """
+        shown, parts = escape_path(relative), relative.split("/")
+        if not {"", ".", ".."}.isdisjoint(parts) or "\0" in relative:
+            raise ToolError(f"{shown!r} is no usable path")
+        if any(is_protected_from_commands("/".join(parts[: at + 1])) for at in range(len(parts))):
+            raise ToolError(f"{shown!r} may not be changed: {reason_to_protect(relative)}")
+        if is_secret(relative) and not is_created:
+            raise ToolError(f"{shown!r} may not be changed: such files hold secrets")
+        if any((self.root / relative).is_relative_to(one) for one in self._closed):
+            raise ToolError(f"{shown!r} may not be changed: it belongs to the specialists and settings of the user")
 
     def _allowed(self) -> str:
         return f"you may change {', '.join(self._names) or 'nothing'}"

@@ -7,7 +7,7 @@ what the file tools can see.
 import os
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from run_specialist.specialist.dialects import DIALECTS, user_folders
@@ -15,38 +15,34 @@ from run_specialist.specialist.home import config_folder
 from run_specialist.specialist.skills import SKILL
 from run_specialist.tools.sandbox.secret_files import is_secret
 
-_IMPORTANT_FOLDERS = (
+_NAMES = (
     # Agents and skills of all programs; at any depth, because any folder can become the root of a project.
     *dict.fromkeys(folder.split("/")[0] for dialect in DIALECTS for folder in dialect.project),
-    ".agents", ".copilot", ".run-specialist",
-    # Hooks of git, and tasks that editors run.
-    ".husky", ".vscode", ".idea", ".devcontainer",
-)  # fmt: skip
-_IMPORTANT_FILES = (
-    "pyproject.toml", ".mcp.json", ".gitmodules",
-    "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", SKILL,
+    ".agents", ".copilot", ".run-specialist", ".kiro", ".roo", ".qwen", ".windsurf", ".continue", ".amazonq", ".junie",
+    # Instructions and settings of agents.
+    "AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "QWEN.md", SKILL, ".mcp.json",
+    "opencode.json", "opencode.jsonc", ".cursorrules", ".windsurfrules", ".clinerules", ".roorules", ".roomodes",
+    ".goosehints", ".aider.conf.yml", "pyproject.toml",
+    # Hooks and settings of version control, and tasks that editors run.
+    ".gitmodules", ".githooks", ".husky", ".hg", ".vscode", ".idea", ".zed", ".devcontainer", ".devcontainer.json",
     # Commands of shells that enter a folder.
-    ".envrc", ".mise.toml", "mise.toml",
+    ".envrc", ".mise", ".mise.toml", ".mise.local.toml", "mise.toml", "mise.local.toml", ".tool-versions",
 )  # fmt: skip
+"""Files, and folders with all that is in them."""
+_PATHS = (".config/mise", ".config/mise.toml", ".config/mise.local.toml", "mise/config.toml", "mise/config.local.toml")
+"""Names that are protected only in a certain folder."""
+_ENDINGS = (".agent.md", ".chatmode.md", ".code-workspace")
 _CREATED_BY_COMMANDS = frozenset({".gitignore", ".gitattributes"})
 """Test runners and package managers write these into the folders that they make; they cannot show more than commands
 see of a writable folder anyway."""
-_FOLDERS = frozenset({*_IMPORTANT_FOLDERS, ".githooks"})
-_FILES = frozenset(
-    name.casefold()
-    for name in (
-        *_IMPORTANT_FILES, *_CREATED_BY_COMMANDS,
-        "opencode.json", "opencode.jsonc", ".cursorrules", "AGENTS.override.md", ".tool-versions",
-    )
-)  # fmt: skip
-_ENDINGS = (".agent.md", ".chatmode.md")
+_FOLDED = frozenset(name.casefold() for name in _NAMES)
 _GIT = re.compile(r"\.git|git~[0-9]+")
 _DATA = "run-specialist"
 
-_IMPORTANT = (".git", *_IMPORTANT_FOLDERS, *_IMPORTANT_FILES)
-_IMPORTANT_FOLDED = frozenset(name.casefold() for name in _IMPORTANT)
-IMPORTANT_NAMES = f"({'|'.join(map(re.escape, _IMPORTANT))})"
-"""Regular expression for the names that the sandbox of macOS refuses; new files of other names are set aside later."""
+PROTECTED_NAMES = "({}|git~[0-9]+|[^/]*({}))".format(
+    "|".join(map(re.escape, (".git", *_NAMES, *_PATHS))), "|".join(map(re.escape, _ENDINGS))
+)
+"""Regular expression for the names that the sandbox of macOS refuses to change."""
 
 
 def reason_to_protect(relative: str) -> str:
@@ -59,21 +55,30 @@ def reason_to_protect(relative: str) -> str:
         return "it belongs to git"
     if is_secret(relative) or is_secret("/".join(parts)):
         return "such files hold secrets"
-    is_closed = parts[-1] in _FILES or parts[-1].endswith(_ENDINGS)
-    if found := next((part for part in parts if part in _FOLDERS), parts[-1] if is_closed else ""):
-        return f"{found} decides what agents and programs may do"
-    return ""
+    found = next((name for at in range(len(parts)) if (name := _protected_name(parts[: at + 1]))), "")
+    if not found and parts[-1] in _CREATED_BY_COMMANDS:
+        found = parts[-1]
+    return f"{found} decides what agents and programs may do" if found else ""
 
 
 def is_protected_from_commands(relative: str) -> bool:
-    """Return whether a command must not change a file or folder, by its own name.
+    """Return whether a command must not change a file or folder, by its own name; folders above it do not count.
 
     relative: path relative to the root, with `/`. Secrets do not count: they are hidden instead.
     """
-    name = relative.rpartition("/")[2]
-    if name.casefold() in _CREATED_BY_COMMANDS:
-        return False
-    return name.casefold() in _IMPORTANT_FOLDED or (not is_secret(relative) and bool(reason_to_protect(name)))
+    parts = [_plain(part) for part in relative.rsplit("/", 2)[-2:]]
+    return bool(_GIT.fullmatch(parts[-1]) or _protected_name(parts))
+
+
+def _protected_name(parts: Sequence[str]) -> str:
+    """Return the end of a path if it is protected by name; empty if it is not.
+
+    parts: the components, as `_plain` returns them.
+    """
+    name, path = parts[-1], "/".join(parts[-2:])
+    if name in _FOLDED or name.endswith(_ENDINGS):
+        return name
+    return path if path in _PATHS else ""
 
 
 def own_folders(more: Iterable[Path] = ()) -> tuple[Path, ...]:

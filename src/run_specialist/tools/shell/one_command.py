@@ -1,27 +1,26 @@
 """Run one command line in the system's sandbox, with the files that it may currently see."""
 
-import asyncio
 import os
 import platform
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from run_specialist.errors import ToolError
 from run_specialist.specialist.problems import shown
+from run_specialist.tools.editing.file_checkpoint import FileCheckpoint
 from run_specialist.tools.sandbox.sandbox import Sandbox
 from run_specialist.tools.shell import bubblewrap, seatbelt
 from run_specialist.tools.shell.git_folder import GitFolder, git_folder, plain_config
 from run_specialist.tools.shell.kept_output import KeptOutput
-from run_specialist.tools.shell.protected_places import protected_places, put_back
 from run_specialist.tools.shell.sandboxed_process import MEMORY, CommandExit, SandboxedProcess
 from run_specialist.tools.shell.shown_files import ShownFiles, shown_files
 from run_specialist.tools.shell.system_calls import filter_for
-from run_specialist.tools.shell.used_by import MOST_TASKS
+from run_specialist.tools.shell.usage import MOST_TASKS
 from run_specialist.tools.threads import in_thread
 
 LARGEST_FILE = 1024**3
@@ -43,45 +42,34 @@ _COUNTS_PER_SANDBOX = (5, 14)
 class _View:
     files: ShownFiles
     git: GitFolder | None
-    protected: Mapping[str, str | None]
 
 
 class OneCommand:
-    """Runs the command lines of a run; those that may change something run one at a time."""
+    """Runs the command lines of a run."""
 
-    def __init__(self, sandbox: Sandbox, writable: Sequence[str], closed: Sequence[Path] = ()) -> None:
+    def __init__(self, sandbox: Sandbox, writable: Sequence[str]) -> None:
         """Set the files.
 
         sandbox: the files that the file tools see.
         writable: as `writable_places` returns them.
-        closed: real paths of files that may not be changed in any case.
         """
-        self._closed = closed
         self._sandbox = sandbox
         self._writable = writable
-        self._turn = asyncio.Lock()
 
-    async def run(self, line: str, output: KeptOutput, seconds: float) -> tuple[CommandExit, list[str]]:
-        """Run a command line; return how it ended, and which of its changes were undone.
+    async def run(
+        self, line: str, output: KeptOutput, seconds: float, checkpoint: FileCheckpoint | None = None
+    ) -> CommandExit:
+        """Run a command line; return how it ended.
 
+        checkpoint: that of the writable places; None if there are none.
         Raises ToolError if there is no sandbox for it.
         """
-        if not self._writable:
-            return await self._run(await in_thread(self._look), line, output, seconds), []
-        # A file moved by one command could be hidden from the checks of another.
-        async with self._turn:
-            view = await in_thread(self._look)
-            try:
-                ended = await self._run(view, line, output, seconds)
-            finally:
-                undone = await in_thread(lambda: put_back(self._sandbox.root, self._writable, view.protected))
-            return ended, undone
+        protected = checkpoint.before.mounted() if checkpoint else []
+        return await self._run(await in_thread(lambda: self._look(protected)), line, output, seconds)
 
-    def _look(self) -> _View:
+    def _look(self, protected: Sequence[str]) -> _View:
         root = self._sandbox.root
-        protected = protected_places(root, self._writable, self._closed)
-        mounted = [path for path, target in protected.items() if target is None]
-        files = shown_files(self._sandbox, self._writable, mounted)
+        files = shown_files(self._sandbox, self._writable, protected)
         git = git_folder(root) if "" in files.starts else None
         own = root / ".git"
         if "" in files.starts and git is None and not own.is_symlink() and own.exists():
@@ -90,7 +78,7 @@ class OneCommand:
                 files = replace(files, hidden_folders=(*files.hidden_folders, ".git"))
             else:
                 files = replace(files, hidden_files=(*files.hidden_files, ".git"))
-        return _View(files, git, protected)
+        return _View(files, git)
 
     async def _run(self, view: _View, line: str, output: KeptOutput, seconds: float) -> CommandExit:
         limited = _LIMITED.format(

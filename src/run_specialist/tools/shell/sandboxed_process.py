@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.tools.shell.kept_output import KeptOutput
-from run_specialist.tools.shell.used_by import MOST_TASKS, used_by
+from run_specialist.tools.shell.usage import MOST_TASKS, MemoryGroup, SandboxUsage
 from run_specialist.tools.shell.watched_process import MOST_OUTPUT, WatchedProcess
 
 MEMORY = 2 * 1024**3
-"""Maximum memory of all processes of one command, without /tmp [bytes]."""
+"""Maximum memory of all processes of one command, without folders in memory [bytes]."""
+FOLDERS = 320 * 1024**2
+"""Total size of its folders in memory, /tmp and /dev/shm [bytes]."""
 
 _STATUS = 4_096
 _POLL = 0.02
@@ -55,6 +57,8 @@ class SandboxedProcess:
             os.set_blocking(self._reading, False)
         self._said = b""
         self._init: int | None = None
+        self._usage = SandboxUsage(MEMORY, FOLDERS)
+        self._group = MemoryGroup.make(MEMORY + FOLDERS) if has_status else None
         self._held: int | None = None
         """Descriptor of the sandbox's first process, without which no other process exists there."""
 
@@ -74,6 +78,8 @@ class SandboxedProcess:
         Raises OSError if it cannot be started.
         """
         standard_input, release = os.pipe()
+        if self._group is not None and os.access(command[0], os.X_OK):
+            command = self._group.entering(command)
         try:
             transport, watched = await self._start(command, standard_input, descriptors, environment, folder)
         except BaseException:
@@ -89,6 +95,8 @@ class SandboxedProcess:
         try:
             awaited: list[asyncio.Future[Any]] = [ended, watching, watched.flooded]
             done, _ = await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if self._group is not None and self._group.has_killed:
+                return CommandExit(None, _too_much_memory())
             if ended in done:
                 # The code of `bwrap` itself, or of its first process, says nothing about the command.
                 return CommandExit(self._exit_code(transport.get_returncode()) if watched.ready.done() else None)
@@ -149,11 +157,11 @@ class SandboxedProcess:
         while True:
             self._find_init()
             if self._init is not None:
-                tasks, memory = used_by(self._init)
+                tasks, memory = self._usage.measure(self._init)
                 if tasks > MOST_TASKS:
                     return f"it had more than {MOST_TASKS} processes and threads"
-                if memory > MEMORY:
-                    return f"it used more than {MEMORY / 1024**3:.3g} GB of memory"
+                if memory > MEMORY or (self._group is not None and self._group.has_killed):
+                    return _too_much_memory()
             await asyncio.sleep(_POLL)
 
     def _find_init(self) -> None:
@@ -174,6 +182,8 @@ class SandboxedProcess:
     def _close(self) -> None:
         if self._reading is not None:
             os.close(self._reading)
+        if self._group is not None:
+            self._group.remove()
 
     def _kill(self, pid: int) -> None:
         self._find_init()
@@ -200,6 +210,10 @@ class SandboxedProcess:
             loop.remove_reader(self._held)
             os.close(self._held)
             self._held = None
+
+
+def _too_much_memory() -> str:
+    return f"it used more than {MEMORY / 1024**3:.3g} GB of memory"
 
 
 def _state(pid: int) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from run_specialist.tools.sandbox.protected_files import IMPORTANT_NAMES
+from run_specialist.tools.sandbox.protected_files import PROTECTED_NAMES
 from run_specialist.tools.shell.git_folder import GitFolder
 from run_specialist.tools.shell.shown_files import ShownFiles
 
@@ -63,7 +63,9 @@ def _rules(root: Path, files: ShownFiles, git: GitFolder | None, own: Path) -> I
     yield f"(allow file-read* file-write* (subpath {_quoted(str(own))}))"
     yield from (f"(allow file-read* file-write* (subpath {_quoted(_joined(root, one))}))" for one in files.writable)
     yield from (f"(deny file-write* (subpath {_quoted(_joined(root, one))}))" for one in files.protected)
-    yield f'(deny file-write* (require-all (subpath {_quoted(str(root))}) (regex #"/{IMPORTANT_NAMES}(/|$)")))'
+    # Renaming a folder unlinks it.
+    yield from (f"(deny file-write-unlink (literal {_quoted(_joined(root, one))}))" for one in files.pinned)
+    yield f'(deny file-write* (require-all (subpath {_quoted(str(root))}) (regex #"/{PROTECTED_NAMES}(/|$)")))'
     for one in (*files.hidden_folders, *files.hidden_files):
         yield f"(deny file-read-data file-write* (subpath {_quoted(_joined(root, one))}))"
     for path in (*git.configs, *git.hidden, *git.emptied) if git else ():

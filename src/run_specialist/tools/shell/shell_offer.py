@@ -33,9 +33,11 @@ def _without_changes(settings: Specialist, root: Path) -> Tool:
 def _action(settings: Specialist) -> str:
     from run_specialist.tools.shell.command_rules import CommandRules  # noqa: PLC0415 - as above
 
-    rules = str(CommandRules.of(settings.tools, settings.disallowed_tools))
+    allowed = CommandRules.of(settings.tools, settings.disallowed_tools)
+    # Only names are compared, and many programs run others.
+    rules = str(allowed).rstrip(".") + ("; this is advisory" if allowed.denied else "")
     where = f", which may change {', '.join(settings.writable)}" if settings.writable else ", which changes nothing"
-    return f"run commands in a sandbox{where}" + (f" ({rules.rstrip('.')})" if rules else "")
+    return f"run commands in a sandbox{where}" + (f" ({rules})" if rules else "")
 
 
 def _lacking(settings: Specialist, root: Path) -> str:

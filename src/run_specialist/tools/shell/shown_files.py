@@ -14,8 +14,8 @@ from run_specialist.tools.sandbox.sandbox import Sandbox, escape_path
 from run_specialist.tools.sandbox.secret_files import is_secret
 from run_specialist.tools.threads import check_cancelled
 
-MOST_HIDDEN = 500
-"""Maximum number of places that are hidden individually; each costs a mount."""
+MOST_HIDDEN = 1_000
+"""Maximum number of places that are hidden or protected individually; each costs a mount or two."""
 _OF_KERNEL = frozenset(
     """
     autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs mqueue nsfs proc
@@ -42,7 +42,8 @@ class ShownFiles:
     protected: Sequence[str] = ()
     """Places below `writable` that may not be changed."""
     pinned: Sequence[str] = ()
-    """Folders below `writable` that may be changed but not renamed, because their names hide files."""
+    """Folders below `writable` above a protected or hidden place, outermost first: they may be changed, but not renamed
+    or replaced, and the place with them."""
 
 
 @dataclass(slots=True)
@@ -117,11 +118,16 @@ class _Walk:
                 f"{escape_path(path)}; `paths` in the specialist's file can name the folders that it needs"
             )
 
-    def pinned(self) -> Sequence[str]:
-        """Return the writable folders whose names mark files in them as secret."""
-        hidden = (one for one in (*self.hidden_folders, *self.hidden_files) if not is_secret(one.rpartition("/")[2]))
-        above = dict.fromkeys(one.rpartition("/")[0] for one in hidden)
-        return [one for one in above if any(not top or one.startswith(f"{top}/") for top in self.writable) and one]
+    def pinned(self, protected: Sequence[str]) -> Sequence[str]:
+        """Return the folders below the writable ones that are above a protected or hidden place, outermost first."""
+        found: set[str] = set()
+        for place in (*protected, *self.hidden_folders, *self.hidden_files):
+            above = place.rpartition("/")[0]
+            while above and above not in found:
+                if any(not top or above.startswith(f"{top}/") for top in self.writable):
+                    found.add(above)
+                above = above.rpartition("/")[0]
+        return sorted(found, key=lambda path: (path.count("/"), path))
 
     def _count(self) -> None:
         self.check()
@@ -152,7 +158,7 @@ def shown_files(
     for start in starts:
         if (sandbox.root / start).is_dir():
             walk.go(start)
-    return ShownFiles(starts, walk.hidden_folders, walk.hidden_files, writable, protected, walk.pinned())
+    return ShownFiles(starts, walk.hidden_folders, walk.hidden_files, writable, protected, walk.pinned(protected))
 
 
 def kernel_folders(root: Path, mounts: str = "/proc/self/mountinfo") -> frozenset[str]:
@@ -194,7 +200,7 @@ def _why_not_writable(root: Path, relative: str) -> str:
         return "a pattern is no folder that can be opened for commands"
     if ".." in parts:
         return "it leads out of the root"
-    if is_secret(relative) or any(map(is_protected_from_commands, parts)):
+    if is_secret(relative) or any(is_protected_from_commands("/".join(parts[: at + 1])) for at in range(len(parts))):
         return "nothing may be changed there"
     real = root / relative
     try:

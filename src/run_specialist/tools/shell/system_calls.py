@@ -1,7 +1,8 @@
 """A filter of system calls for sandboxed commands, as a program for the kernel.
 
 Namespaces do not separate everything: sockets of virtual machines (vsock) lead to the host, keyrings are inherited, and
-some calls are rarely needed but have often allowed an escape from a sandbox. Refused calls fail with an error.
+some calls are rarely needed but have often allowed an escape from a sandbox. Memory that belongs to no process cannot
+be counted, so it is refused as well, or limited to a small size. Refused calls fail with an error.
 
 Sources: linux/seccomp.h, linux/filter.h, the tables of system calls of the kernel.
 """
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
+_HIGH = 4
+"""Offset of the upper half of an argument from the lower one."""
 """Offsets in the description of a call; of arguments the lower half, which comes first on these processors."""
 _NEW_NAMESPACES = 0x7E020000
 """Flags of `clone`."""
@@ -31,6 +34,11 @@ _SAME = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 467)
 mount_setattr, open_tree_attr: new calls have the same number on all processors.
 """
 _CLONE3 = 435
+_MEMFD_SECRET = 447
+_MOST_SHARED = 65_536
+"""Maximum size of a segment of shared memory, as PostgreSQL needs a small one; a sandbox has up to 4,096 [bytes]."""
+_MOST_SEMAPHORES = 32
+"""Maximum number of semaphores in a set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,9 @@ class _Processor:
     clone: int
     socket: int
     ioctl: int
+    memfd_create: int
+    sizes: tuple[tuple[int, int], ...]
+    """Calls that make memory of the kernel, each with the largest allowed second argument."""
     modes: tuple[tuple[int, int], ...]
     """Calls that set a file's mode, each with the index of the mode argument."""
     refused: tuple[int, ...]
@@ -60,10 +71,13 @@ _GENERIC = (
 # chmod, fchmod, fchmodat, fchmodat2, open, creat, openat, mknod, mknodat
 _MODES_X86_64 = ((90, 1), (91, 1), (268, 2), (452, 2), (2, 2), (85, 1), (257, 3), (133, 1), (259, 2))
 _MODES_GENERIC = ((52, 1), (53, 2), (452, 2), (56, 3), (33, 2))
+# shmget, semget
+_SIZES_X86_64 = ((29, _MOST_SHARED), (64, _MOST_SEMAPHORES))
+_SIZES_GENERIC = ((194, _MOST_SHARED), (190, _MOST_SEMAPHORES))
 _PROCESSORS: Mapping[str, _Processor] = {
-    "x86_64": _Processor(0xC000003E, 56, 41, 16, _MODES_X86_64, _X86_64),
-    "aarch64": _Processor(0xC00000B7, 220, 198, 29, _MODES_GENERIC, _GENERIC),
-    "riscv64": _Processor(0xC00000F3, 220, 198, 29, _MODES_GENERIC, _GENERIC),
+    "x86_64": _Processor(0xC000003E, 56, 41, 16, 319, _SIZES_X86_64, _MODES_X86_64, _X86_64),
+    "aarch64": _Processor(0xC00000B7, 220, 198, 29, 279, _SIZES_GENERIC, _MODES_GENERIC, _GENERIC),
+    "riscv64": _Processor(0xC00000F3, 220, 198, 29, 279, _SIZES_GENERIC, _MODES_GENERIC, _GENERIC),
 }
 
 
@@ -84,10 +98,18 @@ def _program(processor: _Processor) -> Iterator[bytes]:
     for number in (*processor.refused, *_SAME):
         yield _step(_EQUAL, number, 0, 1)
         yield _refuse(errno.EPERM)
-    for number in (_CLONE3, _OPENAT2):
-        # Their flags are in memory, which a filter cannot read; programs then use `clone` and `openat`.
+    # The flags of two are in memory, which a filter cannot read; programs then use `clone`, `openat` and /dev/shm.
+    for number in (_CLONE3, _OPENAT2, _MEMFD_SECRET, processor.memfd_create):
         yield _step(_EQUAL, number, 0, 1)
         yield _refuse(errno.ENOSYS)
+    for number, most in processor.sizes:
+        yield _step(_EQUAL, number, 0, 6)
+        yield _step(_LOAD, _SECOND + _HIGH)
+        yield _step(_EQUAL, 0, 0, 2)
+        yield _step(_LOAD, _SECOND)
+        yield _step(_AT_LEAST, most + 1, 0, 1)
+        yield _refuse(errno.EINVAL)
+        yield _step(_RETURN, _ALLOW)
     for number, place in processor.modes:
         yield _step(_EQUAL, number, 0, 4)
         yield _step(_LOAD, _FIRST + 8 * place)

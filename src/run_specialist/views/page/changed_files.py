@@ -9,7 +9,7 @@ from run_specialist.views.page.child_runs import Descendants
 MOST_LINES = 2_000
 """Maximum number of lines shown of one diff."""
 _KINDS = {"+": "new", "-": "old", "@": "place"}
-_HEADERS = ("diff --git ", "--- ", "+++ ", "new file mode ")
+_HEADERS = ("diff --git ", "--- ", "+++ ", "new file mode ", "deleted file mode ")
 
 
 def file_changes(run: StoredRun, descendants: Descendants) -> list[dict[str, Any]]:
@@ -27,12 +27,15 @@ def _changes(run: StoredRun, top: StoredRun) -> Iterator[tuple[float, dict[str, 
         body = event.body
         if body.get("event") != "file_changed":
             continue
-        lines = [*_shown(str(body["diff"]).removesuffix("\n").split("\n"))]
+        diff = str(body["diff"]).removesuffix("\n")
+        lines = [*_shown(diff.split("\n"))] if diff else []
         yield (
             event.at,
             {
                 "path": str(body["path"]),
                 "is_new": bool(body["is_new"]),
+                "change": str(body.get("change", "created" if body["is_new"] else "changed")),
+                "undoable": bool(body.get("undoable", True)),
                 "dry_run": bool(body["dry_run"]),
                 "added": body["added"],
                 "removed": body["removed"],
