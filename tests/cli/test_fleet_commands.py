@@ -142,7 +142,7 @@ def test_a_batch_is_paused_resumed_and_cancelled(server, write):
     path = write("finder").parent.parent / "items.txt"
     path.write_text("owls\ntoads\n")
     specialists("fleet", "setup")
-    specialists("map", "finder", "items.txt", "--queue")
+    specialists("map", "finder", "items.txt", "--queue", "--model", "offline")
     (batch,) = json.loads(specialists("fleet", "status", "--json").stdout)["batches"]
     name = batch["batch_id"]
     assert specialists("fleet", "pause", name).stderr.endswith(f"batch {name} is paused\n")

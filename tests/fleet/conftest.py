@@ -10,6 +10,7 @@ from bench.fleet.model import Model, serving
 from run_specialist.fleet.control import Control
 from run_specialist.fleet.frozen_batch import freeze
 from run_specialist.fleet.queue import Queue
+from run_specialist.fleet.roots import Root
 from run_specialist.fleet.worker import Worker
 from run_specialist.specialist.loader import load
 from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
@@ -98,7 +99,13 @@ def working(url, root):
     @asynccontextmanager
     async def start(**options):
         said = []
-        worker = Worker(url, {"notes": root} | options.pop("roots", {}), said.append, at_once=4)
+        roots = {name: Root(path) for name, path in ({"notes": root} | options.pop("roots", {})).items()}
+
+        def say(text, *, level="info", item=None):
+            if level != "info":
+                said.append(text if item is None else f"{item} {text}")
+
+        worker = Worker(url, roots, say, **({"at_once": 4} | options))
         worker.said = said
         task = asyncio.create_task(worker.work())
         try:

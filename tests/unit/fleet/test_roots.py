@@ -11,7 +11,8 @@ def test_without_roots_the_project_has_its_own_name(tmp_path):
     project = tmp_path / "notes"
     (project / ".git").mkdir(parents=True)
     (project / "deep").mkdir()
-    assert roots_of([], project / "deep") == {"notes": project}
+    (found,) = roots_of([], project / "deep").items()
+    assert (found[0], found[1].path, found[1].is_named) == ("notes", project, False)
 
 
 def test_roots_have_names(tmp_path):
@@ -19,7 +20,9 @@ def test_roots_have_names(tmp_path):
     for name in ("a", "b=c"):
         (tmp_path / name).mkdir()
     given = [f"one={tmp_path / 'a'}", f"two={tmp_path / 'b=c'}"]
-    assert roots_of(given, tmp_path) == {"one": tmp_path / "a", "two": tmp_path / "b=c"}
+    roots = roots_of(given, tmp_path)
+    assert {name: root.path for name, root in roots.items()} == {"one": tmp_path / "a", "two": tmp_path / "b=c"}
+    assert all(root.is_named for root in roots.values())
 
 
 @pytest.mark.parametrize(
