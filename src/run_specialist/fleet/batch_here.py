@@ -41,12 +41,21 @@ class BatchHere:
         """
         self.frozen = frozen
         self._copies = tempfile.TemporaryDirectory(prefix="run-specialist-")
-        self._file = frozen.file_on_this_host(root, Path(self._copies.name))
-        # Without its store a run must not continue: another worker may have taken it over by then.
-        self._require_model = frozen.require_model or None
-        self._runner = Runner(
-            root=root, model=frozen.model, store=store, on_lost="abort", trust=trust, require_model=self._require_model
-        )
+        try:
+            self._file = frozen.file_on_this_host(root, Path(self._copies.name))
+            # Without its store a run must not continue: another worker may have taken it over by then.
+            self._require_model = frozen.require_model or None
+            self._runner = Runner(
+                root=root,
+                model=frozen.model,
+                store=store,
+                on_lost="abort",
+                trust=trust,
+                require_model=self._require_model,
+            )
+        except BaseException:
+            self._copies.cleanup()
+            raise
 
     @classmethod
     def found(
