@@ -85,6 +85,25 @@ def put(url, root):
 
 
 @pytest.fixture
+def frozen(root):
+    """The frozen values of a healthy batch."""
+    return freeze(load(root / "specialists" / "finder.md"), root, {}).as_json()
+
+
+async def put_batch(url, batch_id, frozen, count=1, first=1):
+    """Put a batch with so many items; the numbers in their questions begin with `first`."""
+    batch = StoredBatch(batch_id, "finder", "What do owls eat?", time.time(), frozen)
+    with BatchWriter(url) as writer:
+        items = (
+            StoredItem(f"{batch_id}-{n:016x}", n, f"item {n}", f"What do owls eat? ITEM{{{n}}}")
+            for n in range(first, first + count)
+        )
+        writer.put(batch, items)
+    async with Control(url) as control:
+        await control.put(batch_id)
+
+
+@pytest.fixture
 async def queue(url):
     """Another worker's access to the queue."""
     queue = Queue(url)

@@ -2,17 +2,13 @@
 
 import json
 import os
-import time
 import zlib
 
 import psycopg
 import pytest
 
 from run_specialist.fleet.control import Control
-from run_specialist.fleet.frozen_batch import freeze
-from run_specialist.specialist.loader import load
-from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
-from tests.fleet.conftest import BATCH, run_id, until
+from tests.fleet.conftest import BATCH, put_batch, run_id, until
 from tests.unit.store.records import ask
 
 pytestmark = [pytest.mark.anyio, pytest.mark.exhaustive]
@@ -67,29 +63,10 @@ PLACES = {"a FIFO": "pipe", "a device": "/dev/zero", "a folder": "specialists"}
 """Places at which no file with the content is: the batch has its own copy."""
 
 
-async def put_batch(url, batch_id, frozen, count=1, first=1):
-    """Put a batch with so many items; the numbers in their questions begin with `first`."""
-    batch = StoredBatch(batch_id, "finder", "What do owls eat?", time.time(), frozen)
-    with BatchWriter(url) as writer:
-        items = (
-            StoredItem(f"{batch_id}-{n:016x}", n, f"item {n}", f"What do owls eat? ITEM{{{n}}}")
-            for n in range(first, first + count)
-        )
-        writer.put(batch, items)
-    async with Control(url) as control:
-        await control.put(batch_id)
-
-
 def execute(url, statement, *values):
     """Execute a statement."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(statement, values)
-
-
-@pytest.fixture
-def frozen(root):
-    """The frozen values of a healthy batch."""
-    return freeze(load(root / "specialists" / "finder.md"), root, {}).as_json()
 
 
 async def test_a_bad_batch_is_refused_alone(url, root, frozen, working, model):
