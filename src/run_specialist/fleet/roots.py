@@ -125,7 +125,7 @@ def _git(folder: Path, *arguments: str) -> str:
         done = subprocess.run(  # noqa: S603 - no shell
             [*_GIT, *arguments],
             cwd=folder,
-            env={"PATH": os.environ.get("PATH", os.defpath), **_ENVIRONMENT},
+            env={name: value for name, value in os.environ.items() if name == "PATH"} | _ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
