@@ -4,6 +4,7 @@
     ├── UsageError              caller's mistake: wrong flag or file, missing credentials (exit code 2)
     │   ├── SpecialistNotFound  no specialist has this name; the message suggests similar names
     │   ├── SpecialistUnusable  the specialist's file has errors
+    │   ├── NoCredentials       a model is named, and neither a key nor a base URL for it is set
     │   ├── NothingToRead       no file under the root matches the specialist's `paths`
     │   ├── StoreUnusable       the store cannot be read or written, is too new, or is not a run-specialist store
     │   │   └── StoreMissing    the store does not exist yet; reading does not create it
@@ -53,6 +54,10 @@ class SpecialistNotFound(UsageError):
 
 class SpecialistUnusable(UsageError):
     """The specialist's file has an error and cannot be run."""
+
+
+class NoCredentials(UsageError):
+    """A model is named, and neither a key nor a base URL for it is set."""
 
 
 class NothingToRead(UsageError):

@@ -142,7 +142,7 @@ def test_a_batch_is_paused_resumed_and_cancelled(server, write):
     path = write("finder").parent.parent / "items.txt"
     path.write_text("owls\ntoads\n")
     specialists("fleet", "setup")
-    specialists("map", "finder", "items.txt", "--queue")
+    specialists("map", "finder", "items.txt", "--queue", "--model", "offline")
     (batch,) = json.loads(specialists("fleet", "status", "--json").stdout)["batches"]
     name = batch["batch_id"]
     assert specialists("fleet", "pause", name).stderr.endswith(f"batch {name} is paused\n")
@@ -189,3 +189,90 @@ def test_a_batch_in_the_queue_has_a_cost_limit_and_failed_items_are_retried(serv
     assert model.paid_again().total() == 0
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.exhaustive
+def test_the_model_is_fixed_when_the_batch_is_queued(server, model, write, monkeypatch):
+    """A later call, and a worker, with another environment keeps it; without any model nothing is queued."""
+    path = write("finder", "tools: [grep]").parent.parent / "items.txt"
+    path.write_text("owls ITEM{1}\n")
+    specialists("fleet", "setup")
+    put = ("map", "finder", "items.txt", "--queue", "--json")
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name)
+    refused = specialists(*put)
+    assert (refused.exit_code, "a batch in the queue needs a named model: use --model" in refused.stderr) == (2, True)
+    monkeypatch.setenv("SPECIALIST_MODEL", "claude-haiku-4-5")
+    batch = json.loads(specialists(*put).stdout)["batch"]
+    monkeypatch.setenv("SPECIALIST_MODEL", "offline")
+    again = specialists(*put)
+    assert "its runs keep the model of the first call, claude-haiku-4-5" in again.stderr
+    with StoredBatches(server.url) as stored:
+        assert stored.find(batch).frozen["model"] == "claude-haiku-4-5"
+
+
+@pytest.mark.exhaustive
+def test_a_required_model_holds_in_the_queue(server, write, monkeypatch):
+    """An offline batch is refused before it is queued, and the workers know what was required."""
+    path = write("finder", "tools: [grep]").parent.parent / "items.txt"
+    path.write_text("owls\n")
+    specialists("fleet", "setup")
+    put = ("map", "finder", "items.txt", "--queue", "--json", "--require-model")
+    refused = specialists(*put, "--model", "offline")
+    assert (refused.exit_code, "a model is required, but " in refused.stderr) == (2, True)
+    assert specialists("fleet", "status").stderr.endswith("no batch is in the queue\n")
+    batch = json.loads(specialists(*put, "--model", "claude-haiku-4-5").stdout)["batch"]
+    with StoredBatches(server.url) as stored:
+        assert stored.find(batch).frozen["require_model"] is True
+
+
+@pytest.mark.exhaustive
+def test_waiting_sends_nothing_and_needs_no_credentials(server, model, write, monkeypatch):
+    """An item that the fleet has left without a run, or whose run has failed at its endpoint, is not run here."""
+    path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"
+    path.write_text("owls ITEM{1}\ntoads ITEM{2}\nbees ITEM{3}\n")
+    specialists("fleet", "setup")
+    model.refusal = "credentials"
+    specialists("map", "finder", "items.txt", "--question", "What of {item}?", "--at-once", "1")
+    model.refusal = ""
+    put = ("map", "finder", "items.txt", "--question", "What of {item}?", "--queue")
+    specialists(*put)
+    change(server.url, "update run_specialist.items set state = 'ended'")
+    change(server.url, "delete from run_specialist_queue.pgqueuer")
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name)
+    done = specialists(*put, "--wait", "--json")
+    summary = json.loads(done.stdout)
+    assert (done.exit_code, summary["ended_because"], model.requests) == (4, "fleet", [])
+    assert summary["problem"].startswith("the fleet has left items without an outcome; `specialists fleet retry ")
+    counts = summary["counts"]
+    assert counts["not_run"] + sum(counts["failed"].values()) == 3
+
+
+@pytest.mark.exhaustive
+def test_waiting_survives_a_restart_of_the_database(server, model, write, program):
+    """It says that it waits, goes on when the database is back, and writes the answers."""
+    path = write("finder", "tools: [grep]", "model: claude-sonnet-4-5").parent.parent / "items.txt"
+    path.write_text("owls ITEM{1}\n")
+    specialists("fleet", "setup")
+    waiting = program("map", "finder", "items.txt", "--queue", "--wait", "--out", "answers.jsonl", code=WORKER)
+    lines = iter(waiting.stderr.readline, "")
+    assert any("0 of 1 item done" in line for line in lines)
+    server.stop()
+    assert any("the database is unavailable, waiting: " in line for line in lines)
+    server.start()
+    assert any("the database is available again" in line for line in lines)
+    worker = program("worker", code=WORKER)
+    waiting.communicate(timeout=PATIENCE)
+    assert (waiting.returncode, len(model.requests)) == (0, 2)
+    assert json.loads((path.parent / "answers.jsonl").read_text())["state"] == "answered"
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=PATIENCE)
+
+
+def test_a_priority_needs_a_queue(write):
+    """The line says what to do instead."""
+    path = write("finder").parent.parent / "items.txt"
+    path.write_text("owls\n")
+    done = specialists("map", "finder", "items.txt", "--priority", "3", "--model", "offline")
+    assert (done.exit_code, "it needs --queue" in done.stderr) == (2, True), done.stderr

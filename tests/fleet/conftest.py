@@ -10,6 +10,7 @@ from bench.fleet.model import Model, serving
 from run_specialist.fleet.control import Control
 from run_specialist.fleet.frozen_batch import freeze
 from run_specialist.fleet.queue import Queue
+from run_specialist.fleet.roots import Root
 from run_specialist.fleet.worker import Worker
 from run_specialist.specialist.loader import load
 from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
@@ -84,6 +85,25 @@ def put(url, root):
 
 
 @pytest.fixture
+def frozen(root):
+    """The frozen values of a healthy batch."""
+    return freeze(load(root / "specialists" / "finder.md"), root, {}).as_json()
+
+
+async def put_batch(url, batch_id, frozen, count=1, first=1):
+    """Put a batch with so many items; the numbers in their questions begin with `first`."""
+    batch = StoredBatch(batch_id, "finder", "What do owls eat?", time.time(), frozen)
+    with BatchWriter(url) as writer:
+        items = (
+            StoredItem(f"{batch_id}-{n:016x}", n, f"item {n}", f"What do owls eat? ITEM{{{n}}}")
+            for n in range(first, first + count)
+        )
+        writer.put(batch, items)
+    async with Control(url) as control:
+        await control.put(batch_id)
+
+
+@pytest.fixture
 async def queue(url):
     """Another worker's access to the queue."""
     queue = Queue(url)
@@ -98,7 +118,13 @@ def working(url, root):
     @asynccontextmanager
     async def start(**options):
         said = []
-        worker = Worker(url, {"notes": root} | options.pop("roots", {}), said.append, at_once=4)
+        roots = {name: Root(path) for name, path in ({"notes": root} | options.pop("roots", {})).items()}
+
+        def say(text, *, level="info", item=None):
+            if level != "info":
+                said.append(text if item is None else f"{item} {text}")
+
+        worker = Worker(url, roots, say, **({"at_once": 4} | options))
         worker.said = said
         task = asyncio.create_task(worker.work())
         try:

@@ -120,20 +120,21 @@ async def test_a_closed_gate_holds_the_batch_up_for_all_workers(put, queue, url)
     await put(2)
     await queue.close_gate(BATCH, 100.0, "429")
     await queue.close_gate(BATCH, None, "429 again")
-    state, closed = (await queue.waiting())[BATCH]
+    waiting = (await queue.waiting())[BATCH]
+    state, closed = waiting.state, waiting.closed
     assert (state, 90 < closed <= 100) == ("open", True)
     assert not await queue.may_probe(BATCH, 60.0)
     await queue.open_gate(BATCH)
-    assert (await queue.waiting())[BATCH][1] is not None
+    assert (await queue.waiting())[BATCH].closed is not None
     change(url, "update run_specialist.gates set until = 0")
     assert [await queue.may_probe(BATCH, 60.0) for _ in range(2)] == [True, False]
-    assert (await queue.waiting())[BATCH][1] > 0
+    assert (await queue.waiting())[BATCH].closed > 0
     await queue.close_gate(BATCH, None, "429 again")
     assert ask(url, "select failures, reason from run_specialist.gates") == [(2, "429 again")]
-    assert 50 < (await queue.waiting())[BATCH][1] <= 60
+    assert 50 < (await queue.waiting())[BATCH].closed <= 60
     change(url, "update run_specialist.gates set until = 0")
     await queue.open_gate(BATCH)
-    assert (await queue.waiting())[BATCH] == ("open", None)
+    assert (await queue.waiting())[BATCH].closed is None
 
 
 async def test_a_cancelled_batch_leaves_only_the_jobs_at_work(put, queue, url):

@@ -57,6 +57,9 @@ async def test_a_worker_counts_for_a_meter_provider(put, working, model, url, mo
         assert 0 <= seen["heartbeat.age", BATCH, "finder"] < 60
         spent = await until(lambda: figures(reader).get(("cost", BATCH, "finder")))
         assert spent >= 0.00045
+        final = await until(lambda: (now := figures(reader)).get(("items", BATCH, "finder", "answered")) == 4 and now)
+        assert final["cost", BATCH, "finder"] >= spent, "the final counts stay when the batch has left the queue"
+        monkeypatch.setattr("run_specialist.fleet.metrics.FINAL", 0.0)
         await until(lambda: ("cost", BATCH, "finder") not in figures(reader))
     async with Control(url) as control:
         assert await control.status() == []

@@ -1,13 +1,24 @@
 """Workers on a real PostgreSQL server with a scripted model that counts its requests."""
 
+import json
+import os
+import re
+import socket
+from datetime import UTC, datetime
+
 import pytest
 
 from run_specialist.fleet import job_verdict, job_work
 from run_specialist.fleet import queue as queue_module
+from run_specialist.fleet.batch_here import BatchHere
 from run_specialist.fleet.control import Control
+from run_specialist.fleet.frozen_batch import freeze
+from run_specialist.fleet.queue import Queue
+from run_specialist.fleet.worker_log import HealthFile, LineLog
 from run_specialist.record.outcome import Exit
+from run_specialist.specialist.loader import load
 from run_specialist.store.batches import BatchWriter, ItemStateChange
-from tests.fleet.conftest import BATCH, FILE, run_id, until
+from tests.fleet.conftest import BATCH, FILE, put_batch, run_id, until
 from tests.unit.store.records import ask, change
 
 pytestmark = [pytest.mark.anyio, pytest.mark.exhaustive]
@@ -231,3 +242,98 @@ async def put_again(url):
     """Put the items of the batch that wait into the queue."""
     async with Control(url) as control:
         await control.put(BATCH)
+
+
+async def test_a_worker_without_a_key_takes_nothing(url, root, frozen, working, model, monkeypatch):
+    """It answers no item offline and fails none: it refuses the batch, and a worker with a key answers it."""
+    (root / "specialists" / "finder.md").write_text(FILE.replace("model: claude-sonnet-4-5\n", ""))
+    fixed = freeze(load(root / "specialists" / "finder.md"), root, {}, "claude-sonnet-4-5").as_json()
+    await put_batch(url, BATCH, fixed, 4)
+    base = os.environ["ANTHROPIC_BASE_URL"]
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name)
+    async with working() as (worker, _):
+        (line,) = await until(lambda: worker.said)
+    assert line.startswith(f"refused: batch {BATCH} cannot run here: no credentials for claude-sonnet-4-5")
+    assert (states(url), statuses(url)) == ({"waiting": 4}, {})
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", base)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    monkeypatch.setenv("SPECIALIST_MODEL", "offline")
+    async with working():
+        await until(lambda: states(url) == {"ended": 4})
+    assert ask(url, "select distinct status, model from run_specialist.runs") == [("answered", "claude-sonnet-4-5")]
+
+
+@pytest.mark.parametrize(
+    ("frozen_values", "reason"),
+    [
+        ({}, "its model was not fixed when it was put into the queue"),
+        ({"model": "offline", "require_model": True}, "a model is required, but the model of this run is offline"),
+    ],
+)
+async def test_a_batch_without_a_fixed_model_is_refused(url, root, working, model, frozen_values, reason):
+    """The worker's environment chooses no model, and what the call requires holds on every worker."""
+    (root / "specialists" / "finder.md").write_text(FILE.replace("model: claude-sonnet-4-5\n", ""))
+    content = freeze(load(root / "specialists" / "finder.md"), root, {}).as_json() | frozen_values
+    await put_batch(url, BATCH, content)
+    async with working() as (worker, _):
+        (line,) = await until(lambda: worker.said)
+    assert reason in line
+    assert (states(url), model.requests) == ({"waiting": 1}, [])
+
+
+async def test_credentials_that_disappear_hand_the_item_back(url, frozen, working, model, monkeypatch):
+    """A key that is missing when a run begins fails no item; the worker takes no more of the batch."""
+    await put_batch(url, BATCH, frozen, 2)
+    check = BatchHere.check
+
+    async def check_and_lose(self):
+        await check(self)
+        for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+            monkeypatch.delenv(name, raising=False)
+
+    monkeypatch.setattr(BatchHere, "check", check_and_lose)
+    async with working() as (worker, _):
+        await until(lambda: worker.said and not worker._under_way)
+    assert "no credentials for claude-sonnet-4-5" in worker.said[0]
+    assert (states(url), statuses(url), model.requests) == ({"waiting": 2}, {}, [])
+
+
+async def test_the_operator_sees_refused_requests(put, working, model, url, tmp_path):
+    """Each retry is a line with its item; the health file counts them, and has the final state."""
+    file = tmp_path / "health.json"
+    model.refusal = "rate_limited"
+    await put(2)
+    async with working(health=HealthFile(file)) as (worker, _):
+        await until(lambda: [line for line in worker.said if "HTTP 429, " in line])
+        model.refusal = ""
+        await until(lambda: states(url) == {"ended": 2})
+        await until(lambda: not worker._under_way)
+    assert any(line.startswith(f"{run_id(1)} HTTP 429, ") and "; retry 1 in " in line for line in worker.said)
+    health = json.loads(file.read_text())
+    assert (health["state"], health["ended"], health["at_work"], health["exit_code"]) == (
+        "stopped",
+        {"answered": 2},
+        0,
+        0,
+    )
+    assert health["endpoint_refusals"] >= 2
+    assert (health["pid"], health["host"]) == (os.getpid(), socket.gethostname())
+
+
+def test_a_line_has_time_level_host_process_and_item():
+    """A line break in a text does not make a second line."""
+    lines = []
+    LineLog(lines.append)("what\nhappened", level="warning", item="b1-2")
+    (line,) = lines
+    found = re.fullmatch(r"(\S+Z) warning host=(\S+) pid=(\d+) item=b1-2 what happened", line)
+    assert found
+    assert found.groups()[1:] == (socket.gethostname(), str(os.getpid()))
+    assert datetime.fromisoformat(found[1]).tzinfo is UTC
+
+
+async def test_our_sessions_compile_no_statements(url):
+    """PostgreSQL's JIT is off."""
+    queue = Queue(url)
+    assert await queue.connection.fetch("show jit") == [{"jit": "off"}]
+    await queue.close()

@@ -57,10 +57,12 @@ class BatchRuns:
             return await take_up(self.maker, asked, run_id, retry=[run.ended.status])
         return run
 
-    async def ended(self, run_id: str) -> Outcome | None:
-        """Return the outcome of a run that will not be resumed; None for any other run."""
+    async def ended(self, run_id: str, *, however: bool = False) -> Outcome | None:
+        """Return the outcome of a run that will not be resumed, or any outcome; None for any other run."""
         known = await self.maker.store.look(run_id)
         outcome = None if known is None else known.ended
+        if however:
+            return outcome
         return None if outcome is None or _is_unfinished(outcome) or outcome.status in self.retry else outcome
 
 

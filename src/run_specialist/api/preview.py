@@ -29,19 +29,22 @@ _NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "requir
 _NOT_ALLOWED = "the imports, commands and servers of the file must be allowed once with --trust"
 
 
-async def effective_of(runner: Runner, file: SpecialistFile, settings: dict[str, Any]) -> EffectiveSettings:
+async def effective_of(
+    runner: Runner, file: SpecialistFile, settings: dict[str, Any], asked: str | None = None
+) -> EffectiveSettings:
     """Return what a run of a specialist gets.
 
     file: a file without errors.
     settings: those of the call, as for `Runner.prepare`.
+    asked: the model of the call; None = that of the file, of the environment or of a config file.
     """
     resolved = resolve(file, settings)
     settled = resolved.settings
-    name, *others = choose_models(None, settled.model, runner.default_model, settled.fallback_models).names
+    name, *others = choose_models(asked, settled.model, runner.default_model, settled.fallback_models).names
     model = described(name)
-    source = (
-        default_reason(runner.default_model) if settled.model in {None, "inherit"} else str(resolved.origin("model"))
-    )
+    source = "the call" if asked else str(resolved.origin("model"))
+    if not asked and settled.model in {None, "inherit"}:
+        source = default_reason(runner.default_model)
     environment, reasons, notes = await _environment(runner, file, settled, model)
     found = effective(file, resolved, EffectiveModel.of(name, source, model), environment)
     place = f"{file.place('model')}: model" if settled.model == name else ""

@@ -134,15 +134,18 @@ class Batch:
         """
         self._scheduler.stop(now=now)
 
-    def only_read(self, reason: str | None = None) -> None:
-        """Leave the stored batch unchanged, because it belongs to a fleet; call this before the iteration.
+    def only_read(self, reason: str | None = None, because: str = FLEET) -> None:
+        """Only read the stored outcomes, because the batch belongs to a fleet; call this before the iteration.
 
-        reason: why items without an outcome must not be run; None = they may be.
+        No request is sent, no model or credentials are needed, and nothing is stored.
+        reason: why items have no outcome; None = all should have one.
+        because: the value of `ended_because` if there is a reason.
         """
+        self._state.only_reads = True
         self._state.record.only_read()
         if reason is not None:
             self._state.breaker.reason = reason
-            self._state.end(FLEET)
+            self._state.end(because)
 
     async def aclose(self) -> None:
         """Abort the items in progress, and wait until their ends are stored."""

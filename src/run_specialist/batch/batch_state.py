@@ -62,6 +62,8 @@ class BatchState:
     """Queue of ended items for the caller; None follows the last one."""
     begun: set[str] | None = None
     """The stored runs by id; None = unknown."""
+    only_reads: bool = False
+    """Whether no run begins or is resumed: the outcomes that a fleet has stored are read."""
     ended_because: str | None = None
     """Why no more items begin; None while they do, and after all have begun."""
     stops_now: bool = False

@@ -69,6 +69,9 @@ class ItemRuns(Protocol):
         """
         ...
 
-    async def ended(self, run_id: str) -> Outcome | None:
-        """Return the outcome of a run that will not be resumed; None for any other run."""
+    async def ended(self, run_id: str, *, however: bool = False) -> Outcome | None:
+        """Return the outcome of a run that will not be resumed; None for any other run.
+
+        however: return any outcome, also of a run that the next call resumes.
+        """
         ...

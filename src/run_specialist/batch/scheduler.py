@@ -3,7 +3,7 @@
 import asyncio
 import math
 
-from run_specialist.batch.batch_state import STOPPED, ActiveItem, BatchState
+from run_specialist.batch.batch_state import FLEET, STOPPED, ActiveItem, BatchState
 from run_specialist.batch.done import Done
 from run_specialist.batch.item import Item
 from run_specialist.batch.item_work import ItemWork
@@ -29,7 +29,7 @@ class Scheduler:
         state = self._state
         try:
             await self._open()
-            while (item := await self._next()) is not None:
+            while not state.only_reads and (item := await self._next()) is not None:
                 working = ActiveItem(item, is_probe=state.breaker.begin())
                 task = asyncio.create_task(self._work.work(working))
                 state.under_way[task] = working
@@ -42,6 +42,10 @@ class Scheduler:
         try:
             if self.error is None and state.inputs.total is not None:
                 await self._pass_on_earlier()
+            if state.only_reads and state.inputs.not_run and not state.ended_because:
+                again = f"`specialists fleet retry {state.batch_id}`, then the same command"
+                state.breaker.reason = f"the fleet has left items without an outcome; {again}"
+                state.end(FLEET)
             await state.record.set_state("ended", state.ended_because)
         except Exception as error:  # noqa: BLE001 - as above
             self.error = self.error or error
@@ -69,7 +73,8 @@ class Scheduler:
     async def _open(self) -> None:
         """Check what all items need, and store the items; sends nothing."""
         state = self._state
-        await state.runs.check()
+        if not state.only_reads:
+            await state.runs.check()
         # Without a total the items can be read only once, and are stored when they begin.
         is_sized = state.inputs.total is not None
         begun = await state.record.open(state.inputs.read() if is_sized else (), lambda: state.ended_because == STOPPED)
@@ -105,11 +110,12 @@ class Scheduler:
         self._was_paused = is_paused
 
     async def _pass_on_earlier(self) -> None:
-        """After an early end, report the remaining items that have an outcome of an earlier call."""
+        """After an early end, or if nothing may run, report the remaining items that have an outcome already."""
         state = self._state
         while not state.stops_now and (item := state.inputs.next(is_idle=True)) is not None:
             run_id = state.run_id(item)
-            outcome = None if state.is_new(run_id) else await state.runs.ended(run_id)
+            how = {"however": True} if state.only_reads else {}
+            outcome = None if state.is_new(run_id) else await state.runs.ended(run_id, **how)
             if outcome is None:
                 state.inputs.drop()
                 if item.number % BREATH == 0:

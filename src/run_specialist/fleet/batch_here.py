@@ -9,7 +9,15 @@ from run_specialist.api.preview import effective_of
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 from run_specialist.fleet.frozen_batch import FrozenBatch
+from run_specialist.fleet.roots import Root, find_root
+from run_specialist.providers.choose import named_models, why_offline
+from run_specialist.providers.chosen_models import check_usable
+from run_specialist.providers.model_names import check_spelling
+from run_specialist.record.outcome import OFFLINE
+from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.spawning.paths_check import check_paths
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.resolve import resolve
 
 if TYPE_CHECKING:
@@ -20,10 +28,6 @@ if TYPE_CHECKING:
 
 SEARCH_TIME = 5.0
 """Time limit of the search for a file that the specialist can read; after it the worker takes items anyway [s]."""
-
-
-class RootMissing(UsageError):
-    """This worker does not have the root of a batch."""
 
 
 class BatchHere:
@@ -37,13 +41,25 @@ class BatchHere:
         """
         self.frozen = frozen
         self._copies = tempfile.TemporaryDirectory(prefix="run-specialist-")
-        self._file = frozen.file_on_this_host(root, Path(self._copies.name))
-        # Without its store a run must not continue: another worker may have taken it over by then.
-        self._runner = Runner(root=root, model=frozen.model, store=store, on_lost="abort", trust=trust)
+        try:
+            self._file = frozen.file_on_this_host(root, Path(self._copies.name))
+            # Without its store a run must not continue: another worker may have taken it over by then.
+            self._require_model = frozen.require_model or None
+            self._runner = Runner(
+                root=root,
+                model=frozen.model,
+                store=store,
+                on_lost="abort",
+                trust=trust,
+                require_model=self._require_model,
+            )
+        except BaseException:
+            self._copies.cleanup()
+            raise
 
     @classmethod
     def found(
-        cls, batch_id: str, content: Mapping[str, Any], roots: Mapping[str, Path], store: str, *, trust: bool
+        cls, batch_id: str, content: Mapping[str, Any], roots: Mapping[str, Root], store: str, *, trust: bool
     ) -> Self:
         """Return a batch from its frozen values.
 
@@ -52,15 +68,9 @@ class BatchHere:
         """
         try:
             frozen = FrozenBatch.from_json(content)
-        except (KeyError, TypeError) as error:
-            raise UsageError(f"batch {batch_id} was not made for a queue, {error} is missing") from None
-        root = roots.get(frozen.root)
-        if root is None:
-            known = ", ".join(sorted(roots)) or "none"
-            raise RootMissing(
-                f"batch {batch_id} needs the root {frozen.root}, and this worker has {known}; "
-                f"start it with --root {frozen.root}=PATH"
-            )
+        except UsageError as error:
+            raise UsageError(f"batch {batch_id} was not made for a queue: {error}") from None
+        root = find_root(roots, frozen.root, frozen.root_ids, batch_id)
         return cls(frozen, root, store, trust=trust)
 
     async def check(self) -> None:
@@ -70,13 +80,39 @@ class BatchHere:
         """
         runner, settings = self._runner, dict(self.frozen.settings)
         file = runner.registry.find(str(self._file))
-        found = await effective_of(runner, file, settings)
+        settled = resolve(file, settings).settings
+        self._check_models(file, settled)
+        found = await effective_of(runner, file, settings, self.frozen.model)
         if found.cannot_run:
             raise UsageError("; ".join(found.cannot_run))
-        settled = resolve(file, settings).settings
         # A longer search does not prove anything, and would block the loop of the worker, whose heartbeats then stop.
         seconds = min(settled.tool_timeout, SEARCH_TIME)
         await check_paths(file, settled.model_copy(update={"tool_timeout": seconds}), runner.root)
+
+    def _check_models(self, file: SpecialistFile, settled: Specialist) -> None:
+        """Check that the first model of the batch, and those of the agents that the file lists, can be asked here.
+
+        The environment of the worker chooses no model, and a model that cannot be asked is not replaced.
+        """
+        asked = self.frozen.model
+        if asked is None and settled.model in {None, "inherit"}:
+            raise UsageError("its model was not fixed when it was put into the queue; repeat the command that did so")
+        first = named_models(asked, settled.model, None, settled.fallback_models)[0]
+        check_spelling(first)
+        check_usable(first)
+        if first == OFFLINE:
+            ModelRule.of(self._require_model).check(file, settled, why_offline(asked, settled.model))
+        registry, to_check, checked = self._runner.registry, [settled], set()
+        while to_check:
+            for name in to_check.pop().agents:
+                if name == "*" or name in checked:
+                    continue
+                checked.add(name)
+                agent = registry.find(name, file).specialist
+                if agent is not None:
+                    to_check.append(agent)
+                    if agent.model not in {None, "inherit"}:
+                        check_usable(named_models(None, agent.model)[0])
 
     async def take_up(
         self, run_id: str, question: str, retry: Sequence[str], lend: "Lend | None" = None

@@ -7,7 +7,7 @@ from typing import Self
 
 from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.fleet import queue_sql
-from run_specialist.fleet.queue import Queue
+from run_specialist.fleet.queue import LARGEST, UNREADABLE, Queue
 from run_specialist.fleet.queue_connection import QueueAway
 from run_specialist.store.batches import BatchWriter
 from run_specialist.store.location import shown
@@ -63,7 +63,8 @@ class Control:
 
     async def put(self, batch_id: str) -> int:
         """Put the items of a stored batch that have not ended into the queue; return how many were not there yet."""
-        return await self._queue.put(batch_id, await self._items(queue_sql.TO_DO, batch_id))
+        items = await self._items(queue_sql.TO_DO, batch_id)
+        return await self._queue.put(batch_id, items, priority=await self._priority(batch_id))
 
     async def status(self, batch_id: str | None = None) -> list[BatchStatus]:
         """Return the state of one batch, or of all batches that have jobs."""
@@ -96,7 +97,15 @@ class Control:
         await asyncio.to_thread(_put_back, self._url, batch_id, [run_id for _, run_id in items])
         if items:
             await self._set_state(batch_id, "open")
-        return await self._queue.put(batch_id, items, statuses)
+        return await self._queue.put(batch_id, items, statuses, await self._priority(batch_id))
+
+    async def _priority(self, batch_id: str) -> int:
+        try:
+            return _count((await self._queue.frozen(batch_id)).get("priority"))
+        except (UsageError, ValueError) as error:
+            if isinstance(error, StoreUnusable):
+                raise
+            return 0
 
     async def _items(self, statement: str, *values: object) -> list[tuple[int, str]]:
         rows = await self._queue.connection.fetch(statement, *values)
@@ -128,7 +137,7 @@ def _status(row: Mapping[str, object], jobs: Mapping[str, object]) -> BatchStatu
         str(row["batch_id"]),
         str(row["specialist"]),
         str(row["state"]),
-        unpack(packed) if isinstance(packed, bytes) else _optional_text(row["closed_by"]),
+        _reason(packed) if isinstance(packed, bytes) else _optional_text(row["closed_by"]),
         _amount(row["closed_until"]),
         dict(row["items"]) if isinstance(row["items"], dict) else {},
         _count(jobs.get("queued")),
@@ -139,6 +148,13 @@ def _status(row: Mapping[str, object], jobs: Mapping[str, object]) -> BatchStatu
         _amount(row["cost_limit"]),
         _amount(row["granted"]) or 0.0,
     )
+
+
+def _reason(packed: bytes) -> str:
+    try:
+        return unpack(packed, LARGEST)
+    except UNREADABLE:
+        return "its reason cannot be read"
 
 
 def _create_store(url: str) -> None:

@@ -1,13 +1,20 @@
 """The values of a batch that every host needs to run its items: specialist's file, settings, and name of the root."""
 
 import hashlib
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from run_specialist.errors import UsageError
+from run_specialist.fleet.roots import root_ids, root_name
+from run_specialist.safe_files.safe_write import read_content
 from run_specialist.specialist.loader import SpecialistFile
+
+MOST_AT_ONCE = 1_000_000
+"""Maximum number of items that a batch may ask the fleet to work on at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,53 +34,87 @@ class FrozenBatch:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the call, by key."""
     model: str | None = None
+    """The model of all runs, one or several names; None = the one that the file names."""
+    require_model: bool = False
+    """Whether no item may be answered offline."""
+    root_ids: tuple[str, ...] = ()
+    """Ids of the root where the batch was put into the queue, see `roots.root_ids`."""
     at_once: int = 0
     """How many items the whole fleet may work on at the same time; 0 = any number."""
     typical_cost: float = 0.0
     """Cost of an item, from past runs; 0 = unknown [USD]."""
+    priority: int = 0
+    """Batches with a higher priority are taken first."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that the store keeps."""
         return {
             "file": {"name": self.name, "content": self.content, "digest": self.digest, "place": self.place},
             "root": self.root,
+            "root_ids": [*self.root_ids],
             "settings": dict(self.settings),
             "model": self.model,
+            "require_model": self.require_model,
             "at_once": self.at_once,
             "typical_cost": self.typical_cost,
+            "priority": self.priority,
         }
 
     @classmethod
     def from_json(cls, frozen: Mapping[str, Any]) -> "FrozenBatch":
-        """Return the batch that `as_json` described; raises KeyError for other values."""
-        file = frozen["file"]
-        return cls(
-            file["name"],
-            file["content"],
-            file["digest"],
-            file["place"],
-            frozen["root"],
-            frozen["settings"],
-            frozen["model"],
-            frozen["at_once"],
-            frozen["typical_cost"],
+        """Return the batch that `as_json` described; raises UsageError for other values."""
+        file = _value(frozen, "file", dict)
+        model = frozen.get("model")
+        batch = cls(
+            _value(file, "name", str),
+            _value(file, "content", str),
+            _value(file, "digest", str),
+            _value(file, "place", str),
+            _value(frozen, "root", str),
+            _value(frozen, "settings", dict, {}),
+            None if model is None else _value(frozen, "model", str),
+            _value(frozen, "require_model", bool, default=False),
+            tuple(_value(frozen, "root_ids", list, [])),
+            _value(frozen, "at_once", int, 0),
+            float(_value(frozen, "typical_cost", (int, float), 0.0)),
+            _value(frozen, "priority", int, 0),
         )
+        if not 0 <= batch.at_once <= MOST_AT_ONCE or not 0 <= batch.typical_cost < math.inf:
+            raise UsageError("at_once or typical_cost is out of range")
+        if not all(isinstance(one, str) for one in batch.root_ids):
+            raise UsageError("root_ids must be texts")
+        try:
+            digest = hashlib.sha256(batch.content.encode()).hexdigest()
+        except UnicodeEncodeError:
+            digest = ""
+        if digest != batch.digest:
+            raise UsageError("the content of its file does not have its digest")
+        return batch
 
     def file_on_this_host(self, root: Path, copies: Path) -> Path:
         """Return a file with this content: the one below the root if it is the same, else a copy.
 
         copies: folder for the copy, which contains no other specialist of this name.
         """
-        here = root / self.place
-        try:
-            if hashlib.sha256(here.read_bytes()).hexdigest() == self.digest:
-                return here
-        except OSError:
-            pass
+        data = self.content.encode()
+        # A value of the queue must not name a file outside of the root, or a FIFO or device that is read for ever.
+        with suppress(OSError, ValueError):
+            if read_content(root, self.place, len(data)) == data:
+                return root / self.place
         copies.mkdir(parents=True, exist_ok=True)
         copy = copies / (Path(self.place).name or f"{self.name}.md")
-        copy.write_bytes(self.content.encode())
+        copy.write_bytes(data)
         return copy
+
+
+def _value(values: Mapping[str, Any], key: str, kind: type | tuple[type, ...], default: object = None) -> Any:  # noqa: ANN401 - a JSON value
+    """Return a value; raises UsageError if it is missing without a default, or of another type."""
+    value = values.get(key, default)
+    if value is None:
+        raise UsageError(f"{key!r} is missing")
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise UsageError(f"{key!r} is of the type {type(value).__name__}")
+    return value
 
 
 def freeze(
@@ -92,9 +133,14 @@ def freeze(
         raise UsageError(f"{file.path}: is not UTF-8 text, which a batch for a queue needs; convert it") from None
     path, top = file.path.resolve(), root.resolve()
     place = path.relative_to(top).as_posix() if path.is_relative_to(top) else path.name
-    return FrozenBatch(file.name, content, file.digest, place, root_name(root), dict(settings), model, at_once)
-
-
-def root_name(root: Path) -> str:
-    """Return the name by which other hosts know a root: that of its folder."""
-    return root.resolve().name or "root"
+    return FrozenBatch(
+        file.name,
+        content,
+        file.digest,
+        place,
+        root_name(root),
+        dict(settings),
+        model,
+        root_ids=tuple(root_ids(root)),
+        at_once=at_once,
+    )

@@ -4,7 +4,14 @@ from dataclasses import dataclass
 
 from run_specialist.api.price_check import PriceUnknown
 from run_specialist.batch.item_run import LimitReached, NotAffordable
-from run_specialist.errors import AtWork, RunSpecialistError, StoreUnusable
+from run_specialist.errors import (
+    AtWork,
+    NoCredentials,
+    NothingToRead,
+    NotTrusted,
+    RunSpecialistError,
+    StoreUnusable,
+)
 from run_specialist.record.outcome import Outcome
 
 STORE_DELAY = 2.0
@@ -48,6 +55,8 @@ class JobRequeued:
     """Why this worker, or with `pauses` the batch, must stop; None = it may continue."""
     pauses: bool = False
     """Whether the batch is paused until a person resumes it."""
+    refuses: bool = False
+    """Whether this worker takes no more items of the batch, because it lacks something that each of them needs."""
     reason: str = ""
 
 
@@ -67,7 +76,7 @@ def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdic
     return _judge_failure(outcome, attempts) if outcome.status == "failed" else JobFinished()
 
 
-def unbegun(error: RunSpecialistError) -> Verdict:
+def unbegun(error: RunSpecialistError) -> Verdict:  # noqa: PLR0911 - a verdict for each kind
     """Return the verdict on the job of an item whose run could not begin."""
     match error:
         case AtWork():
@@ -80,6 +89,8 @@ def unbegun(error: RunSpecialistError) -> Verdict:
             return JobRequeued(SHARE_DELAY)
         case PriceUnknown():
             return JobRequeued(stops=str(error), pauses=True)
+        case NoCredentials() | NotTrusted() | NothingToRead():
+            return JobRequeued(refuses=True, reason=str(error))
     return JobFinished(error=str(error))
 
 

@@ -5,11 +5,14 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from run_specialist.errors import AtWork, RunSpecialistError
+from run_specialist.errors import AtWork, RunSpecialistError, StoreUnusable, UsageError
 from run_specialist.fleet.batch_here import BatchHere
 from run_specialist.fleet.job_verdict import JobFinished, JobRequeued, Verdict, judge, unbegun
 from run_specialist.fleet.queue import FleetJob, Queue, StartedItem
 from run_specialist.fleet.shares import share
+from run_specialist.fleet.worker_log import Log
+from run_specialist.record.events import Event, ModelChanged, Retrying, Waiting
+from run_specialist.record.outcome import Outcome
 from run_specialist.store import owners
 from run_specialist.store.server_owner import challenge
 
@@ -29,13 +32,17 @@ _log = logging.getLogger(__name__)
 class JobWork:
     """Works on one job."""
 
-    def __init__(self, job: FleetJob, batch: BatchHere, queue: Queue, slots: int) -> None:
+    def __init__(self, job: FleetJob, batch: BatchHere, queue: Queue, slots: int, log: Log) -> None:
         """Prepare the work.
 
         batch: the batch of the job.
         slots: number of items that this worker runs concurrently.
+        log: called with lines for the operator.
         """
         self.job = job
+        self.outcome: Outcome | None = None
+        """The outcome of its run; None while there is none."""
+        self._log = log
         self.is_cancelled = False
         """Whether the batch was cancelled."""
         self._batch, self._queue, self._slots = batch, queue, slots
@@ -56,7 +63,12 @@ class JobWork:
 
         Raises QueueAway or StoreUnusable if the database does not answer before the run has begun.
         """
-        begun = await self._queue.begin(self.job)
+        try:
+            begun = await self._queue.begin(self.job)
+        except StoreUnusable:
+            raise
+        except UsageError as error:
+            return JobFinished(error=str(error))
         _log.debug("%s: %s", self.job.run_id, begun)
         if begun is None:
             return JobFinished(state=None)
@@ -70,7 +82,8 @@ class JobWork:
             await self._queue.uncount(self.job)
         if self._abort is not None:
             self._abort(self._run)
-        outcome = await self._run.outcome()
+        self._run.listen(self._hear)
+        self.outcome = outcome = await self._run.outcome()
         return judge(outcome, self.job.attempts, cancelled=self.is_cancelled)
 
     async def _begin(self, begun: StartedItem) -> Verdict | None:
@@ -104,6 +117,20 @@ class JobWork:
             batch_slots=frozen.at_once,
             typical=frozen.typical_cost,
         )
+
+    def _hear(self, event: Event) -> None:
+        """Log what the endpoint refuses, which the run itself survives."""
+        match event:
+            case Retrying():
+                status = "" if event.status is None else f"HTTP {event.status}, "
+                line = f"{status}{event.reason}; retry {event.attempt} in {event.seconds:.1f} s"
+            case Waiting(phase="started"):
+                line = f"waits: {event.reason}"
+            case ModelChanged():
+                line = f"continues with {event.model}: {event.reason}"
+            case _:
+                return
+        self._log(line, level="warning", item=self.job.run_id)
 
     async def _is_dead(self, begun: StartedItem) -> bool:
         """Return whether an item is abandoned; ends the session of a frozen worker, so that its run can be taken up."""

@@ -6,6 +6,7 @@ A callback of a metric runs in a thread of the exporter, so it only reads the wo
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 PREFIX = "run_specialist.fleet"
+FINAL = 900.0
+"""How long the final counts of a batch are reported after its last job [s]."""
 Figure = tuple[float, dict[str, str]]
 """A value and its attributes."""
 
@@ -45,23 +48,46 @@ def find_meter() -> "Meter | None":
 class FleetMetrics:
     """The metrics of one worker; nothing is counted before the first `update`."""
 
-    def __init__(self, meter: "Meter", at_work: Callable[[], int]) -> None:
+    def __init__(self, meter: "Meter", at_work: Callable[[], int], refused: Callable[[], int]) -> None:
         """Create the instruments.
 
         at_work: returns how many items this worker works on; called in any thread.
+        refused: returns how many of its requests were refused so far; as above.
         """
         self._batches: Sequence[BatchStatus] = ()
-        self._at_work = at_work
+        self._final: dict[str, tuple[float, BatchStatus]] = {}
+        self._at_work, self._refusals = at_work, refused
         self._observe(meter, "items", "{item}", "Items of a batch by state", self._items)
         self._observe(meter, "items.at_work", "{item}", "Items that this worker works on", self._own_items)
+        self._observe(
+            meter, "requests.refused", "{request}", "Requests of this worker that an API refused", self._refused
+        )
         self._observe(meter, "requests.waiting", "{request}", "Requests of this worker that wait for the API", _waiting)
         self._observe(meter, "heartbeat.age", "s", "Age of the oldest heartbeat of a batch", self._heartbeats)
         self._observe(meter, "cost", "{USD}", "Known cost of the runs of a batch", self._costs)
         self._observe(meter, "cost.limit", "{USD}", "Cost limit of a batch", self._limits)
 
-    def update(self, batches: Sequence[BatchStatus]) -> None:
-        """Set the batches that have jobs."""
-        self._batches = tuple(batches)
+    def gone(self, batches: Sequence[BatchStatus]) -> list[str]:
+        """Return the batches that had jobs at the last update and have none now.
+
+        batches: those that have jobs.
+        """
+        return sorted({one.batch_id for one in self._batches} - {one.batch_id for one in batches} - {*self._final})
+
+    def update(self, batches: Sequence[BatchStatus], ended: Sequence[BatchStatus] = ()) -> None:
+        """Set the batches that have jobs, and add batches that have ended, whose final counts are kept for a while.
+
+        ended: the current state of the batches that `gone` returned.
+        """
+        now = time.monotonic()
+        final = {one.batch_id: (now, one) for one in ended}
+        at_work = {one.batch_id for one in batches}
+        self._final = {
+            name: (since, one)
+            for name, (since, one) in {**self._final, **final}.items()
+            if now - since < FINAL and name not in at_work
+        }
+        self._batches = (*batches, *(one for _, one in self._final.values()))
 
     @staticmethod
     def _observe(
@@ -81,6 +107,9 @@ class FleetMetrics:
 
     def _own_items(self) -> Iterator[Figure]:
         yield self._at_work(), {}
+
+    def _refused(self) -> Iterator[Figure]:
+        yield self._refusals(), {}
 
     def _heartbeats(self) -> Iterator[Figure]:
         return ((one.silent, _of(one)) for one in self._batches if one.silent is not None)

@@ -1,6 +1,7 @@
 """The queue of a fleet: put, take, keep, finish and hand back jobs, and the gate of each batch."""
 
 import json
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,9 +11,13 @@ from uuid import uuid4
 from pgqueuer.domain.types import QueueEntrypoint, QueueManagerId
 from pgqueuer.ports.repository import EntrypointExecutionParameter
 
+from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.fleet import queue_sql
-from run_specialist.fleet.queue_connection import QueueConnection, queries
+from run_specialist.fleet.queue_connection import NOT_SET_UP, QUEUE_SCHEMA, QueueConnection, queries
+from run_specialist.store.identity import NAMESPACE, VERSION
+from run_specialist.store.location import newer_version_error, shown
 from run_specialist.store.packing import pack, unpack
+from run_specialist.store.postgresql import user_of
 
 SILENCE = 7.0
 """Time without a heartbeat after which another worker takes over a job [s]."""
@@ -24,6 +29,12 @@ FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0
 """First and longest pause of a batch whose endpoint refuses requests without naming a wait; each pause doubles [s]."""
 PROBE_TIME = 60.0
 """Time after a pause in which only the first item uses the endpoint [s]."""
+LARGEST = 64 * 1024**2
+"""Maximum size of a frozen batch or a question [bytes]; a larger one is refused before it fills the memory."""
+RETRIABLE = frozenset({"failed", "aborted", "partial"})
+"""Statuses of ended runs that a job may resume."""
+UNREADABLE = (zlib.error, ValueError, TypeError, LookupError, AttributeError, RecursionError, MemoryError)
+"""Errors of a row whose bytes are not those that this program has written."""
 _SET_UP_LOCK = 0x52537132
 """Advisory lock held while tables are created."""
 
@@ -40,6 +51,27 @@ class FleetJob:
     """Statuses of ended runs that are resumed."""
     attempts: int = 0
     """Number of endpoint failures."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadJob:
+    """A job that this worker holds and that does not name an item of its batch."""
+
+    job_id: int
+    batch_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingBatch:
+    """A batch that has jobs."""
+
+    state: str
+    closed: float | None
+    """For how long its gate is closed [s]; None = it is open."""
+    held: int = 0
+    """Jobs that workers of the fleet hold."""
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +116,14 @@ class Queue:
         finally:
             await self.connection.execute("select pg_advisory_unlock($1)", _SET_UP_LOCK)
 
-    async def put(self, batch_id: str, items: Sequence[tuple[int, str]], retry: Sequence[str] = ()) -> int:
+    async def put(
+        self, batch_id: str, items: Sequence[tuple[int, str]], retry: Sequence[str] = (), priority: int = 0
+    ) -> int:
         """Put the items of a batch into the queue, in this order; return the number of new ones.
 
         items: number and run id.
         retry: statuses of ended runs that are resumed.
+        priority: also of the jobs that were in the queue before.
         """
         added = 0
         for start in range(0, len(items), PORTION):
@@ -100,23 +135,73 @@ class Queue:
             count = len(payloads)
             keys: list[str | None] = [run_id for _, run_id in portion]
             ids = await self._queries.enqueue(
-                [batch_id] * count, [*payloads], [0] * count, dedupe_key=keys, on_conflict="skip"
+                [batch_id] * count, [*payloads], [priority] * count, dedupe_key=keys, on_conflict="skip"
             )
             added += sum(one is not None for one in ids)
+        await self.connection.fetch(queue_sql.PRIORITY, batch_id, priority)
         return added
 
-    async def waiting(self) -> dict[str, tuple[str, float | None]]:
-        """Return the batches that have jobs: their state, and for how long their gate is closed [s], None = open."""
+    async def check_access(self) -> None:
+        """Raise StoreUnusable, with all statements to execute, if the role of a worker lacks privileges."""
+        needed = [(schema, "USAGE") for schema in (NAMESPACE, QUEUE_SCHEMA)]
+        needed += [(table, one) for table, given in queue_sql.GRANTS.items() for one in given]
+        names, privileges = zip(*needed, strict=True)
+        rows = await self.connection.fetch(queue_sql.LACKING, [*names], [*privileges])
+        lacking: dict[str, list[str]] = {}
+        for row in rows:
+            lacking.setdefault(_text(row, "name"), []).append(_text(row, "privilege"))
+        if not lacking:
+            return
+        role = user_of(self.connection.url)
+        tables: dict[str, list[str]] = {}
+        for name, given in lacking.items():
+            kind = "SCHEMA" if given == ["USAGE"] else "TABLE"
+            tables.setdefault(f"{', '.join(given)} ON {kind}", []).append(name)
+        grants = " ".join(f'GRANT {given} {", ".join(names)} TO "{role}";' for given, names in tables.items())
+        raise StoreUnusable(
+            f"{shown(self.connection.url)}: the role {role} lacks privileges; execute as owner: {grants}"
+        )
+
+    async def waiting(self) -> dict[str, WaitingBatch]:
+        """Return the batches that have jobs, oldest first.
+
+        Raises StoreUnusable if the tables of the store have another version than this program.
+        """
         found = await self.connection.fetch(queue_sql.WAITING)
-        return {_text(row, "batch_id"): (_text(row, "state"), _number(row, "closed")) for row in found}
+        self._check_version(found)
+        return {
+            _text(row, "batch_id"): WaitingBatch(
+                _text(row, "state"), _number(row, "closed"), int(_text(row, "held")), int(_text(row, "priority"))
+            )
+            for row in found
+            if row["batch_id"] is not None
+        }
+
+    def _check_version(self, rows: Sequence[Mapping[str, object]]) -> None:
+        place = shown(self.connection.url)
+        if not rows:
+            raise StoreUnusable(f"{place}: {NOT_SET_UP}")
+        version = _text(rows[0], "version")
+        if not version.isdecimal() or int(version) > VERSION:
+            raise newer_version_error(place, int(version) if version.isdecimal() else VERSION + 1)
+        if int(version) < VERSION:
+            raise StoreUnusable(
+                f"{place}: its tables are of version {int(version)}, this worker needs {VERSION}; stop all workers, "
+                "then run `specialists fleet setup`"
+            )
 
     async def frozen(self, batch_id: str) -> Mapping[str, Any]:
-        """Return the frozen values of a batch."""
-        (row,) = await self.connection.fetch(queue_sql.SELECT_BATCH, batch_id)
-        content: Mapping[str, Any] = json.loads(_unpacked(row["frozen"]))
+        """Return the frozen values of a batch; raises UsageError if they cannot be read."""
+        rows = await self.connection.fetch(queue_sql.SELECT_BATCH, batch_id)
+        try:
+            content = json.loads(_unpacked(rows[0]["frozen"]))
+        except UNREADABLE as error:
+            raise UsageError(f"batch {batch_id} cannot be read: {_line(error)}") from None
+        if not isinstance(content, dict):
+            raise UsageError(f"batch {batch_id} was not made for a queue: it is no JSON object")
         return content
 
-    async def take(self, limits: Mapping[str, int], most: int) -> list[FleetJob]:
+    async def take(self, limits: Mapping[str, int], most: int) -> list[FleetJob | BadJob]:
         """Take jobs that no worker holds, or whose holder has been silent for `SILENCE`.
 
         limits: how many jobs of each batch the whole fleet may hold; 0 = any.
@@ -131,7 +216,11 @@ class Queue:
             global_concurrency_limit=None,
             heartbeat_timeout=timedelta(seconds=SILENCE),
         )
-        return [_job(one.id, one.attempts, one.payload or b"") for one in taken]
+        return [_job(one.id, one.entrypoint, one.attempts, one.payload or b"") for one in taken]
+
+    async def drop(self, job_id: int) -> None:
+        """Remove a job that names no item."""
+        await self.connection.fetch(queue_sql.DROP, job_id, self.worker)
 
     async def keep(self, jobs: Collection[int]) -> set[int]:
         """Record that the worker is alive; return the jobs that it still holds."""
@@ -139,12 +228,19 @@ class Queue:
         return {int(str(row["id"])) for row in found}
 
     async def begin(self, job: FleetJob) -> StartedItem | None:
-        """Begin the item of a job; None if it has already ended or was cancelled."""
+        """Begin the item of a job; None if it has already ended or was cancelled.
+
+        Raises UsageError if its row is damaged.
+        """
         found = await self.connection.fetch(queue_sql.BEGIN, job.run_id, job.batch_id)
         if not found:
             return None
         row: dict[str, Any] = found[0]
-        question, is_limited = _unpacked(row["question"]), row["cost_limit"] is not None
+        try:
+            question = _unpacked(row["question"])
+        except UNREADABLE as error:
+            raise UsageError(f"the question of the item cannot be read: {_line(error)}") from None
+        is_limited = row["cost_limit"] is not None
         return StartedItem(row["taken_over"], row["takeovers"], question, row["owner"], row["has_ended"], is_limited)
 
     async def uncount(self, job: FleetJob) -> None:
@@ -203,14 +299,24 @@ class Queue:
         await self.connection.close()
 
 
-def _job(job_id: int, attempts: int, payload: bytes) -> FleetJob:
-    content = json.loads(payload)
-    retry = tuple(content.get("retry", ()))
-    return FleetJob(job_id, content["batch"], content["run_id"], content["number"], retry, attempts)
+def _job(job_id: int, batch_id: str, attempts: int, payload: bytes) -> FleetJob | BadJob:
+    try:
+        content = json.loads(payload)
+        run_id, number, retry = content["run_id"], content["number"], content.get("retry", [])
+        named = isinstance(run_id, str) and run_id.startswith(f"{batch_id}-") and content["batch"] == batch_id
+        if named and type(number) is int and {*retry} <= RETRIABLE:
+            return FleetJob(job_id, batch_id, run_id, number, tuple(retry), attempts)
+    except UNREADABLE as error:
+        return BadJob(job_id, batch_id, _line(error))
+    return BadJob(job_id, batch_id, "it does not name an item of its batch")
 
 
 def _unpacked(value: object) -> str:
-    return unpack(bytes(value))  # type: ignore[call-overload]
+    return unpack(bytes(value), LARGEST)  # type: ignore[call-overload]
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _text(row: Mapping[str, object], name: str) -> str:

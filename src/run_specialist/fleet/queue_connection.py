@@ -15,8 +15,9 @@ from psycopg import AsyncRawCursor
 from psycopg.rows import dict_row
 
 from run_specialist.errors import StoreUnusable
+from run_specialist.store.failures import with_grant
 from run_specialist.store.location import shown
-from run_specialist.store.postgresql import parsed, readable_server_errors
+from run_specialist.store.postgresql import parsed, readable_server_errors, user_of
 
 QUEUE_SCHEMA = "run_specialist_queue"
 """PostgreSQL schema of the tables of PgQueuer; its tables never mix with those of another program."""
@@ -91,6 +92,14 @@ class QueueConnection:
                     yield
             except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
                 raise StoreUnusable(f"{shown(self.url)}: {NOT_SET_UP}") from error
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise StoreUnusable(f"{shown(self.url)}: {with_grant(error, user_of(self.url))}") from error
+            except psycopg.ProgrammingError as error:
+                # Another version has changed the tables.
+                raise StoreUnusable(
+                    f"{shown(self.url)}: the tables of the queue do not fit this version ({_reason(error)}); install "
+                    "the version of the other hosts, then run `specialists fleet setup`"
+                ) from error
             except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError, OSError) as error:
                 await self._drop()
                 raise QueueAway(_reason(error)) from error

@@ -11,6 +11,29 @@ from run_specialist.store.identity import NAMESPACE
 JOBS, LOG = f"{QUEUE_SCHEMA}.pgqueuer", f"{QUEUE_SCHEMA}.pgqueuer_log"
 BATCHES, ITEMS, RUNS, TURNS, GATES = (f"{NAMESPACE}.{name}" for name in ("batches", "items", "runs", "turns", "gates"))
 
+GRANTS: dict[str, tuple[str, ...]] = {
+    BATCHES: ("SELECT", "UPDATE (state, reason)"),
+    ITEMS: ("SELECT", "UPDATE"),
+    GATES: ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    **{f"{NAMESPACE}.{name}": ("SELECT", "INSERT", "UPDATE") for name in ("runs", "turns", "calls", "outputs")},
+    **{f"{NAMESPACE}.{name}": ("SELECT", "INSERT", "UPDATE") for name in ("events", "changes", "search")},
+    f"{NAMESPACE}.messages": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    f"{NAMESPACE}.alembic_version": ("SELECT",),
+    JOBS: ("SELECT", "UPDATE", "DELETE"),
+    LOG: ("SELECT", "INSERT", "UPDATE", "DELETE"),
+}
+"""The privileges on tables that a worker needs; it also needs USAGE of both schemas."""
+
+LACKING = """
+select name, privilege from unnest($1::text[], $2::text[]) as needed (name, privilege)
+where case
+    when privilege = 'USAGE' then not has_schema_privilege(name, privilege)
+    when not has_schema_privilege(split_part(name, '.', 1), 'USAGE') then true
+    when privilege = 'DELETE' then not has_table_privilege(name, privilege)
+    else not has_any_column_privilege(name, split_part(privilege, ' ', 1)) end
+"""
+"""Selects the privileges that the role of this session lacks; values: names of schemas and tables, privileges."""
+
 _LOGGED = f"insert into {LOG} (job_id, status, entrypoint, priority) select id, {{}}, entrypoint, priority from mine"
 _ITEM_OF_MINE = "where run_id = $3 and batch_id = $4 and exists (select 1 from mine)"
 
@@ -72,11 +95,27 @@ UNCOUNT = f"update {ITEMS} set takeovers = greatest(takeovers - 1, 0) where run_
 """Reverts the count of a takeover that was not one."""
 
 WAITING = f"""
-select b.batch_id, b.state, greatest(g.until, g.probe) - extract(epoch from now()) as closed
-from {BATCHES} b left join {GATES} g on g.batch_id = b.batch_id
-where exists (select 1 from {JOBS} j where j.entrypoint = b.batch_id)
+select v.version_num as version, b.batch_id, b.state, greatest(g.until, g.probe) - extract(epoch from now()) as closed,
+    (select count(*) from {JOBS} j where j.queue_manager_id is not null and j.entrypoint = b.batch_id) as held,
+    coalesce((select max(priority) from {JOBS} j where status = 'queued' and entrypoint = b.batch_id), 0) as priority
+from {NAMESPACE}.alembic_version v
+left join {BATCHES} b on exists (select 1 from {JOBS} j where j.entrypoint = b.batch_id)
+left join {GATES} g on g.batch_id = b.batch_id
+order by b.created_at, b.batch_id
 """
-"""Selects the batches that have jobs, and for how long their gate is closed [s]; null = it is open."""
+"""Selects the batches that have jobs, oldest first, with the version of the tables; at least one row.
+
+`closed`: for how long the gate is closed [s], null = it is open; `held`: jobs that workers hold.
+"""
+
+PRIORITY = f"update {JOBS} set priority = $2 where entrypoint = $1 and priority <> $2"
+"""Sets the priority of all jobs of a batch."""
+
+DROP = f"""
+with mine as (delete from {JOBS} where id = $1 and queue_manager_id = $2 returning id, entrypoint, priority)
+insert into {LOG} (job_id, status, entrypoint, priority) select id, 'exception', entrypoint, priority from mine
+"""
+"""Deletes a job that names no item; values: job, worker."""
 
 SELECT_BATCH = f"select frozen from {BATCHES} where batch_id = $1"
 

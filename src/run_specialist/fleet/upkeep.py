@@ -22,14 +22,15 @@ _log = logging.getLogger(__name__)
 class Upkeep:
     """Runs beside the work of a worker, from `start` to `stop`."""
 
-    def __init__(self, queue: Queue, at_work: Callable[[], int]) -> None:
+    def __init__(self, queue: Queue, at_work: Callable[[], int], refused: Callable[[], int] = lambda: 0) -> None:
         """Prepare the work.
 
         at_work: returns how many items the worker works on.
+        refused: returns how many of its requests an endpoint has refused.
         """
         self._queue = queue
         meter = find_meter()
-        self._metrics = None if meter is None else FleetMetrics(meter, at_work)
+        self._metrics = None if meter is None else FleetMetrics(meter, at_work, refused)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -37,11 +38,20 @@ class Upkeep:
         self._task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """End."""
+        """End, after a last count, so that a provider that exports at its shutdown reports the final state."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        with suppress(QueueAway, StoreUnusable):
+            await self._count()
+
+    async def _count(self) -> None:
+        if self._metrics is None:
+            return
+        batches = await statuses(self._queue)
+        ended = [one for name in self._metrics.gone(batches) for one in await statuses(self._queue, name)]
+        self._metrics.update(batches, ended)
 
     async def _work(self) -> None:
         pruned = -PRUNE
@@ -51,8 +61,7 @@ class Upkeep:
                 if now - pruned >= PRUNE:
                     pruned = now
                     await self._queue.prune_log()
-                if self._metrics is not None:
-                    self._metrics.update(await statuses(self._queue))
+                await self._count()
             except (QueueAway, StoreUnusable) as error:
                 # The worker says so when it looks for jobs itself.
                 _log.debug("upkeep was postponed: %s", error)

@@ -2,20 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import Any
 
-from run_specialist.errors import StoreUnusable
+from psycopg.errors import InsufficientPrivilege
+
+from run_specialist.budget.units import dollars
+from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.fleet.control import set_state
 from run_specialist.fleet.heart import INTERVAL, Heartbeat
 from run_specialist.fleet.job_verdict import STORE_DELAY, JobFinished, JobRequeued, Verdict
 from run_specialist.fleet.job_work import JobWork
-from run_specialist.fleet.known_batches import KnownBatches
-from run_specialist.fleet.queue import PROBE_TIME, SILENCE, FleetJob, Queue
+from run_specialist.fleet.known_batches import KnownBatches, cannot_run
+from run_specialist.fleet.queue import PROBE_TIME, SILENCE, BadJob, FleetJob, Queue, WaitingBatch
 from run_specialist.fleet.queue_connection import QueueAway
+from run_specialist.fleet.roots import Root
 from run_specialist.fleet.upkeep import Upkeep
+from run_specialist.fleet.worker_log import HealthFile, Level, Log
 from run_specialist.record.outcome import Exit
 
 AT_ONCE = 8
@@ -29,37 +36,65 @@ _MAX_DEFECTS = 3
 _log = logging.getLogger(__name__)
 
 
+@dataclass
+class TakenJobs:
+    """The jobs that a worker takes in one look at the queue."""
+
+    queue: Queue
+    room: int
+    """Number of places that are still free."""
+    jobs: list[FleetJob] = field(default_factory=list)
+    bad: list[BadJob] = field(default_factory=list)
+
+    async def take(self, limits: Mapping[str, int], most: int) -> None:
+        """Take at most so many jobs; the parameters are those of `Queue.take`."""
+        for job in await self.queue.take(limits, most):
+            if isinstance(job, BadJob):
+                self.bad.append(job)
+            else:
+                self.jobs.append(job)
+            self.room -= 1
+
+
 class Worker:
     """Takes jobs from the queue until it is asked to stop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword arguments, all optional
         self,
         url: str,
-        roots: Mapping[str, Path],
-        say: Callable[[str], None],
+        roots: Mapping[str, Root],
+        log: Log,
         *,
         at_once: int = AT_ONCE,
         trust: bool = False,
+        health: HealthFile | None = None,
     ) -> None:
         """Configure a worker.
 
         url: a PostgreSQL store, with a queue.
         roots: folders of this host by the names that batches have for them.
-        say: called with lines for the operator.
+        log: called with lines for the operator.
         trust: allow the specialists to start the commands and import the functions that they declare.
+        health: a file for the state of the worker; None = none.
         """
         self.queue = Queue(url)
         self.exit_code = Exit.OK
-        self._url, self._say, self._at_once = url, say, at_once
+        self._url, self._log, self._at_once = url, log, at_once
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
         self._under_way: dict[asyncio.Task[None], JobWork] = {}
-        self._batches = KnownBatches(self.queue, url, roots, say, trust=trust)
+        self._batches = KnownBatches(self.queue, url, roots, log, trust=trust)
         self._paused: set[str] = set()
         """Batches whose gate was closed at the last look."""
         self._is_away = False
         self._heart = Heartbeat(url, self.queue.worker, self._held)
-        self._upkeep = Upkeep(self.queue, lambda: len(self._under_way))
+        self._upkeep = Upkeep(self.queue, lambda: len(self._under_way), lambda: self._refusals)
+        self._health = health
+        self._ended: Counter[str] = Counter()
+        """Items that this worker has ended, by status."""
+        self._refusals = 0
+        """Requests that an endpoint has refused."""
+        self._newest_problem = ""
 
     def _held(self) -> list[int]:
         return [work.job.job_id for work in list(self._under_way.values())]
@@ -81,18 +116,32 @@ class Worker:
         """
         # A takeover blocks a thread for two seconds.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._at_once + 4))
-        await self._first_look()
+        try:
+            await self._first_look()
+        except BaseException:
+            await self.queue.close()
+            raise
         self._heart.start()
         self._upkeep.start()
         try:
             while not self._stopping.is_set():
                 self._heart.respond()
+                self._show_health("waiting for the database" if self._is_away else "working")
                 self._changed.clear()
-                if not await self._take_some():
+                try:
+                    may_be_more = await self._take_some()
+                except StoreUnusable as error:
+                    # Its tables have changed, or a privilege was revoked: no item can be finished.
+                    self._report(f"this worker stops: {error}", "error")
+                    self.exit_code = Exit.USAGE
+                    self.stop()
+                    break
+                if not may_be_more:
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._changed.wait(), POLL)
             while self._under_way:
                 self._heart.respond()
+                self._show_health("stopping")
                 await asyncio.wait([*self._under_way], timeout=POLL)
         finally:
             self._heart.stop()
@@ -101,12 +150,19 @@ class Worker:
                 task.cancel()
             await self._batches.aclose()
             await self.queue.close()
+            self._show_health("stopped")
         return self.exit_code
 
     async def _first_look(self) -> None:
         while not self._stopping.is_set():
             try:
-                await self.queue.waiting()
+                try:
+                    await self.queue.waiting()
+                except StoreUnusable as error:
+                    if isinstance(error.__cause__, InsufficientPrivilege):
+                        await self.queue.check_access()
+                    raise
+                await self.queue.check_access()
             except QueueAway as away:
                 await self._wait_for_database(away)
             else:
@@ -114,40 +170,56 @@ class Worker:
 
     async def _take_some(self) -> bool:
         """Take jobs if there is room; return whether more may be available immediately."""
-        room = self._at_once - len(self._under_way)
+        taken = TakenJobs(self.queue, self._at_once - len(self._under_way))
         try:
             waiting = await self.queue.waiting()
             if self._is_away:
                 return await self._came_back()
-            limits: dict[str, int] = {}
-            jobs: list[FleetJob] = []
-            for batch_id, (state, closed) in waiting.items():
-                if state == "cancelled":
-                    self._cancel(batch_id)
-                batch = await self._batches.usable(batch_id) if state == "open" and room else None
-                if batch is None:
-                    continue
-                if closed is None:
-                    self._paused.discard(batch_id)
-                    limits[batch_id] = batch.frozen.at_once
-                elif closed <= 0 and len(jobs) < room and await self.queue.may_probe(batch_id, PROBE_TIME):
-                    self._paused.add(batch_id)
-                    jobs += await self.queue.take({batch_id: batch.frozen.at_once}, 1)
-            if limits and (left := room - len(jobs)):
-                jobs += await self.queue.take(limits, left)
+            limits = await self._open_batches(waiting, taken)
+            for priority in sorted({waiting[one].priority for one in limits}, reverse=True):
+                # Equal batches share the fleet equally, whichever was put into the queue first.
+                group = {one: limit for one, limit in limits.items() if waiting[one].priority == priority}
+                for batch_id, count in fair_shares({one: waiting[one].held for one in group}, taken.room).items():
+                    await taken.take({batch_id: group[batch_id]}, count)
+                if taken.room and len(group) > 1:
+                    await taken.take(group, taken.room)
+            for bad in taken.bad:
+                again = "repeat the command that put it into the queue"
+                self._report(f"refused: job {bad.job_id} of batch {bad.batch_id}: {bad.reason}; {again}", "error")
+                await self.queue.drop(bad.job_id)
         except QueueAway as away:
+            # The heartbeats of this worker keep the jobs that it has taken before.
+            for job in taken.jobs:
+                self._begin(job)
             await self._wait_for_database(away)
             return True
-        for job in jobs:
+        for job in taken.jobs:
             self._begin(job)
         await self._batches.forget_all_but({*waiting} | {work.job.batch_id for work in self._under_way.values()})
-        return bool(jobs) and len(self._under_way) < self._at_once
+        return bool(taken.jobs) and len(self._under_way) < self._at_once
+
+    async def _open_batches(self, waiting: Mapping[str, WaitingBatch], taken: "TakenJobs") -> dict[str, int]:
+        """Return the batches that this worker can take jobs of, with the limit of the fleet; take jobs that probe."""
+        limits: dict[str, int] = {}
+        for batch_id, one in waiting.items():
+            if one.state == "cancelled":
+                self._cancel(batch_id)
+            batch = await self._batches.usable(batch_id) if one.state == "open" and taken.room else None
+            if batch is None:
+                continue
+            if one.closed is None:
+                self._paused.discard(batch_id)
+                limits[batch_id] = batch.frozen.at_once
+            elif one.closed <= 0 and await self.queue.may_probe(batch_id, PROBE_TIME):
+                self._paused.add(batch_id)
+                await taken.take({batch_id: batch.frozen.at_once}, 1)
+        return limits
 
     def _begin(self, job: FleetJob) -> None:
         if any(work.job.job_id == job.job_id for work in self._under_way.values()):
             # Its heartbeats were late, so this worker has taken it from itself.
             return
-        work = JobWork(job, self._batches[job.batch_id], self.queue, self._at_once)
+        work = JobWork(job, self._batches[job.batch_id], self.queue, self._at_once, self._hear)
         if self._stopping.is_set():
             work.abort(after_turn=True)
         task = asyncio.create_task(self._do(work))
@@ -166,14 +238,31 @@ class Worker:
             verdict = JobRequeued(STORE_DELAY)
         except Exception as error:  # noqa: BLE001 - a defect in one item must not end the worker
             line = f"internal error: {error!r}; please report it"
-            self._say(f"{job.run_id}: {line}")
+            self._report(line, "error", job.run_id)
             last = job.attempts >= _MAX_DEFECTS - 1
             verdict = JobFinished(error=line) if last else JobRequeued(SILENCE, counts=True)
         else:
-            if isinstance(verdict, JobFinished) and verdict.error is not None:
-                self._say(f"{job.run_id} failed: {verdict.error}")
+            self._report_end(work, verdict)
         _log.debug("%s: %s", job.run_id, verdict)
         await self._obey(job, verdict)
+
+    def _report_end(self, work: JobWork, verdict: Verdict) -> None:
+        run_id, outcome = work.job.run_id, work.outcome
+        if isinstance(verdict, JobRequeued):
+            if verdict.reason and not (verdict.stops or verdict.refuses):
+                self._report(f"goes back to the queue: {verdict.reason}", "warning", run_id)
+            return
+        error = verdict.error or (None if outcome is None else outcome.error)
+        status = "failed" if outcome is None else outcome.status
+        if verdict.error is None and outcome is None:
+            # It had ended before, or was cancelled.
+            return
+        self._ended[status] += 1
+        if error is not None:
+            self._report(f"{status}: {error}", "warning", run_id)
+        elif outcome is not None:
+            cost = "" if outcome.cost_usd is None else f", {dollars(outcome.cost_usd)}"
+            self._log(f"{status} after {outcome.duration_s:.1f} s{cost}", item=run_id)
 
     async def _obey(self, job: FleetJob, verdict: Verdict) -> None:
         """Carry out a verdict, however long the database is unavailable; a stopping worker waits only briefly."""
@@ -194,15 +283,43 @@ class Worker:
                 await self.queue.open_gate(job.batch_id)
             return
         if verdict.stops and verdict.pauses:
-            self._say(f"batch {job.batch_id} is paused: {verdict.stops}; `specialists fleet resume {job.batch_id}`")
+            again = f"`specialists fleet resume {job.batch_id}`"
+            self._report(f"batch {job.batch_id} is paused: {verdict.stops}; {again}", "error")
             await asyncio.to_thread(set_state, self._url, job.batch_id, "paused", verdict.stops)
         elif verdict.stops and not self._stopping.is_set():
-            self._say(f"this worker stops: {verdict.stops}")
+            self._report(f"this worker stops: {verdict.stops}", "error")
             self.exit_code = Exit.PROVIDER
             self.stop()
+        if verdict.refuses:
+            self._batches.refuse(job.batch_id, cannot_run(job.batch_id, UsageError(verdict.reason)))
         if verdict.closes:
             await self.queue.close_gate(job.batch_id, verdict.wait, verdict.reason)
         await self.queue.hand_back(job, verdict.delay, waits=verdict.waits, counts=verdict.counts)
+
+    def _hear(self, text: str, *, level: Level = "info", item: str | None = None) -> None:
+        """Log a line about a run in progress."""
+        self._refusals += 1
+        self._report(text, level, item)
+
+    def _report(self, text: str, level: Level, item: str | None = None) -> None:
+        self._newest_problem = text
+        self._log(text, level=level, item=item)
+
+    def _show_health(self, state: str) -> None:
+        if self._health is not None and (problem := self._health.write(state, self._health_values)):
+            # Without the file a supervisor ends this worker, and its log must say why.
+            self._log(problem, level="error")
+
+    def _health_values(self) -> dict[str, Any]:
+        return {
+            "worker": str(self.queue.worker),
+            "at_work": len(self._under_way),
+            "ended": dict(self._ended),
+            "endpoint_refusals": self._refusals,
+            "refused_batches": dict(self._batches.refused),
+            "newest_problem": self._newest_problem or None,
+            "exit_code": int(self.exit_code) if self._stopping.is_set() else None,
+        }
 
     def _cancel(self, batch_id: str) -> None:
         for work in self._under_way.values():
@@ -213,16 +330,29 @@ class Worker:
     async def _wait_for_database(self, away: QueueAway) -> None:
         if not self._is_away:
             self._is_away = True
-            self._say(f"the database is unavailable, waiting: {away}")
+            self._report(f"the database is unavailable, waiting: {away}", "warning")
+            self._show_health("waiting for the database")
         await self._pause(POLL)
 
     async def _came_back(self) -> bool:
         """Take no jobs for a moment after a reconnection, because jobs of reconnecting workers look abandoned."""
         self._is_away = False
-        self._say("the database is available again")
+        self._log("the database is available again")
         await self._pause(INTERVAL + POLL)
         return True
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
+
+
+def fair_shares(held: Mapping[str, int], room: int) -> dict[str, int]:
+    """Divide free places among batches so that the fleet works on equally many items of each.
+
+    held: how many items of each batch the fleet works on; the first of equals gets a place first.
+    room: number of free places of this worker.
+    """
+    shares: Counter[str] = Counter()
+    for _ in range(room if held else 0):
+        shares[min(held, key=lambda one: held[one] + shares[one])] += 1
+    return dict(shares)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.errors import UsageError
+from run_specialist.errors import NoCredentials, UsageError
 from run_specialist.installation import adding
 from run_specialist.providers.base import Provider
 from run_specialist.providers.endpoint import CHAT, MESSAGES, OPENAI_URL, Endpoint
@@ -163,7 +163,7 @@ def _refuse_secrets_in(endpoint: Endpoint) -> None:
 
 
 def _no_credentials(model: str, endpoint: Endpoint) -> UsageError:
-    return UsageError(
+    return NoCredentials(
         f"no credentials for {model}: set {endpoint.key}, or set {endpoint.url} to a {endpoint.kind} server, "
         "or use `model=offline`"
     )

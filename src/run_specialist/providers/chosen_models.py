@@ -47,9 +47,17 @@ def _obstacle(model: str) -> str:
     if model == OFFLINE:
         return "it is not a language model"
     try:
-        check_served(model)
-        if prefix_of(model) is None:
-            check_credentials(model)
+        check_usable(model)
     except UsageError as error:
         return str(error)
     return ""
+
+
+def check_usable(model: str) -> None:
+    """Raise UsageError if a model cannot be asked here, without contacting it.
+
+    Raises NoCredentials if a key is missing.
+    """
+    check_served(model)
+    if prefix_of(model) is None:
+        check_credentials(model)

@@ -27,6 +27,8 @@ _SESSION = {
     "tcp_keepalives_idle": IDLE,
     "tcp_keepalives_interval": INTERVAL,
     "tcp_keepalives_count": COUNT,
+    # The statements are short: compiling them takes longer than executing them.
+    "jit": "off",
 }
 """Server-side session settings; by default the server detects an unreachable client only after two hours."""
 _CONNECTION = {
@@ -65,6 +67,11 @@ def parsed(url: str) -> URL:
     # Without it, the driver returns bytes from an SQL_ASCII database; only UTF-8 can hold every text.
     query["client_encoding"] = "utf8"
     return parsed_url.set(drivername="postgresql+psycopg", query=query)
+
+
+def user_of(url: str) -> str:
+    """Return the role that a URL names; `ROLE` if it names none."""
+    return make_url(url).username or "ROLE"
 
 
 def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import pytest
 from run_specialist.errors import UsageError
 from run_specialist.fleet.batch_here import BatchHere
 from run_specialist.fleet.frozen_batch import freeze
+from run_specialist.fleet.roots import Root
 from run_specialist.specialist.loader import load
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +40,9 @@ def project(tmp_path, monkeypatch):
 
 async def checked(frozen, root, *, trust=False):
     """Check a batch on the host with this root."""
-    here = BatchHere.found("b1", frozen.as_json(), {"notes": root}, "postgresql://nobody@127.0.0.1:1/x", trust=trust)
+    here = BatchHere.found(
+        "b1", frozen.as_json(), {"notes": Root(root)}, "postgresql://nobody@127.0.0.1:1/x", trust=trust
+    )
     try:
         await here.check()
     finally:

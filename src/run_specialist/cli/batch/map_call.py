@@ -84,4 +84,6 @@ class MapCall:
         if followed.lost:
             again = f"`specialists fleet retry {done.batch.id}`, then the same command"
             done.batch.only_read(f"the fleet has left items without an outcome, {followed.lost}; {again}")
+        elif followed.limit:
+            done.batch.only_read(followed.limit, "cost_limit")
         return done

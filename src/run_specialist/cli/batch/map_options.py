@@ -92,6 +92,16 @@ class BatchOptions:
     wait: Annotated[bool, typer.Option("--wait", help="With --queue: wait until the fleet has finished all items.")] = (
         False
     )
+    priority: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=-1000,
+            max=1000,
+            help="With --queue: batches with a higher number are worked on first; equal ones share the fleet.  "
+            "[default: 0, or that of the earlier call]",
+        ),
+    ] = None
     breaker: Annotated[
         int,
         typer.Option(metavar="N", min=1, help="Pause after N consecutive failures of the endpoint of the same kind."),

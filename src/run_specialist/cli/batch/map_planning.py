@@ -29,7 +29,7 @@ def planned(
     each: options of each run.
     bounds: limits of the batch, as arguments of `Runner.map`.
     retried: statuses of earlier runs that are resumed.
-    is_over: a fleet has finished the batch; do not change its record, and begin no item that it has left out.
+    is_over: a fleet has finished the batch; only its outcomes are read.
     """
     settings = each.settings
     with known_runs(runner.store) as known:
@@ -44,8 +44,7 @@ def planned(
             None if asked.template is None else asked.template.text,
             source=asked.source.name,
             retry=retried,
-            # An item begins only if the rest covers a typical one.
-            typical_cost=bounds.get("cost_limit", typical) if is_over else typical,
+            typical_cost=typical,
             **bounds,
             **settings,
         )

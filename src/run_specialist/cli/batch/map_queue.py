@@ -32,12 +32,16 @@ class FleetResult:
 
     lost: str = ""
     """Counts of the items without an outcome, as text; empty = none."""
+    limit: str = ""
+    """Why the batch ended at its cost limit; empty = it did not."""
 
 
 def check_queue(batch: BatchOptions, items: str | None) -> None:
     """Exit if options exclude each other."""
     if batch.wait and not batch.queue:
         fail("--wait waits for the workers of a fleet; it needs --queue")
+    if batch.priority is not None and not batch.queue:
+        fail("--priority orders the batches in the queue of a fleet; it needs --queue")
     if batch.wait and items == "-":
         fail("--wait reads the items a second time, with their answers; name a file instead of standard input")
 
@@ -78,12 +82,16 @@ async def _put(
         batch=batch.batch,
         at_once=at_once,
         cost_limit=plan.batch.cost_limit,
+        require_model=each.require_model or None,
+        priority=batch.priority,
         typical_cost=0.0 if cost is None else cost.high,
     )
     async with Control(url) as control:
         retried = await control.retry(queued.batch_id, RETRIED[batch.retry]) if batch.retry else 0
         again = f", {retried} to retry" if batch.retry else ""
         say(f"batch {queued.batch_id}: {counted(queued.items)}, {queued.added:,} new in the queue{again}")
+        if queued.kept_model is not None:
+            say(f"its runs keep the model of the first call, {queued.kept_model}")
         if batch.wait:
             return await _ended(control, queued.batch_id, quiet=answers.quiet)
     if answers.json_:
@@ -94,10 +102,23 @@ async def _put(
 
 
 async def _ended(control: "Control", batch_id: str, *, quiet: bool) -> FleetResult:
-    """Wait until the queue has no more items of the batch; exit if the batch is paused."""
+    """Wait until the queue has no more items of the batch, also while the database is away; exit if it is paused."""
+    from run_specialist.fleet.queue_connection import QueueAway  # noqa: PLC0415 - a database library
+
     said, waited = "", SECONDS
+    is_away = False
     while True:
-        (status,) = await control.status(batch_id)
+        try:
+            (status,) = await control.status(batch_id)
+        except QueueAway as away:
+            if not is_away:
+                say(f"the database is unavailable, waiting: {away}")
+            is_away = True
+            await asyncio.sleep(LOOK)
+            continue
+        if is_away:
+            say("the database is available again")
+            is_away = False
         if not status.queued and not status.at_work:
             break
         if status.state == "paused":
@@ -109,7 +130,8 @@ async def _ended(control: "Control", batch_id: str, *, quiet: bool) -> FleetResu
         await asyncio.sleep(LOOK)
         waited += LOOK
     lost = (f"{count:,} {state}" for state in WITHOUT_ANSWER if (count := status.items.get(state)))
-    return FleetResult(", ".join(lost))
+    limit = (status.reason or "") if status.state == "ended" else ""
+    return FleetResult(", ".join(lost), limit)
 
 
 def _state(status: "BatchStatus") -> str:

@@ -1,0 +1,81 @@
+"""What an operator sees of a worker: log lines, and a health file."""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from run_specialist.errors import UsageError
+
+Level = Literal["info", "warning", "error"]
+
+
+class Log(Protocol):
+    """Receives the lines for the operator."""
+
+    def __call__(self, text: str, *, level: Level = "info", item: str | None = None) -> None:
+        """Write a line.
+
+        item: the run id of the item that it is about.
+        """
+        ...
+
+
+class LineLog:
+    """Writes lines with time, level, host, process and item."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        """Set the output.
+
+        write: called with each line.
+        """
+        self._write = write
+        self._from = f"host={socket.gethostname()} pid={os.getpid()}"
+
+    def __call__(self, text: str, *, level: Level = "info", item: str | None = None) -> None:
+        """Write a line; line breaks in the text become spaces."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
+        of = "" if item is None else f" item={item}"
+        self._write(f"{now}Z {level} {self._from}{of} {' '.join(text.split())}")
+
+
+class HealthFile:
+    """A JSON file with the state of a worker, which is replaced while its event loop runs."""
+
+    INTERVAL = 5.0
+    """Minimum time between two changes, unless the state changes [s]."""
+
+    def __init__(self, path: Path) -> None:
+        """Set the file; raises UsageError if it cannot be written."""
+        self._path = path
+        self._written, self._state = 0.0, ""
+        self._common = {"host": socket.gethostname(), "pid": os.getpid(), "started_at": time.time()}
+        try:
+            self._replace({"state": "starting"})
+        except OSError as error:
+            raise UsageError(f"health file {path}: {error.strerror or error}") from None
+
+    def write(self, state: str, values: Callable[[], Mapping[str, Any]]) -> str:
+        """Write the state if it is due; return why that failed, in one line, or an empty text.
+
+        state: `working`, `waiting for the database`, `stopping` or `stopped`.
+        values: returns more values for the file.
+        """
+        now = time.monotonic()
+        if state == self._state and now - self._written < self.INTERVAL:
+            return ""
+        self._written, self._state = now, state
+        try:
+            self._replace({"state": state, **values()})
+        except OSError as error:
+            return f"health file {self._path}: {error.strerror or error}"
+        return ""
+
+    def _replace(self, values: Mapping[str, Any]) -> None:
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
+        temporary.write_text(json.dumps({**self._common, "at": time.time(), **values}) + "\n")
+        temporary.replace(self._path)
