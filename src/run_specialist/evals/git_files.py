@@ -119,7 +119,7 @@ def _git(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
     Raises UsageError if git cannot be run, or does not answer in time.
     """
     # In a relative folder of PATH, such as `.`, a project could put its own git.
-    path = os.pathsep.join(filter(os.path.isabs, os.get_exec_path()))  # noqa: PTH117 - texts
+    path = os.pathsep.join(filter(os.path.isabs, os.get_exec_path()))
     program = shutil.which("git", path=path)
     if program is None:
         raise UsageError("git is not on PATH, so a commit cannot be a baseline")

@@ -81,3 +81,35 @@ def test_any_text_is_read_or_refused(text):
     else:
         table = read_table(text, ())
         assert all(1 <= table.line(key) <= max(len(table.lines), 1) for key in table.values)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x = 1\ntool.run-specialist.model" + ".a" * 1000 + " = 1\n", (2, "a key has more than 50 parts")),
+        ("x = 1\n[tool" + ' . "a"' * 400_000 + "]\n", (2, "a key has more than 50 parts")),
+        ("x = " + ("{" + ".".join("a" * 40) + " = ") * 40 + "1" + "}" * 40, (1, "it is nested too deeply")),
+        ("x = " + "[" * 60 + "]" * 60, (1, "it is nested too deeply")),
+        ("x = " + "[" * 5000, (1, "it is nested too deeply")),
+    ],
+)
+def test_deep_values_are_invalid(text, reason):
+    """A key of very many parts and deeply nested values are rejected with their line, before they take long."""
+    with pytest.raises(InvalidToml) as error:
+        read_table(text, NAMES)
+    assert (error.value.line, str(error.value)) == reason
+
+
+def test_a_long_text_with_points_is_no_key():
+    """Sentences and version numbers in a string may have any number of points."""
+    table = read_table('[tool.run-specialist]\nmodel = "' + "1 2. x y. " * 500 + '"\n', NAMES)
+    assert len(table.values["model"]) == 5000
+
+
+@given(st.text(st.sampled_from("ab.=[]{}\"'#\n ,1-"), max_size=200))
+def test_any_text_is_read_or_refused(text):
+    """There is no other error than InvalidToml, whose line is one of the text."""
+    try:
+        read_table(text, ("a",))
+    except InvalidToml as error:
+        assert 1 <= error.line <= text.count("\n") + 1
