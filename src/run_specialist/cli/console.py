@@ -105,6 +105,11 @@ def labelled(text: str) -> str:
     return f"{Path(sys.argv[0]).name}: {printable(text)}"
 
 
+def say_allowed(line: str) -> None:
+    """Print what `--trust` has allowed; may be called from any thread."""
+    say(with_flags(line))
+
+
 def fail(text: str, code: int = 2) -> NoReturn:
     """Print an error message and exit."""
     say(text)

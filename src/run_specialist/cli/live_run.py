@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from run_specialist.api.flag_names import with_flags
 from run_specialist.api.shutdown import with_bounded_cleanup
-from run_specialist.cli.console import is_terminal, print_json, print_line, say
+from run_specialist.cli.console import is_terminal, print_json, print_line, say, say_allowed
 from run_specialist.cli.notes import note, without_shown
 from run_specialist.cli.output_options import OutputSettings
 from run_specialist.cli.query_words import unread_input
@@ -42,6 +42,7 @@ def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Ou
     view = _view(output)
     printer = _EventPrinter(sys.stdout)
     runner.loading = view.prepare if view else None
+    runner.allowed = None if output.quiet else say_allowed
 
     async def once() -> "Outcome":
         async with runner:
