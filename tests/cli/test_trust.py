@@ -45,15 +45,18 @@ def test_trust_says_what_it_allows(app, call, write):
     question = ("finder", "What do owls eat?", "--model", "offline", "--trust")
     first = call(*question)
     where = app.root / app.package / "tools.py"
+    rest = "; remembered until it changes"
     told = [line.partition(": ")[2] for line in first.stderr.splitlines() if "--trust" in line]
     assert told == [
-        f"{finder}:4:1: python_tools: --trust allows it to import {app.package}.tools ({where}); remembered until it changes",
-        f"{finder}:5:1: tools: --trust allows it to change files: notes; remembered until it changes",
+        f"{finder}:4:1: python_tools: --trust allows it to import {app.package}.tools ({where}){rest}",
+        f"{finder}:5:1: tools: --trust allows it to change files: notes{rest}",
     ]
     again = call(*question)
     assert (first.exit_code, again.exit_code, "--trust" in again.stderr) == (0, 0, False)
     finder.write_text(finder.read_text() + "Changed.\n")
-    told = specialists("map", "finder", "--items", "notes/*.md", "--trust", "--model", "offline", "--yes")[2]
+    told = specialists(
+        "map", "finder", "--question", "What?", "--files", "notes/*.md", "--trust", "--model", "offline", "--yes"
+    )[2]
     assert told.count("--trust allows it to") == 2
 
 
