@@ -15,6 +15,7 @@ from run_specialist.batch.answers.answer_part import AnswerPart
 from run_specialist.batch.answers.answer_rows import row_line
 from run_specialist.batch.done import Done
 from run_specialist.errors import UsageError
+from run_specialist.specialist.project import result_path
 
 _OTHER_FORMATS = (".json", ".tsv", ".xlsx", ".xls", ".parquet")
 
@@ -40,7 +41,10 @@ class AnswerFile:
         Raises UsageError also if the file exists and does not contain answers, or another process writes it.
         """
         self.path = path
-        self._target = Path(os.path.realpath(path))
+        try:
+            self._target = result_path(path)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}") from None
         self._ordered = ordered
         self._is_csv = path.suffix.lower() == ".csv"
         self._check(items)
