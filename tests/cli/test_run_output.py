@@ -89,6 +89,7 @@ OUTCOME = exactly(
     retry_after=AMOUNT,
     patch={"type": ["string", "null"]},
     models=many({"type": "object"}),
+    error={"anyOf": [{"type": "null"}, exactly(kind=WORDS, message=WORDS)]},
 )
 
 ENDINGS = {

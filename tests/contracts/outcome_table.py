@@ -57,3 +57,5 @@ OUTCOME = {
         }
     ],
 }
+PRINTED_OUTCOME = OUTCOME | {"error": ({"kind": "text", "message": "text"}, None)}
+"""What `--json` of `run-specialist` and `specialists resume` prints."""

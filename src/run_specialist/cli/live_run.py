@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from run_specialist.api.flag_names import with_flags
 from run_specialist.api.shutdown import with_bounded_cleanup
-from run_specialist.cli.console import is_terminal, print_json, print_line, say, say_allowed
+from run_specialist.cli.console import ERROR_KINDS, is_terminal, print_json, print_line, say, say_allowed
 from run_specialist.cli.notes import note, without_shown
 from run_specialist.cli.output_options import OutputSettings
 from run_specialist.cli.query_words import unread_input
@@ -147,7 +147,7 @@ def _show(outcome: "Outcome", output: OutputSettings, *, resume: str | None) -> 
 
     with output.file.opened() as out:
         if output.json:
-            print_json(outcome.as_json(), to=out)
+            print_json(outcome.as_json() | {"error": _error(outcome)}, to=out)
         elif output.file.path or not output.events:
             to_file = out if output.file.path else None
             # The file of a dry run has the patch alone, so that `git apply` takes it.
@@ -169,6 +169,14 @@ def _show(outcome: "Outcome", output: OutputSettings, *, resume: str | None) -> 
         _print_summary(outcome, resume, for_people=not (output.json or output.events))
         if output.file.is_written and sys.stderr is not None and sys.stderr.isatty():
             say(f"written to {output.file.path}", dim=True)
+
+
+def _error(outcome: "Outcome") -> dict[str, str] | None:
+    """Return why there is no complete answer, as JSON; None if there is one."""
+    if outcome.error is None:
+        return None
+    kind = outcome.error_kind or ("partial" if outcome.status == "partial" else ERROR_KINDS.get(outcome.exit_code))
+    return {"kind": kind or outcome.status, "message": with_flags(outcome.error)}
 
 
 def _print_warnings(outcome: "Outcome", *, alone: bool) -> None:
