@@ -1,6 +1,7 @@
 """Execute a run for `run-specialist` and `specialists resume`: live view, events, outcome, Ctrl-C."""
 
 import asyncio
+import shlex
 import signal
 import sys
 from contextlib import nullcontext, redirect_stdout
@@ -63,7 +64,10 @@ def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Ou
     from run_specialist.cli.summary import resume_command  # noqa: PLC0415 - fast `--help`
 
     stored = printer.run is not None and printer.run.is_kept
-    _show(outcome, output, resume=resume_command(outcome, runner.store and shown(runner.store)) if stored else None)
+    store = runner.store and shown(runner.store)
+    transcript = shlex.join(["specialists", "transcript", outcome.run_id, *(["--store", store] if store else [])])
+    resume = resume_command(outcome, store)
+    _show(outcome, output, resume=resume if stored else None, transcript=transcript if stored else None)
     if not unread:
         # A slow program has written to the pipe in the meantime.
         _warn_about_unread_input(output)
@@ -138,10 +142,10 @@ def _view(output: OutputSettings) -> "LiveView | None":
     return LiveView()
 
 
-def _show(outcome: "Outcome", output: OutputSettings, *, resume: str | None) -> None:
+def _show(outcome: "Outcome", output: OutputSettings, *, resume: str | None, transcript: str | None) -> None:
     """Print the outcome, its warnings and the summary.
 
-    resume: the command that resumes the run; None if the run is not stored.
+    resume, transcript: the commands that resume and print the run; None if the run is not stored.
     """
     from run_specialist.cli.answer_output import print_answer, print_patch  # noqa: PLC0415 - fast `--help`
 
@@ -153,7 +157,7 @@ def _show(outcome: "Outcome", output: OutputSettings, *, resume: str | None) -> 
             # The file of a dry run has the patch alone, so that `git apply` takes it.
             if outcome.patch is None or not output.events:
                 answer_file = to_file if outcome.patch is None else None
-                print_answer(outcome, raw=output.raw, alone=output.quiet, to=answer_file)
+                print_answer(outcome, raw=output.raw, alone=output.quiet, to=answer_file, transcript=transcript)
             print_patch(outcome, to_file)
     if not output.quiet:
         if not (output.json or output.events) and is_terminal() and sys.stderr is not None and sys.stderr.isatty():
