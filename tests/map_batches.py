@@ -21,6 +21,7 @@ class LookedAt:
     ended_because: str | None = None
     cost_usd: float = 0.0
     problem: str | None = None
+    unstored: int = 0
     id: str = "b3f9c2d1e"
     under_way: tuple[Item, ...] = tuple(Item(number, "", "", "") for number in (38, 39))
     stops: list[bool] = field(default_factory=list)

@@ -151,3 +151,64 @@ def test_a_failed_replacement_leaves_no_file_behind(put, notes, monkeypatch):
     code, out, error = put("answer.md")
     assert (code, "mice" in out, "Is a directory; the answer was printed instead" in error) == (2, True, True)
     assert set(notes.iterdir()) == before
+
+
+@pytest.fixture
+def outside(notes, tmp_path):
+    """Files outside of the project, in it links to them and to the hooks of git; a run is stored."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "mine").write_text("mine")
+    for name in ("out.md", "out.html", "out.jsonl", "out.json", "out.csv"):
+        (notes / name).symlink_to(folder / "mine")
+    (notes / "results").symlink_to(folder)
+    (notes / ".git" / "hooks").mkdir()
+    (notes / "hook.md").symlink_to(".git/hooks/pre-commit")
+    return folder
+
+
+RESULTS = [
+    ("run-specialist", "finder", "What do owls eat?", "--output", "out.md"),
+    ("run-specialist", "finder", "What do owls eat?", "--output", "hook.md"),
+    ("run-specialist", "finder", "What do owls eat?", "--output", "results/new.md"),
+    ("specialists", "map", "finder", "questions.txt", "--out", "out.jsonl"),
+    ("specialists", "map", "finder", "questions.txt", "--out", "results/new.csv"),
+    ("specialists", "report", "last", "--out", "out.html", "--force"),
+    ("specialists", "report", "last", "--out", "results/new.html"),
+    ("specialists", "report", "--index", "--out", "results/new.html"),
+    ("specialists", "replay", "last", "--save", "out.json", "--force"),
+    ("specialists", "eval", "finder", "--page", "out.html"),
+    ("specialists", "eval", "finder", "--junit", "results/new.xml"),
+    ("specialists", "eval", "finder", "--new", "--cases", "results/new.yaml"),
+]
+
+
+@pytest.mark.parametrize("words", RESULTS, ids=" ".join)
+def test_p6_results_never_leave_the_project_through_its_links(put, call, store, notes, outside, words):
+    """Each result file behind a link of the project is refused with one line, and nothing is written there."""
+    (notes / "specialists" / "finder.evals.yaml").write_text("cases: [{name: a, inputs: 'What?'}]\n")
+    (notes / "questions.txt").write_text("What do owls eat?\n")
+    if words[1] != "map":
+        assert call("finder", "What do owls eat?", "--model", "offline").exit_code == 0
+    program, *arguments = words
+    if program == "run-specialist":
+        result = call(*arguments, "--model", "offline")
+    else:
+        result = CliRunner().invoke(manage.app, arguments, catch_exceptions=False)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].count("a link of the project leads to ") == 1
+    assert [path.name for path in outside.iterdir()] == ["mine"]
+    assert (outside / "mine").read_text() == "mine"
+    assert not [*(notes / ".git" / "hooks").iterdir()]
+
+
+def test_p6_a_path_outside_of_the_project_is_the_users_choice(put, outside, notes, monkeypatch):
+    """A typed path outside is written, through links there too, also if the project is reached through a link."""
+    (outside / "link.md").symlink_to("target.md")
+    assert put(outside / "link.md")[0] == 0
+    assert "mice" in (outside / "target.md").read_text()
+    (outside / "project").symlink_to(notes)
+    monkeypatch.chdir(outside / "project")
+    assert put(outside / "project" / "answer.md")[0] == 0
+    assert put("notes/answer.md")[0] == 0
+    assert put(outside / "project" / "results" / "no.md")[0] == 2

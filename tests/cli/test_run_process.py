@@ -203,3 +203,23 @@ def test_help_loads_nothing_heavy(program):
     )
     out, _ = program(code=code, kind=subprocess.Popen).communicate(timeout=PATIENCE)
     assert out.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_t10_ctrl_c_prints_at_most_a_screen(api, write, program, notes, tmp_path, is_stored):
+    """Of many long results, both streams together have at most 24 lines of 100 columns, and name the rest."""
+    write("finder")
+    (notes / "notes" / "owls.md").write_text("".join(f"{number} owls {'eat mice ' * 20}\n" for number in range(500)))
+    gate = Gate()
+    reads = [says(tool_use("read", {"path": "notes/owls.md", "offset": at})) for at in (1, 100, 200)]
+    api([*reads, says("too late", gate=gate)])
+    process = program("finder", "What?", "--store", str(tmp_path / "runs.db") if is_stored else "none")
+    gate.wait_for_request(PATIENCE)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    lines = [*out.splitlines(), *err.splitlines()]
+    assert process.returncode == 130
+    assert 10 < len(lines) <= 24
+    assert max(map(len, out.splitlines())) <= 100
+    rest = f"to see everything: specialists transcript 2[0-9a-f-]+ --store .*{tmp_path}/runs.db"
+    assert re.search(rest if is_stored else "the run is not stored; --raw prints everything", err)

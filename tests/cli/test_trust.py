@@ -38,6 +38,44 @@ def test_trust_is_remembered_until_the_module_changes(app, ask):
     assert ask()[0] == 2
 
 
+def test_trust_says_what_it_allows(app, call, write):
+    """One line on standard error for each import, tool and model that was not allowed before; then none."""
+    lines = (f"python_tools: ['{app.package}.tools:lookup']", "tools: read, edit", "writable: [notes]")
+    finder = write("finder", *lines, "tool_calls_limit: 1")
+    question = ("finder", "What do owls eat?", "--model", "offline", "--trust")
+    first = call(*question)
+    where = app.root / app.package / "tools.py"
+    rest = "; remembered until it changes"
+    told = [line.partition(": ")[2] for line in first.stderr.splitlines() if "--trust" in line]
+    assert told == [
+        f"{finder}:4:1: python_tools: --trust allows it to import {app.package}.tools ({where}){rest}",
+        f"{finder}:5:1: tools: --trust allows it to change files: notes{rest}",
+    ]
+    again = call(*question)
+    assert (first.exit_code, again.exit_code, "--trust" in again.stderr) == (0, 0, False)
+    finder.write_text(finder.read_text() + "Changed.\n")
+    told = specialists(
+        "map",
+        "finder",
+        "--question",
+        "What does {path} say?",
+        "--files",
+        "notes/*.md",
+        "--trust",
+        "--model",
+        "offline",
+        "--yes",
+    )[2]
+    assert told.count("--trust allows it to") == 2
+
+
+def test_trust_says_which_model_of_the_project_it_allows(app, call):
+    """A model of the project's config file is one line too."""
+    (app.root / "pyproject.toml").write_text("[tool.run-specialist]\nmodel = 'openai:other'\n")
+    told = call("finder", "What do owls eat?", "--trust").stderr
+    assert "pyproject.toml:2: model: --trust allows it to send the questions and the tool results to a server" in told
+
+
 def test_trust_does_not_apply_to_a_copy_of_the_project(app, ask, tmp_path, monkeypatch):
     """A copy must be allowed again, since the same file may import and start different files there."""
     assert ask("--trust")[0] == 0
@@ -114,7 +152,7 @@ def test_output_of_a_module_goes_to_stderr(app, call, flag):
     app.write("PKG/tools.py", "print('loading')", "def lookup(word: str) -> str:", "    return word")
     result = call("finder", "What do owls eat?", "--model", "offline", "--trust", flag)
     assert result.exit_code == 0
-    assert result.stderr.startswith("loading\n")
+    assert "loading" in result.stderr.splitlines()
     if flag == "--json":
         assert json.loads(result.stdout)["specialist"] == "finder"
     elif flag == "--events":

@@ -1,6 +1,7 @@
 """Usage errors are wrapped between words on a terminal, like all other messages."""
 
 import io
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +10,12 @@ from typer.main import get_command
 
 from run_specialist.cli import ask, manage, usage_errors
 from run_specialist.cli.usage_errors import wrap_usage_error
+from tests.cli import conftest, specialists_command
+from tests.wire.simulator.faults import ApiError
+from tests.wire.simulator.replies import answers, refuses
 
 LONG = "'done' is not a status; expected one of running, interrupted, answered, landed, partial, failed, aborted"
+PROGRAMS = {"run-specialist": conftest.MAIN, "specialists": specialists_command.MAIN}
 _USAGE_ERROR = typer.BadParameter.__mro__[1]  # of click, or of the copy of click in typer
 
 
@@ -68,3 +73,55 @@ def test_without_a_terminal_a_usage_error_stays_on_one_line():
     wrap_usage_error(error)
     wrap_usage_error(other)
     assert (error.format_message(), vars(other)) == (before, {})
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "part"),
+    [
+        ("run-specialist nobody What? --json", "usage", "no specialist named nobody"),
+        ("run-specialist finder What? --json --nonsense", "usage", "No such option: --nonsense"),
+        ("run-specialist finder What? --json --output nowhere/x", "usage", "--output nowhere/x"),
+        ("run-specialist finder What? --json --model haiku", "usage", "no credentials for haiku"),
+        ("run-specialist finder --json --cost-limit much -- What?", "usage", "--cost-limit"),
+        ("specialists list --json --root nowhere", "usage", "nowhere"),
+        ("specialists show nobody --json", "usage", "no specialist named nobody"),
+        ("specialists transcript nothing --json", "usage", "store"),
+        ("specialists resume nothing --json", "usage", "store"),
+        ("specialists map finder nowhere.txt --json", "usage", "nowhere.txt cannot be read"),
+        ("specialists eval finder --json", "usage", "finder.evals.yaml"),
+        ("specialists tune nobody --json --nonsense", "usage", "No such option"),
+        ("specialists nonsense --json", "usage", "nonsense"),
+    ],
+)
+def test_t11_a_usage_error_is_an_object_with_json(program, write, words, kind, part):
+    """Standard output is one object with the kind and the message; standard error and the exit code are as before."""
+    write("finder")
+    name, *arguments = words.split()
+    with program(*arguments, code=PROGRAMS[name]) as process:
+        out, err = process.communicate(timeout=60)
+    error = json.loads(out)["error"]
+    assert (process.returncode, error["kind"], part in error["message"], part in err) == (2, kind, True, True)
+
+
+def test_t11_a_word_of_the_question_is_not_the_flag(program, notes):
+    """Without the flag standard output stays empty; behind `--`, the word belongs to the question."""
+    with program("nobody", "--", "why", "--json") as process:
+        assert process.communicate(timeout=60)[0] == ""
+    assert notes.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("replies", "kind", "code"),
+    [([ApiError(401, "authentication_error", "invalid x-api-key")], "credentials", 3), ([refuses()], "no_answer", 4)],
+)
+def test_t11_a_failed_run_has_an_error(api, call, write, replies, kind, code):
+    """The outcome has why there is no answer, beside all other keys; an answered one has null."""
+    write("finder", "model: haiku", "patience: 0")
+    api([answers("Owls."), *replies])
+    answered = json.loads(call("finder", "What?", "--json").stdout)
+    result = call("finder", "What?", "--json")
+    outcome = json.loads(result.stdout)
+    assert (result.exit_code, outcome["status"], outcome["error"]["kind"]) == (code, "failed", kind)
+    assert outcome["error"]["message"] in result.stderr
+    assert answered["error"] is None
+    assert set(answered) == set(outcome)

@@ -66,3 +66,5 @@ OUTCOME = {
     ],
     "changes": [CHANGE],
 }
+PRINTED_OUTCOME = OUTCOME | {"error": ({"kind": "text", "message": "text"}, None)}
+"""What `--json` of `run-specialist` and `specialists resume` prints."""

@@ -97,6 +97,7 @@ PRINTED = {
         "duration_s": "number",
         "ended_because": "text?",
         "problem": "text?",
+        "not_stored": "count",
         "out": "text?",
         "reduced": (OUTCOME, None),
     },

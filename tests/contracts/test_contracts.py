@@ -22,7 +22,7 @@ from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import ErrorKind, Exit, Outcome, Status
 from run_specialist.views.advice import Verdict
 from tests.contracts.event_tables import EVENTS
-from tests.contracts.outcome_table import OUTCOME
+from tests.contracts.outcome_table import OUTCOME, PRINTED_OUTCOME
 from tests.contracts.printed_tables import FILE, MESSAGES, PRINTED, PROBLEM, SETTING
 from tests.contracts.shapes import Shape, faults
 from tests.contracts.values import (
@@ -229,8 +229,8 @@ def call(command: str, *more: str, code: int = 0) -> str:
 def test_json_output_of_each_command_matches_its_table(project):
     """Each command prints one object with its table's keys and types; exit code 0, or 2 if a file has an error."""
     asked = ("run-specialist finder", "What do owls eat?", "--model", "offline", "--json")
-    holds(json.loads(call(*asked)), OUTCOME)
-    holds(json.loads(call("specialists resume last --tool-calls-limit 5 --json")), OUTCOME)
+    holds(json.loads(call(*asked)), PRINTED_OUTCOME)
+    holds(json.loads(call("specialists resume last --tool-calls-limit 5 --json")), PRINTED_OUTCOME)
     for line in call(*asked[:-1], "--events").splitlines():
         event = json.loads(line)
         holds(event, {"event": {event["event"]}, **EVENTS[event["event"]]})

@@ -86,7 +86,7 @@ class Runner:
         """
         self.root, self.registry = find_project(root, dir, defaults)
         self.default_model = defaults.model
-        permissions = Trust(given=trust)
+        permissions = Trust(given=trust, on_allowed=self._report_allowed)
         self._clients = McpClients()
         self._providers = ProviderPool(requests_at_once)
         rule = ModelRule.of(require_model)
@@ -108,6 +108,8 @@ class Runner:
         """Makes batches; `map` covers the common case, in which items differ only in their questions."""
         self.loading: Callable[[str], None] | None = None
         """Called from a thread, with a line of text, when loading the weights of a `local:` model begins."""
+        self.allowed: Callable[[str], None] | None = None
+        """Called from a thread, with a line of text, for each action that `trust` allows for the first time."""
 
     async def prepare(
         self,
@@ -269,6 +271,10 @@ class Runner:
     def _report_loading(self, line: str) -> None:
         if self.loading is not None:
             self.loading(line)
+
+    def _report_allowed(self, line: str) -> None:
+        if self.allowed is not None:
+            self.allowed(line)
 
     async def aclose(self) -> None:
         """Close all connections, the MCP servers, and the store."""

@@ -18,7 +18,7 @@ from run_specialist.batch.item import Item
 from run_specialist.batch.item_run import ItemRuns
 from run_specialist.batch.scheduler import Scheduler
 from run_specialist.errors import UsageError
-from run_specialist.record.outcome import Exit
+from run_specialist.record.outcome import Exit, Outcome
 
 AT_ONCE = 8
 """Default number of items in progress."""
@@ -164,6 +164,13 @@ class Batch:
             await self._state.record.aclose()
             self._state.tell(BatchEnded(self.counts, self.cost_usd, self.ended_because))
 
+    def reuse(self, written: Callable[[str], Outcome | None]) -> None:
+        """Use outcomes that an earlier call has written, for runs that are not stored; call this before the iteration.
+
+        written: returns the outcome of a run by its id; None if there is none.
+        """
+        self._state.written = written
+
     def listen(self, listener: BatchListener) -> None:
         """Call a listener with each event of the batch from now on, in order; one that raises is dropped."""
         self._state.listeners.append(listener)
@@ -191,6 +198,11 @@ class Batch:
     def cost_usd(self) -> float:
         """Known cost of all items that have ended, including their cost in earlier calls [USD]."""
         return self._state.cost_usd
+
+    @property
+    def unstored(self) -> int:
+        """Number of runs of this call that are not stored, or not whole; a repeated call would pay for them again."""
+        return self._state.unstored
 
     @property
     def paused(self) -> Pause | None:

@@ -14,6 +14,7 @@ from run_specialist.batch.grants import Grants
 from run_specialist.batch.inputs import ItemQueue
 from run_specialist.batch.item import Item
 from run_specialist.batch.item_run import ItemRun, ItemRuns
+from run_specialist.record.outcome import Outcome
 
 STOPPED = "stopped"
 """Reason of the end if the caller stopped the batch."""
@@ -69,6 +70,10 @@ class BatchState:
     stops_now: bool = False
     """Whether the items in progress must end immediately."""
     under_way: dict[asyncio.Task[None], ActiveItem] = field(default_factory=dict)
+    written: Callable[[str], Outcome | None] = lambda _: None
+    """Returns the outcome that an earlier call has written for a run, by its id, in case the run is not stored."""
+    unstored: int = 0
+    """Number of runs of this call whose outcome could not be stored."""
     own_run_id: Callable[[Item], str] | None = None
     """Returns the run id of an item; None = it is derived from the batch and the key of the item."""
     listeners: list[BatchListener] = field(default_factory=list)

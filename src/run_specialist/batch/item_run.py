@@ -37,6 +37,11 @@ class ItemRun(Protocol):
         ...
 
     @property
+    def is_kept(self) -> bool:
+        """Whether all records of the run are stored."""
+        ...
+
+    @property
     def cost_before(self) -> float:
         """Cost of the run before it was taken up [USD]."""
         ...

@@ -25,7 +25,12 @@ class ItemWork:
         """Work on an item in a separate task, and report its end unless it was taken back."""
         state, done = self._state, None
         try:
-            done = await self._done(working)
+            run_id = state.run_id(working.item)
+            written = state.written(run_id)
+            if written is None or not (state.is_new(run_id) or await self._is_cut(run_id, written)):
+                done = await self._done(working)
+            else:
+                done = Done(working.item, run_id, written, written.error, is_earlier=True)
         except Exception as error:  # noqa: BLE001 - a defect must not cost the other items
             reason = f"internal error: {error!r}; please report it"
             done = Done(working.item, state.run_id(working.item), error=reason, without_run="failed")
@@ -36,6 +41,10 @@ class ItemWork:
                 state.breaker.probe_ended()
         if done is not None:
             state.pass_on(done)
+
+    async def _is_cut(self, run_id: str, written: Outcome) -> bool:
+        """Return whether the store has the beginning of a run only, whose answer was written."""
+        return written.status in {"answered", "landed"} and await self._state.runs.ended(run_id) is None
 
     async def _done(self, working: ActiveItem) -> Done | None:
         """Return the end of an item; None if it was taken back, or was not run."""
@@ -59,7 +68,9 @@ class ItemWork:
             return await self._without_run(working, str(error))
         if run.ended is not None:
             return Done(item, run_id, run.ended, run.ended.error, is_earlier=True)
-        return await self._judged(working, await self._outcome(working, run))
+        outcome = await self._outcome(working, run)
+        state.unstored += not run.is_kept
+        return await self._judged(working, outcome)
 
     async def _lend(self, working: ActiveItem, own: float | None) -> float | None:
         """Return an item's share of the batch's cost limit, as soon as it is available."""

@@ -26,6 +26,9 @@ _NOT_FOR_TERMINALS = re.compile(
 )
 
 
+_has_printed_json = False
+
+
 def print_line(text: str, to: TextIO | None = None) -> None:
     """Print a line; control characters are replaced on a terminal, and unencodable characters are escaped.
 
@@ -61,6 +64,8 @@ def print_json(value: object, indent: int | None = 2, to: TextIO | None = None) 
 
     If the stream's encoding is not UTF-8, all non-ASCII characters are escaped.
     """
+    global _has_printed_json  # noqa: PLW0603 - as standard output, which there is once
+    _has_printed_json = _has_printed_json or to in {None, sys.stdout}
     plain = (getattr(to or sys.stdout, "encoding", None) or "").lower().replace("-", "") != "utf8"
     print_line(as_json_text(value, indent, plain=plain), to)
 
@@ -105,10 +110,36 @@ def labelled(text: str) -> str:
     return f"{Path(sys.argv[0]).name}: {printable(text)}"
 
 
-def fail(text: str, code: int = 2) -> NoReturn:
-    """Print an error message and exit."""
+def say_allowed(line: str) -> None:
+    """Print what `--trust` has allowed; may be called from any thread."""
+    say(with_flags(line))
+
+
+ERROR_KINDS = {2: "usage", 3: "provider", 4: "no_answer", 130: "interrupted"}
+"""Kinds of errors in JSON by exit code, for errors without a more precise kind."""
+
+
+def fail(text: str, code: int = 2, kind: str | None = None) -> NoReturn:
+    """Print an error message and exit; with --json it is also printed as an object on standard output.
+
+    kind: the kind of the error in the object; None for that of the exit code.
+    """
     say(text)
+    if code:
+        print_json_error(text, kind or ERROR_KINDS.get(code, "usage"))
     raise typer.Exit(code)
+
+
+def print_json_error(text: str, kind: str) -> None:
+    """Print `{"error": ...}` to standard output if the command line has --json, and nothing was printed yet."""
+    words = sys.argv[1:]
+    options = words[: words.index("--")] if "--" in words else words
+    if "--json" not in options or _has_printed_json:
+        return
+    try:
+        print_json({"error": {"kind": kind, "message": text}})
+    except OSError:
+        redirect_to_null(sys.stdout)
 
 
 @contextmanager
@@ -117,7 +148,9 @@ def guarded() -> Iterator[None]:
     try:
         yield
     except RunSpecialistError as error:
-        fail(with_flags(str(error)), 3 if isinstance(error, ProviderError) else 2)
+        if isinstance(error, ProviderError):
+            fail(with_flags(str(error)), 3, error.kind)
+        fail(with_flags(str(error)))
     except BrokenPipeError:
         redirect_to_null(sys.stdout)
         raise typer.Exit(0) from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import typer
 
-from run_specialist.cli.console import guarded, say
+from run_specialist.cli.console import guarded, say, say_allowed
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
@@ -72,7 +72,7 @@ def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: 
         from run_specialist.config.project_model import check_chosen_model  # noqa: PLC0415 - loads the providers
         from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - as above
 
-        warnings += check_chosen_model(config, Trust(given=trust))
+        warnings += check_chosen_model(config, Trust(given=trust, on_allowed=None if quiet else say_allowed))
     for warning in () if quiet else warnings:
         say(f"warning: {warning}")
     return config

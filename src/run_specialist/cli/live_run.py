@@ -1,6 +1,7 @@
 """Execute a run for `run-specialist` and `specialists resume`: live view, events, outcome, Ctrl-C."""
 
 import asyncio
+import shlex
 import signal
 import sys
 from contextlib import nullcontext, redirect_stdout
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from run_specialist.api.flag_names import with_flags
 from run_specialist.api.shutdown import with_bounded_cleanup
-from run_specialist.cli.console import is_terminal, print_json, print_line, say
+from run_specialist.cli.console import ERROR_KINDS, is_terminal, print_json, print_line, say, say_allowed
 from run_specialist.cli.notes import note, without_shown
 from run_specialist.cli.output_options import OutputSettings
 from run_specialist.cli.query_words import unread_input
@@ -42,6 +43,7 @@ def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Ou
     view = _view(output)
     printer = _EventPrinter(sys.stdout)
     runner.loading = view.prepare if view else None
+    runner.allowed = None if output.quiet else say_allowed
 
     async def once() -> "Outcome":
         async with runner:
@@ -63,11 +65,13 @@ def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Ou
 
     stored = printer.run is not None and printer.run.is_kept
     store = runner.store and shown(runner.store)
+    transcript = shlex.join(["specialists", "transcript", outcome.run_id, *(["--store", store] if store else [])])
     _show(
         outcome,
         output,
         resume=resume_command(outcome, store) if stored else None,
         undo=undo_command(outcome, store) if stored else None,
+        transcript=transcript if stored else None,
     )
     if not unread:
         # A slow program has written to the pipe in the meantime.
@@ -143,23 +147,25 @@ def _view(output: OutputSettings) -> "LiveView | None":
     return LiveView()
 
 
-def _show(outcome: "Outcome", output: OutputSettings, *, resume: str | None, undo: str | None) -> None:
+def _show(
+    outcome: "Outcome", output: OutputSettings, *, resume: str | None, undo: str | None, transcript: str | None
+) -> None:
     """Print the outcome, its warnings, the summary and what was changed.
 
-    resume, undo: the commands that resume the run and undo its changes; None if the run is not stored.
+    resume, undo, transcript: the commands that resume the run, undo its changes and print it; None if it is not stored.
     """
     from run_specialist.cli.answer_output import print_answer, print_patch  # noqa: PLC0415 - fast `--help`
     from run_specialist.cli.summary import changed_files  # noqa: PLC0415 - as above
 
     with output.file.opened() as out:
         if output.json:
-            print_json(outcome.as_json(), to=out)
+            print_json(outcome.as_json() | {"error": _error(outcome)}, to=out)
         elif output.file.path or not output.events:
             to_file = out if output.file.path else None
             # The file of a dry run has the patch alone, so that `git apply` takes it.
             if outcome.patch is None or not output.events:
                 answer_file = to_file if outcome.patch is None else None
-                print_answer(outcome, raw=output.raw, alone=output.quiet, to=answer_file)
+                print_answer(outcome, raw=output.raw, alone=output.quiet, to=answer_file, transcript=transcript)
             print_patch(outcome, to_file)
     if not output.quiet:
         if not (output.json or output.events) and is_terminal() and sys.stderr is not None and sys.stderr.isatty():
@@ -178,6 +184,14 @@ def _show(outcome: "Outcome", output: OutputSettings, *, resume: str | None, und
             note(line, command=undo)
         if output.file.is_written and sys.stderr is not None and sys.stderr.isatty():
             say(f"written to {output.file.path}", dim=True)
+
+
+def _error(outcome: "Outcome") -> dict[str, str] | None:
+    """Return why there is no complete answer, as JSON; None if there is one."""
+    if outcome.error is None:
+        return None
+    kind = outcome.error_kind or ("partial" if outcome.status == "partial" else ERROR_KINDS.get(outcome.exit_code))
+    return {"kind": kind or outcome.status, "message": with_flags(outcome.error)}
 
 
 def _print_warnings(outcome: "Outcome", *, alone: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from run_specialist.cli.console import fail, guarded, say
+from run_specialist.cli.console import fail, guarded, say, say_allowed
 from run_specialist.cli.flags import Dir, Model, OnLostFlag, RequestsAtOnce, RequireModel, StoreUrl
 from run_specialist.cli.from_config import config_for_run, configured_runner
 from run_specialist.store.location import place
@@ -114,6 +114,7 @@ def mcp(
             secrets=[sent] if sent else [],
             requests_at_once=requests_at_once,
         )
+        runner.allowed = say_allowed
         code = _serve(runner, settings)
     raise typer.Exit(code)
 

@@ -14,6 +14,7 @@ import typer
 
 from run_specialist.cli.console import fail
 from run_specialist.cli.temporary_file import temporary_file
+from run_specialist.specialist.project import result_path
 
 STDOUT = Path("-")
 
@@ -73,7 +74,7 @@ class OutputFile:
 
 def try_writing(path: Path) -> None:
     """Raise OSError with the reason if the file cannot be written."""
-    target = Path(os.path.realpath(path))
+    target = result_path(path)
     if target.is_dir():
         raise OSError("it is a folder; name a file in it")
     if not target.parent.is_dir():
@@ -92,11 +93,11 @@ def try_writing(path: Path) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     """Write the file; the target of a symlink is replaced, special files such as `/dev/stderr` are written directly."""
+    target = result_path(path)
     if _is_special(path):
         with path.open("wb") as file:
             file.write(content)
         return
-    target = Path(os.path.realpath(path))
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
     temporary = temporary_file(target.parent, content, mode)
     try:

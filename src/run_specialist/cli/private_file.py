@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from run_specialist.cli.temporary_file import temporary_file
+from run_specialist.specialist.project import result_path
 
 MODE = 0o600
 """Set regardless of the umask, because a report may contain secrets."""
@@ -16,11 +17,11 @@ def write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
     Raises OSError with the path; FileExistsError if the file exists and `overwrite` is false.
     """
     try:
+        # Replace the target of a symlink, not the symlink.
+        target = result_path(path) if overwrite else result_path(path.parent) / path.name
         if overwrite and path.exists() and not path.is_file():
             path.write_bytes(content)
             return
-        # Replace the target of a symlink, not the symlink.
-        target = path.resolve() if overwrite else path
         temporary = temporary_file(target.parent, content, MODE)
         try:
             if not overwrite:

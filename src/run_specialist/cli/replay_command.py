@@ -211,9 +211,10 @@ def _replayed(cassette: "Cassette", place: "SpecialistLocation", save: Path | No
 
 def _write(path: Path, text: str) -> None:
     from run_specialist.cli.temporary_file import temporary_file  # noqa: PLC0415 - only needed to save
+    from run_specialist.specialist.project import result_path  # noqa: PLC0415 - as above
 
     try:
-        target = Path(os.path.realpath(path))
+        target = result_path(path)
         temporary_file(target.parent, text.encode(), _MODE).replace(target)
     except OSError as error:
         fail(f"--save: {path} cannot be written: {error.strerror or error}")

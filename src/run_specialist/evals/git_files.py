@@ -1,6 +1,7 @@
 """Read files as they were at a commit, without touching the work tree."""
 
 import os
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,42 @@ TIMEOUT = 30.0
 """Timeout of git, because a network file system may never answer [s]."""
 LARGEST = 32 * 1024 * 1024
 """Maximum size of a file [bytes]."""
+_COLUMNS = 4
+"""Mode, kind, object and size: what `git ls-tree --long` writes before the path."""
 
-_REDIRECTIONS = frozenset(
-    {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_INDEX_FILE", "GIT_PREFIX"}
+_INHERITED = (
+    *("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"),
+    *("USERPROFILE", "SYSTEMROOT", "TEMP", "TMP"),
 )
-"""Environment variables that git hooks set; they would redirect git to another repository."""
-_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
+"""The variables that git gets, besides PATH: no keys, and nothing that names another repository.
+
+The configuration of the user and of the system stays, because only there `safe.directory` counts.
+"""
+_ENVIRONMENT = {
+    # The first is for git since 2.44; before, a missing object is fetched, for which no protocol is allowed then.
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "LC_ALL": "C",
+}
+_OVERRIDDEN = (
+    "protocol.allow=never",
+    f"core.hooksPath={os.devnull}",
+    "core.fsmonitor=false",
+    "core.askPass=",
+    "core.sshCommand=false",
+    "core.alternateRefsCommand=false",
+    "credential.helper=",
+    "diff.external=",
+    "fetch.bundleURI=",
+    "fetch.recurseSubmodules=false",
+    "maintenance.auto=false",
+    "gc.auto=0",
+)
+"""Settings that win over those of the repository, whose configuration is a file of the project."""
 
 
 class NoCommit(UsageError):
@@ -63,12 +94,16 @@ class Commit:
         Raises NoFile if there is no such regular file.
         """
         listed = _git(self.top, "ls-tree", "-z", "--long", self.digest, "--", path)
-        entry = listed.stdout.partition(b"\0")[0].partition(b"\t")[0].decode("ascii", "replace").split()
-        if listed.returncode or not entry:
+        found = listed.stdout.partition(b"\0")[0].partition(b"\t")[0].decode("ascii", "replace").split()
+        if listed.returncode or len(found) != _COLUMNS:
             raise NoFile(f"{path} does not exist in commit {self.short}")
-        mode, kind, blob, size = entry
+        mode, kind, blob, size = found
         if kind != "blob" or mode == "120000":
             raise NoFile(f"{path} is not a regular file in commit {self.short}")
+        if not size.isdecimal():
+            # For a missing object, git writes BAD; a partial clone has such objects.
+            advice = "if you trust this repository, fetch it with git"
+            raise NoFile(f"{path} of commit {self.short} is missing in this partial clone; {advice}")
         if int(size) > LARGEST:
             raise NoFile(f"{path} is larger than {LARGEST // 1024**2} MiB in commit {self.short}")
         content = _git(self.top, "cat-file", "blob", blob)
@@ -78,18 +113,27 @@ class Commit:
 
 
 def _git(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-    environment = {name: value for name, value in os.environ.items() if name not in _REDIRECTIONS} | _ENVIRONMENT
+    """Run git in a folder of a project that need not be trusted, the only place of this package that runs git.
+
+    Its environment has no keys, and neither the project's configuration nor a missing object starts a program.
+    Raises UsageError if git cannot be run, or does not answer in time.
+    """
+    # In a relative folder of PATH, such as `.`, a project could put its own git.
+    path = os.pathsep.join(filter(os.path.isabs, os.get_exec_path()))
+    program = shutil.which("git", path=path)
+    if program is None:
+        raise UsageError("git is not on PATH, so a commit cannot be a baseline")
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    overridden = [word for setting in _OVERRIDDEN for word in ("-c", setting)]
     try:
         return subprocess.run(  # noqa: S603 - no shell
-            ["git", "-C", str(folder), *arguments],  # noqa: S607 - git of the user's PATH
+            [program, "--no-pager", *overridden, "-C", str(folder), *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
-            env=environment,
+            env={"PATH": path, **inherited, **_ENVIRONMENT},
             timeout=TIMEOUT,
         )
-    except FileNotFoundError:
-        raise UsageError("git is not on PATH, so a commit cannot be a baseline") from None
     except subprocess.TimeoutExpired:
         raise UsageError(f"git did not answer within {TIMEOUT:g} s") from None
     except (OSError, ValueError) as error:

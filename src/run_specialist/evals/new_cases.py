@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from run_specialist.errors import UsageError
+from run_specialist.specialist.project import result_path
 
 MOST = 20
 """Maximum number of cases in a first set."""
@@ -53,7 +54,7 @@ def new_cases(name: str, past: Iterable[tuple[str, Any]]) -> str:
 def write_new(path: Path, text: str) -> None:
     """Write a new file; raises UsageError if it exists, OSError if it cannot be written."""
     try:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
+        with (result_path(path.parent) / path.name).open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except FileExistsError:
         raise UsageError(

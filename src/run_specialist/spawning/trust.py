@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,13 +60,17 @@ def is_own(file: Path, project: Path) -> bool:
 class Trust:
     """Permissions that this user has given, one small file per claim, so that no lock is needed."""
 
-    def __init__(self, *, given: bool = False, folder: Path | None = None) -> None:
+    def __init__(
+        self, *, given: bool = False, folder: Path | None = None, on_allowed: Callable[[str], None] | None = None
+    ) -> None:
         """Set the default answer and the folder.
 
         given: Allow every claim and store the permission.
         folder: Folder of the stored permissions; None for one in the user's data directory.
+        on_allowed: Called, from any thread, with a line for each action that was not allowed before.
         """
         self._given = given
+        self._on_allowed = on_allowed
         self._folder = folder
         self._allowed: set[str] = set()
 
@@ -85,6 +90,10 @@ class Trust:
             )
         warnings = () if known or not claim.can_be_remembered else self._store(claim)
         self._allowed.add(claim.fingerprint)
+        if not known and self._on_allowed is not None:
+            until = "remembered until it changes" if claim.can_be_remembered and not warnings else "not remembered"
+            for demand in claim.demands:
+                self._on_allowed(f"{demand.place}: `trust` allows it to {demand.action}; {until}")
         return warnings
 
     def allows(self, claim: Claim) -> bool:

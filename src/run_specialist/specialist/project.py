@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from run_specialist.errors import UsageError
+from run_specialist.safe_files import safe_open
 from run_specialist.specialist.dialects import DIALECTS, user_folders
 from run_specialist.specialist.home import config_folder
 from run_specialist.specialist.ownership import VARIABLE, ownership_problem
@@ -55,6 +56,31 @@ def project_path(root: Path) -> str:
 def git_folder(start: Path) -> Path | None:
     """Return the nearest folder at or above `start` that contains `.git`, regardless of its owner."""
     return next((place for place in (start, *start.parents) if os.path.exists(place / ".git")), None)  # noqa: PTH110, raises for no folder
+
+
+def result_path(path: Path) -> Path:
+    """Return the real path of a file of results that the user named; the file need not exist.
+
+    Symlinks of a project must not lead out of it, nor into its `.git`: the project of the current folder, and each one
+    that the path itself goes through. A path outside of projects, and the links on it, are the user's own choice.
+    Raises OutsideRoot.
+    """
+    named = Path(os.path.abspath(path))  # noqa: PTH100, as above
+    current = os.path.realpath(project_root(Path.cwd()))
+    for above in named.parents:
+        top = os.path.realpath(above)
+        if top != current and not os.path.lexists(above / ".git"):
+            continue
+        inside = named.relative_to(above)
+        if (real := os.path.realpath(named)) == os.path.join(top, inside):  # noqa: PTH118, as above
+            continue
+        try:
+            safe_open.locate(named, above)
+        except OSError:
+            raise safe_open.OutsideRoot(
+                f"a link of the project leads to {real}; name that file if you mean it"
+            ) from None
+    return Path(os.path.realpath(named))
 
 
 def project_of(path: Path, known: Collection[Path] = ()) -> Path | None:

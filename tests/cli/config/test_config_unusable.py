@@ -27,6 +27,21 @@ def test_a_broken_file_ends_each_command_with_2(write, call, project_file, words
     assert call("finder", *QUESTION, "--model", "offline", env={"SPECIALIST_CONFIG": "none"}).exit_code == 0
 
 
+@pytest.mark.parametrize("words", [("list",), ("show", "finder"), ("config",), ("runs",), ("map", "finder", "q")])
+def test_a_key_of_very_many_parts_is_one_line(write, store, project_file, user_file, words):
+    """A hostile key in the file of the project, or of the user, ends no command with a traceback."""
+    write("finder")
+    project_file("model" + ".a" * 1000 + " = 1")
+    result = manage(*words)
+    if words != ("runs",):
+        assert result.exit_code == 2
+        assert "pyproject.toml:2: invalid TOML: a key has more than 50 parts\n" in result.stderr
+    user_file("model" + ".a" * 1000 + " = 1")
+    result = manage(*words)
+    assert result.exit_code == 2
+    assert "config.toml:1: invalid TOML: a key has more than 50 parts\n" in result.stderr
+
+
 def test_the_text_of_a_config_file_cannot_control_the_terminal(project_file):
     """Names and values are escaped in errors."""
     project_file('"a\\u001b]0;owned\\u0007" = 1', 'model = "b\\u001bc"', 'landing = "\\u001b[2J"')

@@ -1,6 +1,7 @@
 """`specialists eval --baseline`: what changed is compared with how it was, case by case."""
 
 import json
+import os
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -153,3 +154,50 @@ def test_files_that_cannot_be_written_are_named_before_anything_is_paid(api, eva
     assert simulator.requests == []
     assert "--with-reports needs --page" in eval_("--with-reports").stderr
     assert call("eval", "finder", "--tolerance", "-1").exit_code == 2
+
+
+FETCHING = {
+    "an external command": ("ext::sh evil.sh",),
+    "a program for SSH": ("ssh://host/repository", ("core.sshCommand", "sh evil.sh")),
+    "a program beside a local repository": (".", ("remote.origin.uploadpack", "sh evil.sh")),
+}
+
+
+@NEEDS_GIT
+@pytest.mark.parametrize("way", FETCHING)
+def test_p3_a_repository_starts_no_program(eval_, project, monkeypatch, way):
+    """A missing object of a partial clone is not fetched, whatever the configuration says, and is one line."""
+    url, *settings = FETCHING[way]
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-user")
+    (project / "evil.sh").write_text("echo $ANTHROPIC_API_KEY > stolen\n")
+    blob = git(project, "rev-parse", "HEAD:specialists/finder.md")
+    (project / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    for name, value in (
+        *(("remote.origin.url", url), ("remote.origin.promisor", "true"), ("extensions.partialClone", "origin")),
+        *(("core.repositoryFormatVersion", "1"), ("protocol.allow", "always"), *settings),
+    ):
+        git(project, "config", name, value)
+    result = eval_("--baseline", "HEAD")
+    assert not (project / "stolen").exists()
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "specialists/finder.md:1:1: baseline HEAD: specialists/finder.md of commit" in line
+    assert "missing in this partial clone" in line
+
+
+@NEEDS_GIT
+def test_p3_git_is_asked_without_keys(eval_, project, monkeypatch, tmp_path):
+    """Its environment has no variable of the user but the folders, and a `git` in the project is not started."""
+    for name in ("ANTHROPIC_API_KEY", "GITHUB_TOKEN", "GIT_SSH_COMMAND", "GIT_DIR", "GIT_EXTERNAL_DIFF"):
+        monkeypatch.setenv(name, "of-the-user")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for folder, script in ((programs, f"env > {tmp_path}/env"), (project, f"touch {tmp_path}/own")):
+        (folder / "git").write_text(f"#!/bin/sh\n{script}\nexit 1\n")
+        (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join((".", "", str(programs), os.environ["PATH"])))
+    assert eval_("--baseline", "HEAD").exit_code == 2
+    given = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
+    assert "of-the-user" not in given.values()
+    assert given["GIT_NO_LAZY_FETCH"] == "1"
+    assert not (tmp_path / "own").exists()

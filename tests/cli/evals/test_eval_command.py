@@ -1,14 +1,17 @@
 """`specialists eval` runs each case, checks the answers, and pays again only for what has changed."""
 
 import json
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 
+import psutil
 import pytest
 
 from tests.cli.evals.eval_model import looks, policy, runs_of
 from tests.cli.specialists_command import MAIN, call
-from tests.wire.simulator.replies import calls
+from tests.wire.simulator.replies import calls, respond, says
 
 
 def test_the_cases_are_run_and_checked(api, eval_):
@@ -235,3 +238,48 @@ def test_settings_of_a_case_hold_unless_the_call_has_others(api, eval_, cases):
     assert [run["status"] for run in runs_of(eval_("--json")).values()] == ["landed"]
     assert [run["status"] for run in runs_of(eval_("--json", "--tool-calls-limit", "8")).values()] == ["answered"]
     assert [run["status"] for run in runs_of(eval_("--json", "--vary", "tool_calls_limit=8")).values()] == ["answered"]
+
+
+ENDLESS = "cases:\n- {inputs: What about owls?, evaluators: [Regex: '(a+)+$', Contains: mice]}\n"
+
+
+@pytest.fixture
+def says_many(api):
+    """Return a simulated model whose answer takes a backtracking search for `(a+)+$` longer than the age of the sun."""
+    return api(policy(lambda _: says(respond(f"{'a' * 100}! And mice."))))
+
+
+def test_p7_a_pattern_that_takes_for_ever_ends_with_its_check(says_many, eval_, cases, monkeypatch):
+    """It is a check that could not be made, in one line with exit code 4; the other checks hold."""
+    monkeypatch.setattr("run_specialist.evals.evaluators.answers.PATTERN_TIMEOUT", 0.5)
+    cases(ENDLESS)
+    result = eval_()
+    assert result.exit_code == 4
+    assert result.stdout.count("Regex: '(a+)+$' took longer than 0.5 s; simplify it") == 1
+    cases("cases:\n- {inputs: What about owls?, evaluators: [Regex: 'a!? .*mice\\.$']}\n")
+    assert eval_().exit_code == 0
+    assert len(says_many.requests) == 1
+
+
+def test_p7_ctrl_c_ends_the_command_while_a_pattern_is_searched_for(says_many, program, cases, monkeypatch):
+    """One Ctrl-C ends the command with exit code 130, and the search with it."""
+    cases(ENDLESS)
+    code = f"import run_specialist.evals.evaluators.answers as one; one.PATTERN_TIMEOUT = 1e6\n{MAIN}"
+    process = program("eval", "finder", code=code)
+    own, found = psutil.Process(process.pid), []
+    while not found:
+        assert process.poll() is None, process.stderr.read()
+        with suppress(psutil.NoSuchProcess):
+            found = [one for one in own.children(recursive=True) if "re.search" in " ".join(one.cmdline())]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert process.stderr.read().splitlines()[-1].endswith("interrupted")
+    assert psutil.wait_procs(found, timeout=60)[1] == []
+
+
+def test_p7_spans_are_not_searched_by_patterns(cases, eval_):
+    """The evaluator of pydantic-evals that takes a pattern refuses it, with its place."""
+    cases("cases:\n- inputs: a\n  evaluators:\n  - HasMatchingSpan: {query: {name_matches_regex: '(a+)+$'}}\n")
+    result = eval_()
+    assert result.exit_code == 2
+    assert "finder.evals.yaml:4:5: HasMatchingSpan: name_matches_regex is not supported" in result.stderr

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from run_specialist.store import ledger
 from run_specialist.store.reader import Store
 from tests.cli.map.map_model import about, answer
 from tests.cli.specialists_command import call, program
@@ -119,3 +120,30 @@ def test_control_characters_of_items_and_errors_stay_text(api, items, finder):
     result = call("map", "finder", str(items(["owls\x1b]0;x\x07"])), *QUESTION)
     assert result.exit_code == 4
     assert not {"\x1b", "\x07"} & set(result.stdout + result.stderr)
+
+
+def test_rows_of_a_full_disk_are_used_again(api, map_, items, notes, monkeypatch, store):
+    """Runs that the store has no room for are counted, with exit code 2; the same command pays for none again."""
+    served = api(about(looks=2))
+    given = str(items([f"owls{number}" for number in range(12)]))
+    whole = ledger.open_session
+
+    def full(url):
+        session = whole(url)
+        session.raw.execute("pragma max_page_count = 60")
+        return session
+
+    with monkeypatch.context() as small:
+        small.setattr(ledger, "open_session", full)
+        first = map_(given, "--out", "answers.jsonl", "--json")
+    summary, rows = json.loads(first.stdout), (notes / "answers.jsonl").read_text()
+    assert (first.exit_code, summary["counts"]["answered"]) == (2, 12)
+    assert 0 < summary["not_stored"] <= 12
+    assert f"{summary['not_stored']} runs are not stored: free disk space" in first.stderr
+    assert "their answers are in answers.jsonl, and are used from there" in first.stderr
+    paid = len(served.requests)
+    again = map_(given, "--out", "answers.jsonl", "--json")
+    assert (again.exit_code, len(served.requests) - paid) == (0, 0), again.stderr
+    assert (json.loads(again.stdout)["earlier"], json.loads(again.stdout)["not_stored"]) == (12, 0)
+    assert sorted((notes / "answers.jsonl").read_text().splitlines()) == sorted(rows.splitlines())
+    assert store.is_file()

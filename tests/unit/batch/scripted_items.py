@@ -50,6 +50,7 @@ class ScriptedRun:
     def __init__(self, runs, item, run_id, before=None):
         self._runs, self._item = runs, item
         self.run_id, self.ended, self.cost_before = run_id, before, 0.0
+        self.is_kept = True
         self._listeners = []
         self.aborts = []
         self.was_aborted, self.was_cut = asyncio.Event(), asyncio.Event()

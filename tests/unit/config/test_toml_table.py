@@ -70,7 +70,7 @@ def test_invalid_toml_has_a_line(text, line):
     assert (error.value.line, "at line" in str(error.value)) == (line, False)
 
 
-@given(st.text())
+@given(st.text() | st.text(st.sampled_from("ab.=[]{}\"'#\n ,1-"), max_size=200))
 def test_any_text_is_read_or_refused(text):
     """No text leads to another error than the expected one."""
     try:
@@ -80,4 +80,27 @@ def test_any_text_is_read_or_refused(text):
             read_table(text, ())
     else:
         table = read_table(text, ())
-        assert all(1 <= table.line(key) <= max(len(table.lines), 1) for key in table.values)
+        assert all(1 <= table.line(key) <= max(len(text.splitlines()), 1) for key in table.values)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x = 1\ntool.run-specialist.model" + ".a" * 1000 + " = 1\n", (2, "a key has more than 50 parts")),
+        ("x = 1\n[tool" + ' . "a"' * 400_000 + "]\n", (2, "a key has more than 50 parts")),
+        ("x = " + ("{" + ".".join("a" * 40) + " = ") * 40 + "1" + "}" * 40, (1, "it is nested too deeply")),
+        ("x = " + "[" * 60 + "]" * 60, (1, "it is nested too deeply")),
+        ("x = " + "[" * 5000, (1, "it is nested too deeply")),
+    ],
+)
+def test_deep_values_are_invalid(text, reason):
+    """A key of very many parts and deeply nested values are rejected with their line, before they take long."""
+    with pytest.raises(InvalidToml) as error:
+        read_table(text, NAMES)
+    assert (error.value.line, str(error.value)) == reason
+
+
+def test_a_long_text_with_points_is_no_key():
+    """Sentences and version numbers in a string may have any number of points."""
+    table = read_table('[tool.run-specialist]\nmodel = "' + "1 2. x y. " * 500 + '"\n', NAMES)
+    assert len(table.values["model"]) == 5000

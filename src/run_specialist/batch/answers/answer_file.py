@@ -12,9 +12,12 @@ from typing import BinaryIO, Self
 from run_specialist.batch.answers.answer_cells import columns_of, guarded_cell
 from run_specialist.batch.answers.answer_index import AnswerIndex, RowPosition, cells_at, index_of_csv, index_of_json
 from run_specialist.batch.answers.answer_part import AnswerPart
-from run_specialist.batch.answers.answer_rows import row_line
+from run_specialist.batch.answers.answer_rows import parse_row, row_line
 from run_specialist.batch.done import Done
 from run_specialist.errors import UsageError
+from run_specialist.record.outcome import Outcome
+from run_specialist.specialist.project import result_path
+from run_specialist.store.from_rows import outcome_of
 
 _OTHER_FORMATS = (".json", ".tsv", ".xlsx", ".xls", ".parquet")
 
@@ -40,7 +43,10 @@ class AnswerFile:
         Raises UsageError also if the file exists and does not contain answers, or another process writes it.
         """
         self.path = path
-        self._target = Path(os.path.realpath(path))
+        try:
+            self._target = result_path(path)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}") from None
         self._ordered = ordered
         self._is_csv = path.suffix.lower() == ".csv"
         self._check(items)
@@ -50,6 +56,7 @@ class AnswerFile:
         except OSError as error:
             raise self._unwritable(error) from None
         self._is_open = True
+        self._earlier: dict[str, RowPosition] | None = None
 
     def _recover(self) -> None:
         """Check an existing file, and add the rows that a crashed call has left beside it."""
@@ -90,6 +97,24 @@ class AnswerFile:
             self._part.append(row_line(done))
         except OSError as error:
             raise self._unwritable(error) from None
+
+    def earlier(self, run_id: str) -> Outcome | None:
+        """Return the outcome with an answer that the file has for a run; None for others, and in CSV files."""
+        if self._earlier is None:
+            index = index_of_json(self._target, may_be_torn=True) if self._has_json else None
+            self._earlier = {place.run_id: place for place in (index.places if index else ())}
+        place = self._earlier.get(run_id)
+        if place is None:
+            return None
+        with self._target.open("rb") as file:
+            file.seek(place.start)
+            row = parse_row(file.read(place.end - place.start))
+        is_answer = row is not None and row["run_id"] == run_id and row["state"] in {"answered", "landed", "partial"}
+        return outcome_of(row["outcome"]) if row is not None and is_answer else None
+
+    @property
+    def _has_json(self) -> bool:
+        return not self._is_csv and self._target.exists()
 
     def finish(self) -> None:
         """Replace the file by the rows of this call, because all items have one; raises UsageError."""

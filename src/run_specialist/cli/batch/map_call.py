@@ -59,7 +59,7 @@ class MapCall:
 
     def _runner_in(self, root: Path | None) -> "Runner":
         """Return a runner whose file tools can read a folder."""
-        return batch_runner(self.config, replace(self.project, root=root), self.each_run)
+        return batch_runner(self.config, replace(self.project, root=root), self.each_run, quiet=self.answers.quiet)
 
     def _reducer(self, runner: "Runner") -> Reducer | None:
         wanted = self.answers.reduce

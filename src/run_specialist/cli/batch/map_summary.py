@@ -99,6 +99,11 @@ class MapSummary:
         yield " · ".join(self._figures()), None
         if reason := self.reason:
             yield reason, None
+        if self.is_stored and (unstored := self.batch.unstored):
+            runs = f"{counted(unstored, 'run')} {'is' if unstored == 1 else 'are'} not stored"
+            kept = self.out is not None and self.out.suffix.lower() != ".csv"
+            rest = f"their answers are in {self.out}, and are used from there" if kept else "they would be paid again"
+            yield f"{runs}: free disk space, or check the store, before you repeat the command; {rest}", None
         yield from self._answers()
         yield from self._next()
         if self.is_stored:
@@ -176,6 +181,7 @@ class MapSummary:
             "duration_s": round(self.progress.seconds, 3),
             "ended_because": self.batch.ended_because,
             "problem": self.batch.problem,
+            "not_stored": self.batch.unstored if self.is_stored else 0,
             "out": None if self.out is None else str(self.out),
             "reduced": None if reduced is None else reduced.as_json(),
         }

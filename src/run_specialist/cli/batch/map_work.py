@@ -14,6 +14,7 @@ from run_specialist.cli.console import is_terminal, print_json, print_line, prin
 from run_specialist.cli.output_file import STDOUT
 from run_specialist.cli.wrapping import stderr_width, wrapped
 from run_specialist.errors import UsageError
+from run_specialist.record.outcome import Exit
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
@@ -41,8 +42,12 @@ class MapWork:
 
     def work(self) -> int:
         """Run the batch, print the summary, and return the exit code."""
+        from run_specialist.batch.answers.answer_file import AnswerFile  # noqa: PLC0415 - fast `--help`
+
         batch, files = self._batch, self._files()
         with self._rows() as rows:
+            if isinstance(rows, AnswerFile):
+                batch.reuse(rows.earlier)
             worker = MapWorker(batch, [part for part in (rows, files) if part is not None], self._shown())
             try:
                 worker.work(self._runner)
@@ -57,6 +62,8 @@ class MapWork:
         if files is not None and batch.counts.has_answer and not worker.interrupts.count:
             reduced = self._reduced(files)
             code = code or int(reduced.exit_code)
+        if self._is_stored and batch.unstored:
+            code = code or int(Exit.USAGE)
         self._show(worker.progress, code, reduced)
         return code
 

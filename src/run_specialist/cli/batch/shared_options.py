@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from run_specialist.cli.batch.option_values import amount
+from run_specialist.cli.console import say_allowed
 from run_specialist.cli.flags import (
     Dir,
     EvidenceFlag,
@@ -119,9 +120,12 @@ class ProjectOptions:
     trust: TrustFlag = False
 
 
-def batch_runner(config: "Config", project: ProjectOptions, each_run: EachRunOptions) -> "Runner":
-    """Return a runner for many runs of the project's specialists."""
-    return configured_runner(
+def batch_runner(config: "Config", project: ProjectOptions, each_run: EachRunOptions, *, quiet: bool) -> "Runner":
+    """Return a runner for many runs of the project's specialists.
+
+    quiet: do not print what `--trust` allows.
+    """
+    runner = configured_runner(
         config,
         dir_=project.dir_,
         strict=project.strict,
@@ -133,3 +137,5 @@ def batch_runner(config: "Config", project: ProjectOptions, each_run: EachRunOpt
         trust=project.trust,
         requests_at_once=each_run.requests_at_once,
     )
+    runner.allowed = None if quiet else say_allowed
+    return runner

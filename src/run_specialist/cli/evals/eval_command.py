@@ -62,19 +62,24 @@ def eval_(
             return
         if name is None:
             fail("there is no specialist to run; name one, e.g. specialists eval thoughts-analyzer")
+        if not cases.new:
+            from run_specialist.cli.evals.extra import check_extra  # noqa: PLC0415 - fast `--help`
+
+            check_extra()
         config = config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
+        if cases.new:
+            from run_specialist.cli.evals.eval_files import write_cases  # noqa: PLC0415 - needs no extra, as above
+
+            write_cases(name, cases.cases, batch_runner(config, project, each_run, quiet=results.quiet))
+            return
         from run_specialist.cli.evals.comparing import Comparing  # noqa: PLC0415 - fast `--help`
-        from run_specialist.cli.evals.eval_files import write_cases  # noqa: PLC0415 - as above
         from run_specialist.cli.evals.eval_planning import EvalRequest  # noqa: PLC0415 - fast `--help`
         from run_specialist.cli.evals.eval_work import EvalWork  # noqa: PLC0415 - as above
 
         def make_runner(model: str | None) -> "Runner":
-            return batch_runner(config, project, replace(each_run, model=model))
+            return batch_runner(config, project, replace(each_run, model=model), quiet=results.quiet)
 
         runner = make_runner(each_run.model)
-        if cases.new:
-            write_cases(name, cases.cases, runner)
-            return
         comparing = Comparing.begun(comparison, runner.registry.find(name), runner.store)
         plan = EvalRequest(name, cases, variants, each_run, comparing).plan(runner)
         code = EvalWork(plan, make_runner, cases, results, money, work, comparing).work(runner)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from run_specialist.cli.batch.shared_options import EachRunOptions
 from run_specialist.cli.evals.comparing import Comparing
 from run_specialist.cli.evals.eval_options import CaseOptions, VariantOptions
-from run_specialist.cli.evals.extra import check_extra
 from run_specialist.errors import UsageError
 from run_specialist.evals.case import EvalSet
 from run_specialist.evals.eval_plan import EvalPlan, planned
@@ -33,7 +32,6 @@ class EvalRequest:
 
     def plan(self, runner: "Runner") -> EvalPlan:
         """Return the planned runs; raises UsageError."""
-        check_extra()
         file = runner.registry.find(self.name)
         cases = self._chosen(cases_of(file, partial(check_judge, runner), self.cases.cases))
         return planned(runner, file.name, cases, self._subjects(runner), self.cases.repeat)

@@ -1,14 +1,29 @@
 """Evaluators of the answer of a run."""
 
+import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext
 
 from run_specialist.evals.evaluators.checked_run import checked_run, plain
 from run_specialist.evals.evaluators.given import flag, joined, short, texts
+from run_specialist.tools.files import search_process
+from run_specialist.tools.threads import in_thread
+
+PATTERN_TIMEOUT = 5.0
+"""Timeout of a regular expression of a case, which may take for ever, e.g. `(a+)+$` [s]."""
+_MAY_TAKE_LONG = re.compile(r"[*+?{|]")
+"""Without one of these, a pattern has only one way to match at each place, and needs no process of its own."""
+_SEARCH = """
+import json, re, sys
+pattern, text = json.load(sys.stdin)
+sys.exit(0 if re.search(pattern, text, re.IGNORECASE) else 1)
+"""
 
 
 @dataclass(repr=False)
@@ -43,10 +58,23 @@ class Regex(Evaluator[object, object, object]):
         except (re.error, RecursionError, OverflowError) as error:
             raise ValueError(f"{short(self.pattern)!r} is not a regular expression: {error}") from None
 
-    def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
-        """Return whether it matches."""
-        matches = re.search(self.pattern, checked_run(ctx).text, re.IGNORECASE) is not None
+    async def evaluate(self, ctx: EvaluatorContext[object, object, object]) -> EvaluationReason:
+        """Return whether it matches; raises ValueError if that takes too long."""
+        matches = await self._matches(checked_run(ctx).text)
         return EvaluationReason(value=matches, reason=None if matches else f"{short(self.pattern)!r} matches nowhere")
+
+    async def _matches(self, text: str) -> bool:
+        """Search in a process that can be killed, because `re` cannot be interrupted; cancelling kills it too."""
+        if not _MAY_TAKE_LONG.search(self.pattern):
+            return re.search(self.pattern, text, re.IGNORECASE) is not None
+        command = [sys.executable, "-I", "-S", "-c", _SEARCH]
+        given = json.dumps([self.pattern, text]).encode()
+        _, code = await in_thread(lambda: search_process.run(command, Path.cwd(), PATTERN_TIMEOUT, given))
+        if code is None:
+            raise ValueError(f"{short(self.pattern)!r} took longer than {PATTERN_TIMEOUT:g} s; simplify it")
+        if code not in {0, 1}:
+            raise ValueError(f"{short(self.pattern)!r} could not be searched for (exit code {code})")
+        return bool(code == 0)
 
 
 @dataclass(init=False, repr=False)

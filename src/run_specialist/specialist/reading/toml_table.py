@@ -11,6 +11,12 @@ _MAY_END = re.compile(r"""[\]}"']\s*(#.*)?$""")
 _MOST_TRIES = 100
 """Maximum number of lines on which one value may seem to end; beyond it, positions of later keys stay unknown."""
 
+DEEPEST = 50
+"""Maximum number of parts of a dotted key, and of nested values; the parser's time for a key is quadratic in it."""
+_TOO_MANY_PARTS = re.compile(
+    rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEEPEST}}}(?=[\w"'-])"""
+)
+
 
 class InvalidToml(ValueError):
     """The text is not valid TOML."""
@@ -44,8 +50,11 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
     import tomllib  # noqa: PLC0415 - only if there is such a file
 
     lines = text.splitlines(keepends=True)
+    if found := _TOO_MANY_PARTS.search(text):
+        raise InvalidToml(text.count("\n", 0, found.start()) + 1, f"a key has more than {DEEPEST} parts")
     try:
         document = tomllib.loads(text)
+        _require_flat(document)
     except RecursionError:
         raise InvalidToml(1, "it is nested too deeply") from None
     except ValueError as error:
@@ -62,6 +71,17 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
         # The header may have been a line of a longer text, or its keys are written elsewhere, with dots.
         places = _places(lines, names, values, 1)
     return TomlTable(values, places, header)
+
+
+def _require_flat(document: dict[str, Any]) -> None:
+    """Raise RecursionError for values that other functions could not print or check."""
+    level: list[object] = [document]
+    for _ in range(DEEPEST):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [value for values in inner for value in values]
+        if not level:
+            return
+    raise RecursionError
 
 
 def _header(lines: Sequence[str], names: tuple[str, ...]) -> int:
