@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from run_specialist.cli.console import fail, guarded
+from run_specialist.cli.console import fail, guarded, say
 from run_specialist.cli.flags import OnLostFlag, RequestsAtOnce, RequireModel, StoreUrl, settings
 from run_specialist.cli.forked import ForkAt, ForkLanding, ForkPreset, forked
 from run_specialist.cli.live_run import PrepareRun, answer
@@ -60,6 +60,7 @@ def resume(
 
         run = _without_last(run, store, root, all_projects=all_projects)
         runner = Runner(
+            root=root,
             model=model,
             store=store,
             on_lost=on_lost,
@@ -71,6 +72,8 @@ def resume(
             prepare: PrepareRun = partial(runner.resume, run, question, force=force, **given)
         else:
             prepare = forked(partial(runner.fork, run, question, at=at, force=force, **given, **forking), shown)
+        if root is not None and not shown.quiet:
+            say(f"files are read in {runner.root}")
         outcome = answer(runner, prepare, shown)
     raise typer.Exit(outcome.exit_code)
 

@@ -48,6 +48,7 @@ class _SkillReader(CaseReader):
             question,
             self._place(given),
             {},
+            {},
             self._evaluators.read(self._judges(given, expected)),
             None if expected is None else expected.value,
         )

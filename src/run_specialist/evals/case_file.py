@@ -10,6 +10,7 @@ from run_specialist.errors import UsageError
 from run_specialist.evals.case import EvalCase, EvalSet
 from run_specialist.evals.case_reader import CaseReader
 from run_specialist.evals.positions import PlacedValue, read
+from run_specialist.specialist.origins import NEVER, rule
 from run_specialist.specialist.problems import Position, shown
 from run_specialist.specialist.resolve import checked
 
@@ -58,7 +59,7 @@ class _FileReader(CaseReader):
             else shown(" ".join(str(named.value).split()), None)
         )
         self._check_keys(given, _OF_CASE, name)
-        question, settings = self._inputs(given.get("inputs"), given.place, name)
+        question, settings, places = self._inputs(given.get("inputs"), given.place, name)
         evaluators = self._evaluators.read(given.get("evaluators"))
         if question is not None:
             expected, metadata = given.get("expected_output"), given.get("metadata")
@@ -67,13 +68,16 @@ class _FileReader(CaseReader):
                 question,
                 self._place(given),
                 settings,
+                places,
                 evaluators,
                 None if expected is None else expected.value,
                 None if metadata is None else metadata.value,
             )
 
-    def _inputs(self, given: PlacedValue | None, place: Position, name: str) -> tuple[str | None, dict[str, Any]]:
-        """Return the question and the settings of a case; None, after an error is noted, if it has no question."""
+    def _inputs(
+        self, given: PlacedValue | None, place: Position, name: str
+    ) -> tuple[str | None, dict[str, Any], dict[str, str]]:
+        """Return the question, the settings and their places; None, after an error is noted, if it has no question."""
         asked, settings = given, None
         if given is not None and given.fields:
             self._check_keys(given, _OF_INPUTS, "inputs")
@@ -82,12 +86,13 @@ class _FileReader(CaseReader):
             where = place if asked is None else asked.place
             text = f"{shown(name)} has no question; expected `inputs: TEXT`, or `inputs:` with `question: TEXT`"
             self._problems.error(where, text, "inputs")
-            return None, {}
+            return None, {}, {}
         if settings is None:
-            return asked.value, {}
-        return asked.value, self._settings(settings)
+            return asked.value, {}, {}
+        return asked.value, self._settings(settings), {key: self._place(at) for key, at, _ in settings.fields}
 
     def _settings(self, given: PlacedValue) -> dict[str, Any]:
+        """Return the settings of a case, which may come from somebody else: it can grant no power."""
         if not isinstance(given.value, dict):
             self._problems.error(given.place, "must be a mapping of keys of the specialist's file", "settings")
             return {}
@@ -96,6 +101,9 @@ class _FileReader(CaseReader):
                 checked({key: value.value})
             except UsageError as error:
                 self._problems.error(placed.place, str(error), "settings")
+            else:
+                if rule(key, "data") == "never":
+                    self._problems.error(placed.place, f"{key}: {NEVER}", "settings")
         return dict(given.value)
 
     def _check_keys(self, given: PlacedValue, known: tuple[str, ...], owner: str) -> None:

@@ -2,12 +2,16 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from run_specialist.errors import UsageError
-from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.safe_files.safe_open import open_file
+from run_specialist.specialist.loader import LARGEST, SpecialistFile, load
+from run_specialist.specialist.problems import shown
+from run_specialist.specialist.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +63,30 @@ class FrozenBatch:
             frozen.get("typical_cost", 0.0),
         )
 
-    def file_on_this_host(self, root: Path, copies: Path) -> Path:
-        """Return a file with this content: the one below the root if it is the same, else a copy.
+    def file_on_this_host(self, registry: Registry, root: Path, copies: Path) -> SpecialistFile:
+        """Return the specialist's file: the same one below the root or of this host, else a copy, which is data.
 
-        copies: folder for the copy, which contains no other specialist of this name.
+        Others may have written to the queue, so a copy gets no power, even with trust.
+        registry: of the specialists of this host.
+        copies: folder for the copy, which contains no other specialist.
+        Raises UsageError for a place outside of the root, and for a content that is not that of the digest.
         """
-        here = root / self.place
-        try:
-            if hashlib.sha256(here.read_bytes()).hexdigest() == self.digest:
-                return here
-        except OSError:
-            pass
+        place = PurePosixPath(self.place.replace("\\", "/"))
+        if place.is_absolute() or ".." in place.parts or "\0" in self.place or Path(self.place).anchor:
+            raise UsageError(f"the place of its file, {shown(self.place)}, is not below the root")
+        with suppress(OSError, ValueError), open_file(root / place, root) as opened:
+            if hashlib.sha256(opened.read(LARGEST + 1)).hexdigest() == self.digest:
+                return registry.find(str(root / place))
+        with suppress(UsageError):
+            if (known := registry.find(self.name)).digest == self.digest:
+                return known
+        content = self.content.encode()
+        if hashlib.sha256(content).hexdigest() != self.digest:
+            raise UsageError("the content of its file is not that of its digest")
         copies.mkdir(parents=True, exist_ok=True)
-        copy = copies / (Path(self.place).name or f"{self.name}.md")
-        copy.write_bytes(self.content.encode())
-        return copy
+        copy = copies / (place.name or "specialist.md")
+        copy.write_bytes(content)
+        return replace(load(copy, copies), given_origin="data")
 
 
 def freeze(

@@ -14,6 +14,7 @@ from run_specialist.errors import UsageError
 from run_specialist.fleet.control import Control
 from run_specialist.fleet.frozen_batch import freeze
 from run_specialist.specialist.project import project_path
+from run_specialist.specialist.resolve import Data, resolve
 from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 
 
@@ -64,7 +65,10 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     name = runner.map(specialist, (), question, source=source, **named, **given).id
     # The config files of this host are not read by the workers.
     defaults = {key: default.value for key, default in file.defaults.items() if key not in file.lines}
-    frozen = freeze(file, runner.root, {**defaults, **given}, model, at_once)
+    settings = {**defaults, **given}
+    # A worker would refuse the batch, because others may write to the queue.
+    resolve(file, {}, data=Data(settings, lambda _: "--queue"))
+    frozen = freeze(file, runner.root, settings, model, at_once)
     frozen = replace(frozen, typical_cost=typical_cost)
     project = project_path(runner.root)
     row = StoredBatch(name, file.name, question or "", time.time(), frozen.as_json(), model, project, cost_limit)
