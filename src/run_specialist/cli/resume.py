@@ -14,11 +14,16 @@ from run_specialist.cli.option_groups import flattened
 from run_specialist.cli.output_options import OutputOptions
 from run_specialist.cli.query_words import MoreWords, more_from
 from run_specialist.cli.setting_options import LimitOptions
-from run_specialist.cli.stored_run_flags import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
+from run_specialist.cli.stored_run_flags import AllProjects, RunId, find_run, open_store, project_filter
 from run_specialist.cli.trust_flag import TrustFlag
 
 DespiteChanges = Annotated[
     bool, typer.Option("--force", help="Resume even if the file has changed, tools are missing, or the model differs.")
+]
+
+ResumeRoot = Annotated[
+    Path | None,
+    typer.Option("--root", metavar="FOLDER", help="Folder that the run may read.  [default: the project root]"),
 ]
 
 
@@ -39,7 +44,7 @@ def resume(
     force: DespiteChanges = False,
     trust: TrustFlag = False,
     all_projects: AllProjects = False,
-    root: RunsRoot = None,
+    root: ResumeRoot = None,
     store: StoreUrl = None,
     on_lost: OnLostFlag = "go_on",
     output: OutputOptions,
