@@ -181,9 +181,9 @@ def test_p1_a_project_raises_no_limit_of_the_user(own, write, call, notes, tmp_p
 def test_p1_children_of_a_project_draw_on_the_limit_of_the_caller(own, write, call):
     """`share_budget: false` of a project's file cannot take its children out of the limit of the call."""
     write("lead", "agents: [reader]", "share_budget: false")
-    line = "share_budget: specialists that it asks could exceed your own tool_calls_limit; true holds"
-    assert line in call("lead", "What do owls eat?", *OFFLINE, "--tool-calls-limit", "5").stderr
-    assert line not in call("lead", "What do owls eat?", *OFFLINE).stderr
+    line = "share_budget: specialists that it asks could exceed your own total_tokens_limit; true holds"
+    assert line in call("lead", "What do owls eat?", *OFFLINE, "--total-tokens-limit", "50000").stderr
+    assert line not in call("lead", "What do owls eat?", *OFFLINE, "--tool-calls-limit", "5").stderr
 
 
 def rewritten(store, **changed):
