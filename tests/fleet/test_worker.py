@@ -17,6 +17,7 @@ from run_specialist.fleet.queue import Queue
 from run_specialist.fleet.worker_log import HealthFile, LineLog
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.loader import load
+from run_specialist.specialist.project import packaged
 from run_specialist.store.batches import BatchWriter, ItemStateChange
 from tests.fleet.conftest import BATCH, FILE, put_batch, run_id, until
 from tests.unit.store.records import ask, change
@@ -79,6 +80,20 @@ async def test_a_batch_of_one_machine_is_refused(put, working, url):
     async with working() as (worker, _):
         (line,) = await until(lambda: worker.said)
     assert line.startswith(f"refused: batch {BATCH} was not made for a queue")
+
+
+async def test_p1_who_writes_the_tables_has_no_command_run(put, working, model, url, root, tmp_path):
+    """A batch with a server to start is refused, even with the file of a packaged specialist at its absolute place."""
+    file = packaged() / "thoughts-analyzer.md"
+    (root / "thoughts").mkdir()
+    (root / "thoughts" / "owls.md").write_text("Owls eat mice.\n")
+    frozen = {"name": "thoughts-analyzer", "content": file.read_text(), "digest": load(file).digest, "place": str(file)}
+    servers = {"evil": {"command": "sh", "args": ["-c", f"touch {tmp_path}/mark"]}}
+    await put(1, file=frozen, settings={"mcp_servers": servers})
+    async with working() as (worker, _):
+        await until(lambda: model.requests or any(line.startswith("refused: batch ") for line in worker.said))
+    assert (states(url), model.requests) == ({"waiting": 1}, [])
+    assert not (tmp_path / "mark").exists()
 
 
 async def test_a_worker_that_stops_pays_nothing_twice(put, working, model, url):

@@ -99,7 +99,7 @@ async def test_a_run_resumed_from_another_project_calls_its_own_specialists(stor
     write(elsewhere, "finder", "tool_calls_limit: 0")
     monkeypatch.chdir(elsewhere)
     more = ScriptedSpecialists(lead=[[ASKS, answers("all")]], finder=[[answers("mice")]])
-    async with Runner(provider=more, store=store) as runner:
+    async with Runner(root=tmp_path, provider=more, store=store) as runner:
         outcome = await (await runner.resume(begun.run_id, "What of owls?")).outcome()
     assert ([child.status for child in outcome.children], outcome.warnings) == (["answered"], ())
     before, after = (one.played["lead"][0].opening.tools.get("delegate").definition for one in (first, more))

@@ -79,7 +79,9 @@ async def test_resume_continues_here_only_if_its_folder_does_not_exist(hosts, mo
     """`resume` continues where the run began, and in the folder of the other host only if that does not exist."""
     one, other = hosts
     await begun(one, monkeypatch)
-    async with process(other, monkeypatch, ProviderError("again")) as runner:
+    async with process(
+        other, monkeypatch, root=one.folder, provider=ScriptedProvider([ProviderError("again")])
+    ) as runner:
         outcome = await (await runner.resume(ID)).outcome()
     assert not [text for text in outcome.warnings if "continues in" in text]
     shutil.rmtree(one.folder)

@@ -17,6 +17,7 @@ from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.project import project_path
+from run_specialist.specialist.resolve import Data
 
 if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch, Bounds
@@ -123,13 +124,25 @@ class BatchMaker:
         )
         return self._tracked(batch)
 
-    def asked(self, file: SpecialistFile, question: str, settings: Mapping[str, Any]) -> RunRequest:
+    def asked(
+        self, file: SpecialistFile, question: str, settings: Mapping[str, Any], data: Data | None = None
+    ) -> RunRequest:
         """Return a question to a specialist with its settings resolved; raises UsageError.
 
-        settings: override those of the file.
+        settings: those of the call, which override those of the file.
+        data: settings that are not the caller's own, weaker than those of the call.
         """
         options = dict(settings)
-        return self._maker.asked(file, question, options.pop("model", None), options)
+        return self._maker.asked(file, question, options.pop("model", None), options, data)
+
+    async def take_up(
+        self, asked: RunRequest, run_id: str, retry: Sequence[str], lend: "Lend | None" = None
+    ) -> Run | EndedRun:
+        """Return the run with this id, as `Runner.take_up` does."""
+        if lend is not None:
+            check_price(await self._maker.provider(asked))
+            asked = replace(asked, lend=lend)
+        return await take_up(self._maker, asked, run_id, retry=retry)
 
     def model_of(self, asked: RunRequest) -> str:
         """Return the id of the model that a new run would use; contacts nothing."""

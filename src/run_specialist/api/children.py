@@ -1,7 +1,8 @@
 """Child runs: specialists that call other specialists, with a share of the caller's budget."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,12 @@ from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.availability import obstacles
 from run_specialist.spawning.run_environment import Parent
+from run_specialist.spawning.trust import Claim, Demand, Trust, demanded, origins_of
+from run_specialist.spawning.trust_notices import powers
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.registry import Registry, places, project_root
+from run_specialist.specialist.origins import ValueOrigins, rule
+from run_specialist.specialist.registry import Registry, is_same, places, project_root
 from run_specialist.specialist.resolve import resolve
 from run_specialist.tools.base import Tool
 from run_specialist.tools.context import ChildContext, Context
@@ -63,18 +67,28 @@ class Children:
         root: Path,
         parent: Parent | None,
         provider: Provider,
-        patch: Patch | None = None,
+        patch: Patch | None,
+        *,
+        origins: ValueOrigins,
+        trust: Trust,
+        resumed: bool = False,
     ) -> tuple[Tool | None, tuple[str, ...]]:
         """Return the `delegate` tool of a specialist, and a warning for each agent in its file that it cannot call.
 
         root: the working folder of the specialist.
         parent: the run that called this specialist; None at the top level.
         patch: takes the changes of a dry run; None = it is none.
+        origins: those of the settings; a project's file needs trust for specialists that have powers.
+        resumed: a resumed run calls the specialists of its own project, wherever the command is called.
         The tool is None if the specialist has no agents, or none of them can be called.
         """
         place = file.place("agents")
         if not settings.agents:
             return None, ()
+        if resumed and not any(
+            is_same(project_root(root), one.project) for one in self._registry.places if one.project
+        ):
+            self._registries.pop(root, None)
         above = (*(parent.names if parent else ()), settings.name)
         if len(above) > self._max_depth:
             return None, (f"{place}: agents: not available more than {self._max_depth} levels below the first run",)
@@ -91,6 +105,9 @@ class Children:
         if any(problem.key == "agents" for problem in file.problems):
             # The registry has already reported these problems.
             warnings.clear()
+        withheld, noted = await in_thread(lambda: self._withheld(file, origins, callable_, root, trust))
+        warnings += noted
+        callable_ = {name: child for name, child in callable_.items() if name not in withheld}
         unavailable = await self._unavailable(callable_.values(), root, provider)
         warnings += [
             f"{place}: agents: {child.name} cannot work here: {unavailable[child.path]}"
@@ -105,6 +122,64 @@ class Children:
         if not found:
             return None, tuple(warnings)
         return delegate_tool(found, self._run_child_from(root, above, provider, patch)), tuple(warnings)
+
+    def _withheld(
+        self,
+        caller: SpecialistFile,
+        origins: ValueOrigins,
+        children: Mapping[str, SpecialistFile],
+        root: Path,
+        trust: Trust,
+    ) -> tuple[Collection[str], list[str]]:
+        """Return the names of specialists that a file must not call yet, and warnings; blocks while it reads files."""
+        withheld, warnings, place = set[str](), list[str](), f"{caller.place('agents')}: agents"
+        for name, child in children.items():
+            claim = self._claim(caller, origins, child, root, trust, (caller.path,))
+            if why := trust.why_not(claim):
+                withheld.add(name)
+                warnings.append(f"{place}: {name} cannot be called: {why}")
+            else:
+                warnings += trust.check(claim)
+        return withheld, warnings
+
+    def _claim(  # noqa: PLR0913, PLR0917 - the parts of a call
+        self,
+        caller: SpecialistFile,
+        origins: ValueOrigins,
+        child: SpecialistFile,
+        root: Path,
+        trust: Trust,
+        above: tuple[Path, ...],
+    ) -> Claim:
+        """Return the permission that a file needs to call a specialist with powers.
+
+        The words of the caller become the question of the child, so that it could use what the child may do.
+        """
+        demands: tuple[Demand, ...] = ()
+        if rule("agents", origins.of("agents")) != "free" and (does := self._powers(child, root, trust, above)):
+            place, fingerprint = f"{caller.place('agents')}: agents", f"{child.digest} {does}"
+            demands = demanded(origins, ["agents"], place, f"ask {child.name}, which may {does}", fingerprint)
+        return Claim(caller.path, caller.digest, project_root(root), demands)
+
+    def _powers(self, file: SpecialistFile, root: Path, trust: Trust, above: tuple[Path, ...]) -> str:
+        """Return what a specialist may do beyond reading, itself or by those that it may call; empty if nothing.
+
+        above: the files that call it, which it cannot call.
+        """
+        settings = file.specialist
+        if settings is None or len(above) > self._max_depth:
+            return ""
+        found = powers(file, resolve(file, {}).settings, root, trust)
+        for name in self._registry_of(root).callable_names(settings.agents):
+            with suppress(UsageError):
+                child = self._find(name, root, file)
+                inside = (*above, file.path)
+                if child.path in inside or not trust.allows(
+                    self._claim(file, origins_of(file), child, root, trust, inside)
+                ):
+                    continue
+                found += [one for one in [self._powers(child, root, trust, inside)] if one]
+        return "; ".join(dict.fromkeys(found))
 
     async def _unavailable(self, files: Iterable[SpecialistFile], root: Path, provider: Provider) -> Mapping[Path, str]:
         """Return why children cannot work in a folder, by the path of their file.

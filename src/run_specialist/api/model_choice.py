@@ -14,9 +14,11 @@ from run_specialist.providers.model_names import check_spelling
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.spawning.model_trust import check_model
-from run_specialist.spawning.trust import Trust
+from run_specialist.spawning.trust import Trust, origins_of
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.model_list import split_models
+from run_specialist.specialist.origins import OriginKind, ValueOrigins
 
 NO_LANGUAGE_MODEL = "its provider is not a language model; choose one with `model`"
 
@@ -54,12 +56,12 @@ class ModelChoice:
         self._pool = pool
 
     async def provider(
-        self, file: SpecialistFile, settings: Specialist, asked: str | None, *, by_program: bool = False
+        self, file: SpecialistFile, settings: Specialist, asked: str | None, origins: ValueOrigins | None = None
     ) -> Provider:
         """Return the provider of a new run.
 
         asked: the model of the call; None = the one of the file or of the environment.
-        by_program: whether the specialist was created in Python and so needs no trust.
+        origins: those of the settings; None = all are those of the file.
         Raises UsageError, before anything is sent, if the run needs a language model and there is none.
         """
         if self._provider is not None:
@@ -67,7 +69,9 @@ class ModelChoice:
         if why := why_offline(asked, settings.model, self._default):
             self._rule.check(file, settings, why)
         file_models = (settings.model, settings.fallback_models)
-        return await self._chosen(asked, *file_models, None if by_program else file, self._root)
+        origins = origins or origins_of(file)
+        by_program = file.given_origin == "caller"
+        return await self._chosen(asked, *file_models, None if by_program else file, self._root, origins)
 
     async def provider_for_resumed(
         self,
@@ -93,7 +97,14 @@ class ModelChoice:
         if choose_model(asked, model) == OFFLINE:
             why = why_offline(asked, model) if asked else f"the run is {OFFLINE}; name a model to resume it"
             self._rule.check(current, settings, why)
-        return await self._chosen(asked, model, following, current, root)
+        # Others may have written to the store: what the file does not name is data.
+        of_file = current.specialist
+        known = {of_file.model, *of_file.fallback_models} if of_file else set[str | None]()
+        kinds: dict[str, OriginKind] = {
+            "model": current.origin if model in known else "data",
+            "fallback_models": current.origin if known.issuperset(following) else "data",
+        }
+        return await self._chosen(asked, model, following, current, root, ValueOrigins(kinds))
 
     async def provider_for_child(self, file: SpecialistFile, settings: Specialist, parents: Provider) -> Provider:
         """Return the provider of a child; a child without a model inherits that of its parent.
@@ -103,6 +114,12 @@ class ModelChoice:
         if self._inherits(settings):
             return self._checked(file, settings, parents)
         return await self.provider(file, settings, self.model)
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The models that the caller, the environment and the config files name; `offline` sends nothing."""
+        named = () if self.model is None else split_models(self.model)
+        return frozenset([*named, *choose_models(None, None, self._default).names, OFFLINE])
 
     def why_offline(self, settings: Specialist, parents: Provider | None = None, asked: str | None = None) -> str:
         """Return why a specialist has no language model, and how to get one; empty if it has one.
@@ -150,8 +167,14 @@ class ModelChoice:
         # A run changes its model without its parent and without other runs.
         return provider.renewed() if isinstance(provider, ModelChain) else provider
 
-    async def _chosen(
-        self, asked: str | None, named: str | None, following: Sequence[str], file: SpecialistFile | None, root: Path
+    async def _chosen(  # noqa: PLR0913, PLR0917 - the parts of a choice
+        self,
+        asked: str | None,
+        named: str | None,
+        following: Sequence[str],
+        file: SpecialistFile | None,
+        root: Path,
+        origins: ValueOrigins,
     ) -> Provider:
         """Return the provider of the models given with the call, otherwise of those that a file names.
 
@@ -161,7 +184,7 @@ class ModelChoice:
         if file is not None and not asked:
             for key, model in [("model", named), *(("fallback_models", one) for one in following)]:
                 if model in chosen.names:
-                    await check_model(file, model, root, self._trust, key)
+                    await check_model(file, model, root, self._trust, key, origins.of(key))
         first, *others = chosen.names
         for other in others:
             check_spelling(other)

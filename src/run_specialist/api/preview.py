@@ -13,12 +13,11 @@ from run_specialist.providers.model_names import check_served, check_spelling
 from run_specialist.spawning.effective import EffectiveModel, EffectiveSettings, effective
 from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
 from run_specialist.spawning.model_trust import model_claims
-from run_specialist.spawning.prompt_texts import missing_skill
+from run_specialist.spawning.prompt_texts import missing_skill, skills_claim
 from run_specialist.spawning.run_environment import RunEnvironment
-from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.model_list import KEY
-from run_specialist.specialist.resolve import ResolvedSettings, resolve
+from run_specialist.specialist.resolve import Data, ResolvedSettings, resolve
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 
@@ -30,22 +29,27 @@ _NOT_ALLOWED = "the imports, commands and servers of the file must be allowed on
 
 
 async def effective_of(
-    runner: Runner, file: SpecialistFile, settings: dict[str, Any], asked: str | None = None
+    runner: Runner,
+    file: SpecialistFile,
+    settings: dict[str, Any],
+    asked: str | None = None,
+    data: Data | None = None,
 ) -> EffectiveSettings:
     """Return what a run of a specialist gets.
 
     file: a file without errors.
     settings: those of the call, as for `Runner.prepare`.
     asked: the model of the call; None = that of the file, of the environment or of a config file.
+    data: settings that are not the caller's own, such as those of a batch in a queue.
     """
-    resolved = resolve(file, settings)
+    resolved = resolve(file, settings, data=data)
     settled = resolved.settings
     name, *others = choose_models(asked, settled.model, runner.default_model, settled.fallback_models).names
     model = described(name)
     source = "the call" if asked else str(resolved.origin("model"))
     if not asked and settled.model in {None, "inherit"}:
         source = default_reason(runner.default_model)
-    environment, reasons, notes = await _environment(runner, file, settled, model)
+    environment, reasons, notes = await _environment(runner, file, resolved, model)
     found = effective(file, resolved, EffectiveModel.of(name, source, model), environment)
     place = f"{file.place('model')}: model" if settled.model == name else ""
     refusals = [*_refusals(name, place), *(line for one in others for line in _refusals(one, _place_of(file, one)))]
@@ -81,22 +85,31 @@ def _refusals(model: str, place: str) -> list[str]:
 
 
 async def _environment(
-    runner: Runner, file: SpecialistFile, settled: Specialist, model: DescribedModel
+    runner: Runner, file: SpecialistFile, resolved: ResolvedSettings, model: DescribedModel
 ) -> tuple[RunEnvironment, list[str], list[str]]:
     """Return the environment of a run before anything is started, reasons not to run, and notes."""
+    settled, origins = resolved.settings, resolved.kinds
     idle = settled.model_copy(update=_NOT_STARTED)
     reasons, notes = [], []
     if lacking := missing_skill(file, settled, runner.root):
         reasons.append(f"{file.place('skills')}: skills: {lacking}")
         idle = idle.model_copy(update={"skills": ()})
-    environment = await runner.environments.make(runner.root, file, idle, model.provider, None)
+    elif why := runner.environments.trust.why_not(skills_claim(file, settled, runner.root, origins)):
+        reasons.append(f"{file.place('skills')}: skills: {why}")
+        idle = idle.model_copy(update={"skills": ()})
+    environment = await runner.environments.make(
+        runner.root, file, idle, model.provider, None, origins=origins, capped=resolved.capped
+    )
     servers: list[str] = []
     try:
-        declared = wanted_by(file, settled, runner.root)
+        declared = wanted_by(file, settled, runner.root, origins)
         servers = [*declared.servers]
         claims = [declared.claim]
         claims += model_claims(file, settled, runner.root)
-        if not all(runner.environments.trust.allows(claim) for claim in claims):
+        demands = [demand for claim in claims for demand in claim.demands]
+        if refused := [f"{one.place}: would {one.action}; {one.refused}" for one in demands if one.refused]:
+            reasons += refused
+        elif not all(runner.environments.trust.allows(claim) for claim in claims):
             reasons.append(_NOT_ALLOWED)
     except UsageError as error:
         reasons.append(str(error))

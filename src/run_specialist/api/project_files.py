@@ -30,4 +30,4 @@ def find_project(
 def file_of(specialist: Specialist) -> SpecialistFile:
     """Return a specialist that was created in Python as a file, which need not exist."""
     path = specialist.path or Path(f"<{specialist.name}>")
-    return SpecialistFile(path, specialist.name, specialist.description, specialist=specialist)
+    return SpecialistFile(path, specialist.name, specialist.description, specialist=specialist, given_origin="caller")

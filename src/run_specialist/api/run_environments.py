@@ -14,9 +14,10 @@ from run_specialist.spawning.extra_tools import ExtraTools, equip
 from run_specialist.spawning.paths_check import check_paths
 from run_specialist.spawning.prompt_texts import PromptTexts, read_texts
 from run_specialist.spawning.run_environment import Parent, RunEnvironment
-from run_specialist.spawning.trust import Trust
+from run_specialist.spawning.trust import Trust, origins_of
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.registry import Registry, SearchFolder, is_same
 from run_specialist.tools.base import Tool
 from run_specialist.tools.editing.working_copy import Patch, WorkingCopy
@@ -47,29 +48,32 @@ class RunEnvironments:
         provider: Provider,
         parent: Parent | None,
         *,
+        origins: ValueOrigins | None = None,
+        capped: Sequence[str] = (),
         resumed: bool = False,
-        by_program: bool = False,
         was_dry: bool = False,
     ) -> RunEnvironment:
         """Return the environment of a run; connects to the MCP servers of the file, and imports its functions.
 
+        origins: those of the settings, which decide about their powers; None = all are those of the file.
+        capped: warnings about limits of a project that are not used.
         was_dry: whether it continues a dry run; then it must change no file, because earlier changes were not kept.
-        by_program: whether the specialist was created in Python and so needs no trust.
         Raises UsageError if something that the run needs is missing.
         """
+        origins = origins or origins_of(file)
         patch = (parent and parent.patch) or (Patch(is_closed=was_dry) if self.dry_run or was_dry else None)
-        delegate, uncallable = await self.children.delegate(file, settings, root, parent, provider, patch)
-        extra_tools = await self._extra_tools(
-            file, settings, root, provider, patch, resumed=resumed, by_program=by_program
+        delegate, uncallable = await self.children.delegate(
+            file, settings, root, parent, provider, patch, origins=origins, trust=self.trust, resumed=resumed
         )
-        refused = () if parent or by_program else self.registry.refused
+        extra_tools = await self._extra_tools(file, settings, root, provider, patch, origins, resumed=resumed)
+        refused = () if parent or file.given_origin == "caller" else self.registry.refused
         checked = await check_paths(file, settings, root)
-        texts, memory = await _texts(file, settings, root, resumed=resumed), AgentMemory()
+        texts, memory = await self._texts(file, settings, root, origins, resumed=resumed), AgentMemory()
         if settings.memory is not None:
             secrets = (*keys_of(provider), *extra_tools.secrets, *self.secrets)
-            wanted = MemoryRequest(secrets, resumed, by_program, is_dry=patch is not None)
+            wanted = MemoryRequest(secrets, resumed, origins, is_dry=patch is not None)
             memory = await in_thread(lambda: agent_memory(file, settings, root, self.trust, wanted))
-        warnings = (*extra_tools.warnings, *uncallable, *refused, *checked.warnings, *memory.warnings)
+        warnings = (*capped, *extra_tools.warnings, *uncallable, *refused, *checked.warnings, *memory.warnings)
         extra_tools = replace(extra_tools, warnings=warnings)
         return RunEnvironment(
             root,
@@ -86,16 +90,16 @@ class RunEnvironments:
             patch=patch,
         )
 
-    async def _extra_tools(  # noqa: PLR0913 - the parts of a run
+    async def _extra_tools(  # noqa: PLR0913, PLR0917 - the parts of a run
         self,
         file: SpecialistFile,
         settings: Specialist,
         root: Path,
         provider: Provider,
         patch: Patch | None,
+        origins: ValueOrigins,
         *,
         resumed: bool,
-        by_program: bool,
     ) -> ExtraTools:
         """Return the tools that a file declares; in a dry run they write to the patch."""
         copy = WorkingCopy(root, patch, lambda: own_folders([file.path, *(one.path for one in self._places())]))
@@ -106,24 +110,25 @@ class RunEnvironments:
             self.trust,
             self.clients,
             copy=copy,
+            origins=origins,
             resumed=resumed,
-            by_program=by_program,
             on_server=provider.capabilities.server_tools and settings.tool_calls == "native",
         )
+
+    async def _texts(
+        self, file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins, *, resumed: bool
+    ) -> PromptTexts:
+        """Return the additions to the prompt. A resumed run keeps its prompt, so only the readable files matter."""
+        if not (settings.skills or settings.project_instructions):
+            return PromptTexts()
+        try:
+            texts: PromptTexts = await in_thread(lambda: read_texts(file, settings, root, self.trust, origins))
+        except UsageError:
+            if not resumed:
+                raise
+            texts = PromptTexts()
+        return texts
 
     def _places(self) -> Iterator[SearchFolder]:
         """Yield the folders that are searched for specialists, but not a project's root, which may hold any file."""
         return (one for one in self.registry.places if one.project is None or not is_same(one.path, one.project))
-
-
-async def _texts(file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> PromptTexts:
-    """Return the additions to the prompt. A resumed run keeps its prompt, so only the readable files matter."""
-    if not (settings.skills or settings.project_instructions):
-        return PromptTexts()
-    try:
-        texts: PromptTexts = await in_thread(lambda: read_texts(file, settings, root))
-    except UsageError:
-        if not resumed:
-            raise
-        texts = PromptTexts()
-    return texts

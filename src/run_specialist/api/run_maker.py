@@ -27,13 +27,14 @@ from run_specialist.spawning.resume_place import ResumePlace, place_of
 from run_specialist.spawning.resuming import ResumeRequest, resume
 from run_specialist.spawning.run_environment import Parent, RunEnvironment
 from run_specialist.spawning.spawner import spawn
-from run_specialist.spawning.trust import Trust
+from run_specialist.spawning.trust import Trust, origins_of_stored
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.model_list import model_settings
+from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.project import project_of
 from run_specialist.specialist.registry import Registry
-from run_specialist.specialist.resolve import resolve
+from run_specialist.specialist.resolve import Data, resolve
 from run_specialist.store.known_run import KnownRun
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.base import Tool
@@ -67,9 +68,11 @@ class RunRequest:
     question: str
     model: str | None
     """The model of the call; None for that of the `Runner`, of the file or of the environment."""
-    by_program: bool
-    """Whether the specialist was created in Python and so needs no trust."""
+    origins: ValueOrigins
+    """The origins of the settings, which decide about their powers."""
     watchers: Watchers
+    capped: tuple[str, ...] = ()
+    """Warnings about limits of a project that are not used, because those of the user are stricter."""
     lend: Lend | None = None
     """Returns the share of a common cost limit that the run may spend; None = there is no such limit."""
 
@@ -113,10 +116,12 @@ class RunMaker:
         query: str | None,
         model: str | None,
         options: Mapping[str, Any],
+        data: Data | None = None,
     ) -> RunRequest:
         """Return the question of a call.
 
         options: `RunOptions`.
+        data: settings that are not the caller's own.
         Raises UsageError for an invalid option.
         """
         overrides = dict(options)
@@ -124,17 +129,18 @@ class RunMaker:
         watchers = Watchers.taken_from(overrides)
         if not self.root.is_dir():
             raise UsageError(f"`root`: {self.root} is not a folder")
-        by_program = isinstance(specialist, Specialist)
         if isinstance(specialist, SpecialistFile):
             file = specialist
         else:
             file = file_of(specialist) if isinstance(specialist, Specialist) else self.registry.find(str(specialist))
         by_file = file.specialist.fallback_models if file.specialist else ()
         overrides |= model_settings(model, overrides, by_file)
-        settings = resolve(file, overrides, strict=self.strict).settings
+        data = data and replace(data, models={*data.models, *self.models.allowed})
+        resolved = resolve(file, overrides, strict=self.strict, data=data)
+        settings = resolved.settings
         if model is not None:
             model = ",".join([str(settings.model), *settings.fallback_models])
-        return RunRequest(file, settings, question, model, by_program, watchers)
+        return RunRequest(file, settings, question, model, resolved.kinds, watchers, resolved.capped)
 
     async def new(self, asked: RunRequest) -> Run:
         """Return a new run with a new id."""
@@ -150,13 +156,15 @@ class RunMaker:
     async def provider(self, asked: RunRequest) -> Provider:
         """Return the provider of a new run; raises UsageError if the run needs a language model and there is none."""
         model = asked.model or self.models.model
-        return await self.models.provider(asked.file, asked.settings, model, by_program=asked.by_program)
+        return await self.models.provider(asked.file, asked.settings, model, asked.origins)
 
     async def _job(self, asked: RunRequest) -> Job:
-        file, settings, by_program = asked.file, asked.settings, asked.by_program
+        file, settings = asked.file, asked.settings
         provider = await self.provider(asked)
         try:
-            environment = await self.environments.make(self.root, file, settings, provider, None, by_program=by_program)
+            environment = await self.environments.make(
+                self.root, file, settings, provider, None, origins=asked.origins, capped=asked.capped
+            )
         except NothingToRead as error:
             raise await self.working.with_alternatives(error, file, asked.question) from None
         return await _lent(spawn(file, settings, asked.question, environment), asked.lend)
@@ -199,12 +207,14 @@ class RunMaker:
         """
         file, settled = begun_with(run, place.file, place.root)
         parent = Parent(run.parent_id, place.root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
-        by_program = asked is not None and asked.by_program
-        current = asked.file if asked and by_program else load(file.path, project_of(file.path, [place.root]))
+        # Only the call has a file that was made in Python, or that came with a batch.
+        is_given = asked is not None and asked.file.given_origin is not None
+        current = asked.file if asked and is_given else load(file.path, project_of(file.path, [place.root]))
+        origins = origins_of_stored(settled, current, None if asked is None else (asked.settings, asked.origins))
         provider = await self.models.provider_for_resumed(current, settled, place.root, models_left(run), model)
         was_dry = bool(run.frozen.get("dry_run"))
         return await self.environments.make(
-            place.root, current, settled, provider, parent, resumed=True, by_program=by_program, was_dry=was_dry
+            place.root, current, settled, provider, parent, resumed=True, origins=origins, was_dry=was_dry
         )
 
     async def child(  # noqa: PLR0913, PLR0917 - called in one place

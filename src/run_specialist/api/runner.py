@@ -268,6 +268,11 @@ class Runner:
         """
         return self.batches.make(specialist, items, question, options)
 
+    @property
+    def models_allowed(self) -> frozenset[str]:
+        """The models that the caller, the environment and the config files name."""
+        return self._models.allowed
+
     def _report_loading(self, line: str) -> None:
         if self.loading is not None:
             self.loading(line)

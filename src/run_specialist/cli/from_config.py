@@ -66,7 +66,7 @@ def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: 
     named = None if root is None else root.absolute()
     project = project_root(Path.cwd(), named)
     config = read_config(project, meant=is_same(project, named))
-    warnings = config.ignored
+    warnings = (*config.ignored, *config.capped)
     chosen = config.values.get("model")
     if not model and chosen is not None and chosen.scope == "project":
         from run_specialist.config.project_model import check_chosen_model  # noqa: PLC0415 - loads the providers

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from run_specialist.cli.console import fail, guarded
+from run_specialist.cli.console import fail, guarded, say
 from run_specialist.cli.flags import OnLostFlag, RequestsAtOnce, RequireModel, StoreUrl, settings
 from run_specialist.cli.forked import ForkAt, ForkLanding, ForkPreset, forked
 from run_specialist.cli.live_run import PrepareRun, answer
@@ -14,11 +14,16 @@ from run_specialist.cli.option_groups import flattened
 from run_specialist.cli.output_options import OutputOptions
 from run_specialist.cli.query_words import MoreWords, more_from
 from run_specialist.cli.setting_options import LimitOptions
-from run_specialist.cli.stored_run_flags import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
+from run_specialist.cli.stored_run_flags import AllProjects, RunId, find_run, open_store, project_filter
 from run_specialist.cli.trust_flag import TrustFlag
 
 DespiteChanges = Annotated[
     bool, typer.Option("--force", help="Resume even if the file has changed, tools are missing, or the model differs.")
+]
+
+ResumeRoot = Annotated[
+    Path | None,
+    typer.Option("--root", metavar="FOLDER", help="Folder that the run may read.  [default: the project root]"),
 ]
 
 
@@ -39,7 +44,7 @@ def resume(
     force: DespiteChanges = False,
     trust: TrustFlag = False,
     all_projects: AllProjects = False,
-    root: RunsRoot = None,
+    root: ResumeRoot = None,
     store: StoreUrl = None,
     on_lost: OnLostFlag = "go_on",
     output: OutputOptions,
@@ -60,6 +65,7 @@ def resume(
 
         run = _without_last(run, store, root, all_projects=all_projects)
         runner = Runner(
+            root=root,
             model=model,
             store=store,
             on_lost=on_lost,
@@ -71,6 +77,8 @@ def resume(
             prepare: PrepareRun = partial(runner.resume, run, question, force=force, **given)
         else:
             prepare = forked(partial(runner.fork, run, question, at=at, force=force, **given, **forking), shown)
+        if root is not None and not shown.quiet:
+            say(f"files are read in {runner.root}")
         outcome = answer(runner, prepare, shown)
     raise typer.Exit(outcome.exit_code)
 

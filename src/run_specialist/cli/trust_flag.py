@@ -20,15 +20,17 @@ TrustFlag = Annotated[
 def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> tuple[bool | None, str]:
     """Return whether a file is trusted, and the status as a line; `(None, "")` if the file needs no trust."""
     is_local = any(map(prefix_of, (settings.model or "", *settings.fallback_models)))
-    if not settings.python_tools and not settings.mcp_servers and not is_local:
+    if not (settings.python_tools or settings.mcp_servers or settings.skills or settings.paths or is_local):
         return None, ""
     from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.extra_tools import wanted_by  # noqa: PLC0415 - fast `--help`
     from run_specialist.spawning.model_trust import model_claims  # noqa: PLC0415 - fast `--help`
-    from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.prompt_texts import skills_claim  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.trust import Trust, origins_of  # noqa: PLC0415 - fast `--help`
 
     try:
         claims = [wanted_by(file, settings, root).claim, *model_claims(file, settings, root)]
+        claims.append(skills_claim(file, settings, root, origins_of(file)))
     except UsageError as error:
         return False, f"not trusted: {error}"
     demands = ", ".join(demand.action for claim in claims for demand in claim.demands)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from run_specialist.config.config_file import ConfigFile, read_project_file, rea
 from run_specialist.config.config_keys import KEYS
 from run_specialist.errors import UsageError
 from run_specialist.specialist.defaults import Default, Defaults
+from run_specialist.specialist.origins import rule, stricter
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,13 @@ class Config:
 
     @property
     def values(self) -> Mapping[str, Default]:
-        """The effective value of each key; the project takes precedence over the user."""
-        return {key: value for file in reversed(self.files) for key, value in file.values.items()}
+        """The effective value of each key; the project takes precedence over the user, but cannot raise a limit."""
+        values: dict[str, Default] = {}
+        for file in reversed(self.files):
+            for key, value in file.values.items():
+                own = values.get(key)
+                values[key] = value if own is None or own.scope == value.scope else _of_project(key, value, own)
+        return values
 
     def get(self, key: str) -> Any:  # noqa: ANN401 - as the key
         """Return the value of a key that no environment variable overrides; None if there is none."""
@@ -43,6 +49,34 @@ class Config:
     def ignored(self) -> tuple[str, ...]:
         """A line for each file that exists but must not be used."""
         return tuple(f"{config_places.near(file.path)}: ignored, {file.reason}" for file in self.files if file.reason)
+
+    @property
+    def capped(self) -> tuple[str, ...]:
+        """A line for each limit of the project that is not used because the user's own one is stricter."""
+        values, project = self.values, [file for file in self.files if file.scope == "project"]
+        return tuple(
+            f"{config_places.near(given.path)}:{given.line}: {key}: your own value holds, because a project cannot "
+            f"loosen it: {config_places.near(values[key].path)}:{values[key].line}"
+            for file in project
+            for key, given in file.values.items()
+            if values[key] is not given and values[key].scope == "user"
+        )
+
+
+def _of_project(key: str, value: Default, own: Default) -> Default:
+    """Return the value of a key that both files have."""
+    if rule(key, "project") == "lower" and stricter(_plain(key, value), _plain(key, own)) != _plain(key, value):
+        return own
+    return replace(value, users=own)
+
+
+def _plain(key: str, given: Default) -> Any:  # noqa: ANN401 - a number, None for no limit, or a switch
+    if KEYS[key].kind != "setting":
+        return given.value
+    # Imported here, because it loads pydantic.
+    from run_specialist.specialist.resolve import checked  # noqa: PLC0415
+
+    return getattr(checked({key: given.value}), key)
 
 
 def read_config(project: Path, *, meant: bool = False) -> Config:

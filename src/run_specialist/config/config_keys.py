@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from run_specialist.redaction.secret_names import ends_like_a_name
+from run_specialist.specialist.origins import rule
 
 ValueKind = Literal["setting", "model", "folder", "store", "on_lost", "switch", "count"]
 TABLE = ("tool", "run-specialist")
@@ -19,10 +20,13 @@ class Key:
     """Name in snake_case, as in JSON output; files may use hyphens instead."""
     kind: ValueKind
     """`setting` for a key of specialist files, with the same values."""
-    personal: bool = False
-    """Whether only the user's own file may contain it."""
     variable: str = ""
     """Environment variable that overrides it; empty if there is none."""
+
+    @property
+    def personal(self) -> bool:
+        """Whether only the user's own file may contain it."""
+        return rule(self.name, "project") == "never"
 
 
 _SETTINGS = (
@@ -46,11 +50,11 @@ KEYS = {
         *(Key(name, "setting") for name in _SETTINGS),
         Key("dir", "folder"),
         Key("strict", "switch"),
-        Key("quiet", "switch", personal=True),
-        Key("require_model", "switch", personal=True, variable="SPECIALIST_REQUIRE_MODEL"),
-        Key("store", "store", personal=True, variable="SPECIALIST_STORE"),
-        Key("on_lost", "on_lost", personal=True),
-        Key("requests_at_once", "count", personal=True, variable="SPECIALIST_REQUESTS_AT_ONCE"),
+        Key("quiet", "switch"),
+        Key("require_model", "switch", variable="SPECIALIST_REQUIRE_MODEL"),
+        Key("store", "store", variable="SPECIALIST_STORE"),
+        Key("on_lost", "on_lost"),
+        Key("requests_at_once", "count", variable="SPECIALIST_REQUESTS_AT_ONCE"),
     )
 }
 """All keys, by name."""

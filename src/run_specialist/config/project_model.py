@@ -44,10 +44,10 @@ def model_claim(config: Config) -> Claim | None:
         return None
     own = next((file.values["model"] for file in config.files if file.scope == "user" and "model" in file.values), None)
     named = str(chosen.value)
-    usual = {_MESSAGES} if own is None else set(map(_server, split_models(own.value)))
+    usual = {_MESSAGES} if own is None else set(map(server_of, split_models(own.value)))
     if named == (own and own.value):
         return None
-    servers = {model: _server(model) for model in split_models(named) if model != OFFLINE}
+    servers = {model: server_of(model) for model in split_models(named) if model != OFFLINE}
     asked = {model: server for model, server in servers.items() if server not in usual or server == WEIGHTS}
     demands = [_demand(chosen, model, server, project) for model, server in asked.items()]
     required = tuple(demand for demand in demands if demand is not None)
@@ -55,7 +55,7 @@ def model_claim(config: Config) -> Claim | None:
     return Claim(chosen.path, digest, project, required) if required else None
 
 
-def _server(model: str) -> str:
+def server_of(model: str) -> str:
     """Return the prefix of a model, which determines the server; `offline` for no server."""
     if model == OFFLINE:
         return OFFLINE

@@ -31,6 +31,6 @@ async def has_same_texts(asked: "RunRequest", known: StoredRuns, run_id: str, ru
 
 def _texts(asked: "RunRequest", runner: "Runner") -> PromptTexts:
     file, settings, trust = asked.file, asked.settings, runner.environments.trust
-    wanted = MemoryRequest(runner.secrets, by_program=asked.by_program)
+    wanted = MemoryRequest(runner.secrets, origins=asked.origins)
     memory = agent_memory(file, settings, runner.root, trust, wanted)
-    return read_texts(file, settings, runner.root).followed_by(memory.text)
+    return read_texts(file, settings, runner.root, trust, asked.origins).followed_by(memory.text)

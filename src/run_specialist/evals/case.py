@@ -20,6 +20,8 @@ class EvalCase:
     """Its place, `file:line:column`."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the runs of this case only, by name of the key."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Places of the settings, `file:line:column`, by name of the key."""
     evaluators: "tuple[Evaluator[Any, Any, Any], ...]" = ()
     """The evaluators of the case, then those of the whole set."""
     expected_output: Any = None

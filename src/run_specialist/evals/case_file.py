@@ -10,6 +10,7 @@ from run_specialist.errors import UsageError
 from run_specialist.evals.case import EvalCase, EvalSet
 from run_specialist.evals.evaluator_list import EvaluatorList
 from run_specialist.evals.positions import PlacedValue, read
+from run_specialist.specialist.origins import NEVER, rule
 from run_specialist.specialist.problems import Position, Problems, shown
 from run_specialist.specialist.resolve import checked
 
@@ -65,7 +66,7 @@ class _FileReader:
             else shown(" ".join(str(named.value).split()), None)
         )
         self._check_keys(given, _OF_CASE, name)
-        question, settings = self._inputs(given.get("inputs"), given.place, name)
+        question, settings, places = self._inputs(given.get("inputs"), given.place, name)
         evaluators = self._evaluators.read(given.get("evaluators"))
         if question is not None:
             expected, metadata = given.get("expected_output"), given.get("metadata")
@@ -74,13 +75,16 @@ class _FileReader:
                 question,
                 f"{self._path}:{given.place.line}:{given.place.column}",
                 settings,
+                places,
                 evaluators,
                 None if expected is None else expected.value,
                 None if metadata is None else metadata.value,
             )
 
-    def _inputs(self, given: PlacedValue | None, place: Position, name: str) -> tuple[str | None, dict[str, Any]]:
-        """Return the question and the settings of a case; None, after an error is noted, if it has no question."""
+    def _inputs(
+        self, given: PlacedValue | None, place: Position, name: str
+    ) -> tuple[str | None, dict[str, Any], dict[str, str]]:
+        """Return the question, the settings and their places; None, after an error is noted, if it has no question."""
         asked, settings = given, None
         if given is not None and given.fields:
             self._check_keys(given, _OF_INPUTS, "inputs")
@@ -89,12 +93,14 @@ class _FileReader:
             where = place if asked is None else asked.place
             text = f"{shown(name)} has no question; expected `inputs: TEXT`, or `inputs:` with `question: TEXT`"
             self._problems.error(where, text, "inputs")
-            return None, {}
+            return None, {}, {}
         if settings is None:
-            return asked.value, {}
-        return asked.value, self._settings(settings)
+            return asked.value, {}, {}
+        places = {key: f"{self._path}:{at.place.line}:{at.place.column}" for key, at, _ in settings.fields}
+        return asked.value, self._settings(settings), places
 
     def _settings(self, given: PlacedValue) -> dict[str, Any]:
+        """Return the settings of a case, which may come from somebody else: it can grant no power."""
         if not isinstance(given.value, dict):
             self._problems.error(given.place, "must be a mapping of keys of the specialist's file", "settings")
             return {}
@@ -103,6 +109,9 @@ class _FileReader:
                 checked({key: value.value})
             except UsageError as error:
                 self._problems.error(placed.place, str(error), "settings")
+            else:
+                if rule(key, "data") == "never":
+                    self._problems.error(placed.place, f"{key}: {NEVER}", "settings")
         return dict(given.value)
 
     def _check_keys(self, given: PlacedValue, known: tuple[str, ...], owner: str) -> None:

@@ -11,6 +11,7 @@ from run_specialist.evals.case import EvalCase, EvalSet
 from run_specialist.evals.run_keys import eval_id, run_id, run_key
 from run_specialist.evals.variants import Subject
 from run_specialist.specialist.project import project_path
+from run_specialist.specialist.resolve import Data
 
 if TYPE_CHECKING:
     from run_specialist.api.run_maker import RunRequest
@@ -103,6 +104,11 @@ def planned(
     return EvalPlan(name, specialist, cases, tuple(subjects), repeat, project, runs)
 
 
+def _data_of(case: EvalCase) -> Data | None:
+    """Return the settings of a case, which are not those of the caller."""
+    return Data(case.settings, lambda key: f"{case.places.get(key, case.where)}: settings") if case.settings else None
+
+
 def _runs(runner: "Runner", cases: EvalSet, subjects: Sequence[Subject], repeat: int) -> Iterator[PlannedRun]:
     """Yield the runs of a case with all variants one after the other, so that they meet the same conditions."""
     project = project_path(runner.root)
@@ -112,8 +118,7 @@ def _runs(runner: "Runner", cases: EvalSet, subjects: Sequence[Subject], repeat:
             # Cases without their own settings share the resolved ones.
             same = (place, json.dumps(case.settings, sort_keys=True, default=str))
             if same not in resolved:
-                settings = {**case.settings, **subject.settings}
-                resolved[same] = runner.batches.asked(subject.file, case.question, settings)
+                resolved[same] = runner.batches.asked(subject.file, case.question, subject.settings, _data_of(case))
             asked = replace(resolved[same], question=case.question)
             key = run_key(asked, runner.batches.model_of(asked), project)
             for number in range(1, repeat + 1):

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Any, Self
 
 from run_specialist.api.preview import effective_of
 from run_specialist.api.runner import Runner
+from run_specialist.config.project_model import server_of
 from run_specialist.errors import UsageError
 from run_specialist.fleet.frozen_batch import FrozenBatch
 from run_specialist.fleet.roots import Root, find_root
 from run_specialist.providers.choose import named_models, why_offline
 from run_specialist.providers.chosen_models import check_usable
+from run_specialist.providers.local.local_servers import WEIGHTS, prefix_of
 from run_specialist.providers.model_names import check_spelling
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.spawning.paths_check import check_paths
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.resolve import resolve
+from run_specialist.specialist.model_list import split_models
+from run_specialist.specialist.problems import shown
+from run_specialist.specialist.resolve import Data, resolve
 
 if TYPE_CHECKING:
     from run_specialist.api.ended_run import EndedRun
@@ -38,16 +42,23 @@ class BatchHere:
 
         root: the folder that the file tools may read.
         store: the PostgreSQL store of the queue.
+        Raises UsageError for a file that the batch must not name.
         """
         self.frozen = frozen
         self._copies = tempfile.TemporaryDirectory(prefix="run-specialist-")
         try:
-            self._file = frozen.file_on_this_host(root, Path(self._copies.name))
+            here = Runner(root=root)
+            self._allowed = here.models_allowed
+            self._file = frozen.file_on_this_host(here.registry, root, Path(self._copies.name))
+            by_file = self._file.specialist
+            self._named = () if by_file is None or by_file.model is None else (by_file.model, *by_file.fallback_models)
+            asked = frozen.model
             # Without its store a run must not continue: another worker may have taken it over by then.
             self._require_model = frozen.require_model or None
             self._runner = Runner(
                 root=root,
-                model=frozen.model,
+                # The models of the file stay those of the file, which may need trust.
+                model=None if asked is None or split_models(asked) == self._named else asked,
                 store=store,
                 on_lost="abort",
                 trust=trust,
@@ -56,6 +67,8 @@ class BatchHere:
         except BaseException:
             self._copies.cleanup()
             raise
+        # Others may have written to the queue, so its settings are not those of a caller.
+        self._data = Data(frozen.settings, lambda _: "its settings")
 
     @classmethod
     def found(
@@ -71,18 +84,21 @@ class BatchHere:
         except UsageError as error:
             raise UsageError(f"batch {batch_id} was not made for a queue: {error}") from None
         root = find_root(roots, frozen.root, frozen.root_ids, batch_id)
-        return cls(frozen, root, store, trust=trust)
+        try:
+            return cls(frozen, root, store, trust=trust)
+        except UsageError as error:
+            raise UsageError(f"batch {batch_id} cannot run here: {error}") from None
 
     async def check(self) -> None:
         """Check that this host has everything that the runs need; sends no request, imports nothing, starts no server.
 
         Raises UsageError if a file, an agent, a permission or the credentials are missing, or nothing can be read.
         """
-        runner, settings = self._runner, dict(self.frozen.settings)
-        file = runner.registry.find(str(self._file))
-        settled = resolve(file, settings).settings
+        runner, file = self._runner, self._file
+        settled = resolve(file, {}, data=self._data).settings
         self._check_models(file, settled)
-        found = await effective_of(runner, file, settings, self.frozen.model)
+        self._check_allowed()
+        found = await effective_of(runner, file, {}, self.frozen.model, self._data)
         if found.cannot_run:
             raise UsageError("; ".join(found.cannot_run))
         # A longer search does not prove anything, and would block the loop of the worker, whose heartbeats then stop.
@@ -114,11 +130,23 @@ class BatchHere:
                     if agent.model not in {None, "inherit"}:
                         check_usable(named_models(None, agent.model)[0])
 
+    def _check_allowed(self) -> None:
+        """Raise UsageError for a model that neither the file nor this host names, unless it is of the same server."""
+        asked = self.frozen.model
+        if asked is None or split_models(asked) == self._named:
+            return
+        servers = {server_of(model) for model in self._allowed} - {WEIGHTS}
+        for model in split_models(asked):
+            is_of_file = model in self._named and prefix_of(model) is None
+            if not is_of_file and model not in self._allowed and server_of(model) not in servers:
+                raise UsageError(f"the model {shown(model)} is not allowed here; name it in SPECIALIST_MODEL")
+
     async def take_up(
         self, run_id: str, question: str, retry: Sequence[str], lend: "Lend | None" = None
     ) -> "Run | EndedRun":
         """Begin or resume the run of an item, as `Runner.take_up` does."""
-        return await self._runner.take_up(run_id, self._file, question, retry=retry, lend=lend, **self.frozen.settings)
+        asked = self._runner.batches.asked(self._file, question, {}, self._data)
+        return await self._runner.batches.take_up(asked, run_id, retry, lend)
 
     async def aclose(self) -> None:
         """Close connections, and remove the copy of the file."""

@@ -4,14 +4,16 @@ import hashlib
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from run_specialist.errors import UsageError
 from run_specialist.fleet.roots import root_ids, root_name
 from run_specialist.safe_files.safe_write import read_content
-from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.loader import SpecialistFile, load
+from run_specialist.specialist.problems import shown
+from run_specialist.specialist.registry import Registry
 
 MOST_AT_ONCE = 1_000_000
 """Maximum number of items that a batch may ask the fleet to work on at the same time."""
@@ -91,20 +93,29 @@ class FrozenBatch:
             raise UsageError("the content of its file does not have its digest")
         return batch
 
-    def file_on_this_host(self, root: Path, copies: Path) -> Path:
-        """Return a file with this content: the one below the root if it is the same, else a copy.
+    def file_on_this_host(self, registry: Registry, root: Path, copies: Path) -> SpecialistFile:
+        """Return the specialist's file: the same one below the root or of this host, else a copy, which is data.
 
-        copies: folder for the copy, which contains no other specialist of this name.
+        Others may have written to the queue, so a copy gets no power, even with trust.
+        registry: of the specialists of this host.
+        copies: folder for the copy, which contains no other specialist.
+        Raises UsageError for a place outside of the root.
         """
+        place = PurePosixPath(self.place.replace("\\", "/"))
+        if place.is_absolute() or ".." in place.parts or "\0" in self.place or Path(self.place).anchor:
+            raise UsageError(f"the place of its file, {shown(self.place)}, is not below the root")
         data = self.content.encode()
-        # A value of the queue must not name a file outside of the root, or a FIFO or device that is read for ever.
+        # A place may also be a FIFO or a device, which would be read for ever.
         with suppress(OSError, ValueError):
-            if read_content(root, self.place, len(data)) == data:
-                return root / self.place
+            if read_content(root, str(place), len(data)) == data:
+                return registry.find(str(root / place))
+        with suppress(UsageError):
+            if (known := registry.find(self.name)).digest == self.digest:
+                return known
         copies.mkdir(parents=True, exist_ok=True)
-        copy = copies / (Path(self.place).name or f"{self.name}.md")
+        copy = copies / (place.name or "specialist.md")
         copy.write_bytes(data)
-        return copy
+        return replace(load(copy, copies), given_origin="data")
 
 
 def _value(values: Mapping[str, Any], key: str, kind: type | tuple[type, ...], default: object = None) -> Any:  # noqa: ANN401 - a JSON value

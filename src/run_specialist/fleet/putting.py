@@ -20,7 +20,7 @@ from run_specialist.spawning.model_rule import ModelRule
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.project import project_path
-from run_specialist.specialist.resolve import resolve
+from run_specialist.specialist.resolve import Data, resolve
 from run_specialist.store.batch_reader import StoredBatches
 from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 
@@ -80,6 +80,8 @@ async def put(  # noqa: PLR0913 - what a call of `map` has
     # The config files of this host are not read by the workers.
     defaults = {key: default.value for key, default in file.defaults.items() if key not in file.lines}
     settings = {**defaults, **given}
+    # A worker would refuse the batch, because others may write to the queue.
+    resolve(file, {}, data=Data(settings, lambda _: "--queue"))
     before = await asyncio.to_thread(_frozen_before, url, name)
     rule, settled, default = ModelRule.of(require_model), resolve(file, settings).settings, runner.default_model
     kept = before.get("model") if model is None else None

@@ -8,10 +8,11 @@ from pathlib import Path
 from run_specialist import prompts
 from run_specialist.redaction import credentials, redactor
 from run_specialist.spawning.prompt_texts import AddedText
-from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
+from run_specialist.spawning.trust import Claim, Trust, demanded, origins_of
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.memory_place import MemoryPlace, memory_place
+from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.ownership import ownership_problem
 from run_specialist.specialist.project import project_root
 from run_specialist.specialist.tool_names import resolve_tools
@@ -42,8 +43,8 @@ class MemoryRequest:
     """Credentials to mask in written notes, in addition to those in the environment."""
     resumed: bool = False
     """Whether the settings are those stored with the run, which has its prompt already."""
-    by_program: bool = False
-    """Whether the specialist was created in Python and so needs no trust."""
+    origins: ValueOrigins | None = None
+    """Those of the settings; None = all are those of the file."""
     is_dry: bool = False
     """Whether no file may be changed."""
 
@@ -62,10 +63,9 @@ def agent_memory(
     place = memory_place(settings.memory, settings.name, file.dialect, project)
     if reason := _unusable(place):
         return _without(file, reason)
-    own = wanted.by_program or _is_own(file, settings, project, resumed=wanted.resumed)
-    claim = _claim(file, settings, place, project, own=own)
-    is_allowed = trust.allows(claim)
-    withheld = "" if is_allowed else f"it would {claim.demands[0].action}; allow it once, with --trust"
+    claim = _claim(file, settings, place, project, wanted.origins or origins_of(file))
+    withheld = trust.why_not(claim)
+    is_allowed = not withheld
     if withheld and not place.is_in_project:
         return _without(file, withheld)
     hide = redactor((*credentials(os.environ), *wanted.secrets))
@@ -78,13 +78,13 @@ def agent_memory(
     return AgentMemory(_text(place, hide(notes.text), tool), tool, withheld, tuple(warnings))
 
 
-def memory_claim(file: SpecialistFile, settings: Specialist, root: Path) -> Claim | None:
+def memory_claim(file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins) -> Claim | None:
     """Return the permission that a file needs for the tool that edits its notes; None if it does not ask for it."""
     if settings.memory is None or not _keeps_tool(settings):
         return None
     project = project_root(root)
     place = memory_place(settings.memory, settings.name, file.dialect, project)
-    return _claim(file, settings, place, project, own=_is_own(file, settings, project, resumed=False))
+    return _claim(file, settings, place, project, origins)
 
 
 def _keeps_tool(settings: Specialist) -> bool:
@@ -114,16 +114,16 @@ def _not_offered(file: SpecialistFile, reason: str) -> str:
     return f"{file.place('memory')}: memory: `{NAME}` is not offered: {reason}"
 
 
-def _is_own(file: SpecialistFile, settings: Specialist, project: Path, *, resumed: bool) -> bool:
-    # Others may have written to the store, so stored settings are trusted only if they equal those of the file.
-    now = file.specialist
-    as_written = now is not None and (now.memory, now.name) == (settings.memory, settings.name)
-    return (as_written or not resumed) and is_own(file.path, project)
-
-
-def _claim(file: SpecialistFile, settings: Specialist, place: MemoryPlace, project: Path, *, own: bool) -> Claim:
+def _claim(
+    file: SpecialistFile, settings: Specialist, place: MemoryPlace, project: Path, origins: ValueOrigins
+) -> Claim:
     does = "write notes in" if place.is_in_project else "read and write your notes in"
-    demand = Demand(
-        f"{file.place('memory')}: memory", f"{does} {place.shown}", f"memory {settings.memory} {place.folder}"
+    demands = demanded(
+        origins,
+        # The name is that of the folder.
+        ("memory", "name", "disallowed_tools"),
+        f"{file.place('memory')}: memory",
+        f"{does} {place.shown}",
+        f"memory {settings.memory} {place.folder}",
     )
-    return Claim(file.path, file.digest, project, () if own else (demand,))
+    return Claim(file.path, file.digest, project, demands)

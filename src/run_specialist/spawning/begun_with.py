@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from run_specialist.errors import NotResumable
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.project import project_of
@@ -22,6 +23,9 @@ def begun_with(run: StoredRun, file: Path | None = None, root: Path | None = Non
     """
     # Settings from another version of this program may have keys that this version does not know.
     settings = Specialist.model_validate(run.frozen["settings"], extra="ignore")
+    if isinstance(settings.output_schema, str):
+        # A run stores the schema itself; the path of one could lead to any file.
+        raise NotResumable(f"{run.run_id}: its stored output_schema is not a schema")
     # The others are defaults, which follow from the model that the run is resumed with.
     settings.model_fields_set.intersection_update(run.frozen.get("given", settings.model_fields_set))
     path = file or Path(run.frozen["file"])

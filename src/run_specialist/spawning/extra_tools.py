@@ -10,11 +10,12 @@ from run_specialist.errors import UsageError
 from run_specialist.spawning.offered_tools import OfferedTools, asks_for_any, offered_tools
 from run_specialist.spawning.required_servers import missing_server
 from run_specialist.spawning.server_offers import with_server_tools
-from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
+from run_specialist.spawning.trust import Claim, Demand, Trust, demanded, origins_of
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers.server_config import ServerConfig
 from run_specialist.specialist.mcp_servers.servers import servers_of
+from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.registry import project_root
 from run_specialist.specialist.tool_names import EDIT, SHELL, WRITE, resolve_tools
 from run_specialist.tools import python
@@ -23,6 +24,7 @@ from run_specialist.tools.command_files import started_files
 from run_specialist.tools.editing.edit_tools import editing_offers
 from run_specialist.tools.editing.working_copy import WorkingCopy
 from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.sandbox.sandbox import Sandbox
 from run_specialist.tools.shell.shell_offer import shell_offer
 from run_specialist.tools.threads import in_thread
 from run_specialist.tools.web.fetch_offer import FETCH
@@ -66,31 +68,32 @@ async def equip(  # noqa: PLR0913 - the context of a run
     clients: McpClients,
     *,
     copy: WorkingCopy | None = None,
+    origins: ValueOrigins | None = None,
     resumed: bool = False,
-    by_program: bool = False,
     on_server: bool = False,
 ) -> ExtraTools:
     """Import the functions and start the servers that a file declares.
 
     file: The file in its current state.
+    origins: Those of the settings; None = all are those of the file.
     root: Folder visible to the file tools; functions are imported from the project that contains it.
     copy: The files that the run has read and changed so far; None = none yet, and changes are made on the disk.
     resumed: Whether the settings are those stored with the run; missing functions are then warnings, not errors.
-    by_program: Whether the specialist was created in Python and so needs no trust.
     on_server: Whether the endpoint may run tools itself.
     Raises NotTrusted before anything is imported or started, and UsageError for a missing function.
     """
     _check_required(file, settings, () if not settings.required_mcp_servers else servers_of(settings, root))
-    copy = copy or WorkingCopy(root)
+    copy, origins = copy or WorkingCopy(root), origins or origins_of(file)
     offers = with_server_tools((FETCH, shell_offer(copy), *editing_offers(copy)), settings, on_server=on_server)
-    if not (settings.python_tools or settings.mcp_servers or asks_for_any(settings, offers)):
+    needs_secrets = bool(secret_paths(settings, root))
+    if not (settings.python_tools or settings.mcp_servers or needs_secrets or asks_for_any(settings, offers)):
         return ExtraTools()
 
     def prepare() -> tuple[DeclaredTools, tuple[Tool, ...], OfferedTools, tuple[str, ...]]:
-        declared = wanted_by(file, settings, root, resumed=resumed, by_program=by_program)
+        declared = wanted_by(file, settings, root, origins, resumed=resumed)
         trust_warnings = trust.check(declared.claim)
         functions, missing = _functions(file, settings, declared, resumed=resumed)
-        offered = offered_tools(file, settings, root, trust, resumed=resumed, by_program=by_program, offers=offers)
+        offered = offered_tools(file, settings, root, trust, origins, offers)
         return declared, functions, offered, (*declared.warnings, *trust_warnings, *missing, *offered.warnings)
 
     # Disks and imports may be slow and must not block the event loop.
@@ -133,16 +136,19 @@ def _secrets(servers: Iterable[ServerConfig]) -> tuple[str, ...]:
 
 
 def wanted_by(
-    file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool = False, by_program: bool = False
+    file: SpecialistFile,
+    settings: Specialist,
+    root: Path,
+    origins: ValueOrigins | None = None,
+    *,
+    resumed: bool = False,
 ) -> DeclaredTools:
-    """Locate the extra tools of a file and collect those that need trust.
+    """Locate the extra tools of a file, and collect those, and the secret files, that need trust.
 
+    origins: Those of the settings; None = all are those of the file.
     Raises UsageError for a missing module, unless the run is resumed, which makes it a warning.
     """
     project = project_root(root)
-    # Others may have written to the store, so stored settings are trusted only if they equal those of the file.
-    as_written = not resumed or _declares_the_same(file, settings)
-    own = by_program or (as_written and is_own(file.path, project))
     found, warnings = [], []
     for reference in settings.python_tools:
         try:
@@ -150,7 +156,7 @@ def wanted_by(
         except UsageError as error:
             warnings.append(_as_warning(file, error, resumed=resumed))
     servers = servers_of(settings, root)
-    demands = () if by_program else _demands(file, found, servers, project, own=own)
+    demands = _demands(file, settings, found, servers, root, origins or origins_of(file))
     return DeclaredTools(Claim(file.path, file.digest, project, demands), tuple(found), servers, tuple(warnings))
 
 
@@ -178,38 +184,52 @@ def _as_warning(file: SpecialistFile, error: UsageError, *, resumed: bool) -> st
     return text
 
 
-def _demands(
+def _demands(  # noqa: PLR0913, PLR0917 - the parts of a run
     file: SpecialistFile,
+    settings: Specialist,
     found: list[python.FoundFunction],
     servers: Mapping[str, ServerConfig],
-    project: Path,
-    *,
-    own: bool,
+    root: Path,
+    origins: ValueOrigins,
 ) -> tuple[Demand, ...]:
-    """Return the imports and server starts that the user has to allow.
+    """Return the imports, server starts and secret files that the user has to allow.
 
-    own: Whether the file is the user's own; modules and programs from the project need trust even then.
+    Modules and programs from the project need trust even for the user's own file, but not for a call in Python.
     """
-    demands = []
+    project, demands = project_root(root), list[Demand]()
+    by_program = file.given_origin == "caller"
     for one in found:
-        if not own or any(module.is_below(project) for module in one.chain):
-            where = f" ({one.module.path})" if one.module.path else ""
-            demands.append(
-                Demand(
-                    f"{file.place('python_tools')}: python_tools",
-                    f"import {one.module.name}{where}",
-                    _module_fingerprint(one),
-                )
-            )
+        where = f" ({one.module.path})" if one.module.path else ""
+        demands += demanded(
+            origins,
+            ["python_tools", "disallowed_tools"],
+            f"{file.place('python_tools')}: python_tools",
+            f"import {one.module.name}{where}",
+            _module_fingerprint(one),
+            of_project=not by_program and any(module.is_below(project) for module in one.chain),
+        )
     for server in servers.values():
         if server.unusable:
             continue
-        if not own or server.source is not None or server.starts_file_of(project):
-            action = f"{'start' if server.command is not None else 'connect to'} {server}"
-            action += f", with {', '.join(server.variables)} from the environment" if server.variables else ""
-            place = f"{file.place('mcp_servers')}: mcp_servers"
-            demands.append(Demand(place, action, _server_fingerprint(server, project)))
+        action = f"{'start' if server.command is not None else 'connect to'} {server}"
+        action += f", with {', '.join(server.variables)} from the environment" if server.variables else ""
+        demands += demanded(
+            origins,
+            ["mcp_servers", "tools", "disallowed_tools"],
+            f"{file.place('mcp_servers')}: mcp_servers",
+            action,
+            _server_fingerprint(server, project),
+            of_project=not by_program and (server.source is not None or server.starts_file_of(project)),
+        )
+    if named := ", ".join(secret_paths(settings, root)):
+        place = f"{file.place('paths')}: paths"
+        demands += demanded(origins, ["paths"], place, f"read {named}, which usually holds secrets", f"paths {named}")
     return tuple(dict.fromkeys(demands))
+
+
+def secret_paths(settings: Specialist, root: Path) -> tuple[str, ...]:
+    """Return those of the `paths` that name files which usually hold secrets, and so open them."""
+    return tuple(path for path in settings.paths or () if Sandbox(root, [path]).names_secrets)
 
 
 def _module_fingerprint(found: python.FoundFunction) -> str | None:
@@ -224,9 +244,3 @@ def _server_fingerprint(server: ServerConfig, project: Path) -> str | None:
     """Return a text that changes with a server's configuration and with the project files named in its command."""
     files = started_files(server, project)
     return None if files is None else " ".join([server.fingerprint, *files])
-
-
-def _declares_the_same(file: SpecialistFile, settings: Specialist) -> bool:
-    """Return whether a file declares the same extra tools as the settings."""
-    now = file.specialist
-    return now is not None and (now.python_tools, now.mcp_servers) == (settings.python_tools, settings.mcp_servers)

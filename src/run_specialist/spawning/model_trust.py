@@ -2,26 +2,29 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from run_specialist.providers.local.local_servers import SERVERS, WEIGHTS, prefix_of, root_of
 from run_specialist.providers.model_names import check_served, check_spelling
-from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
+from run_specialist.spawning.trust import Claim, Demand, Trust
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.model_list import KEY
+from run_specialist.specialist.origins import OriginKind, rule
 from run_specialist.specialist.registry import project_root
 from run_specialist.tools.threads import in_thread
 
 
-async def check_model(
-    file: SpecialistFile, model: str | None, root: Path, trust: Trust, key: str = "model"
+async def check_model(  # noqa: PLR0913, PLR0917 - called in one place
+    file: SpecialistFile, model: str | None, root: Path, trust: Trust, key: str, kind: OriginKind
 ) -> Sequence[str]:
     """Check that the model of a file may be used; return warnings.
 
     model: as the file, or a stored run, names it; models that are not local need credentials instead of trust.
     root: Folder visible to the file tools.
     key: names the model in the file.
+    kind: origin of the name.
     Raises UsageError for a misspelt name and for one that no endpoint can serve, and NotTrusted if the user has to
     allow a local model first.
     """
@@ -33,25 +36,28 @@ async def check_model(
     if prefix_of(model) is None:
         return ()
     # Disks may be slow and must not block the event loop.
-    warnings: Sequence[str] = await in_thread(lambda: trust.check(model_claim(file, model, root, key)))
+    warnings: Sequence[str] = await in_thread(lambda: trust.check(model_claim(file, model, root, key, kind)))
     return warnings
 
 
 def model_claims(file: SpecialistFile, settings: Specialist, root: Path) -> list[Claim]:
     """Return the permission that a file needs for each local model that its settings name."""
     named = [("model", settings.model or ""), *((KEY, model) for model in settings.fallback_models)]
-    return [model_claim(file, model, root, key) for key, model in named if prefix_of(model)]
+    return [model_claim(file, model, root, key, file.origin) for key, model in named if prefix_of(model)]
 
 
-def model_claim(file: SpecialistFile, model: str, root: Path, key: str = "model") -> Claim:
-    """Return the permission for a file with a local model; None if the file and the weights are the user's own.
+def model_claim(file: SpecialistFile, model: str, root: Path, key: str, kind: OriginKind) -> Claim:
+    """Return the permission for a file with a local model; without demands if it and the weights are the user's own.
 
     key: names the model in the file.
+    kind: origin of the name.
     """
     project = project_root(root)
-    own, prefix = is_own(file.path, project), prefix_of(model) or ""
-    place = f"{file.place(key)}: {key}"
+    found, prefix = rule(key, kind), prefix_of(model) or ""
+    place, own = f"{file.place(key)}: {key}", found == "free"
     demand = to_load(place, model, project, own=own) if prefix == WEIGHTS else to_ask(place, prefix, own=own)
+    if demand is not None and found not in {"free", "trust"}:
+        demand = replace(demand, refused="neither its file nor the call names this model; name it with `model`")
     return Claim(file.path, file.digest, project, (demand,) if demand else ())
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from run_specialist.spawning.server_offers import NO_CONSENT, SEARCH_OFFER
-from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
+from run_specialist.spawning.trust import Claim, Trust, demanded
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.registry import project_root
 from run_specialist.specialist.tool_names import NEEDS_WRITABLE
 from run_specialist.tools.base import Tool
@@ -35,22 +36,19 @@ def asks_for_any(settings: Specialist, offers: Sequence[Offer] = OFFERS) -> bool
     return any(offer.is_wanted(settings) for offer in offers)
 
 
-def offered_tools(  # noqa: PLR0913 - the context of a run
+def offered_tools(  # noqa: PLR0913, PLR0917 - the context of a run
     file: SpecialistFile,
     settings: Specialist,
     root: Path,
     trust: Trust,
-    *,
-    resumed: bool = False,
-    by_program: bool = False,
+    origins: ValueOrigins,
     offers: Sequence[Offer] = OFFERS,
 ) -> OfferedTools:
     """Return the tools that a file asks for.
 
     A project's file needs trust for each of them, because others may have written its prompt; without it, the run has
     fewer tools, with a warning.
-    resumed: whether the settings are those stored with the run.
-    by_program: whether the specialist was created in Python and so needs no trust.
+    origins: those of the settings.
     """
     tools: list[Tool] = []
     withheld: dict[str, str] = {}
@@ -58,12 +56,11 @@ def offered_tools(  # noqa: PLR0913 - the context of a run
     for offer in offers:
         if not offer.is_wanted(settings):
             continue
-        own = by_program or _is_own(offer, file, settings, root, resumed=resumed)
-        claim = _claim(offer, file, settings, root, own=own)
+        claim = _claim(offer, file, settings, root, origins)
         if reason := offer.lacking(settings, root):
             withheld[offer.name] = reason
-        elif not trust.allows(claim):
-            withheld[offer.name] = f"it would {claim.demands[0].action}; allow it once, with --trust"
+        elif why := trust.why_not(claim):
+            withheld[offer.name] = why
         else:
             tools.append(offer.make(settings, root))
             warnings += trust.check(claim)
@@ -78,23 +75,22 @@ def offered_tools(  # noqa: PLR0913 - the context of a run
     return OfferedTools(tuple(tools), withheld, tuple(warnings))
 
 
-def offer_claims(file: SpecialistFile, settings: Specialist, root: Path) -> Iterator[tuple[str, Claim]]:
+def offer_claims(
+    file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins
+) -> Iterator[tuple[str, Claim]]:
     """Yield each requested tool with the permission that it needs."""
     for offer in (*OFFERS, *editing_offers(WorkingCopy(root)), *([SEARCH_OFFER] if settings.server_tools else [])):
         if offer.is_wanted(settings):
-            own = _is_own(offer, file, settings, root, resumed=False)
-            yield offer.name, _claim(offer, file, settings, root, own=own)
+            yield offer.name, _claim(offer, file, settings, root, origins)
 
 
-def _is_own(offer: Offer, file: SpecialistFile, settings: Specialist, root: Path, *, resumed: bool) -> bool:
-    # Others may have written to the store, so stored settings are trusted only if they equal those of the file.
-    now = file.specialist
-    keys = ("tools", "disallowed_tools", *offer.keys)
-    as_written = now is not None and all(getattr(now, key) == getattr(settings, key) for key in keys)
-    return (as_written or not resumed) and is_own(file.path, project_root(root))
-
-
-def _claim(offer: Offer, file: SpecialistFile, settings: Specialist, root: Path, *, own: bool) -> Claim:
+def _claim(offer: Offer, file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins) -> Claim:
     values = [getattr(settings, key) for key in offer.keys]
-    demand = Demand(f"{file.place('tools')}: tools", offer.action(settings), f"{offer.name} {values}")
-    return Claim(file.path, file.digest, project_root(root), () if own else (demand,))
+    demands = demanded(
+        origins,
+        ("tools", "disallowed_tools", *offer.keys),
+        f"{file.place('tools')}: tools",
+        offer.action(settings),
+        f"{offer.name} {values}",
+    )
+    return Claim(file.path, file.digest, project_root(root), demands)

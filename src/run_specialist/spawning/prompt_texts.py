@@ -7,8 +7,10 @@ from pathlib import Path
 from run_specialist import prompts
 from run_specialist.errors import UsageError
 from run_specialist.loop.compaction.plan import tokens
+from run_specialist.spawning.trust import Claim, Demand, Trust, demanded, origins_of
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.problems import Problem
 from run_specialist.specialist.project import project_root
 from run_specialist.specialist.project_instructions import read_instructions
@@ -51,14 +53,19 @@ class PromptTexts:
         return "\n\n".join([prompt, *(one.text for one in self.texts)]) if self.texts else prompt
 
 
-def read_texts(file: SpecialistFile, settings: Specialist, root: Path) -> PromptTexts:
+def read_texts(
+    file: SpecialistFile, settings: Specialist, root: Path, trust: Trust, origins: ValueOrigins | None = None
+) -> PromptTexts:
     """Read the texts that a specialist asks for; blocks while it reads files.
 
     root: Folder that the file tools can read.
-    Raises UsageError, with the place in the file, for a skill that does not exist or cannot be read.
+    origins: Those of the settings; None = all are those of the file.
+    Raises UsageError, with the place in the file, for a skill that does not exist or cannot be read, and NotTrusted for
+    a skill of the user that a project's file must not use yet.
     """
     project = project_root(root)
-    texts, folders, warnings = [], [], []
+    texts, folders = [], []
+    warnings = [*trust.check(skills_claim(file, settings, root, origins or origins_of(file)))]
     for name in dict.fromkeys(settings.skills):
         try:
             skill = find_skill(name, file, project)
@@ -74,6 +81,20 @@ def read_texts(file: SpecialistFile, settings: Specialist, root: Path) -> Prompt
         if found.problem:
             warnings.append(f"{file.place('project_instructions')}: project_instructions: {found.problem}")
     return PromptTexts(tuple(texts), tuple(folders), tuple(warnings))
+
+
+def skills_claim(file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins) -> Claim:
+    """Return the permission that a file needs for skills from the user's home folder, which its model could reveal."""
+    place, demands = f"{file.place('skills')}: skills", list[Demand]()
+    for name in dict.fromkeys(settings.skills):
+        try:
+            skill = find_skill(name, file, project_root(root))
+        except UsageError:
+            continue
+        if skill.is_own:
+            action = f"add your skill {skill.name} ({skill.folder}) to its prompt"
+            demands += demanded(origins, ["skills"], place, action, f"skill {skill.folder}")
+    return Claim(file.path, file.digest, project_root(root), tuple(demands))
 
 
 def missing_skill(file: SpecialistFile, settings: Specialist, root: Path) -> str:

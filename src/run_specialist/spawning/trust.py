@@ -1,17 +1,22 @@
-"""Trust in files of a project: the user must allow their commands and imports. Permissions are stored by content."""
+"""Trust in files of a project: the user must allow their powers, such as commands. Permissions are stored by content.
+
+`demanded` is the one place that decides whether a value may have a power: by its origin and the table of origins.
+"""
 
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from run_specialist.errors import NotTrusted
-from run_specialist.specialist.project import places
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.origins import NEVER, OriginKind, ValueOrigins, rule
 
 _FOLDER = "trusted"
 
@@ -26,6 +31,53 @@ class Demand:
     """Description, such as `start npx -y server` or `import app.tools`."""
     fingerprint: str | None
     """Text that changes with any of the files involved; None if they cannot all be known or compared."""
+    refused: str = ""
+    """Why trust cannot allow it, in one clause; empty if it can."""
+
+
+def demanded(  # noqa: PLR0913 - the parts of a demand
+    origins: ValueOrigins,
+    keys: Iterable[str],
+    place: str,
+    action: str,
+    fingerprint: str | None,
+    *,
+    of_project: bool = False,
+) -> tuple[Demand, ...]:
+    """Return what the user has to allow before settings get a power; empty if their origin is enough.
+
+    origins: those of the settings of the run.
+    keys: the settings that together ask for the power; the least trusted one decides.
+    of_project: whether content of the project is used, such as a module, so that even the user's own file needs trust.
+    """
+    rules = {rule(key, origins.of(key)) for key in keys}
+    if rules & {"never", "allowed"}:
+        return (Demand(place, action, fingerprint, NEVER),)
+    return (Demand(place, action, fingerprint),) if "trust" in rules or of_project else ()
+
+
+def origins_of(file: SpecialistFile) -> ValueOrigins:
+    """Return the origins of settings that are all those of a file."""
+    return ValueOrigins(dict.fromkeys(Specialist.model_fields, file.origin))
+
+
+def origins_of_stored(
+    stored: Specialist, current: SpecialistFile, call: tuple[Specialist, ValueOrigins] | None = None
+) -> ValueOrigins:
+    """Return the origins of the settings of a stored run: others may have written to the store.
+
+    A value has the origin of the same value in the call or in the specialist's current file; all others are data, also
+    a default, which may allow more than the file does.
+    call: the settings of the call that continues the run, with their origins; None if it only names the run.
+    """
+    known = [] if call is None else [call]
+    # If the file is gone, only the defaults of this program are known.
+    of_file = (Specialist(name="", description="", prompt=""), ValueOrigins())
+    known.append(of_file if current.specialist is None else (current.specialist, origins_of(current)))
+    kinds: dict[str, OriginKind] = {}
+    for key, value in stored:
+        kinds[key] = next((origins.of(key) for settings, origins in known if getattr(settings, key) == value), "data")
+    return ValueOrigins(kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +102,6 @@ class Claim:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def is_own(file: Path, project: Path) -> bool:
-    """Return whether a file is the user's own or included in this package, and so not part of a project."""
-    own = [place.path for place in places(project) if place.project is None]
-    real = Path(os.path.realpath(file))
-    return any(real.is_relative_to(os.path.realpath(path)) for path in own)
-
-
 class Trust:
     """Permissions that this user has given, one small file per claim, so that no lock is needed."""
 
@@ -79,6 +124,8 @@ class Trust:
 
         Raises NotTrusted if the user has to allow it first.
         """
+        if refused := [demand for demand in claim.demands if demand.refused]:
+            raise NotTrusted("; ".join(f"{one.place}: would {one.action}; {one.refused}" for one in refused))
         if not claim.demands or claim.fingerprint in self._allowed:
             return ()
         known, reason = self._stored(claim)
@@ -98,11 +145,20 @@ class Trust:
 
     def allows(self, claim: Claim) -> bool:
         """Return whether `check` would raise nothing."""
-        return self._given or claim.fingerprint in self._allowed or self.is_known(claim)
+        return not self.why_not(claim)
+
+    def why_not(self, claim: Claim) -> str:
+        """Return why a claim is not allowed, and how to allow it, in one clause; empty if it is allowed."""
+        for demand in claim.demands:
+            if demand.refused:
+                return f"it would {demand.action}; {demand.refused}"
+        if self._given or claim.fingerprint in self._allowed or self.is_known(claim):
+            return ""
+        return f"it would {claim.demands[0].action}; allow it once, with --trust"
 
     def is_known(self, claim: Claim) -> bool:
         """Return whether the claim is allowed already or requires nothing."""
-        return not claim.demands or self._stored(claim)[0]
+        return not claim.demands or (not any(one.refused for one in claim.demands) and self._stored(claim)[0])
 
     def _stored(self, claim: Claim) -> tuple[bool, str]:
         """Return whether a permission is stored; if not, the reason if there is a particular one."""

@@ -1,6 +1,7 @@
 """Load specialist files; any content, even invalid, gives a result that can be listed."""
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,8 +14,10 @@ from run_specialist.specialist.defaults import Default
 from run_specialist.specialist.dialects import ENDINGS, dialect_of, is_file_name, is_toml
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.mcp_servers.server_checks import check_servers
+from run_specialist.specialist.origins import OriginKind
 from run_specialist.specialist.placeholders import check_placeholders
 from run_specialist.specialist.problems import START, Problem, Problems, shown
+from run_specialist.specialist.project import is_own
 from run_specialist.specialist.raw_fields import take_values
 from run_specialist.specialist.reading.frontmatter import FrontMatter, read
 from run_specialist.specialist.reading.toml_file import read_toml
@@ -53,6 +56,13 @@ class SpecialistFile:
     """Whether a specialist that it calls may call it in turn, because it allows all, or uses another program's key."""
     defaults: Mapping[str, Default] = field(default_factory=dict)
     """Settings from config files, by key; used where the file sets nothing."""
+    given_origin: OriginKind | None = None
+    """Origin that its place does not show: `caller` if it was made in Python, `data` if only a queue has it."""
+
+    @property
+    def origin(self) -> OriginKind:
+        """Origin of its values: the caller for the files of the user and of this package, otherwise the project."""
+        return self.given_origin or ("caller" if is_own(Path(os.path.realpath(self.path))) else "project")
 
     @property
     def dialect(self) -> str:

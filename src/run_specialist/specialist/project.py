@@ -93,7 +93,7 @@ def project_of(path: Path, known: Collection[Path] = ()) -> Path | None:
     try:
         for _ in range(_MOST_LINKS):
             path = Path(os.path.abspath(path))  # noqa: PTH100, as above
-            above = () if _is_own(path) else (path, *path.parents)
+            above = () if is_own(path) else (path, *path.parents)
             for folder in above:
                 if os.path.realpath(folder) in tops or os.path.exists(folder / ".git"):  # noqa: PTH110, as above
                     return folder
@@ -168,7 +168,8 @@ def _own_places() -> list[Path]:
     return [path for path in own if path.is_absolute()]
 
 
-def _is_own(path: Path) -> bool:
+def is_own(path: Path) -> bool:
+    """Return whether a path is in one of the folders of the user or of this package, following no link."""
     own = [place for path in _own_places() for place in (path, os.path.realpath(path))]
     return any(path.is_relative_to(place) for place in own)
 

@@ -1,12 +1,16 @@
 """Resolve the settings of a run from the call, the file, presets and defaults, with the origin of each.
 
-Precedence, highest first: a single setting of the call, the preset of the call, a key of the file, the preset of the
-file, a key of a config file, the preset of a config file, the default. A preset of the call replaces that of the file
-and overrides the keys of the file that it sets. A preset of a config file applies only if there is no other preset.
+Precedence, highest first: a single setting of the call, the preset of the call, the same of data such as an eval
+case, a key of the file, the preset of the file, a key of a config file, the preset of a config file, the default. A
+preset of the call replaces that of the file and overrides the keys of the file that it sets. A preset of a config file
+applies only if there is no other preset.
+
+Of a limit that a project sets, in its config file or a specialist's file, the stricter one holds: a project cannot
+raise a limit of the user's own config file. Data is refused if the table of origins does not allow it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,10 +21,11 @@ from run_specialist.specialist.field_values import expected
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.keys import nearest
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.origins import OriginKind, ValueOrigins, refusal, rule, stricter
 from run_specialist.specialist.presets import PRESETS, Preset
 from run_specialist.specialist.problems import shown
 
-SettingSource = Literal["flag", "file", "preset", "project", "user", "default"]
+SettingSource = Literal["flag", "data", "file", "preset", "project", "user", "default"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +33,16 @@ class Origin:
     """Origin of a value."""
 
     source: SettingSource
-    """`flag` for the call, by a single setting or a preset; `preset` for the preset of the file; `project` and `user`
-    for their config files."""
+    """`flag` for the call, by a single setting or a preset; `data` for an eval case or a queue; `preset` for the preset
+    of the file; `project` and `user` for their config files."""
     line: int | None = None
     """Line of the key, or of `preset`, in the file or the config file."""
     preset: Preset | None = None
     """Preset that set the value, whether named by the call, by the file or by a config file."""
     path: Path | None = None
     """Config file; None for the other sources."""
+    kind: OriginKind = "caller"
+    """Decides what the value may do."""
 
     def __str__(self) -> str:
         """Return `line 5`, `preset finalize`, `--preset finalize`, `pyproject.toml:5`, `default` or the like."""
@@ -56,36 +63,98 @@ class ResolvedSettings:
     origins: Mapping[str, Origin]
     """Origins of the values that are not defaults, by key; parts of the countdown by `countdown.from` and so on."""
 
+    capped: tuple[str, ...] = ()
+    """A warning for each limit of a project that is not used because the user's own one is stricter."""
+
     def origin(self, key: str) -> Origin:
         """Return the origin of the value of a key."""
         return self.origins.get(key, Origin("default"))
 
+    @property
+    def kinds(self) -> ValueOrigins:
+        """The origins that decide what the values may do."""
+        return ValueOrigins({key: origin.kind for key, origin in self.origins.items()})
+
+
+@dataclass(frozen=True)
+class Data:
+    """Settings from data: an eval case, or a batch in a queue."""
+
+    settings: Mapping[str, Any]
+    place: Callable[[str], str]
+    """Returns the place of a key, for errors."""
+    models: Collection[str] = ()
+    """Models that it may name besides those of the file and the call."""
+
+
+_SHARED = ("total_tokens_limit", "cost_limit")
+"""Limits of what is paid for, on which the children of a project's specialist draw in any case."""
 
 _Layer = tuple[Specialist, Callable[[str], Origin]]
 
 
-def resolve(file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool = False) -> ResolvedSettings:
+def resolve(
+    file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool = False, data: Data | None = None
+) -> ResolvedSettings:
     """Return the settings of a run.
 
     overrides: Settings of the call by canonical key, including `preset`. None means no limit; a preset of None is
         ignored.
     strict: Reject files with warnings, too.
+    data: Weaker than those of the call, and refused if the table of origins does not allow it.
     Raises SpecialistUnusable for a file that cannot be run, UsageError for an invalid setting.
     """
     file = file.strict() if strict else file
     if file.specialist is None:
         raise SpecialistUnusable("\n".join(str(problem) for problem in file.problems if problem.level == "error"))
     call = checked({key: value for key, value in overrides.items() if (key, value) != ("preset", None)})
-    by_file: _Layer = (file.specialist, lambda key: Origin("file", file.lines.get(key)))
+    given = _checked_data(file, call, data) if data else checked({})
+    of_data = Origin("data", kind="data")
+    by_file: _Layer = (file.specialist, lambda key: Origin("file", file.lines.get(key), kind=file.origin))
+    by_data: _Layer = (given, lambda _: of_data)
     by_call: _Layer = (call, lambda key: Origin("flag", None, call.preset if key == "preset" else None))
     if call.preset:
-        layers = [by_file, _layer(call.preset, Origin("flag", None, call.preset)), by_call]
+        layers = [by_file, by_data, _layer(call.preset, Origin("flag", None, call.preset)), by_call]
+    elif given.preset:
+        layers = [by_file, _layer(given.preset, of_data), by_data, by_call]
     elif named := file.specialist.preset:
-        layers = [_layer(named, Origin("preset", file.lines.get("preset"), named)), by_file, by_call]
+        by_preset = Origin("preset", file.lines.get("preset"), named, kind=file.origin)
+        layers = [_layer(named, by_preset), by_file, by_data, by_call]
     else:
-        layers = [by_file, by_call]
-    values, origins = _merged([*_default_layers(file, call), *layers])
-    return ResolvedSettings(file.specialist.model_copy(update=values), origins)
+        layers = [by_file, by_data, by_call]
+    merged = _merged([*_default_layers(file, call, given), *layers], _limits_of_user(file))
+    sharing = merged.origins.get("share_budget", of_data)
+    if merged.values.get("share_budget") is False and rule("share_budget", sharing.kind) == "lower":
+        limited = [key for key, origin in merged.origins.items() if key in _SHARED and origin.kind == "caller"]
+        if own := next((key for key in limited if merged.values[key] is not None), ""):
+            merged.values["share_budget"] = True
+            merged.capped.append(f"share_budget: specialists that it asks could exceed your own {own}; true holds")
+    return ResolvedSettings(file.specialist.model_copy(update=merged.values), merged.origins, tuple(merged.capped))
+
+
+def _checked_data(file: SpecialistFile, call: Specialist, data: Data) -> Specialist:
+    """Return the settings of data; raises UsageError, with the place, for one that is invalid or must not be used."""
+    below = resolve(file, {}).settings
+    allowed = {*data.models, below.model, *below.fallback_models, call.model, *call.fallback_models}
+    for key, value in data.settings.items():
+        try:
+            given = getattr(checked({key: value}), key)
+        except UsageError as error:
+            raise UsageError(f"{data.place(key)}: {error}") from None
+        models = {one for one in allowed if one is not None}
+        if why := refusal(key, given, "data", without=getattr(below, key), allowed=models):
+            raise UsageError(f"{data.place(key)}: {key}: {why}")
+    return checked(data.settings)
+
+
+def _limits_of_user(file: SpecialistFile) -> Mapping[str, tuple[Any, Origin]]:
+    """Return the limits of the user's own config file, with their places; a project cannot raise them."""
+    users = {key: own for key, default in file.defaults.items() if (own := default.of_user) is not None}
+    limits = checked({key: own.value for key, own in users.items() if rule(key, "project") == "lower"})
+    return {
+        key: (getattr(limits, key), Origin("user", users[key].line, path=users[key].path))
+        for key in limits.model_fields_set
+    }
 
 
 def overridden(settings: Specialist, overrides: Mapping[str, Any]) -> Specialist:
@@ -98,9 +167,8 @@ def overridden(settings: Specialist, overrides: Mapping[str, Any]) -> Specialist
     layers: list[_Layer] = [(settings, by)]
     if call.preset:
         layers = [(_without_preset(settings), by), (checked(PRESETS[call.preset]), by)]
-    values, _ = _merged([*layers, (call, by)])
     dropped = layers[0][0]
-    return dropped.model_copy(update=values)
+    return dropped.model_copy(update=_merged([*layers, (call, by)]).values)
 
 
 def _without_preset(settings: Specialist) -> Specialist:
@@ -132,17 +200,18 @@ def checked(settings: Mapping[str, Any]) -> Specialist:
     return partial
 
 
-def _default_layers(file: SpecialistFile, call: Specialist) -> list[_Layer]:
-    """Return the layers of the config files: the preset, unless the call or the file names one, then the keys."""
+def _default_layers(file: SpecialistFile, *stronger: Specialist) -> list[_Layer]:
+    """Return the layers of the config files: the preset, unless another layer or the file names one, then the keys."""
     given = dict(file.defaults)
-    if call.preset or (file.specialist and file.specialist.preset):
+    if any(one.preset for one in (*stronger, *([file.specialist] if file.specialist else []))):
         given.pop("preset", None)
     if not given:
         return []
 
     def origin(key: str, preset: Preset | None = None) -> Origin:
         default = given[key]
-        return Origin(default.scope, default.line, preset, default.path)
+        kind: OriginKind = "project" if default.scope == "project" else "caller"
+        return Origin(default.scope, default.line, preset, default.path, kind)
 
     keys = checked({key: default.value for key, default in given.items()})
     by_keys: _Layer = (keys, lambda key: origin(key, keys.preset if key == "preset" else None))
@@ -153,19 +222,45 @@ def _layer(preset: Preset, origin: Origin) -> _Layer:
     return checked(PRESETS[preset]), lambda _: origin
 
 
-def _merged(layers: Sequence[_Layer]) -> tuple[dict[str, Any], dict[str, Origin]]:
-    """Merge layers, lowest precedence first; the countdown is merged key by key."""
-    values: dict[str, Any] = {}
-    countdown: dict[str, Any] = {}
-    origins: dict[str, Origin] = {}
-    for partial, origin in layers:
+@dataclass
+class _Merged:
+    """The result of merging layers."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
+    capped: list[str] = field(default_factory=list)
+
+
+def _merged(layers: Sequence[_Layer], caps: Mapping[str, tuple[Any, Origin]] | None = None) -> _Merged:
+    """Merge layers, lowest precedence first; the countdown is merged key by key.
+
+    caps: limits of the user, which layers with the rule `lower` cannot raise.
+    """
+    merged, countdown = _Merged(), dict[str, Any]()
+    capped: dict[str, str] = {}
+    for partial, origin_of in layers:
         for key in partial.model_fields_set - {"countdown"}:
-            values[key] = getattr(partial, key)
-            origins[key] = origin(key)
+            value, origin = getattr(partial, key), origin_of(key)
+            capped.pop(key, None)
+            cap = (caps or {}).get(key)
+            if cap is not None and rule(key, origin.kind) == "lower" and stricter(value, cap[0]) != value:
+                place = str(origin) if origin.path else f"the specialist's file ({origin})"
+                capped[key] = (
+                    f"{key}: {_amount(value)} of {place} is above your own limit; {_amount(cap[0])} ({cap[1]}) holds"
+                )
+                value, origin = cap
+            merged.values[key] = value
+            merged.origins[key] = origin
         for inner in partial.countdown.model_fields_set if "countdown" in partial.model_fields_set else ():
             countdown[inner] = getattr(partial.countdown, inner)
-            origins[f"countdown.{inner.rstrip('_')}"] = origin("countdown")
-    return values | ({"countdown": Countdown(**countdown)} if countdown else {}), origins
+            merged.origins[f"countdown.{inner.rstrip('_')}"] = origin_of("countdown")
+    merged.values |= {"countdown": Countdown(**countdown)} if countdown else {}
+    merged.capped = [*capped.values()]
+    return merged
+
+
+def _amount(limit: float | None) -> str:
+    return "none" if limit is None else f"{limit:g}"
 
 
 def _message(settings: Mapping[str, Any], error: ValidationError) -> str:

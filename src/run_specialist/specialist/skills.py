@@ -37,6 +37,8 @@ class Skill:
     folder: Path
     has_others: bool
     """Whether its folder holds other files or folders."""
+    is_own: bool
+    """Whether it is in a folder of the user, and not of the project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def _read(name: str, path: Path, place: _SkillsFolder) -> Skill:
     text = read(data, Problems(path)).body.strip()
     if not text:
         raise UsageError(f"the skill {name} is empty: {where}")
-    return Skill(name, text, path.parent, has_others)
+    return Skill(name, text, path.parent, has_others, place.project is None)
 
 
 def _listed(places: list[_SkillsFolder]) -> str:

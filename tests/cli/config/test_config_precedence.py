@@ -23,16 +23,18 @@ def test_every_option_is_a_key_or_known_as_none():
 
 
 def test_the_order_of_precedence(write, prepared, project_file, user_file):
-    """Option, then the specialist's file, then the project, then the user, then the default."""
-    write("finder", "time_limit: 50")
+    """Option, then the specialist's file, then the project, then the user, then the default; limits only go down."""
+    write("finder", "time_limit: 5")
     user_file("time_limit = 10", "turns_limit = 11", "tool_calls_limit = 12", "total-tokens-limit = 13000")
-    project_file("time_limit = 20", "turns_limit = 21", "tool_calls_limit = 22")
+    project_file("time_limit = 8", "turns_limit = 9", "tool_calls_limit = 7")
     found = limits(prepared("--model", "offline", "--turns-limit", "31"))
-    assert found == {Kind.TIME: 50, Kind.TURNS: 31, Kind.TOOL_CALLS: 22, Kind.TOKENS: 13_000}
+    assert found == {Kind.TIME: 5, Kind.TURNS: 31, Kind.TOOL_CALLS: 7, Kind.TOKENS: 13_000}
     assert prepared().settings.landing == "auto"
-    project_file("landing = 'stop'", "time_limit = 'none'", "tool_calls_limit = 'none'")
+    project_file("landing = 'stop'", "time_limit = 'none'", "tool_calls_limit = 'none'", "tool-chars-limit = 99")
+    write("finder", "time_limit: 50")
+    found = {Kind.TIME: 10, Kind.TURNS: 11, Kind.TOOL_CALLS: 12, Kind.TOKENS: 13_000, Kind.CHARACTERS: 99}
     job = prepared()
-    assert (job.settings.landing, limits(job)) == ("stop", {Kind.TIME: 50, Kind.TURNS: 11, Kind.TOKENS: 13_000})
+    assert (job.settings.landing, limits(job)) == ("stop", found)
 
 
 def test_a_preset_of_a_config_file_is_the_weakest(write, prepared, project_file, user_file):

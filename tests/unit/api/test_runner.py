@@ -7,7 +7,7 @@ import pytest
 
 from run_specialist.api.once import run, run_sync
 from run_specialist.api.runner import Runner
-from run_specialist.errors import SpecialistNotFound, UsageError
+from run_specialist.errors import NotResumable, SpecialistNotFound, UsageError
 from run_specialist.providers.base import Choice, Delta
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.outcome import Outcome
@@ -238,7 +238,7 @@ def test_tools_with_names_already_taken_are_refused(names, said):
 
 @pytest.mark.anyio
 async def test_the_last_run_is_that_of_the_project(project, tmp_path):
-    """`resume("last")` means the project of the runner's root; an id works from any project."""
+    """`resume("last")` means the project of the runner's root; a run of another project needs its root."""
     store, other = tmp_path / "runs.db", tmp_path / "elsewhere"
     other.mkdir()
     async with Runner(root=other, provider=ScriptedProvider([says("there")]), store=store) as runner:
@@ -247,6 +247,9 @@ async def test_the_last_run_is_that_of_the_project(project, tmp_path):
         mine = await runner.run(FINDER, "What?")
     async with Runner(root=other, provider=ScriptedProvider([]), store=store) as runner:
         assert (await runner.resume("last", "And?")).run_id == theirs.run_id
+        with pytest.raises(NotResumable, match=f"began in {project}/notes, which is not in"):
+            await runner.resume(mine.run_id, "And?")
+    async with Runner(root=project, provider=ScriptedProvider([]), store=store) as runner:
         assert (await runner.resume(mine.run_id, "And?")).run_id == mine.run_id
     (tmp_path / "third").mkdir()
     async with Runner(root=tmp_path / "third", provider=ScriptedProvider([]), store=store) as runner:

@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from run_specialist.spawning.offered_tools import offered_tools
-from run_specialist.spawning.trust import Trust
+from run_specialist.spawning.trust import Trust, origins_of, origins_of_stored
 from run_specialist.specialist.loader import load
+from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.tools.shell import bubblewrap, seatbelt
 from run_specialist.tools.web import fetch_offer as subject
 from tests.projects import project
@@ -22,8 +23,8 @@ def given(tmp_path, monkeypatch):
             file = load(made.specialist(*lines))
             settings = file.specialist if resumed is None else file.specialist.model_copy(update=resumed)
             trusting = Trust(given=trust, folder=tmp_path / "trusted")
-            how = {"resumed": resumed is not None, "by_program": by_program}
-            return offered_tools(file, settings, made.root, trusting, **how)
+            origins = origins_of_stored(settings, file) if resumed is not None else origins_of(file)
+            return offered_tools(file, settings, made.root, trusting, ValueOrigins() if by_program else origins)
 
         yield write
 

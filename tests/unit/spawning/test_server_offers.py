@@ -4,8 +4,9 @@ import pytest
 
 from run_specialist.spawning.offered_tools import OFFERS, offered_tools
 from run_specialist.spawning.server_offers import with_server_tools
-from run_specialist.spawning.trust import Trust
+from run_specialist.spawning.trust import Trust, origins_of, origins_of_stored
 from run_specialist.specialist.loader import load
+from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.tools.web import fetch_offer
 from tests.projects import project
 
@@ -24,8 +25,9 @@ def given(tmp_path, monkeypatch):
             settings = file.specialist if resumed is None else file.specialist.model_copy(update=resumed)
             trusting = Trust(given=trust, folder=tmp_path / "trusted")
             offers = with_server_tools(OFFERS, settings, on_server=on_server)
-            how = {"resumed": resumed is not None, "by_program": by_program, "offers": offers}
-            return offered_tools(file, settings, made.root, trusting, **how)
+            origins = origins_of_stored(settings, file) if resumed is not None else origins_of(file)
+            origins = ValueOrigins() if by_program else origins
+            return offered_tools(file, settings, made.root, trusting, origins, offers)
 
         yield write
 
@@ -88,7 +90,7 @@ def test_stored_consent_of_others_is_not_trusted(tmp_path, monkeypatch):
         file, trust = load(path), Trust(folder=tmp_path / "trusted")
         settings = file.specialist.model_copy(update={"server_tools": True})
         offers = with_server_tools(OFFERS, settings, on_server=True)
-        return names(offered_tools(file, settings, tmp_path, trust, resumed=True, offers=offers))
+        return names(offered_tools(file, settings, tmp_path, trust, origins_of_stored(settings, file), offers))
 
     assert got("true") == ["web_fetch", "web_search"]
     assert got("false") == []

@@ -10,7 +10,7 @@ import pytest
 
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.spawning.extra_tools import wanted_by
-from run_specialist.spawning.trust import Claim, Demand, Trust, is_own
+from run_specialist.spawning.trust import Claim, Demand, Trust, origins_of_stored
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile, load
 from tests.projects import project
@@ -45,7 +45,8 @@ def claim(folder: Path, **changed: object) -> Claim:
 def claim_of(app, path: Path | None = None, **how: bool) -> Claim:
     """Return what a specialist's file would start and import."""
     file = load(path or app.root / "specialists" / "finder.md")
-    return wanted_by(file, file.specialist, app.root, **how).claim
+    origins = origins_of_stored(file.specialist, file) if how.get("resumed") else None
+    return wanted_by(file, file.specialist, app.root, origins, **how).claim
 
 
 def test_a_refusal_names_place_action_and_remedy(tmp_path):
@@ -253,18 +254,20 @@ def test_a_link_to_a_project_file_counts_as_the_projects(app, home):
     folder = home / ".claude" / "agents"
     folder.mkdir(parents=True)
     (folder / "finder.md").symlink_to(app.root / "specialists" / "finder.md")
-    assert not is_own(folder / "finder.md", app.root)
+    assert load(folder / "finder.md").origin == "project"
     (folder / "real.md").write_text("x")
-    assert is_own(folder / "real.md", app.root)
-    assert not is_own(app.root / "specialists" / "finder.md", app.root)
+    assert load(folder / "real.md").origin == "caller"
+    assert load(app.root / "specialists" / "finder.md").origin == "project"
 
 
 def test_a_specialist_created_in_python_needs_no_trust(app):
     """A Specialist created in Python needs no trust, because its program can import and start anything anyway."""
     value = Specialist(name="mine", description="", prompt="", python_tools=(f"{app.package}.tools:lookup",))
-    file = SpecialistFile(Path("<mine>"), "mine", "", specialist=value)
-    assert wanted_by(file, value, app.root, by_program=True).claim.demands == ()
-    assert len(wanted_by(file, value, app.root, resumed=True).claim.demands) == 1
+    file = SpecialistFile(Path("<mine>"), "mine", "", specialist=value, given_origin="caller")
+    assert wanted_by(file, value, app.root).claim.demands == ()
+    gone = load(app.root / "mine.md")
+    (demand,) = wanted_by(gone, value, app.root, origins_of_stored(value, gone), resumed=True).claim.demands
+    assert demand.refused.startswith("data, such as a stored run")
 
 
 def test_a_stored_run_is_compared_with_the_current_file(app, home):
@@ -275,15 +278,19 @@ def test_a_stored_run_is_compared_with_the_current_file(app, home):
     own.parent.mkdir(parents=True)
     own.write_text("---\nname: mine\ndescription: d\nmcp_servers: {files: {command: serve}}\n---\nMine.\n")
     stored = load(own).specialist
-    assert wanted_by(load(own), stored, app.root, resumed=True).claim.demands == ()
+
+    def wanted(path, settings):
+        file = load(path)
+        return wanted_by(file, settings, app.root, origins_of_stored(settings, file), resumed=True).claim
+
+    assert wanted(own, stored).demands == ()
     forged = stored.model_copy(update={"mcp_servers": {"files": {"command": "harm"}}})
-    (demand,) = wanted_by(load(own), forged, app.root, resumed=True).claim.demands
-    assert demand.action == "start harm"
+    (demand,) = wanted(own, forged).demands
+    assert (demand.action, bool(demand.refused)) == ("start harm", True)
+    with pytest.raises(NotTrusted, match="data, such as a stored run, an eval case or a queue, cannot decide this"):
+        Trust(given=True).check(wanted(own, forged))
     forged = load(app.root / "specialists" / "finder.md").specialist.model_copy(update={"python_tools": ("os:system",)})
-    assert (
-        wanted_by(load(app.root / "specialists" / "finder.md"), forged, app.root, resumed=True).claim.fingerprint
-        != before.fingerprint
-    )
+    assert not Trust(given=True).allows(wanted(app.root / "specialists" / "finder.md", forged))
 
 
 def test_the_claim_covers_the_bytes_that_were_read(app):

@@ -88,5 +88,6 @@ async def test_a_local_model_needs_trust_by_each_of_its_names(tmp_path: Path, mo
         path.write_text(f"---\nname: agent\ndescription: d\nmodel: {model}\n---\nBody\n")
         file = load(path, tmp_path / "project")
         assert file.specialist is not None
+        trust = Trust(folder=tmp_path / "trusted")
         with pytest.raises(NotTrusted, match="to Ollama at"):
-            await check_model(file, file.specialist.model, tmp_path / "project", Trust(folder=tmp_path / "trusted"))
+            await check_model(file, file.specialist.model, tmp_path / "project", trust, "model", file.origin)

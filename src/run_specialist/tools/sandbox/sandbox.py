@@ -58,6 +58,11 @@ class Sandbox:
         self._sees_all = not named or any(path.is_root for path in named)
         self._named_secrets = NamedPaths([path for path in named if path.names_secret])
 
+    @property
+    def names_secrets(self) -> bool:
+        """Whether its paths open files that usually hold secrets."""
+        return bool(self._named_secrets.paths)
+
     def _parse(self, path: str) -> NamedPath:
         parts = Path(path).parts
         plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))

@@ -1,0 +1,150 @@
+"""The origin of a value decides what it may do: one table over all settings, and the functions that ask it.
+
+There are three origins. The caller: the command line, a call in Python, the user's config file and files, and the files
+of this package. The project: its specialists, config file, skills and instructions, which may come from somebody else.
+Data: eval cases, batches in a queue, stored runs and items.
+
+A power is a setting with which a run does more than read ordinary files of its project: commands, imports, servers,
+the network, writing, secret files, and specialists that have such powers.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+OriginKind = Literal["caller", "project", "data"]
+Rule = Literal["free", "lower", "allowed", "trust", "never"]
+"""What a value may do: everything, only lower what the user has set, name only what is allowed already, use a power
+after the user has trusted the file by its content, or nothing."""
+
+_ORDER: tuple[OriginKind, ...] = ("caller", "project", "data")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of one setting; the caller may do everything."""
+
+    project: Rule
+    data: Rule
+
+
+_TEXT = Rules("free", "never")
+_LIMIT = Rules("lower", "lower")
+_STYLE = Rules("free", "free")
+_POWER = Rules("trust", "never")
+_PERSONAL = Rules("never", "never")
+
+RULES: Mapping[str, Rules] = {
+    # Keys of specialist files
+    "name": _TEXT,
+    "description": _TEXT,
+    "prompt": _TEXT,
+    "path": _TEXT,
+    "tools": _POWER,
+    "paths": _POWER,
+    "disallowed_tools": _TEXT,
+    "model": Rules("trust", "allowed"),
+    "fallback_models": Rules("trust", "allowed"),
+    "effort": _STYLE,
+    "tool_calls_limit": _LIMIT,
+    "turns_limit": _LIMIT,
+    "total_tokens_limit": _LIMIT,
+    "cost_limit": _LIMIT,
+    "time_limit": _LIMIT,
+    "patience": _LIMIT,
+    "tool_chars_limit": _LIMIT,
+    "parallel_tools_limit": _LIMIT,
+    "tool_timeout": _LIMIT,
+    "tool_result_limit": _LIMIT,
+    "tool_calls": _STYLE,
+    "landing": _STYLE,
+    "landing_prompt": _TEXT,
+    "evidence": _STYLE,
+    "offline": _TEXT,
+    "budget_notice": _TEXT,
+    "countdown": _TEXT,
+    "summarize_at": _TEXT,
+    "context_target": _TEXT,
+    "summary_limit": _TEXT,
+    "output_schema": _TEXT,
+    "agents": _POWER,
+    "share_budget": Rules("lower", "never"),
+    "disable_model_invocation": _TEXT,
+    "mcp_servers": _POWER,
+    "required_mcp_servers": _TEXT,
+    "skills": _POWER,
+    "project_instructions": _TEXT,
+    "memory": _POWER,
+    "python_tools": _POWER,
+    "allowed_domains": _POWER,
+    "server_tools": _POWER,
+    "writable": _POWER,
+    "preset": _STYLE,
+    # Other settings
+    "question": _STYLE,
+    "root": Rules("never", "never"),
+    "dir": Rules("free", "never"),
+    "strict": Rules("lower", "never"),
+    "quiet": _PERSONAL,
+    "require_model": _PERSONAL,
+    "store": _PERSONAL,
+    "on_lost": _PERSONAL,
+    "requests_at_once": _PERSONAL,
+    "trust": _PERSONAL,
+}
+"""The rules of each setting; a key of specialist files or of config files without a row fails a test.
+
+`trust` concerns only what is a power: a project's file may name `read` in `tools`, folders in `paths`, and models of
+the usual server, and call specialists without powers.
+"""
+
+NEVER = "data, such as a stored run, an eval case or a queue, cannot decide this; put it into the specialist's file"
+
+
+def rule(key: str, kind: OriginKind) -> Rule:
+    """Return what a value of a setting may do, by its origin; raises KeyError for a setting without a row."""
+    rules = RULES[key]
+    return "free" if kind == "caller" else rules.project if kind == "project" else rules.data
+
+
+def refusal(key: str, value: object, kind: OriginKind, *, without: object = None, allowed: Collection[str] = ()) -> str:
+    """Return why a value must not be used, in one clause; empty if it may, after trust where the table requires that.
+
+    without: the value that holds without this one, for limits; None = no limit.
+    allowed: models that may be named.
+    """
+    found = rule(key, kind)
+    if found == "never":
+        return NEVER if kind == "data" else "a project cannot decide this for its users"
+    if found == "lower" and stricter(value, without) != value:
+        return f"can only lower the limit, which is {'none' if without is None else without}"
+    if found == "allowed":
+        named = [value] if isinstance(value, str) else value if isinstance(value, Iterable) else ()
+        if unknown := next((str(one) for one in named if one not in allowed), ""):
+            known = ", ".join(sorted(allowed)) or "none"
+            return f"{unknown} is not one of the models of the file or the call ({known}); add --model {unknown}"
+    return ""
+
+
+def stricter(one: Any, other: Any) -> Any:  # noqa: ANN401 - limits, or switches that restrict
+    """Return the stricter of two limits, where None is no limit; of two switches, the one that is on."""
+    return one if _looseness(one) <= _looseness(other) else other
+
+
+def _looseness(value: Any) -> float:  # noqa: ANN401 - as above
+    if isinstance(value, bool):
+        return float(not value)
+    return math.inf if value is None else float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOrigins:
+    """The origins of the settings of one run; they travel with the settings."""
+
+    kinds: Mapping[str, OriginKind] = field(default_factory=dict)
+    """By key; those without an entry are defaults of this program."""
+
+    def of(self, *keys: str) -> OriginKind:
+        """Return the origin of the least trusted of some keys."""
+        return max((self.kinds.get(key, "caller") for key in keys), key=_ORDER.index, default="caller")
