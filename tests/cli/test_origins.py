@@ -89,7 +89,7 @@ def test_p1_a_project_has_powers_only_after_trust(own, write, call, key):
     assert "--trust" in said
 
 
-@pytest.mark.parametrize("key", NEEDS_TRUST.keys() - MODELS)
+@pytest.mark.parametrize("key", sorted(NEEDS_TRUST.keys() - MODELS))
 def test_p1_a_file_of_the_user_has_powers_without_trust(own, call, key):
     """The same keys in the user's own folder are the user's own words."""
     front, action = NEEDS_TRUST[key]
