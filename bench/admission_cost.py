@@ -70,7 +70,7 @@ def measured(work: Callable[[Mapping[str, str]], object], headers: Mapping[str, 
 
 
 def main() -> None:
-    """Print the table of docs/performance.md."""
+    """Print the table of bench/performance.md."""
     print("| | CPU per request |\n|---|---|")
     for name, headers in (
         ("no rate limits in the headers", {}),
