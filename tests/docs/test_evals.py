@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from run_specialist.cli.manage import app
 from run_specialist.evals.comparison import Verdict
 from run_specialist.evals.intervals import fewest_cases
-from tests.docs.markdown import ROOT, blocks, table
+from tests.docs.markdown import blocks, page, table
 from tests.evals.test_own_sets import MARGIN, MEASURED
 
-PAGE = (ROOT / "docs/evals.md").read_text(encoding="utf-8")
+PAGE = page("evals")
 CASES = next(text for text in blocks(PAGE, "yaml") if "# looks-up.evals.yaml" in text)
 
 

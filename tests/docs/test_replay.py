@@ -1,7 +1,5 @@
-"""docs/replay.md: its commands are executed, and its signature is that of the fixture."""
+"""The replays of docs/stored-runs.md: the commands are executed."""
 
-import inspect
-import re
 import shlex
 import shutil
 
@@ -9,11 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist.cli import ask, manage
-from run_specialist.replay.pytest_plugin import SpecialistReplay
 from run_specialist.store.location import VARIABLE
-from tests.docs.markdown import ROOT, blocks
-
-REPLAY = (ROOT / "docs/replay.md").read_text(encoding="utf-8")
+from tests.docs.markdown import ROOT, STORED, blocks
 
 
 @pytest.fixture
@@ -31,17 +26,9 @@ def project(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("project")
 def test_c1_the_documented_commands_replay_the_same():
     """Each command succeeds; replays say that nothing differs."""
-    (text,) = blocks(REPLAY, "console")
+    (text,) = (text for text in blocks(STORED, "console") if "specialists replay" in text)
     for line in text.splitlines():
         name, *words = shlex.split(line)
         done = CliRunner().invoke(ask.app if name == "run-specialist" else manage.app, words, catch_exceptions=False)
         assert done.exit_code == 0, done.output
         assert name == "run-specialist" or " replays the same: " in done.stdout
-
-
-def test_c5_the_documented_signature_is_that_of_the_fixture():
-    """Names, order and defaults."""
-    documented = re.search(r"`specialist_replay\((.*?)\)`", REPLAY)[1]
-    parameters = [*inspect.signature(SpecialistReplay.__call__).parameters.values()][1:]
-    shown = [one.name if one.default is one.empty else f"{one.name}={one.default!r}" for one in parameters]
-    assert documented.replace('"', "'") == ", ".join([shown[0], "*", *shown[1:]])
