@@ -40,9 +40,7 @@ from tests.docs.markdown import COMMAND_LINE, named, table
 from tests.loop_jobs import LOOK
 from tests.scripted_specialists import ScriptedSpecialists, write
 
-CONTRACT = (
-    "this is a contract with the programs that read it: change docs/json.md and CHANGELOG.md, then the tables"
-)
+CONTRACT = "this is a contract with the programs that read it: change docs/json.md and CHANGELOG.md, then the tables"
 ANSWER = calls(("respond", {"answer": "mice", "evidence": [{"source": "a:1", "quote": "no"}]}), first_id=90)
 FINDER = Specialist(name="finder", description="", prompt="You look.", tools=())
 

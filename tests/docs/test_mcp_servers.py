@@ -1,4 +1,4 @@
-"""docs/own-tools.md on MCP servers: its files load, its server starts and answers, its figures are those of the code."""
+"""docs/own-tools.md on MCP servers: its files load, its server answers, its figures are those of the code."""
 
 import re
 import sys
