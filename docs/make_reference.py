@@ -7,12 +7,13 @@ All texts come from the program: `--help`, the docstrings of `Specialist`'s fiel
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 import yaml
+from pydantic import BaseModel
 
 from run_specialist.cli import ask, manage
 from run_specialist.config.config_keys import KEYS
@@ -57,19 +58,8 @@ def option(parameter: Any) -> tuple[str, str]:  # noqa: ANN401 - a parameter of 
 
 
 def items(cells: list[tuple[str, str]]) -> str:
-    """Return a list of options or arguments."""
+    """Return a list of names with their meaning."""
     return "".join(f"- `{name}`: {' '.join(meaning.split())}\n" for name, meaning in cells)
-
-
-def cell(text: str) -> str:
-    """Return a text as a cell of a table, in one line."""
-    return " ".join(text.split()).replace("|", "\\|")
-
-
-def rows(head: tuple[str, ...], cells: list[tuple[str, ...]]) -> str:
-    """Return a table."""
-    lines = [head, ("---",) * len(head), *cells]
-    return "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines)
 
 
 def options_of(command: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - a command of the vendored click
@@ -97,9 +87,13 @@ def command_sections() -> Iterator[str]:
         parts = [f"### {name}\n", f"`{usage}`\n", f"{text}\n"]
         if own:
             parts.append(items(own))
-        also = [one.split(" ")[0].rstrip(",") for one, meaning in options_of(command) if (one, meaning) in shared]
+        also = [one for one in shared if one in options_of(command)]
         if also:
-            parts.append(f"Also: {', '.join(f'`{one}`' for one in also)}.\n")
+            many = len(also) > len(shared) / 2
+            listed = ", ".join(
+                f"`{one.split(' ')[0].rstrip(',')}`" for one, text in shared if ((one, text) in also) != many
+            )
+            parts.append(f"{'All shared options but' if many else 'Also:'} {listed}.\n")
         yield "\n".join(parts)
 
 
@@ -108,37 +102,32 @@ def word(value: Any) -> str:  # noqa: ANN401 - the default of any key
     if isinstance(value, Countdown):
         value = value.model_dump(by_alias=True)
         return f"`{yaml.safe_dump(value, default_flow_style=True, sort_keys=False).strip().replace('null', 'none')}`"
-    if value is None or value == ():
-        return "none"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 
-def expected(field: Any) -> str:  # noqa: ANN401 - a field of pydantic
-    """Return what values a key takes."""
-    found = [one.phrase for one in field.metadata if isinstance(one, Expected)]
-    return found[0] if found else "text"
+def keys_of(model: type[BaseModel], names: Iterable[str]) -> str:
+    """Return a list of the keys of a model."""
+    lines = []
+    for name in names:
+        field = model.model_fields[name]
+        said = [one.phrase for one in field.metadata if isinstance(one, Expected)]
+        if not field.is_required() and field.default not in (None, ()):
+            said.append(f"default: {word(field.default)}")
+        brackets = f" [{'; '.join(said)}]" if said else ""
+        lines.append((name.rstrip("_"), f"{field.description}{brackets}"))
+    return items(lines)
 
 
 def key_sections() -> Iterator[str]:
-    """Yield the tables of the keys of specialist files and of config files."""
-    fields = Specialist.model_fields
-    cells = [
-        (f"`{key}`", expected(one), "" if one.is_required() else word(one.default), one.description)
-        for key, one in ((key, fields[key]) for key in CANONICAL)
-    ]
-    yield (
-        "## Keys of a specialist file\n\nIn `snake_case`, `camelCase` or `kebab-case`.\n\n"
-        + rows(("key", "value", "default", "meaning"), cells)
-    )
-    countdown = ((key.rstrip("_"), one) for key, one in Countdown.model_fields.items())
-    parts = [(f"`{key}`", expected(one), word(one.default), one.description) for key, one in countdown]
-    yield "### Keys of `countdown`\n\n" + rows(("key", "value", "default", "meaning"), parts)
+    """Yield the lists of the keys of specialist files and of config files."""
+    head = "In `snake_case`, `camelCase` or `kebab-case`; in brackets the values, and the default if there is one."
+    yield f"## Keys of a specialist file\n\n{head}\n\n{keys_of(Specialist, CANONICAL)}"
+    yield "### Keys of `countdown`\n\n" + keys_of(Countdown, Countdown.model_fields)
     also = {key: [f"`{alias}`" for alias, meant in ALIASES.items() if meant == key] for key in CANONICAL}
-    yield "### Other names of keys\n\n" + rows(
-        ("key", "also written"), [(f"`{key}`", ", ".join(names)) for key, names in also.items() if names]
-    )
+    others = [(key, ", ".join(names)) for key, names in also.items() if names]
+    yield f"### Other names of keys\n\n{items(others)}"
     names = {key: f"`{key.replace('_', '-')}`" for key in KEYS}
     anyone = ", ".join(names[key] for key, one in KEYS.items() if not one.personal)
     personal = ", ".join(names[key] for key, one in KEYS.items() if one.personal)

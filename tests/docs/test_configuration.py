@@ -21,7 +21,7 @@ from run_specialist.providers.local.model_files import CONTEXT_VARIABLE
 from run_specialist.spawning import model_rule
 from run_specialist.specialist import ownership
 from run_specialist.store import location
-from tests.docs.markdown import ROOT, blocks, page, table
+from tests.docs.markdown import ROOT, blocks, named, page, table
 
 PAGE = page("configuration")
 SOURCE = ROOT / "src/run_specialist"
@@ -74,7 +74,7 @@ def variables():
 def test_every_environment_variable_is_documented():
     """The first table has exactly the variables that the code reads, each with its meaning."""
     rows = table(PAGE, "### Read by this program")
-    documented = [row[0].strip("`") for row in rows]
+    documented = [name for row in rows for name in named(row[0])]
     assert sorted(documented) == sorted(variables())
     assert all(row[1] for row in rows)
 
