@@ -125,7 +125,7 @@ async def test_the_documented_structured_answer_fits_its_schema(tmp_path, misfit
 def test_the_readme_lists_the_built_in_specialists():
     """The README names each built-in specialist and no other, and each file loads without a problem."""
     paths = {path.stem: path for path in (ROOT / "specialists").glob("*.md")}
-    listed = README.split("The package includes ", 1)[1].split(".\n", 1)[0]
+    listed = " ".join(README.split()).split("The package includes ", 1)[1].split(". ", 1)[0]
     assert set(re.findall(r"`([a-z-]+)`", listed)) == set(paths)
     assert [problem for path in paths.values() for problem in load(path).problems] == []
 
