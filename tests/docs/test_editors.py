@@ -1,6 +1,5 @@
-"""The section on editors of docs/specialist-files.md: its snippets name one schema, and the modeline may stay."""
+"""The section on editors of docs/specialist-files.md: the modeline may stay."""
 
-import re
 from pathlib import Path
 
 import yaml
@@ -9,13 +8,6 @@ from run_specialist.specialist.loader import load_text
 from tests.docs.markdown import FILES, blocks
 
 (MODELINE,) = (text for text in blocks(FILES, "yaml") if "$schema=" in text)
-
-
-def test_the_snippets_name_the_same_schema():
-    """The configuration of remark and the modeline name the same file."""
-    (remark,) = re.findall(r"^```js \.remarkrc\.mjs\n(.*?)^```$", FILES, re.MULTILINE | re.DOTALL)
-    (schema,) = re.findall(r"^# yaml-language-server: \$schema=(\S+)$", MODELINE, re.MULTILINE)
-    assert f"{{'./{schema}': ['./specialists/*.md']}}" in remark
 
 
 def test_the_modeline_may_stay_in_a_specialist_file():

@@ -182,7 +182,8 @@ def test_the_docs_quote_the_real_resumption_text():
 
 def test_the_tables_of_the_store_are_documented_and_can_be_queried(project):
     """Every table is documented; texts are stored as bytes as described, and the documented query runs."""
-    assert [name for row in table(STORED, "## The tables") for name in named(row[0])] == [*metadata.tables]
+    section = STORED.split("\n## The tables\n")[1]
+    assert set(metadata.tables) <= set(named(section))
     call(f"{story(STORED)[0]} -q")
     (query,) = blocks(STORED, "sql")
     connection = sqlite3.connect(file_of(place(None).url))
