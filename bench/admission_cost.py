@@ -55,7 +55,7 @@ def measured(work: Callable[[], Coroutine[Any, Any, None]]) -> float:
 
 
 def main() -> None:
-    """Print the table of docs/performance.md."""
+    """Print the table of bench/performance.md."""
     print("| | CPU per request |\n|---|---|")
     print(f"| one request after another | {measured(in_turn) * 1e6:.0f} µs |")
     print(f"| 1,000 requests that wait for 8 places | {measured(crowd) * 1e6:.0f} µs |")

@@ -1,4 +1,4 @@
-"""Inject the faults of docs/reliability.md into a fleet of workers, and count every request that the model answers.
+"""Inject the faults of bench/reliability.md into a fleet of workers, and count every request that the model answers.
 
 Run it from the top of the repository, in an environment with the `test` group, on a machine with PostgreSQL:
 

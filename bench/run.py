@@ -2,7 +2,7 @@
 
     uv run --group bench python bench/run.py [--only FIGURE] [--laps N] [--quick] [--json FILE]
 
-Uses only the loopback interface: the model is a script in the included server. Results: docs/performance.md.
+Uses only the loopback interface: the model is a script in the included server. Results: bench/performance.md.
 """
 
 import sys

@@ -75,7 +75,7 @@ def once() -> float:
 
 
 def main() -> None:
-    """Print the table of docs/telemetry.md."""
+    """Print a table of the CPU time of spans."""
     print("| | CPU per call | more |\n|---|---|---|")
     base = 0.0
     for name, how in (

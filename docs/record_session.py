@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MAP = "specialists map thoughts-analyzer --files 'thoughts/shared/decisions/**/*-is-*.md' --question 'Why: {stem}?'"
 SESSIONS = {
     "README.md": ['run-specialist thoughts-analyzer "What happens to a run that is killed?" --tool-calls-limit 6'],
-    "docs/map.md": [f"{MAP} --dry-run", MAP, f"{MAP} --out answers.csv"],
+    "docs/map.md": [MAP, f"{MAP} --out answers.csv"],
 }
 """The commands of each file, which use one store."""
 WIDTH, HEIGHT = 100, 60

@@ -1,4 +1,4 @@
-"""One row of the table in docs/reliability.md: the fault, the measurements, and the violated guarantees."""
+"""One row of the table in bench/reliability.md: the fault, the measurements, and the violated guarantees."""
 
 import time
 from dataclasses import dataclass, field

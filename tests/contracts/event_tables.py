@@ -1,6 +1,6 @@
 """The public contract, written by hand: the keys and types of the events of a run and of a batch.
 
-A change here affects all users of the output: describe it in docs/command-line.md and CHANGELOG.md.
+A change here affects all users of the output: describe it in docs/json.md and CHANGELOG.md.
 """
 
 from tests.contracts.outcome_table import OUTCOME, USAGE

@@ -1,6 +1,6 @@
 """The public contract, written by hand: the keys and types of an outcome.
 
-A change here affects all users of the output: describe it in docs/command-line.md and CHANGELOG.md.
+A change here affects all users of the output: describe it in docs/json.md and CHANGELOG.md.
 """
 
 from tests.contracts.values import ERROR_KINDS, HOW, KINDS, STATUSES

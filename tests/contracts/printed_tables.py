@@ -1,6 +1,6 @@
 """The public contract, written by hand: the keys and types of all that the commands print as JSON.
 
-A change here affects all users of the output: describe it in docs/command-line.md and CHANGELOG.md.
+A change here affects all users of the output: describe it in docs/json.md and CHANGELOG.md.
 """
 
 from tests.contracts.event_tables import BATCH_COUNTS

@@ -36,13 +36,11 @@ from tests.contracts.values import (
     STATUSES,
     STOPS,
 )
-from tests.docs.markdown import COMMAND_LINE, named, table
+from tests.docs.markdown import JSON, named, table
 from tests.loop_jobs import LOOK
 from tests.scripted_specialists import ScriptedSpecialists, write
 
-CONTRACT = (
-    "this is a contract with the programs that read it: change docs/command-line.md and CHANGELOG.md, then the tables"
-)
+CONTRACT = "this is a contract with the programs that read it: change docs/json.md and CHANGELOG.md, then the tables"
 ANSWER = calls(("respond", {"answer": "mice", "evidence": [{"source": "a:1", "quote": "no"}]}), first_id=90)
 FINDER = Specialist(name="finder", description="", prompt="You look.", tools=())
 
@@ -104,11 +102,11 @@ def test_every_event_and_field_is_in_the_tables():
 
 def test_the_fields_of_a_listed_file_are_documented():
     """The fields of `list` and `check` are documented in one table, and those that `show` adds are in its text."""
-    told = [name for row in table(COMMAND_LINE, "### specialists list") for name in named(row[0])]
+    told = [name for row in table(JSON, "## specialists list, check and show") for name in named(row[0])]
     the_same(told, list(FILE))
-    row = table(COMMAND_LINE, "### specialists list")[-1][1]
+    row = table(JSON, "## specialists list, check and show")[-1][1]
     assert [key for key in PROBLEM if f"`{key}`" not in row] == []
-    text = COMMAND_LINE.split("### specialists show")[1].split("### specialists schema")[0]
+    text = JSON.split("\n`list --json`")[1].split("\n## ")[0]
     added = (set(PRINTED["specialists show"]) - set(FILE)) | set(SETTING)
     assert [key for key in sorted(added) if f"`{key}`" not in text] == []
 

@@ -1,6 +1,6 @@
 """The public contract, written by hand: exit codes, and the values that a field of the JSON output can have.
 
-A change here affects all users of the output: describe it in docs/command-line.md and CHANGELOG.md.
+A change here affects all users of the output: describe it in docs/json.md and CHANGELOG.md.
 """
 
 EXIT_CODES = {"OK": 0, "USAGE": 2, "PROVIDER": 3, "NO_ANSWER": 4, "INTERRUPTED": 130}

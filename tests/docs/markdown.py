@@ -5,11 +5,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMAND_LINE = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
-FILES = (ROOT / "docs/specialist-files.md").read_text(encoding="utf-8")
-LIMITS = (ROOT / "docs/limits.md").read_text(encoding="utf-8")
-STRUCTURED = (ROOT / "docs/structured-answers.md").read_text(encoding="utf-8")
-STORED = (ROOT / "docs/stored-runs.md").read_text(encoding="utf-8")
+
+
+def page(name: str) -> str:
+    """Return the text of a page of docs/."""
+    return (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
+
+
+FILES = page("specialist-files")
+LIMITS = page("limits")
+STORED = page("stored-runs")
+JSON = page("json")
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "bench").glob("*.md")),
+]
+"""All documents but the changelog and the notes."""
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -29,3 +41,10 @@ def table(text: str, heading: str) -> list[list[str]]:
 def named(cell: str) -> list[str]:
     """Return the names in backticks in a cell."""
     return re.findall(r"`(\w+)`", cell)
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of the headings, as the usual hosts of Markdown form them."""
+    outside = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", outside, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

@@ -1,4 +1,4 @@
-"""docs/configuration.md and docs/environment.md match the code: keys, variables, examples."""
+"""docs/configuration.md matches the code: variables, examples, errors."""
 
 import ast
 import re
@@ -21,10 +21,9 @@ from run_specialist.providers.local.model_files import CONTEXT_VARIABLE
 from run_specialist.spawning import model_rule
 from run_specialist.specialist import ownership
 from run_specialist.store import location
-from tests.docs.markdown import ROOT, blocks, table
+from tests.docs.markdown import ROOT, blocks, named, page, table
 
-CONFIGURATION = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-ENVIRONMENT = (ROOT / "docs/environment.md").read_text(encoding="utf-8")
+PAGE = page("configuration")
 SOURCE = ROOT / "src/run_specialist"
 
 ENDPOINTS = [MESSAGES, CHAT, *(server.endpoint for server in SERVERS.values())]
@@ -74,8 +73,8 @@ def variables():
 
 def test_every_environment_variable_is_documented():
     """The first table has exactly the variables that the code reads, each with its meaning."""
-    rows = table(ENVIRONMENT, "## Read by this program")
-    documented = [row[0].strip("`") for row in rows]
+    rows = table(PAGE, "### Read by this program")
+    documented = [name for row in rows for name in named(row[0])]
     assert sorted(documented) == sorted(variables())
     assert all(row[1] for row in rows)
 
@@ -88,19 +87,10 @@ def test_no_module_reads_variables_in_another_way():
         assert set(re.findall(r"\bSPECIALIST_[A-Z_]+\b", text)) <= variables(), path
 
 
-def test_every_key_is_documented():
-    """The table has the keys in their order, who may set them, and their variables."""
-    rows = {row[0].strip("`"): row for row in table(CONFIGURATION, "## Keys")}
-    assert list(rows) == list(KEYS)
-    assert {key: row[3].strip("`") for key, row in rows.items()} == {key: one.variable for key, one in KEYS.items()}
-    assert {key for key, row in rows.items() if row[2] == "no"} == {key for key, one in KEYS.items() if one.personal}
-    assert all(row[1] for row in rows.values())
-
-
 def test_the_examples_are_valid(tmp_path, monkeypatch):
     """Both example files are read without a problem, each in its place."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    project, user = blocks(CONFIGURATION, "toml")
+    project, user = blocks(PAGE, "toml")
     assert set(tomllib.loads(project)) == {TABLE[0]}
     (tmp_path / "agents").mkdir()
     (tmp_path / "pyproject.toml").write_text(project, encoding="utf-8")
@@ -113,7 +103,7 @@ def test_the_examples_are_valid(tmp_path, monkeypatch):
     assert all(one.values for one in read)
 
 
-@pytest.mark.parametrize("line", blocks(CONFIGURATION, "text")[0].splitlines())
+@pytest.mark.parametrize("line", blocks(PAGE, "text")[0].splitlines())
 def test_the_example_errors_are_those_of_the_code(line, tmp_path, monkeypatch):
     """A file with the mistake on that line has that error."""
     monkeypatch.chdir(tmp_path)

@@ -6,21 +6,23 @@ import shutil
 from dataclasses import fields
 
 import pytest
+from typer.testing import CliRunner
 
 from run_specialist.batch.counts import Counts
 from run_specialist.batch.done import Done
 from run_specialist.batch.items.reading import FORMATS
+from run_specialist.cli import manage
 from run_specialist.cli.batch import map_lines, shared_options
 from run_specialist.cli.batch.map_progress import TELLING
 from run_specialist.record.outcome import Exit
 from tests.contracts.event_tables import BATCH_COUNTS, BATCH_EVENTS
 from tests.contracts.printed_tables import PRINTED
 from tests.docs.examples import execute
-from tests.docs.markdown import COMMAND_LINE, ROOT, blocks, named, table
+from tests.docs.markdown import JSON, ROOT, blocks, named, page, table
 from tests.map_batches import done
 
-PAGE = (ROOT / "docs/map.md").read_text(encoding="utf-8")
-HELP = COMMAND_LINE.split("### specialists map\n")[1].split("```")[1]
+PAGE = page("map")
+HELP = CliRunner().invoke(manage.app, ["map", "--help"]).stdout
 
 
 def test_every_flag_on_the_page_exists():
@@ -64,8 +66,8 @@ def test_the_numbers_are_those_of_the_code():
 
 
 def test_the_json_and_the_events_of_the_command_are_documented():
-    """Each key of the summary and of the plan, and each event with its fields, is below the help text."""
-    section = COMMAND_LINE.split("### specialists map\n")[1].split("\n### ")[0]
+    """Each key of the summary and of the plan, and each event with its fields, is documented."""
+    section = JSON.split("## specialists map\n")[1].split("\n## ")[0]
     first, second = section.split("| event | when | fields |")
     keys = set(re.findall(r"`([a-z_0-9]+)`", first))
     for name in ("specialists map", "specialists map --dry-run"):

@@ -1,6 +1,5 @@
-"""docs/mcp.md matches the server: its numbers, its tools, its command."""
+"""docs/agents.md matches the MCP server: its numbers, its tools, its command."""
 
-import json
 import shlex
 
 from typer.testing import CliRunner
@@ -10,29 +9,23 @@ from run_specialist.mcp_server import access_token, catalogue, http, run_tools, 
 from run_specialist.mcp_server.catalogue import Catalogue
 from run_specialist.mcp_server.http_connection import TimeLimits
 from run_specialist.mcp_server.server_limits import ServerLimits
-from tests.docs.markdown import ROOT, blocks, named, table
+from tests.docs.markdown import blocks, named, page, table
 
-TEXT = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
+TEXT = page("agents")
 
 
-def test_every_command_and_snippet_starts_the_server():
-    """Every command and snippet in the docs ends in the real command with existing flags."""
+def test_every_command_starts_the_server():
+    """Every command in the docs that serves the specialists has existing flags."""
     printed = CliRunner().invoke(manage.app, ["mcp", "--help"]).stdout
     lines = [shlex.split(line) for block in blocks(TEXT, "console") for line in block.splitlines()]
-    (snippet,) = [json.loads(block)["mcpServers"]["specialists"] for block in blocks(TEXT, "json")]
-    started = [
-        words for words in [*lines, [snippet["command"], *snippet["args"]]] if "mcp" in words and "specialists" in words
-    ]
-    starts = [words[len(words) - words[::-1].index("specialists") - 1 :] for words in started]
-    flags = {word for words in starts if words[:2] == ["specialists", "mcp"] for word in words if word.startswith("--")}
-    assert {"--http", "--root"} <= flags
+    flags = {word for words in lines if "--http" in words for word in words if word.startswith("--")}
+    assert {"--http", "--no-token"} <= flags
     assert all(flag in printed for flag in flags)
-    assert ["specialists", "mcp"] in starts
 
 
 def test_the_tools_are_documented_with_their_arguments_and_results():
     """The table of tools, with arguments and results, matches the server."""
-    rows = {row[0].strip("`"): row for row in table(TEXT, "## The tools")}
+    rows = {row[0].strip("`"): row for row in table(TEXT, "## The tools of the server")}
     for tool in run_tools.run_tools(Catalogue({}, ())):
         _, arguments, result = rows[tool.name]
         assert named(arguments) == [*tool.input_schema["properties"]]

@@ -1,4 +1,4 @@
-"""docs/mcp-clients.md: each snippet can be parsed and starts the real server."""
+"""docs/agents.md: each snippet can be parsed and starts the real server."""
 
 import json
 import re
@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from run_specialist.cli import manage
 from tests.cli.specialists_command import MAIN
-from tests.docs.markdown import ROOT, blocks, table
+from tests.docs.markdown import blocks, page, table
 from tests.forked_program import ForkedProgram
 
-TEXT = (ROOT / "docs" / "mcp-clients.md").read_text(encoding="utf-8")
+TEXT = page("agents")
 SNIPPETS = re.findall(r"^```(json|toml) (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 KEYS = {
     ".mcp.json": ("mcpServers", {"type", "command", "args", "env"}),
@@ -49,11 +49,7 @@ def commands():
 def test_every_client_has_a_snippet_in_its_own_format():
     """Each file of the table has one snippet, with the keys that its client reads."""
     assert {file: set(server) for file, (_, server) in servers().items()} == {file: KEYS[file][1] for file in KEYS}
-    listed = [
-        name
-        for row in table(TEXT, "# Registering the MCP server in a client")
-        for name in re.findall("`([^`]+)`", row[1])
-    ]
+    listed = [name for row in table(TEXT, "## Register the MCP server") for name in re.findall("`([^`]+)`", row[1])]
     assert set(KEYS) <= set(listed)
 
 

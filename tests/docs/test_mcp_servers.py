@@ -1,4 +1,4 @@
-"""docs/mcp-servers.md: its files load, its server starts and answers, its figures are those of the code."""
+"""docs/own-tools.md on MCP servers: its files load, its server answers, its figures are those of the code."""
 
 import re
 import sys
@@ -13,10 +13,10 @@ from run_specialist.specialist.mcp_servers.servers import LONGEST_START
 from run_specialist.tools.mcp.process import LARGEST_MESSAGE
 from run_specialist.tools.mcp.result import LONGEST_RESULT
 from run_specialist.tools.mcp.session import MOST_PAGES, MOST_TOOLS
-from tests.docs.markdown import ROOT, blocks
+from tests.docs.markdown import blocks, page
 from tests.loop_jobs import results
 
-TEXT = (ROOT / "docs" / "mcp-servers.md").read_text(encoding="utf-8")
+TEXT = page("own-tools").split("\n## MCP servers\n")[1].split("\n## ")[0]
 
 
 @pytest.mark.anyio

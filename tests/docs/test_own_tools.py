@@ -12,11 +12,11 @@ from run_specialist.budget.budget import Kind
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.specialist.loader import load
 from tests.docs.examples import execute
-from tests.docs.markdown import ROOT, blocks
+from tests.docs.markdown import ROOT, blocks, page
 from tests.loop_jobs import results
 from tests.projects import project as made_project
 
-PAGE = (ROOT / "docs/own-tools.md").read_text(encoding="utf-8")
+PAGE = page("own-tools").split("\n## MCP servers\n")[0]
 EXAMPLES = blocks(PAGE, "python")
 ((MODULE, SOURCE),) = re.findall(r"^```python (\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
@@ -55,7 +55,7 @@ async def test_the_documented_specialist_calls_the_documented_function(project):
     async with Runner(provider=provider) as runner:
         with pytest.raises(NotTrusted) as caught:
             await runner.run("word-keeper", "What is a rung?")
-    (shown,) = blocks(PAGE, "text")
+    (shown,) = blocks(page("tools"), "text")
     said = str(caught.value).replace(f"{project.root}/", "").replace(project.package, "app")
     assert f"run-specialist: {with_flags(said)}" == " ".join(shown.split())
     async with Runner(provider=provider, trust=True) as runner:

@@ -1,4 +1,4 @@
-"""docs/replay.md: its commands are executed."""
+"""The replays of docs/stored-runs.md: the commands are executed."""
 
 import shlex
 import shutil
@@ -8,9 +8,7 @@ from typer.testing import CliRunner
 
 from run_specialist.cli import ask, manage
 from run_specialist.store.location import VARIABLE
-from tests.docs.markdown import ROOT, blocks
-
-REPLAY = (ROOT / "docs/replay.md").read_text(encoding="utf-8")
+from tests.docs.markdown import ROOT, STORED, blocks
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ def project(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("project")
 def test_c1_the_documented_commands_replay_the_same():
     """Each command succeeds; replays say that nothing differs."""
-    (text,) = blocks(REPLAY, "console")
+    (text,) = (text for text in blocks(STORED, "console") if "specialists replay" in text)
     for line in text.splitlines():
         name, *words = shlex.split(line)
         done = CliRunner().invoke(ask.app if name == "run-specialist" else manage.app, words, catch_exceptions=False)

@@ -5,7 +5,7 @@ import re
 from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
 from tests.docs.markdown import FILES, table
 
-ROWS = table(FILES, "### Tools")
+ROWS = table(FILES, "## Tools")
 
 
 def names(cell):

@@ -167,9 +167,9 @@ def test_without_metadata_the_extra_is_named(monkeypatch):
 
 
 def test_every_extra_is_documented_and_has_packages_to_install():
-    """docs/installing.md lists the extras of pyproject.toml, whose requirements have no marker of their own."""
+    """docs/configuration.md lists the extras of pyproject.toml, whose requirements have no marker of their own."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    rows = table((ROOT / "docs/installing.md").read_text(encoding="utf-8"), "## Extras")
+    rows = table((ROOT / "docs/configuration.md").read_text(encoding="utf-8"), "## Extras")
     assert {row[0].strip("`") for row in rows} == set(project["optional-dependencies"])
     assert not any(";" in package for packages in project["optional-dependencies"].values() for package in packages)
     assert all(shlex.split(adding(extra)) for extra in project["optional-dependencies"])

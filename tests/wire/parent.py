@@ -1,4 +1,4 @@
-"""Two small agents that call specialists, on the Messages API and on chat completions; docs/delegate.md shows them."""
+"""Two small agents that call specialists, on the Messages API and on chat completions; docs/agents.md shows them."""
 
 import asyncio
 from typing import Any

@@ -221,13 +221,12 @@ async def test_the_example_of_the_docs_answers(messages_api, monkeypatch):
     assert result.startswith("[thoughts-analyzer: answered after 1 of 12 tool calls]")
 
 
-@pytest.mark.parametrize("document", ["delegate.md", "nested.md"])
-def test_the_documented_examples_equal_the_tested_code(document):
-    """Every example in the docs is identical to code in tests/wire/parent.py, except for docstrings."""
+def test_the_documented_examples_equal_the_tested_code():
+    """Every example of docs/agents.md is identical to code in tests/wire/parent.py, except for docstrings."""
     source = inspect.getsource(parent)
-    told = (ROOT / "docs" / document).read_text(encoding="utf-8").split("```python\n")[1:]
+    told = (ROOT / "docs/agents.md").read_text(encoding="utf-8").split("```python\n")[1:]
     examples = [block.split("```")[0] for block in told]
-    assert len(examples) == (4 if document == "delegate.md" else 0)
+    assert len(examples) == 4
     without_words = "".join(part for number, part in enumerate(source.split('"""')) if number % 2 == 0)
     bare = "\n".join(line for line in without_words.splitlines() if line.strip())
     assert [one for one in examples if "\n".join(line for line in one.splitlines() if line) not in bare] == []

@@ -44,7 +44,7 @@ def install_schema(schema: Mapping[str, Any], project: Path) -> None:
         print_line(f"{name}  {'written' if old is None else 'changed'}")
     print_line(f"\n{_entry()}")
     say(
-        "the YAML extension of VS Code does not check Markdown by itself: see docs/editors.md for tools that do",
+        "the YAML extension of VS Code does not check Markdown by itself: docs/specialist-files.md names tools that do",
         dim=True,
     )
 

@@ -79,8 +79,8 @@ def unknown(name: str) -> str:
     if key in ONLY_OPTIONS:
         return f"this cannot be set in a config file; use the option --{key.replace('_', '-')}"
     if ends_like_a_name(key):
-        return "secrets do not belong in a config file; set an environment variable, see docs/environment.md"
+        return "secrets do not belong in a config file; set an environment variable, see docs/configuration.md"
     if key.endswith(_ADDRESSES):
-        return "addresses of servers are set by environment variables only, see docs/environment.md"
+        return "addresses of servers are set by environment variables only, see docs/configuration.md"
     close = difflib.get_close_matches(key[:_LONGEST], KEYS, n=1)
     return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; known are {', '.join(KEYS)}"

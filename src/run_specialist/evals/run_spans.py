@@ -17,7 +17,7 @@ _REQUESTS = 1_000_000
 
 
 def span_tree(run: "RunSteps") -> SpanTree:
-    """Return the spans that the run has made, with the names and attributes of docs/telemetry.md."""
+    """Return the spans that the run has made, with the names and attributes of docs/python.md."""
     tree = SpanTree()
     tree.add_spans([*_spans(run)])
     return tree

@@ -3,7 +3,7 @@
 The provider limits a reply to a quarter. The rest, without the prompt, the tools, the question and the reply, is the
 room for the work. One result takes at most a third of it and all results of a turn half, so that two turns fit whatever
 they read. The transcript is summarized above three quarters: the estimate of what was added last may be a sixth too
-low. docs/local-models.md explains the shares.
+low. docs/models.md explains the shares.
 """
 
 from collections.abc import Callable

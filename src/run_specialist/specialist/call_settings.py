@@ -77,4 +77,4 @@ class OtherSettings(TypedDict, total=False):
 
 
 class Settings(Limits, OtherSettings, total=False):
-    """The keys of a specialist's file that a call can override, except `model`; docs/specialist-files.md has them."""
+    """The keys of a specialist's file that a call can override, except `model`; docs/reference.md has them."""

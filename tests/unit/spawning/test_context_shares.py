@@ -31,7 +31,7 @@ def test_without_a_known_length_nothing_changes():
 
 
 def test_the_shares_of_8192_tokens():
-    """The worked example of docs/local-models.md."""
+    """The worked example of docs/models.md."""
     fitted = fit(8192)
     settings = fitted.settings
     assert (settings.tool_result_limit, fitted.turn_chars) == (4144, 6216)

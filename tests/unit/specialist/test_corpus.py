@@ -47,5 +47,5 @@ def _description_fits(file: SpecialistFile, expected: dict[str, Any]) -> bool:
 
 def test_the_documentation_says_which_tools_files_lack() -> None:
     """The table in the documentation is that of these files; `tool_coverage` prints it."""
-    docs = (Path(__file__).resolve().parents[3] / "docs" / "specialist-files.md").read_text("utf-8")
+    docs = (Path(__file__).resolve().parents[3] / "bench/answers.md").read_text("utf-8")
     assert "\n".join(table()) in docs

@@ -1,7 +1,7 @@
 """OpenTelemetry spans of a run, its requests and its tool calls, named by the GenAI semantic conventions.
 
 Without a tracer provider nothing is imported and no span is started; errors in a span never reach the run.
-docs/telemetry.md lists the attributes of each span.
+docs/python.md lists the attributes of each span.
 """
 
 import json
