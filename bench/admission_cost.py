@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from run_specialist.providers.admission.gate import Gate, GatedRequest
-from run_specialist.providers.anthropic import MESSAGES, AnthropicProvider, make_client
+from run_specialist.providers.admission import Gate, GatedRequest
+from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.base import Choice, Request
+from run_specialist.providers.errors import MESSAGES
 
 REQUESTS = 20_000
 RUNS = 7

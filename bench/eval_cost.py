@@ -19,11 +19,10 @@ from pathlib import Path
 
 from run_specialist import Runner
 from run_specialist.batch.batch import Bounds
-from run_specialist.evals.case import EvalCase, EvalSet
-from run_specialist.evals.eval_plan import planned
-from run_specialist.evals.evaluators.known_evaluators import make
+from run_specialist.evals.cases import EvalCase, EvalSet
+from run_specialist.evals.evaluators import make
+from run_specialist.evals.plan import planned, subjects, varied
 from run_specialist.evals.running import evaluate
-from run_specialist.evals.variants import subjects, varied
 from run_specialist.providers.base import Capabilities, Opening, Request, Watch
 from run_specialist.providers.scripted import calls
 from run_specialist.record.messages import Reply, Usage

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from run_specialist.providers import reply_limits
+from run_specialist.providers import transport
 from tests.leak_check import Census, left_since, resident
 from tests.skipped_waits import skip_waits
 from tests.wire.liar.case import Case, CaseResult, play
@@ -40,7 +40,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"TMPDIR": str(Path(folder, "tmp")), "SPECIALIST_STORE": "none"}
         Path(folder, "tmp").mkdir()
-        reply_limits.LONGEST_BODY = 4 * MIB
+        transport.LONGEST_BODY = 4 * MIB
         skip_waits()
         begun, before = time.monotonic(), Census.take()
         came = asyncio.run(_play(cases, Path(folder), verbose=chosen.verbose))

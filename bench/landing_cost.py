@@ -20,7 +20,7 @@ import anthropic
 import httpx2
 
 from run_specialist import prompts
-from run_specialist.budget.ladder import Style
+from run_specialist.budget import Style
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.base import Opening
 from run_specialist.record.outcome import Outcome

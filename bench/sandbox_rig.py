@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.files import file_tools
 
 MOST = 1_000_000_000
 """Size at which a growing file is truncated [bytes]."""

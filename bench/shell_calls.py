@@ -7,10 +7,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from run_specialist.budget.budget import Budget
+from run_specialist.budget import Budget
+from run_specialist.spawning.extra_tools import SHELL_OFFER
 from run_specialist.specialist.fields import Specialist
-from run_specialist.tools.context import Context
-from run_specialist.tools.shell.shell_offer import SHELL
+from run_specialist.tools.base import Context
 
 CALLS = 50
 
@@ -18,9 +18,9 @@ CALLS = 50
 async def measured(root: Path) -> list[float]:
     """Return how long calls of `true` take, sorted [ms]."""
     settings = Specialist(name="bench", description="", prompt="", tools=("bash",))
-    if lacking := SHELL.lacking(settings, root):
+    if lacking := SHELL_OFFER.lacking(settings, root):
         sys.exit(lacking)
-    tool, context = SHELL.make(settings, root), Context("run", "call", Budget(()), 60.0)
+    tool, context = SHELL_OFFER.make(settings, root), Context("run", "call", Budget(()), 60.0)
     found = []
     for _ in range(CALLS):
         begin = time.perf_counter()

@@ -19,7 +19,7 @@ from unittest.mock import patch
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from run_specialist.loop.observing import telemetry
+from run_specialist.loop import observing
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.tools.base import Tool
 from tests.loop_jobs import job, outcome_of
@@ -54,12 +54,12 @@ def traced() -> Iterator[None]:
 @contextmanager
 def stubbed() -> Iterator[None]:
     """Replace the telemetry code, including the check for a tracer provider."""
-    silent = telemetry.AgentSpan(None, "", {})
-    nothing = telemetry.NoSpan()
+    silent = observing.AgentSpan(None, "", {})
+    nothing = observing.NoSpan()
     with (
-        patch.object(telemetry, "invoke_agent", lambda *_, **__: silent),
-        patch.object(telemetry, "chat", lambda *_: nothing),
-        patch.object(telemetry, "execute_tool", lambda *_: nothing),
+        patch.object(observing, "invoke_agent", lambda *_, **__: silent),
+        patch.object(observing, "chat", lambda *_: nothing),
+        patch.object(observing, "execute_tool", lambda *_: nothing),
     ):
         yield
 

@@ -15,11 +15,9 @@ import typer
 import yaml
 from pydantic import BaseModel
 
+from run_specialist.api.config_files import KEYS
 from run_specialist.cli import ask, manage
-from run_specialist.config.config_keys import KEYS
-from run_specialist.specialist.field_types import Expected
-from run_specialist.specialist.fields import Countdown, Specialist
-from run_specialist.specialist.keys import ALIASES, CANONICAL
+from run_specialist.specialist.fields import ALIASES, CANONICAL, Countdown, Expected, Specialist
 
 PAGE = Path(__file__).with_name("reference.md")
 SHARED_BY = 3

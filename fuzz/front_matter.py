@@ -8,10 +8,9 @@ import harness
 
 with atheris.instrument_imports(include=["run_specialist.specialist", "yaml", "frontmatter"]):
     from run_specialist.errors import RunSpecialistError
-    from run_specialist.specialist.keys import ALIASES, CANONICAL, INERT
+    from run_specialist.specialist.fields import ALIASES, CANONICAL, INERT
     from run_specialist.specialist.loader import load_text
-    from run_specialist.specialist.resolve import resolve
-    from run_specialist.specialist.settings import settings_of
+    from run_specialist.specialist.settings import resolve, settings_of
 
 FILE = Path("agent.md")
 _ENDS = (b"\r\n", b"\r", b"\n")

@@ -9,8 +9,8 @@ import harness
 
 with atheris.instrument_imports(include=["run_specialist.tools", "pathspec"]):
     from run_specialist.errors import RunSpecialistError
-    from run_specialist.tools.files.files import file_tools
-    from run_specialist.tools.sandbox.sandbox import Sandbox
+    from run_specialist.tools.files import file_tools
+    from run_specialist.tools.sandbox import Sandbox
 
 SECRET = "marzipan"  # noqa: S105 - a marker word
 """Word that must not be exposed; in names and contents of all files outside the root, and in its hidden files."""

@@ -29,9 +29,7 @@ class Burning:
 
     def searching(self) -> list[int]:
         """Return the ids of the processes that have limited themselves and run the Python search."""
-        return [
-            pid for pid, words in _command_lines(self.name) if b"linescan.py" in words and b"limited.py" not in words
-        ]
+        return [pid for pid, words in _command_lines(self.name) if b"scan" in words and b"limit" not in words]
 
     def wait_for_search(self) -> None:
         """Wait until a process searches the file."""

@@ -5,12 +5,11 @@ from contextlib import closing
 from typing import Any
 
 from run_specialist.record.journal import Ended, Opened, Record
-from run_specialist.store.from_rows import stored_run
 from run_specialist.store.location import Location
-from run_specialist.store.reader import INTERRUPTED, Store
-from run_specialist.store.selection import LISTED
+from run_specialist.store.reader import Store
+from run_specialist.store.rows import Row, rows_of, stored_run
+from run_specialist.store.selection import INTERRUPTED, LISTED
 from run_specialist.store.stored import StoredRun
-from run_specialist.store.to_rows import Row, rows_of
 from run_specialist.store.writer import Writer
 
 

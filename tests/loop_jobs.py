@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Budget, Kind
-from run_specialist.loop.executed import Augmenter
-from run_specialist.loop.job import Job
+from run_specialist.budget import Budget, Kind
+from run_specialist.loop.job import Augmenter, Job
 from run_specialist.loop.run import Run
-from run_specialist.loop.tool_calls.countdown import countdown
+from run_specialist.loop.tool_calls import countdown
 from run_specialist.providers.base import Opening, Provider, Watch
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.events import Event

@@ -3,10 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from run_specialist.batch.breaker import Pause
-from run_specialist.batch.counts import Counts
-from run_specialist.batch.done import Done
-from run_specialist.batch.item import Item
+from run_specialist.batch.item import Counts, Done, Item
+from run_specialist.batch.limits import Pause
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Evidence, Outcome, ToolCalls
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 
 from run_specialist.loop.retries import Retries
-from run_specialist.providers.admission.gate import Gate
+from run_specialist.providers.admission import Gate
 
 _now: ContextVar[float] = ContextVar("_now", default=0.0)
 

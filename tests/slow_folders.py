@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from run_specialist.safe_files.safe_open import Folder
+from run_specialist.safety.safe_files import Folder
 
 PATIENCE = 30
 """Maximum time that a walk waits, so that a failing test ends [s]."""

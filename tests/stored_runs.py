@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.api.runner import Runner
-from run_specialist.loop.executed import Augmenter
+from run_specialist.loop.account import Clock
+from run_specialist.loop.job import Augmenter
 from run_specialist.loop.run import Run
-from run_specialist.loop.spending.account import Clock
 from run_specialist.providers.base import Request
 from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.record.events import Event
 from run_specialist.record.journal import EventLogged
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.resuming import ResumeRequest, resume
-from run_specialist.spawning.run_environment import RunEnvironment
+from run_specialist.spawning.spawner import RunEnvironment
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.base import Tool

@@ -66,9 +66,8 @@ def make_store(url: str, *run_ids: str) -> None:
     """Create a store with some runs in it."""
     from sqlalchemy import text
 
-    from run_specialist.store.identity import NAMESPACE
-    from run_specialist.store.location import file_of
-    from run_specialist.store.opening import open_engine
+    from run_specialist.store.location import NAMESPACE, file_of
+    from run_specialist.store.sqlite import open_engine
 
     engine = open_engine(url)
     runs = "runs" if file_of(url) else f"{NAMESPACE}.runs"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from run_specialist.api.ended_run import EndedRun
+from run_specialist.api.run_maker import EndedRun
 from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import Line, ScriptedProvider

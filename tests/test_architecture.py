@@ -18,12 +18,6 @@ def test_imports_follow_the_layers_without_cycles(capsys):
     assert lint_imports(no_logo=True, no_cache=True) == EXIT_STATUS_SUCCESS, capsys.readouterr().out
 
 
-def test_a_module_is_known_by_its_name_alone():
-    """No two modules of the package have the same file name, except `__init__` and the interface `base`."""
-    names = Counter(path.name for path in PACKAGE.rglob("*.py"))
-    assert {name for name, count in names.items() if count > 1} == {"__init__.py", "base.py"}
-
-
 def test_a_class_is_known_by_its_name_alone():
     """No two classes of the package have the same name, private and nested ones included.
 
@@ -55,7 +49,7 @@ def test_preparing_an_offline_run_does_not_import_the_sdk():
 def test_a_run_imports_no_tool_that_its_file_does_not_ask_for():
     """The sandbox of commands and the reading of pages are imported only for a file that names these tools."""
     code = "import run_specialist.api.runner, sys; print(*(name for name in sys.modules if name in HEAVY_TOOLS))"
-    tools = ("run_specialist.tools.shell.shell", "run_specialist.tools.web.downloads")
+    tools = ("run_specialist.tools.shell.tool", "run_specialist.tools.web")
     done = subprocess.run(
         [sys.executable, "-c", code.replace("HEAVY_TOOLS", repr(tools))], capture_output=True, text=True, check=True
     )

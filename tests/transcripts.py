@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from run_specialist.loop.compaction.turns import SUMMARIZE, archived_placeholder
-from run_specialist.record.blocks import Block
-from run_specialist.record.messages import Message, ToolResult
+from run_specialist.loop.compaction import archived_placeholder
+from run_specialist.record.messages import Block, Message, ToolResult
+from run_specialist.tools.archive import SUMMARIZE
 
 QUESTION = "What do owls eat?"
 THOUGHT: Block = {"type": "thinking", "thinking": "hm", "signature": "sealed"}

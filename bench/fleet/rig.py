@@ -17,8 +17,7 @@ import psycopg
 
 from bench.fleet.model import Model, serving
 from bench.process import environment
-from run_specialist.fleet.control import Control
-from run_specialist.fleet.frozen_batch import freeze
+from run_specialist.fleet.batches import Control, freeze
 from run_specialist.specialist.loader import load
 from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 from tests.postgres_server import PostgresServer, postgres_server

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     __version__: str
     from run_specialist.api.delegate import Delegate, Delegated, delegate_tool
-    from run_specialist.api.ended_run import EndedRun
-    from run_specialist.api.once import run, run_sync
-    from run_specialist.api.runner import Runner
-    from run_specialist.api.stream import Stream
+    from run_specialist.api.run_maker import EndedRun
+    from run_specialist.api.runner import Runner, Stream, run, run_sync
     from run_specialist.batch.batch import Batch
-    from run_specialist.batch.done import Done
+    from run_specialist.batch.item import Done
     from run_specialist.errors import (
         AtWork,
         NotResumable,
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
         ToolError,
         UsageError,
     )
-    from run_specialist.loop.executed import Augmenter, Executed
+    from run_specialist.loop.job import Augmenter, Executed
     from run_specialist.loop.run import Run
     from run_specialist.providers.base import Delta
     from run_specialist.record.events import (
@@ -58,9 +56,8 @@ if TYPE_CHECKING:
     )
     from run_specialist.record.outcome import Child, Evidence, Outcome
     from run_specialist.specialist.fields import Specialist
-    from run_specialist.tools.base import Output, Tool
-    from run_specialist.tools.context import Context
-    from run_specialist.tools.decorator import tool
+    from run_specialist.tools.base import Context, Output, Tool
+    from run_specialist.tools.python_tools import tool
 
 __all__ = [
     "AtWork",
@@ -116,13 +113,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api.runner": ("Runner",),
-    "api.once": ("run", "run_sync"),
-    "api.delegate": ("Delegate", "Delegated", "delegate_tool"),
-    "api.stream": ("Stream",),
-    "api.ended_run": ("EndedRun",),
+    "api.delegate": (
+        "Delegate",
+        "Delegated",
+        "delegate_tool",
+    ),
+    "api.run_maker": ("EndedRun",),
+    "api.runner": (
+        "Runner",
+        "Stream",
+        "run",
+        "run_sync",
+    ),
     "batch.batch": ("Batch",),
-    "batch.done": ("Done",),
+    "batch.item": ("Done",),
     "errors": (
         "AtWork",
         "NotResumable",
@@ -136,14 +140,24 @@ _HOMES = {
         "ToolError",
         "UsageError",
     ),
-    "loop.executed": ("Augmenter", "Executed"),
-    "record.outcome": ("Child", "Evidence", "Outcome"),
-    "providers.base": ("Delta",),
+    "loop.job": (
+        "Augmenter",
+        "Executed",
+    ),
     "loop.run": ("Run",),
+    "providers.base": ("Delta",),
+    "record.outcome": (
+        "Child",
+        "Evidence",
+        "Outcome",
+    ),
     "specialist.fields": ("Specialist",),
-    "tools.base": ("Output", "Tool"),
-    "tools.context": ("Context",),
-    "tools.decorator": ("tool",),
+    "tools.base": (
+        "Context",
+        "Output",
+        "Tool",
+    ),
+    "tools.python_tools": ("tool",),
 }
 """Modules and the public names they define; all other names are events."""
 

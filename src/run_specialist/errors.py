@@ -24,6 +24,7 @@ A spent budget is an outcome, not an exception.
 """
 
 import math
+import re
 from typing import Literal
 
 ProviderErrorKind = Literal[
@@ -167,3 +168,17 @@ class ContextExceeded(ProviderError):
 
 class ToolError(RunSpecialistError):
     """A tool call failed; the model reads the message and can react to it."""
+
+
+_ARGUMENT = re.compile(r"`(root|dir|model|store|trust|force|at)(?:=([^`]*))?`")
+"""An argument in backticks, alone or with its value."""
+
+
+def with_flags(text: str) -> str:
+    """Return a message with flags: `--model` for `model`, `--model haiku` for `model=haiku`, and so on."""
+    return _ARGUMENT.sub(_flag, text)
+
+
+def _flag(argument: re.Match[str]) -> str:
+    name, value = argument.groups()
+    return f"--{name}" if value in {None, "True"} else f"--{name} {value}"

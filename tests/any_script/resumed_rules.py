@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from run_specialist.loop.compaction.turns import archived_placeholder
+from run_specialist.loop.compaction import archived_placeholder
 from run_specialist.record.events import Called, Event, Finished, Resumed, Started
 from run_specialist.record.journal import Opened, Received, Record, Returned
 from run_specialist.record.messages import Message, Usage

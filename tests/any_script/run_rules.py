@@ -6,9 +6,8 @@ from itertools import pairwise
 
 from run_specialist.loop.transcript import FEW_CHARACTERS
 from run_specialist.providers.base import Choice
-from run_specialist.record.blocks import Block
 from run_specialist.record.events import BudgetSpent, Called, Finished, Replied, Requested, Started, Summarized, Warned
-from run_specialist.record.messages import Message, encode
+from run_specialist.record.messages import Block, Message, encode
 from tests.any_script.run_script import AugmentedCall, ScriptedRun
 from tests.any_script.scripted_model import ModelRequest
 

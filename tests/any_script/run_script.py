@@ -6,18 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Budget, Kind
-from run_specialist.loop.compaction.summarizer import Summarizer
-from run_specialist.loop.executed import Executed
-from run_specialist.loop.job import Job
+from run_specialist.budget import Budget, Kind
+from run_specialist.loop.job import Executed, Job
 from run_specialist.loop.run import Run
-from run_specialist.loop.tool_calls.countdown import countdown, warning
+from run_specialist.loop.summarizer import Summarizer
+from run_specialist.loop.tool_calls import countdown, warning
 from run_specialist.providers.base import Opening
 from run_specialist.record.events import Event, Finished, Replied, Summarized
 from run_specialist.record.messages import Message, Usage
 from run_specialist.record.outcome import Outcome
+from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.respond import respond_tool

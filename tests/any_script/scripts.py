@@ -5,8 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from run_specialist.budget.budget import Kind
-from run_specialist.budget.ladder import Style
+from run_specialist.budget import Kind, Style
 from run_specialist.record.messages import Stop, Usage
 from run_specialist.record.outcome import EvidencePolicy
 from tests.any_script.scripted_model import Line, ScriptedCall, Terse

@@ -4,7 +4,7 @@ from collections import Counter
 from fractions import Fraction
 from itertools import pairwise
 
-from run_specialist.budget.budget import Kind, Limit
+from run_specialist.budget import Kind, Limit
 from run_specialist.prompts import WARNING
 from run_specialist.record.events import Called, Landed, Replied, Requested, Summarized
 from run_specialist.record.messages import Reply, Stop, Usage

@@ -6,7 +6,7 @@ EXAMPLES in the environment sets how many scripts are tried. A script that once 
 import pytest
 from hypothesis import given, settings
 
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.record.events import BudgetSpent, Landed, Requested
 from run_specialist.record.messages import Stop, Usage
 from tests.any_script.run_rules import RULES

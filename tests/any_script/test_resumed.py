@@ -12,14 +12,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import Run
 from run_specialist.record.events import Event
 from run_specialist.spawning.resuming import ResumeRequest as Asked
 from run_specialist.spawning.resuming import resume
-from run_specialist.spawning.run_environment import RunEnvironment
-from run_specialist.spawning.spawner import spawn
+from run_specialist.spawning.spawner import RunEnvironment, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.store.stored import StoredRun

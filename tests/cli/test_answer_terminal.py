@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from run_specialist.cli.evidence_block import NOT_FOUND
+from run_specialist.cli.answer import NOT_FOUND
 from tests.screen import run_on_terminal, screen
 from tests.terminal import harm
 from tests.wire.simulator.replies import answers, says, tool_use

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from run_specialist.cli.background_stderr import LONGEST_LINE, BackgroundStderr
+from run_specialist.cli.mcp import LONGEST_LINE, BackgroundStderr
 
 TIMELESS = 30
 """A timeout that is longer than any test [s]."""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from run_specialist.cli.evidence_block import _dedented
-from run_specialist.views.answer_markdown import without_quotes
+from run_specialist.cli.answer import _dedented
+from run_specialist.views.markdown import without_quotes
 
 LOOP = "for attempt in range(3):\n            try:\n                return 1"
 

@@ -57,7 +57,7 @@ def test_a_queue_needs_postgresql(notes, command):
 @pytest.mark.parametrize("command", [["worker"], ["fleet", "status"]])
 def test_a_missing_extra_is_named(notes, monkeypatch, command):
     """The line says how to install it."""
-    monkeypatch.setattr("run_specialist.cli.worker_command.find_spec", lambda _name: None)
+    monkeypatch.setattr("run_specialist.cli.fleet.find_spec", lambda _name: None)
     done = specialists(*command)
     assert (done.exit_code, "a queue needs the extra `fleet`; " in done.stderr) == (2, True)
 

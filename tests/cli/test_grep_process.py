@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from run_specialist import Runner
-from run_specialist.tools.files import grep as by_pattern
+from run_specialist.tools import files as by_pattern
 from tests.endless_search import PATIENCE, PATTERN, burning
 from tests.wire.simulator.replies import answers, calls
 
 LASTING = """
 import sys
-from run_specialist.tools.files import grep
-grep.TIMEOUT = 3600.0
+from run_specialist.tools import files
+files.TIMEOUT = 3600.0
 """
 """Code that raises the search's time limit, so that it does not end the search during a test."""
 RUN = f"{LASTING}sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()"

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist.cli import ask, manage
-from run_specialist.cli.help_format import HelpFormatter
+from run_specialist.cli.help import HelpFormatter
 
 COMMANDS = [one.name or one.callback.__name__ for one in manage.app.registered_commands]
 

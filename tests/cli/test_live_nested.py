@@ -8,11 +8,8 @@ import pytest
 from rich.console import Console
 
 from run_specialist.api.runner import Runner
-from run_specialist.budget.budget import Kind
-from run_specialist.budget.ladder import Rung
-from run_specialist.cli.call_lines import CallLines, LineOutput
-from run_specialist.cli.live import LiveView
-from run_specialist.cli.summary import summary
+from run_specialist.budget import Kind, Rung
+from run_specialist.cli.live import CallLines, LineOutput, LiveView, summary
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.events import BudgetSpent, Called, ChildTold, Finished, Landed, Started, Warned
 from run_specialist.record.messages import Usage

@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from run_specialist.budget.budget import Kind, Phase
+from run_specialist.budget import Kind, Phase
 from run_specialist.cli import live
-from run_specialist.cli.gauge import gauge
-from run_specialist.cli.live import LiveView
-from run_specialist.cli.running_total import RunningTotal
+from run_specialist.cli.live import LiveView, RunningTotal, gauge
 from run_specialist.record.events import (
     BudgetSpent,
     Called,

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist.cli.manage import app as manage
-from run_specialist.providers.admission.gate import GATES
+from run_specialist.providers.admission import GATES
 from tests.wire.liar.kinds import KINDS
 from tests.wire.liar.lying_proxy import Liar
 from tests.wire.liar.moments import MOMENTS

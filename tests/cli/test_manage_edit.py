@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.specialist.registry import packaged
+from run_specialist.specialist.project import packaged
 from tests.cli.specialists_command import GOOD, MAIN, call, program
 from tests.forked_program import ForkedProgram
 

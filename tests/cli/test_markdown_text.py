@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from run_specialist.cli.evidence_block import evidence_block, gaps_block
-from run_specialist.cli.markdown_text import apart, markdown
-from run_specialist.cli.screen import Screen
+from run_specialist.cli.answer import Screen, apart, evidence_block, gaps_block, markdown
 from run_specialist.record.outcome import Evidence
-from run_specialist.views.answer_markdown import MOST_CHARACTERS
+from run_specialist.views.markdown import MOST_CHARACTERS
 from tests.terminal import POISON, harm
 
 LINK = re.compile(r"\x1b\]8;(?:id=\d+)?;([^\x1b]*)\x1b\\")

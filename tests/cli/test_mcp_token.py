@@ -14,7 +14,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from run_specialist.errors import UsageError
-from run_specialist.mcp_server.access_token import FILE, access_token
+from run_specialist.mcp_server.http import FILE, access_token
 from tests.forked_program import run_forked
 from tests.wire.serving import PATIENCE, Program, command
 from tests.wire.stdio_client import NOT_HERE, UNJUDGED
@@ -188,7 +188,7 @@ def test_an_unstorable_token_is_valid_for_one_start(tmp_path):
 def test_concurrent_starts_share_one_token(tmp_path):
     """Concurrent starts share the token of the first one."""
     given = f"access_token(Path({str(tmp_path / 'new')!r}))"
-    code = f"from run_specialist.mcp_server.access_token import *; print({given}.value)"
+    code = f"from run_specialist.mcp_server.http import *; print({given}.value)"
     starts = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
     tokens = {start.communicate(timeout=PATIENCE)[0] for start in starts}
     assert len(tokens) == 1

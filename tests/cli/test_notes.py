@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from run_specialist.cli.wrapping import wrapped
+from run_specialist.cli.console import wrapped
 from tests.screen import run_on_terminal, screen
 
 WORDS = st.lists(st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=20), max_size=30)

@@ -5,10 +5,10 @@ import sqlite3
 
 import pytest
 
-from run_specialist.config.config_keys import KEYS
+from run_specialist.api.config_files import KEYS
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.origins import RULES
-from run_specialist.store.packing import pack, unpack
+from run_specialist.store.rows import pack, unpack
 from tests.cli.specialists_command import call as specialists
 
 OFFLINE = ("--model", "offline")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from run_specialist.cli import manage, output_file
+from run_specialist.cli import console, manage
 from tests.wire.simulator.replies import answers
 
 
@@ -91,13 +91,13 @@ def test_a_place_without_permission_is_refused_before_the_run(put, notes, monkey
 
     monkeypatch.setattr(Runner, "prepare", None)
     (notes / "old.md").write_text("old")
-    monkeypatch.setattr(output_file.os, "access", lambda *_: False)
+    monkeypatch.setattr(console.os, "access", lambda *_: False)
     assert "old.md: the file is read-only" in put("old.md")[2]
 
     def refuse(**_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(output_file.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(console.tempfile, "TemporaryFile", refuse)
     assert "Permission denied" in put("new.md")[2]
     assert ((notes / "old.md").read_text(), (notes / "new.md").exists()) == ("old", False)
 
@@ -109,7 +109,7 @@ def test_an_answer_that_cannot_be_written_is_printed(put, notes, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(output_file, "temporary_file", full)
+    monkeypatch.setattr(console, "temporary_file", full)
     code, out, error = put("answer.md")
     assert (code, "mice" in out, (notes / "answer.md").read_text()) == (2, True, "old")
     assert "No space left on device; the answer was printed instead" in error

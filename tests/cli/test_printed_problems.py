@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from run_specialist.cli import printed_files
-from run_specialist.cli.evals.eval_table import failures
-from run_specialist.evals.eval_results import Check
+from run_specialist.cli import console
+from run_specialist.cli.eval_work import failures
+from run_specialist.evals.plan import Check
 from run_specialist.specialist.problems import Problem
 
 
@@ -15,8 +15,8 @@ from run_specialist.specialist.problems import Problem
 def test_the_color_of_a_problem_shows_its_level(level, start, monkeypatch, capsys):
     """Errors are red and warnings yellow, because only errors prevent a run."""
     for name in ("is_terminal", "has_colours"):
-        monkeypatch.setattr(printed_files, name, lambda *_: True)
-    printed_files.print_problems([Problem(Path("/a.md"), 1, 1, "tools", "is wrong", level)])
+        monkeypatch.setattr(console, name, lambda *_: True)
+    console.print_problems([Problem(Path("/a.md"), 1, 1, "tools", "is wrong", level)])
     assert capsys.readouterr().out.startswith(start)
 
 

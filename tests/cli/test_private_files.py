@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist.cli import manage
-from run_specialist.cli.private_file import write_private
+from run_specialist.cli.console import write_private
 from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer
 from tests.unit.store.records import begun, ended, turn_of, write
@@ -94,7 +94,7 @@ def test_an_unwritable_report_leaves_no_temporary_file(url, tmp_path, monkeypatc
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("run_specialist.cli.private_file.Path.chmod", full)
+    monkeypatch.setattr("run_specialist.cli.console.Path.chmod", full)
     before = sorted(tmp_path.iterdir())
     said = report(url, "--out", str(page), "--force")
     assert f"No space left on device: {page}" in said.stderr

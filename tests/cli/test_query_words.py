@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from run_specialist.cli import query_words
-from run_specialist.cli.query_words import more_from, question_from
+from run_specialist.cli import ask as query_words
+from run_specialist.cli.ask import more_from, question_from
 from tests.cli.conftest import MAIN
 from tests.forked_program import run_forked
 

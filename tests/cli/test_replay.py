@@ -9,7 +9,7 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.loop.run import Run
 from run_specialist.record.journal import Received
-from run_specialist.tools.files import files
+from run_specialist.tools import files
 from tests.cli.specialists_command import call, program
 from tests.journals import Notebook, keep
 
@@ -59,7 +59,7 @@ def test_c2_a_changed_description_of_a_tool_is_found(recorded, monkeypatch):
         made = files.file_tools
         return [replace(one, description="Other.") if one.name == "grep" else one for one in made(*arguments)]
 
-    monkeypatch.setattr("run_specialist.spawning.chosen_tools.file_tools", changed)
+    monkeypatch.setattr("run_specialist.spawning.spawner.file_tools", changed)
     done = call("replay", "last")
     assert done.stdout.splitlines()[0].endswith(" differs at request 1 of 3: definition of the tool grep")
     assert "+Other." in done.stdout

@@ -2,7 +2,7 @@
 
 import pytest
 
-from run_specialist.providers.admission.gate import Gate
+from run_specialist.providers.admission import Gate
 from tests.cli.specialists_command import call as specialists
 from tests.wire.simulator.replies import answers
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from run_specialist.cli.summary import FLAGS, resume_command
+from run_specialist.cli.live import FLAGS, resume_command
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import LandingReport, Outcome, Spent, ToolCalls
 from tests.cli.resumed_commands import GREP, MODEL, rows

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.cli import flags as flags_
 from run_specialist.cli.ask import run
 
@@ -77,7 +77,10 @@ def test_every_setting_flag_reaches_the_run(job_of):
         *("landing", "evidence", "tool_calls", "preset", "patience", "requests_at_once"),
         *("dry_run", "server_tools"),
     }
-    assert settings - {"name", "store", "on_lost", "dir_", "root", "model", "require_model", "strict"} == tested
+    assert (
+        settings - {"name", "store", "on_lost", "dir_", "root", "model", "require_model", "strict", "trust", "output"}
+        == tested
+    )
 
 
 def _ours():

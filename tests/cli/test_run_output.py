@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from run_specialist.cli.ask import app, run
-from run_specialist.providers import prices
+from run_specialist.providers import models
 from run_specialist.record.messages import Usage
 from tests.contracts.values import ERROR_KINDS
 from tests.wire.simulator import faults, policies
@@ -131,7 +131,7 @@ def test_json_has_usage_evidence_and_cost(api, write, call):
         Usage(**{kind: request.usage.get(kind, 0) for kind in outcome["usage"]}) for request in simulator.requests
     ]
     assert outcome["cost_usd"] == pytest.approx(
-        sum(prices.cost(usage, "claude-sonnet-5-5", "anthropic") for usage in billed)
+        sum(models.cost(usage, "claude-sonnet-5-5", "anthropic") for usage in billed)
     )
     assert outcome["cost_usd"] > 0
     assert outcome["limits"]["cost"] == {"used": outcome["cost_usd"], "limit": None}

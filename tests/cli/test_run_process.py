@@ -19,7 +19,7 @@ LOOK = calls("search", {"query": "owls"})
 
 NEVER_LETS_GO = """
 import asyncio, os, sys
-from run_specialist.providers.offline.provider import OfflineConversation, OfflineProvider
+from run_specialist.providers.offline import OfflineConversation, OfflineProvider
 sys.argv[0] = "run-specialist"
 
 async def wait_for_ever(*arguments):
@@ -34,7 +34,7 @@ main()
 
 HANGING_TOOL = """
 import os, sys, threading
-from run_specialist.tools.files import files
+from run_specialist.tools import files
 sys.argv[0] = "run-specialist"
 
 def hang(self, query: str, limit: int = 10) -> str:

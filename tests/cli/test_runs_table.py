@@ -4,7 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from run_specialist.cli.runs_table import (
+from run_specialist.cli.tables import (
+    cell_width,
     duration_words,
     fitting,
     lines_below,
@@ -12,7 +13,6 @@ from run_specialist.cli.runs_table import (
     run_cells,
     short_path,
 )
-from run_specialist.cli.table import cell_width
 from run_specialist.store.stored import ListedRun
 
 WIDTHS = {"RUN": 26, "SPECIALIST": 17, "STATUS": 11, "MODEL": 24, "CALLS": 5, "COST": 7, "DURATION": 8, "STARTED": 12}

@@ -167,7 +167,7 @@ def test_a_store_is_neither_made_nor_required(write, store):
 @pytest.mark.parametrize("frozen", ["{", "[]", '{"file": 3}', "null"])
 def test_a_damaged_row_does_not_break_the_command(write, ask, store, frozen):
     """A run whose stored values are damaged is reported or left out."""
-    from run_specialist.store.packing import pack
+    from run_specialist.store.rows import pack
 
     write("finder")
     assert ask()[0] == 0

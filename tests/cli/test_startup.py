@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from run_specialist.cli.startup import pause_gc, resume_gc
+from run_specialist.cli.console import pause_gc, resume_gc
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from sqlalchemy import insert
 from typer.testing import CliRunner, Result
 
 from run_specialist.cli.manage import app
-from run_specialist.store.opening import open_engine
+from run_specialist.store.sqlite import open_engine
 from run_specialist.store.tables import calls, runs
 from tests.forked_program import ForkedProgram
 from tests.unit.views.past_runs import outcome

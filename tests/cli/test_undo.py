@@ -9,7 +9,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from run_specialist.cli import manage
-from run_specialist.cli.call_lines import CallLines, LineOutput
+from run_specialist.cli.live import CallLines, LineOutput
 from run_specialist.record.events import BudgetSpent, Called, ChildTold, FileChanged
 from tests.wire.simulator.replies import answers, calls
 

@@ -8,8 +8,9 @@ import pytest
 import typer
 from typer.main import get_command
 
-from run_specialist.cli import ask, manage, usage_errors
-from run_specialist.cli.usage_errors import wrap_usage_error
+from run_specialist.cli import ask, manage
+from run_specialist.cli import help as usage_errors
+from run_specialist.cli.help import wrap_usage_error
 from tests.cli import conftest, specialists_command
 from tests.wire.simulator.faults import ApiError
 from tests.wire.simulator.replies import answers, refuses

@@ -10,17 +10,16 @@ from typer.testing import CliRunner
 
 from run_specialist import Specialist
 from run_specialist.api.runner import Runner
-from run_specialist.budget.budget import Kind, Phase
-from run_specialist.budget.ladder import Rung
+from run_specialist.budget import Kind, Phase, Rung
 from run_specialist.cli import ask, manage
 from run_specialist.errors import ContextExceeded, ProviderError, Unavailable
 from run_specialist.providers.base import Choice
-from run_specialist.providers.model_chain import ModelChain
+from run_specialist.providers.choose import ModelChain
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record import events
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import ErrorKind, Exit, Outcome, Status
-from run_specialist.views.advice import Verdict
+from run_specialist.views.tune import Verdict
 from tests.contracts.event_tables import EVENTS
 from tests.contracts.outcome_table import OUTCOME, PRINTED_OUTCOME
 from tests.contracts.printed_tables import FILE, MESSAGES, PRINTED, PROBLEM, SETTING

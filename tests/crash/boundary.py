@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.api.runner import Runner
-from run_specialist.loop.compaction.summary_prompts import SYSTEM_PROMPT
+from run_specialist.prompts import SYSTEM_PROMPT
 from run_specialist.providers.base import Capabilities, Opening, Request, Watch
 from run_specialist.record.journal import EventLogged, Journal, Record
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.specialist.fields import Specialist
 from run_specialist.store import writer
 from run_specialist.store.writer import Writer
-from run_specialist.tools.decorator import tool
+from run_specialist.tools.python_tools import tool
 
 LONG = 900
 """Length of the outputs of the second turn, which makes a summary due before the third [characters]."""

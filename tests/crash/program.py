@@ -17,8 +17,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from run_specialist.tools.base import Output, Tool
-from run_specialist.tools.context import Context
+from run_specialist.tools.base import Context, Output, Tool
 from tests.program_forks import REQUESTS, end
 
 call_within = Tool.call_within

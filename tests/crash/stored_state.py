@@ -8,8 +8,8 @@ from pathlib import Path
 
 from run_specialist.store.location import file_of
 from run_specialist.store.reader import Store
+from run_specialist.store.rows import RUNNING
 from run_specialist.store.stored import StoredRun
-from run_specialist.store.to_rows import RUNNING
 
 PATIENCE = 60.0
 """Maximum time for which a store may take a dead process for alive [s]."""

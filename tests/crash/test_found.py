@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.loop.executed import EarlierCalls, Executed
-from run_specialist.loop.job import ResumeState
+from run_specialist.loop.job import EarlierCalls, Executed, ResumeState
 from run_specialist.loop.run import Run
 from run_specialist.prompts import PROCESS_ENDED, SAME_CALL, STOPPED
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Checkpointed, Ended, RunSnapshot
 from run_specialist.record.messages import ToolCall
-from run_specialist.store.to_rows import rows_of
+from run_specialist.store.rows import rows_of
 from tests.journals import Notebook
 from tests.loop_jobs import LOOK, job, outcome_of, results
 

@@ -21,7 +21,7 @@ READ = ("read", {"path": "docs/a.md"})
 PROGRAM = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from run_specialist.safe_files import safe_write
+from run_specialist.safety import safe_files
 from tests.crash.test_killed_edits import run_until_killed
 
 def replacing(*names, **where):
@@ -30,7 +30,7 @@ def replacing(*names, **where):
     if where:
         os.kill(os.getpid(), signal.SIGKILL)
 
-safe_write.os.replace = replacing
+safe_files.os.replace = replacing
 asyncio.run(run_until_killed(Path(sys.argv[1])))
 """
 

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.cli import editor
-from run_specialist.config import config_file, config_places
-from run_specialist.config.config_keys import KEYS, TABLE
-from run_specialist.loop.observing.spans import PROVIDER_VARIABLE
-from run_specialist.loop.observing.telemetry import CONTENT
-from run_specialist.providers.admission import gate
+from run_specialist.api import config_files
+from run_specialist.api.config_files import KEYS, TABLE
+from run_specialist.cli import manage
+from run_specialist.loop.observing import CONTENT, PROVIDER_VARIABLE
+from run_specialist.providers import admission
 from run_specialist.providers.choose import CREDENTIALS
-from run_specialist.providers.endpoint import CHAT, MESSAGES
-from run_specialist.providers.local.local_servers import SERVERS
-from run_specialist.providers.local.model_files import CONTEXT_VARIABLE
-from run_specialist.spawning import model_rule
-from run_specialist.specialist import ownership
+from run_specialist.providers.errors import CHAT, MESSAGES
+from run_specialist.providers.local import CONTEXT_VARIABLE
+from run_specialist.providers.local_servers import SERVERS
+from run_specialist.spawning import availability
+from run_specialist.specialist import project as ownership
 from run_specialist.store import location
 from tests.docs.markdown import ROOT, blocks, named, page, table
 
@@ -28,23 +27,23 @@ SOURCE = ROOT / "src/run_specialist"
 
 ENDPOINTS = [MESSAGES, CHAT, *(server.endpoint for server in SERVERS.values())]
 MEANINGS = {
-    "ownership.py: VARIABLE": [ownership.VARIABLE],
+    "project.py: VARIABLE": [ownership.VARIABLE],
     "location.py: VARIABLE": [location.VARIABLE],
-    "config_places.py: VARIABLE": [config_places.VARIABLE],
-    "config.py: variable": [key.variable for key in KEYS.values() if key.variable],
-    "holding.py: key.variable": [key.variable for key in KEYS.values() if key.variable],
-    "model_rule.py: VARIABLE": [model_rule.VARIABLE],
-    "gate.py: VARIABLE": [gate.VARIABLE],
-    "editor.py: name": list(editor.VARIABLES),
+    "config_files.py: VARIABLE": [config_files.VARIABLE],
+    "config_files.py: variable": [key.variable for key in KEYS.values() if key.variable],
+    "config_files.py: key.variable": [key.variable for key in KEYS.values() if key.variable],
+    "availability.py: VARIABLE": [availability.VARIABLE],
+    "admission.py: VARIABLE": [admission.VARIABLE],
+    "manage.py: name": list(manage.VARIABLES),
     "choose.py: name": [*CREDENTIALS, MESSAGES.url, CHAT.key, CHAT.url],
-    "described.py: CHAT.url": [CHAT.url],
-    "model_names.py: CHAT.url": [CHAT.url],
+    "choose.py: CHAT.url": [CHAT.url],
+    "models.py: CHAT.url": [CHAT.url],
     "local_servers.py: self.endpoint.url": [one.url for one in ENDPOINTS],
     "local_servers.py: self.endpoint.key": [one.key for one in ENDPOINTS],
-    "model_trust.py: server.endpoint.url": [one.url for one in ENDPOINTS],
-    "model_files.py: CONTEXT_VARIABLE": [CONTEXT_VARIABLE],
-    "telemetry.py: CONTENT": [CONTENT],
-    "spans.py: PROVIDER_VARIABLE": [PROVIDER_VARIABLE],
+    "trust.py: server.endpoint.url": [one.url for one in ENDPOINTS],
+    "local.py: CONTEXT_VARIABLE": [CONTEXT_VARIABLE],
+    "observing.py: CONTENT": [CONTENT],
+    "observing.py: PROVIDER_VARIABLE": [PROVIDER_VARIABLE],
 }
 """The names behind each expression with which the code reads a variable that it does not write out."""
 
@@ -96,8 +95,8 @@ def test_the_examples_are_valid(tmp_path, monkeypatch):
     (tmp_path / "pyproject.toml").write_text(project, encoding="utf-8")
     (tmp_path / "config.toml").write_text(user, encoding="utf-8")
     read = [
-        config_file.read_project_file(tmp_path / "pyproject.toml", tmp_path, meant=True),
-        config_file.read_user_file(tmp_path / "config.toml"),
+        config_files.read_project_file(tmp_path / "pyproject.toml", tmp_path, meant=True),
+        config_files.read_user_file(tmp_path / "config.toml"),
     ]
     assert [(one.state, one.problems) for one in read] == [("read", ())] * 2
     assert all(one.values for one in read)
@@ -111,5 +110,5 @@ def test_the_example_errors_are_those_of_the_code(line, tmp_path, monkeypatch):
     value = line.rpartition("got ")[2] if "got " in line else "1"
     head = "[tool.run-specialist]\n" + "\n" * (number - 2)
     Path("pyproject.toml").write_text(f"{head}{key} = {value}\n", encoding="utf-8")
-    read = config_file.read_project_file(tmp_path / "pyproject.toml", tmp_path, meant=True)
+    read = config_files.read_project_file(tmp_path / "pyproject.toml", tmp_path, meant=True)
     assert read.problems == (line,)

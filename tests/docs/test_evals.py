@@ -9,8 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from run_specialist.cli.manage import app
-from run_specialist.evals.comparison import Verdict
-from run_specialist.evals.intervals import fewest_cases
+from run_specialist.evals.comparison import Verdict, fewest_cases
 from tests.docs.markdown import ROOT, blocks, page, table
 from tests.evals.test_own_sets import MARGIN, MEASURED
 
@@ -49,7 +48,7 @@ def test_every_flag_on_the_page_exists():
 
 def test_every_evaluator_has_its_row():
     """The table has each evaluator of this package once."""
-    from run_specialist.evals.evaluators.known_evaluators import OWN
+    from run_specialist.evals.evaluators import OWN
 
     told = [re.match(r"`(\w+)", row[0])[1] for row in table(PAGE, "## Evaluators")]
     assert sorted(told) == sorted(one.__name__ for one in OWN)

@@ -8,12 +8,10 @@ from dataclasses import fields
 import pytest
 from typer.testing import CliRunner
 
-from run_specialist.batch.counts import Counts
-from run_specialist.batch.done import Done
-from run_specialist.batch.items.reading import FORMATS
-from run_specialist.cli import manage
-from run_specialist.cli.batch import map_lines, shared_options
-from run_specialist.cli.batch.map_progress import TELLING
+from run_specialist.batch.item import Counts, Done
+from run_specialist.batch.read_items import FORMATS
+from run_specialist.cli import batch_options, manage, map_progress
+from run_specialist.cli.map_progress import TELLING
 from run_specialist.record.outcome import Exit
 from tests.contracts.event_tables import BATCH_COUNTS, BATCH_EVENTS
 from tests.contracts.printed_tables import PRINTED
@@ -57,9 +55,9 @@ def test_the_exit_codes_are_those_of_the_code():
 def test_the_numbers_are_those_of_the_code():
     """Amounts and times in the text are the constants of the code."""
     text = " ".join(PAGE.split())
-    assert f"({shared_options.CONFIRM_ABOVE:.2f} unless given)" in text
-    assert f"more than {map_lines.EACH_UP_TO} items get a line every {map_lines.SECONDS:.0f} seconds" in text
-    assert f"each of the first {map_lines.MOST_FAILURES} items without an answer" in text
+    assert f"({batch_options.CONFIRM_ABOVE:.2f} unless given)" in text
+    assert f"more than {map_progress.EACH_UP_TO} items get a line every {map_progress.SECONDS:.0f} seconds" in text
+    assert f"each of the first {map_progress.MOST_FAILURES} items without an answer" in text
     assert TELLING == 5
     assert "the forecast is made from the first five items" in text
     assert f"`--format {'|'.join(FORMATS)}`" in text

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from run_specialist import NotTrusted, Runner
-from run_specialist.api.flag_names import with_flags
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
+from run_specialist.errors import with_flags
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.specialist.loader import load
 from tests.docs.examples import execute

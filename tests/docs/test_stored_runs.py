@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from run_specialist import prompts
 from run_specialist.api.runner import Runner
-from run_specialist.budget.budget import Budget, Kind
+from run_specialist.budget import Budget, Kind
 from run_specialist.cli import ask, manage
 from run_specialist.loop.checkpoint import COMMIT_TIMEOUT
 from run_specialist.providers.scripted import ScriptedProvider, calls, says

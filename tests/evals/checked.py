@@ -4,8 +4,7 @@ import asyncio
 
 from pydantic_evals.evaluators import EvaluationReason, EvaluatorContext
 
-from run_specialist.evals.evaluators.checked_run import RUN, CheckedRun
-from run_specialist.evals.evaluators.known_evaluators import make
+from run_specialist.evals.evaluators import RUN, CheckedRun, make
 from run_specialist.record.outcome import Evidence
 from tests.map_batches import outcome
 

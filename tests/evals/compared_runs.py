@@ -1,6 +1,6 @@
 """Results of evals with given scores, to compare."""
 
-from run_specialist.evals.eval_results import CaseRun, Check, EvalResult, Variant
+from run_specialist.evals.plan import CaseRun, Check, EvalResult, Variant
 
 BASE = Variant("main", "a.md", "1", is_baseline=True)
 NEW = Variant("as it is", "a.md", "2")

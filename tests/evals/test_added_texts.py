@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from run_specialist.evals.added_texts import has_same_texts
+from run_specialist.evals.reuse import has_same_texts
 from run_specialist.spawning.prompt_texts import read_texts
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.loader import load

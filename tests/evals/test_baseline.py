@@ -5,10 +5,9 @@ import json
 import pytest
 
 from run_specialist.errors import UsageError
-from run_specialist.evals.baseline import find_baseline
-from run_specialist.evals.earlier import EarlierEval
-from run_specialist.evals.eval_results import Variant
-from run_specialist.evals.result_json import as_json
+from run_specialist.evals.baseline import EarlierEval, find_baseline
+from run_specialist.evals.comparison import as_json
+from run_specialist.evals.plan import Variant
 from run_specialist.specialist.registry import Registry
 from tests.evals.compared_runs import result_of
 from tests.evals.git_project import NEEDS_GIT, commit, git

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from run_specialist.errors import UsageError
-from run_specialist.evals.case_file import load_cases
-from run_specialist.evals.case_schema import case_schema
-from run_specialist.evals.evaluators.quote_evaluators import QuotesVerified
-from run_specialist.evals.new_cases import new_cases
-from run_specialist.evals.positions import NotReadable, parse
+from run_specialist.evals.cases import case_schema, load_cases, new_cases
+from run_specialist.evals.evaluators import QuotesVerified
+from run_specialist.specialist.positions import NotReadable, parse_placed
 
 WHOLE = """\
 evaluators: [QuotesVerified]
@@ -120,10 +118,10 @@ def test_e8_all_errors_are_reported_at_once(errors):
 
 def test_a_file_that_repeats_itself_cannot_fill_the_memory(monkeypatch):
     """A few lines of YAML that refer to one another stand for more values than anybody writes."""
-    monkeypatch.setattr("run_specialist.evals.positions.MOST_VALUES", 5_000)
+    monkeypatch.setattr("run_specialist.specialist.positions.MOST_CASE_VALUES", 5_000)
     text = "\n".join(["a0: &a0 [1, 1, 1, 1]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 8))])
     with pytest.raises(NotReadable, match="more than 5,000 values"):
-        parse(text)
+        parse_placed(text)
 
 
 @settings(max_examples=30)
@@ -136,7 +134,7 @@ def test_a_file_that_repeats_itself_cannot_fill_the_memory(monkeypatch):
 )
 def test_the_value_is_that_of_the_yaml(value):
     """Values with positions are the same values as without."""
-    assert parse(yaml.safe_dump(value)).value == value
+    assert parse_placed(yaml.safe_dump(value)).value == value
 
 
 @pytest.mark.parametrize("name", ["LLMJudge", "GEval"])

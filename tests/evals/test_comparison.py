@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.evals.comparison import comparisons, reference
-from run_specialist.evals.eval_results import EvalResult
-from run_specialist.evals.verdict_text import notes, verdict_text
+from run_specialist.evals.comparison import comparisons, notes, reference, verdict_text
+from run_specialist.evals.plan import EvalResult
 from tests.evals.compared_runs import BASE, NEW, case_run, result_of
 from tests.plugins.tiers import examples
 

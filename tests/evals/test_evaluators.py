@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.evals.evaluators.answers import Contains
-from run_specialist.evals.evaluators.known_evaluators import OWN, by_name, make
-from run_specialist.evals.evaluators.quote_evaluators import path_of
+from run_specialist.evals.evaluators import OWN, Contains, by_name, make, path_of
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import LandingReport, ToolCalls
 from tests.evals.checked import held, quotes, said

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.evals.intervals import cases_needed, fewest_cases, mean_interval, median_interval
+from run_specialist.evals.comparison import cases_needed, fewest_cases, mean_interval, median_interval
 
 DIFFERENCES = st.lists(st.floats(-1, 1), min_size=6, max_size=16)
 

@@ -1,7 +1,7 @@
 """What a judge reads: the answer is a part that cannot pretend to be another one."""
 
-from run_specialist.evals.case import EvalCase
-from run_specialist.evals.judge_question import judge_question
+from run_specialist.evals.cases import EvalCase
+from run_specialist.evals.running import judge_question
 from tests.map_batches import outcome
 
 

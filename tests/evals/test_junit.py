@@ -6,9 +6,8 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.evals.comparison import comparisons
-from run_specialist.evals.eval_results import CaseRun, Check
-from run_specialist.evals.junit import junit
+from run_specialist.evals.comparison import comparisons, junit
+from run_specialist.evals.plan import CaseRun, Check
 from tests.evals.compared_runs import case_run, result_of
 
 

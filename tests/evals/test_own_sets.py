@@ -17,9 +17,9 @@ import yaml
 from typer.testing import CliRunner
 
 from run_specialist.cli.manage import app
-from run_specialist.tools.files import files
-from run_specialist.tools.sandbox.sandbox import Sandbox
-from run_specialist.tools.search.index import SearchIndex
+from run_specialist.tools import files
+from run_specialist.tools.sandbox import Sandbox
+from run_specialist.tools.search import SearchIndex
 from tests.docs.markdown import README, ROOT
 from tests.evals.searching_model import searches_reads_answers
 from tests.wire.simulator import MessagesSimulator

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from run_specialist.errors import UsageError
-from run_specialist.evals.variants import subjects, varied
+from run_specialist.evals.plan import subjects, varied
 from run_specialist.specialist.loader import load_text
 
 FILE = load_text("---\nname: a\ndescription: b\n---\nYou look.\n", Path("specialists/a.md"))

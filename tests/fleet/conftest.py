@@ -7,10 +7,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from bench.fleet.model import Model, serving
-from run_specialist.fleet.control import Control
-from run_specialist.fleet.frozen_batch import freeze
+from run_specialist.fleet.batches import Control, Root, freeze
 from run_specialist.fleet.queue import Queue
-from run_specialist.fleet.roots import Root
 from run_specialist.fleet.worker import Worker
 from run_specialist.specialist.loader import load
 from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem

@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 from run_specialist.errors import StoreUnusable
+from run_specialist.fleet.batches import Root
 from run_specialist.fleet.queue import Queue
-from run_specialist.fleet.roots import Root
 from run_specialist.fleet.worker import Worker
 from run_specialist.record.outcome import Exit
-from run_specialist.store.identity import VERSION
+from run_specialist.store.location import VERSION
 from tests.fleet.conftest import BATCH, until
 from tests.unit.store.records import ask, change
 

@@ -7,7 +7,7 @@ import zlib
 import psycopg
 import pytest
 
-from run_specialist.fleet.control import Control
+from run_specialist.fleet.batches import Control
 from tests.fleet.conftest import BATCH, put_batch, run_id, until
 from tests.unit.store.records import ask
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from run_specialist.batch.item_run import LimitReached, NotAffordable
-from run_specialist.fleet import job_verdict, shares
+from run_specialist.batch.item import LimitReached, NotAffordable
+from run_specialist.fleet import job as job_verdict
 from run_specialist.fleet import queue as queue_module
-from run_specialist.fleet.control import Control
+from run_specialist.fleet.batches import Control
 from run_specialist.fleet.queue import Queue
 from tests.fleet.conftest import BATCH, run_id, until
 from tests.unit.store.records import ask, change
@@ -26,7 +26,7 @@ def limit(url, usd):
 async def share(queue, job, **changed):
     """Return the share of an item, for a worker with two slots."""
     settings = {"worker_slots": 2, "batch_slots": 2, "typical": 0.0} | changed
-    return await shares.share(queue, job, settings.pop("own", None), **settings)
+    return await job_verdict.share(queue, job, settings.pop("own", None), **settings)
 
 
 async def begun(queue, count):

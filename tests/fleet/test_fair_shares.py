@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.fleet.control import Control
+from run_specialist.fleet.batches import Control
 from run_specialist.fleet.worker import fair_shares
 from tests.fleet.conftest import put_batch, until
 

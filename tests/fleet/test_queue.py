@@ -7,7 +7,7 @@ import pytest
 
 from run_specialist.errors import StoreUnusable, UsageError
 from run_specialist.fleet import queue as queue_module
-from run_specialist.fleet.control import Control
+from run_specialist.fleet.batches import Control
 from run_specialist.fleet.queue import Queue
 from tests.fleet.conftest import BATCH, run_id
 from tests.unit.store.records import ask, change

@@ -5,8 +5,8 @@ from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from run_specialist.fleet import metrics as fleet_metrics
-from run_specialist.fleet.control import Control
+from run_specialist.fleet import worker as fleet_metrics
+from run_specialist.fleet.batches import Control
 from tests.fleet.conftest import BATCH, until
 from tests.unit.store.records import ask, change
 
@@ -46,7 +46,7 @@ async def test_a_worker_counts_for_a_meter_provider(put, working, model, url, mo
     """Items by state, those of the worker, the oldest heartbeat and the cost are gauges; nothing raises without one."""
     reader = InMemoryMetricReader()
     monkeypatch.setattr(metrics, "get_meter_provider", lambda: MeterProvider([reader], shutdown_on_exit=False))
-    monkeypatch.setattr("run_specialist.fleet.upkeep.COUNT", 0.1)
+    monkeypatch.setattr("run_specialist.fleet.worker.COUNT", 0.1)
     model.delay = 0.5
     await put(4)
     change(url, "update run_specialist.batches set cost_limit = 2.5")
@@ -59,7 +59,7 @@ async def test_a_worker_counts_for_a_meter_provider(put, working, model, url, mo
         assert spent >= 0.00045
         final = await until(lambda: (now := figures(reader)).get(("items", BATCH, "finder", "answered")) == 4 and now)
         assert final["cost", BATCH, "finder"] >= spent, "the final counts stay when the batch has left the queue"
-        monkeypatch.setattr("run_specialist.fleet.metrics.FINAL", 0.0)
+        monkeypatch.setattr("run_specialist.fleet.worker.FINAL", 0.0)
         await until(lambda: ("cost", BATCH, "finder") not in figures(reader))
     async with Control(url) as control:
         assert await control.status() == []

@@ -8,11 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from run_specialist.fleet import job_verdict, job_work
+from run_specialist.fleet import job as job_verdict
 from run_specialist.fleet import queue as queue_module
-from run_specialist.fleet.batch_here import BatchHere
-from run_specialist.fleet.control import Control
-from run_specialist.fleet.frozen_batch import freeze
+from run_specialist.fleet.batches import BatchHere, Control, freeze
 from run_specialist.fleet.queue import Queue
 from run_specialist.fleet.worker_log import HealthFile, LineLog
 from run_specialist.record.outcome import Exit
@@ -156,7 +154,7 @@ async def test_an_item_that_ends_its_workers_is_given_up(put, working, model, ur
     """After three takeovers without a turn it is dead; nothing is sent, and the others are answered."""
     await put(2)
     (job,) = await queue.take({BATCH: 0}, 1)
-    for _ in range(job_work.MAX_TAKEOVERS):
+    for _ in range(job_verdict.MAX_TAKEOVERS):
         await queue.begin(job)
     monkeypatch.setattr(queue_module, "SILENCE", 0.0)
     async with working():

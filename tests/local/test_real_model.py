@@ -14,7 +14,7 @@ import pytest
 
 from bench.local_models.leaked import has_leaked_call
 from run_specialist.api.runner import Runner
-from run_specialist.budget.ladder import MAX_REQUESTS
+from run_specialist.budget import MAX_REQUESTS
 from run_specialist.record.events import Called, Finished
 from tests.leak_check import Census, left_since
 
@@ -29,7 +29,7 @@ OFFERED = {"grep", "read", "respond"}
 COMMAND = f"""
 import sys
 from run_specialist.cli.ask import main
-from run_specialist.loop.spending import account
+from run_specialist.loop import account
 account.MAX_TOKENS = {REPLY}
 sys.argv[0] = "run-specialist"
 main()
@@ -39,7 +39,7 @@ main()
 @pytest.fixture(params=list(MODELS))
 def run(request, serve, project, monkeypatch):
     """One question to the real model through one API: the outcome, the events, and what was left over afterwards."""
-    monkeypatch.setattr("run_specialist.loop.spending.account.MAX_TOKENS", REPLY)
+    monkeypatch.setattr("run_specialist.loop.account.MAX_TOKENS", REPLY)
     events, before = [], Census.take()
 
     async def ask():

@@ -1,11 +1,11 @@
 """Replies that answer with and without quotes, for the tests of founded answers."""
 
+from run_specialist import prompts
 from run_specialist.providers.scripted import calls
-from run_specialist.tools import answer_prompts
 
 READ = {"source": "1", "quote": "note on '1'"}
 INVENTED = {"source": "x:1", "quote": "owls  read\nbooks"}
-WITHOUT = answer_prompts.without_quote([])
+WITHOUT = prompts.without_quote([])
 
 
 def responds(answer="yes", *quotes, first_id=50, **fields):

@@ -1,7 +1,7 @@
 """Scripted models with names and prices of their own, in chains."""
 
 from run_specialist.errors import ProviderError
-from run_specialist.providers.model_chain import ModelChain
+from run_specialist.providers.choose import ModelChain
 from run_specialist.providers.scripted import ScriptedProvider
 
 GONE = ProviderError("the API answered 404: no such model", kind="model_missing")

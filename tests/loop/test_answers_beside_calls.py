@@ -4,12 +4,11 @@ import anyio
 import pytest
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Kind
-from run_specialist.loop.returned_answers import MARKS, ReturnReason
+from run_specialist.budget import Kind
+from run_specialist.loop.evidence import MARKS, ReturnReason
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.outcome import Exit
-from run_specialist.tools import answer_prompts
 from run_specialist.tools.base import Tool
 from tests.loop.founded_replies import INVENTED, READ, beside, responds
 from tests.loop.stored_replies import looks
@@ -24,7 +23,7 @@ async def test_g_4_calls_beside_an_answer_run_and_the_answer_is_asked_for_again(
     provider = ScriptedProvider([looks(1), beside(*quotes), responds("late", READ)])
     outcome = await outcome_of(job(provider, 9))
     told = provider.requests[2].messages[-1]
-    assert results(told) == ["note on 'a', part 0", answer_prompts.TOO_EARLY, "note on 'b', part 0"]
+    assert results(told) == ["note on 'a', part 0", prompts.TOO_EARLY, "note on 'b', part 0"]
     assert [block.get("is_error", False) for block in told.blocks] == [False, True, False]
     assert (outcome.status, outcome.answer) == ("answered", "late")
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (3, 0)
@@ -52,7 +51,7 @@ async def test_g_4_calls_over_the_budget_are_skipped_as_always_and_the_countdown
     outcome = await outcome_of(job(provider, 2))
     assert results(provider.requests[2].messages[-1]) == [
         "note on 'a', part 0\n0 tool calls remaining",
-        answer_prompts.TOO_EARLY,
+        prompts.TOO_EARLY,
         "Not run: limit reached, look skipped.",
     ]
     assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("landed", 2, 1)
@@ -64,7 +63,7 @@ async def test_g_4_s2_4_in_the_finalize_preset_the_notice_stands_at_the_end_of_t
     outcome = await outcome_of(job(provider, 2, landing="finalize", augmenters=()))
     told = results(provider.requests[2].messages[-1])
     notice = prompts.landing_instruction("finalize", None)
-    assert told == ["note on 'a', part 0", answer_prompts.TOO_EARLY, f"Not run: limit reached, look skipped.\n{notice}"]
+    assert told == ["note on 'a', part 0", prompts.TOO_EARLY, f"Not run: limit reached, look skipped.\n{notice}"]
     assert (outcome.status, outcome.landing.how) == ("landed", "finalize")
 
 

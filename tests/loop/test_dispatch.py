@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from run_specialist.budget.budget import Limit
+from run_specialist.budget import Limit
 from run_specialist.errors import ToolError
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.events import Called, Warned

@@ -2,16 +2,15 @@
 
 import pytest
 
-from run_specialist.budget.budget import Kind
+from run_specialist import prompts
+from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError
-from run_specialist.loop.founded import NOTHING_READ
-from run_specialist.loop.returned_answers import MARKS, ReturnReason
+from run_specialist.loop.evidence import MARKS, NOTHING_READ, ReturnReason
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import Stop
 from run_specialist.record.outcome import Exit
-from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
-from run_specialist.tools import answer_prompts
+from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.respond import respond_tool
 from tests.loop.founded_replies import INVENTED, READ, WITHOUT, beside, responds
 from tests.loop.stored_replies import looks
@@ -142,7 +141,7 @@ async def test_g_5_calls_beside_an_answer_that_goes_back_are_refused_in_words_th
     """Calls beside the second early answer are not run, and their results do not say that the run ended."""
     provider = ScriptedProvider([looks(1), beside(), beside(first_id=30), responds("yes", READ, first_id=60)])
     outcome = await outcome_of(job(provider, 9, evidence="require"))
-    refused = answer_prompts.NOT_RUN_BESIDE_RETURNED.format(tool="look")
+    refused = prompts.NOT_RUN_BESIDE_RETURNED.format(tool="look")
     assert results(provider.requests[3].messages[-1]) == [refused, WITHOUT.to_call, refused]
     assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("answered", 3, 2)
 

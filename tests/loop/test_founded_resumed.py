@@ -3,11 +3,10 @@
 import pytest
 
 from run_specialist import prompts
-from run_specialist.loop.returned_answers import MARKS, ReturnReason
+from run_specialist.loop.evidence import MARKS, ReturnReason
 from run_specialist.providers.scripted import calls, says
 from run_specialist.record import journal
 from run_specialist.record.journal import Checkpointed, Received
-from run_specialist.tools import answer_prompts
 from run_specialist.tools.base import Tool
 from tests.loop.stored_replies import looks
 from tests.loop_jobs import results
@@ -42,7 +41,7 @@ async def test_g_4_calls_that_were_running_are_not_run_again(desk, kind, number,
     again = await desk.go_on(LATE)
     first, told, last = results(again.requests[0].messages[-1])
     assert begun == []
-    assert told == answer_prompts.TOO_EARLY
+    assert told == prompts.TOO_EARLY
     assert [first, last] == [*["note on 'a', part 0", "note on 'b', part 0"][:known], *[ENDED] * (2 - known)]
     assert (again.outcome.status, again.outcome.answer, again.outcome.tool_calls.used) == ("answered", "late", 3)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from run_specialist.loop.reply_normalizer import MOST_CALLS
+from run_specialist.loop.exchange import MOST_CALLS
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from tests.loop_jobs import job, outcome_of, results
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls

@@ -6,19 +6,18 @@ from dataclasses import replace
 import pytest
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError, Unavailable, UsageError
 from run_specialist.loop.run import Run
-from run_specialist.providers.model_chain import ModelChain
+from run_specialist.providers.choose import ModelChain
 from run_specialist.providers.scripted import calls, says
 from run_specialist.record.journal import Checkpointed, EventLogged, Opened
 from run_specialist.record.messages import Stop, Usage
 from run_specialist.record.outcome import Exit
 from run_specialist.spawning.resuming import ResumeRequest, resume
-from run_specialist.spawning.run_environment import RunEnvironment
-from run_specialist.spawning.spawner import spawn
+from run_specialist.spawning.spawner import RunEnvironment, spawn
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.store.conversation import transcript_rows
+from run_specialist.store.stored import transcript_rows
 from tests.journals import Notebook, stored
 from tests.loop.scripted_chains import GONE, Model, chained
 from tests.loop.stored_replies import ANSWER, looks

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from run_specialist import Context, Executed, NotTrusted, Runner, Specialist, UsageError, tool
-from run_specialist.loop.founded import NOTHING_READ
+from run_specialist.loop.evidence import NOTHING_READ
 from run_specialist.providers.scripted import calls
 from tests.loop.tool_runs import ANSWER, LOOKS, LOOKUP, playing
 from tests.loop_jobs import results

@@ -8,7 +8,7 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.providers.scripted import calls, says
-from run_specialist.spawning.begun_with import begun_with
+from run_specialist.spawning.resuming import begun_with
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool
 from tests.loop.stored_replies import ANSWER, REFRESHED, THREE, everything, looks

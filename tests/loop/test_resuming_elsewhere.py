@@ -7,9 +7,9 @@ import pytest
 
 from run_specialist.errors import NotResumable, ProviderError, UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls
-from run_specialist.spawning.begun_with import begun_with
-from run_specialist.spawning.origin import digest
-from run_specialist.specialist import registry
+from run_specialist.spawning.resuming import begun_with
+from run_specialist.spawning.spawner import digest
+from run_specialist.specialist import project
 from tests.loop.stored_replies import ANSWER
 from tests.scripted_specialists import write
 from tests.taken_up import ID, Office, taken
@@ -22,7 +22,7 @@ LINES = ("tool_calls_limit: 5",)
 @pytest.fixture
 def hosts(tmp_path, store_url, monkeypatch):
     """Create two hosts with the same specialist in different places, and different notes, and one store."""
-    monkeypatch.setattr(registry, "packaged", lambda: tmp_path / "none")
+    monkeypatch.setattr(project, "packaged", lambda: tmp_path / "none")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     made = []
     for name in ("one", "other"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.errors import Unavailable
 from run_specialist.loop.retries import FIRST_WAIT, LONGEST_WAIT, MOST_REPEATED, Retries, backoff
 from run_specialist.loop.run import Run

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError, Unavailable
 from run_specialist.loop.retries import Retries
 from run_specialist.loop.run import Run

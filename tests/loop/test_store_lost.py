@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.errors import UsageError
 from run_specialist.loop import checkpoint
-from run_specialist.loop.founded import NOTHING_READ
+from run_specialist.loop.evidence import NOTHING_READ
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.journal import Checkpointed, Ended, TakenOver

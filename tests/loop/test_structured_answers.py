@@ -7,7 +7,7 @@ import pytest
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import Stop
-from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.respond import respond_tool
 from tests.loop_jobs import LOOK, job, outcome_of, results
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from run_specialist.api.ended_run import EndedRun
+from run_specialist.api.run_maker import EndedRun
 from run_specialist.errors import AtWork, NotResumable, ProviderError, UsageError
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import says

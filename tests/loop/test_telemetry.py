@@ -7,7 +7,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 from run_specialist.api.runner import Runner
-from run_specialist.loop.observing.telemetry import CONTENT
+from run_specialist.loop.observing import CONTENT
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.base import Tool

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 from opentelemetry.trace import StatusCode
 
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError
 from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls

@@ -5,7 +5,7 @@ A test that needs the real waits replaces `Retries.sleep` and `Gate.sleep` itsel
 
 import pytest
 
-from run_specialist.providers.admission.gate import GATES
+from run_specialist.providers.admission import GATES
 from tests.skipped_waits import skip_waits
 
 

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from run_specialist import Runner, delegate_tool
 from run_specialist.cli import ask, manage
 from run_specialist.cli.console import complete_names
-from run_specialist.mcp_server.service import Caller, Service
+from run_specialist.mcp_server.server import Caller, Service
 
 NAMES = ["odd", "ODD_NAME", "specialists/odd.md"]
 MANAGE = [

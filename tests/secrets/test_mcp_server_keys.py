@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from run_specialist import Runner, Specialist
-from run_specialist.loop.founded import NOTHING_READ
-from run_specialist.mcp_server.guard import Guard
+from run_specialist.loop.evidence import NOTHING_READ
+from run_specialist.mcp_server.http import Guard
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.outcome import Outcome
-from run_specialist.redaction import MASK
-from run_specialist.specialist.mcp_servers.server_config import ServerConfig
-from run_specialist.specialist.mcp_servers.servers import without_secrets
+from run_specialist.safety.credentials import MASK
+from run_specialist.specialist.mcp_servers import ServerConfig, without_secrets
 from tests.secrets.canaries import stored, values_with_secret
 from tests.secrets.echo import EchoOfTools, serving
 

@@ -164,7 +164,7 @@ def test_each_can_be_imported_and_has_a_docstring(name):
     value = getattr(run_specialist, name)
     assert getattr(run_specialist, name) is value
     if name == "Augmenter":
-        source = ast.parse((ROOT / "src/run_specialist/loop/executed.py").read_text(encoding="utf-8"))
+        source = ast.parse((ROOT / "src/run_specialist/loop/job.py").read_text(encoding="utf-8"))
         place = next(
             i for i, node in enumerate(source.body) if isinstance(node, ast.Assign) and node.targets[0].id == name
         )

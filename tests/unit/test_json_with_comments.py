@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.cli.json_with_comments import _without_comments, add_value
+from run_specialist.cli.editor_settings import _without_comments, add_value
 
 PATH = ("yaml.schemas", "./schema.json")
 FILES = ["a/*.md"]

@@ -2,8 +2,7 @@
 
 import pytest
 
-from run_specialist.cli.call_lines import CallLines, LineOutput
-from run_specialist.cli.short_path import with_short_path
+from run_specialist.cli.live import CallLines, LineOutput, with_short_path
 from run_specialist.record.events import BudgetSpent, Called
 
 PATH = "thoughts/shared/decisions/landing-reserve.md"

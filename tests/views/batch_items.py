@@ -3,10 +3,9 @@
 import re
 
 from run_specialist.store.batches import StoredBatch
-from run_specialist.store.stored_batch import BatchTotals, ItemResult
+from run_specialist.store.stored import BatchTotals, ItemResult
 from run_specialist.views import batch_page
-from run_specialist.views.batch_failures import failures
-from run_specialist.views.batch_page import batch_data
+from run_specialist.views.batch_page import batch_data, failures
 
 STATUSES = ("answered", "landed", "partial", "failed", "aborted", "dead", "running", "interrupted", "not run")
 BATCH = StoredBatch("b1f00d", "looker", "What does {path} say?", 1_795_348_800.0, cost_limit=5.0, project="/home/ada")

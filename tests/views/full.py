@@ -1,8 +1,7 @@
 """A run with nearly every feature: 24 calls, a summary, a resume, a forced landing."""
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Kind
-from run_specialist.budget.ladder import Rung
+from run_specialist.budget import Kind, Rung
 from run_specialist.record.events import Warned
 from run_specialist.record.messages import Message, ToolResult
 from run_specialist.record.outcome import Evidence

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.record.messages import Message, ToolResult
 from run_specialist.record.outcome import Evidence
 from run_specialist.store.stored import StoredRun

@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Budget, Kind
-from run_specialist.budget.ladder import Rung
-from run_specialist.record.blocks import Block
+from run_specialist.budget import Budget, Kind, Rung
 from run_specialist.record.events import (
     BudgetSpent,
     Called,
@@ -18,7 +16,7 @@ from run_specialist.record.events import (
     Started,
     Warned,
 )
-from run_specialist.record.messages import Message, ToolResult, Usage
+from run_specialist.record.messages import Block, Message, ToolResult, Usage
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredTurn
 
 BEGIN = 1_795_320_000.0

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Budget, Kind, Limit
-from run_specialist.loop.compaction.turns import archived_placeholder, summary_pair
+from run_specialist.budget import Budget, Kind, Limit
+from run_specialist.loop.compaction import archived_placeholder, summary_pair
 from run_specialist.record.events import (
     Finished,
     Resumed,

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from run_specialist.views.answer_markdown import MOST_CHARACTERS
-from run_specialist.views.page.answer_html import answer_html
+from run_specialist.views.markdown import MOST_CHARACTERS, answer_html
 from tests.terminal import POISON
 
 TAGS = {"a", "blockquote", "br", "code", "div", "em", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s", "span"} | {

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.views import batch_page
-from run_specialist.views.batch_failures import EXAMPLES, LONGEST, failures
+from run_specialist.views.batch_page import EXAMPLES, LONGEST, failures
 from tests.views.batch_items import BATCH, STATUSES, cells, data_of, item, page_of
 
 

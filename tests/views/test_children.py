@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child
-from run_specialist.views.page.child_runs import descendants
-from run_specialist.views.report import data, report
+from run_specialist.views.report import data, descendants, report
 from tests.views.full import full_run
 from tests.views.odd import ODD, odd_run
 from tests.views.recording import BEGIN, Did

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.evals.comparison import comparisons
-from run_specialist.evals.result_json import as_json
+from run_specialist.evals.comparison import as_json, comparisons
 from run_specialist.views import eval_page
 from tests.evals.compared_runs import case_run, result_of
 from tests.views.test_page import CONTRASTS

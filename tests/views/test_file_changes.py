@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from run_specialist.record.events import FileChanged
 from run_specialist.store.stored import StoredEvent
-from run_specialist.tools.editing.unified_diff import diff_of
-from run_specialist.views.page.changed_files import MOST_LINES
-from run_specialist.views.report import data, report
+from run_specialist.tools.text_edit import diff_of
+from run_specialist.views.report import MOST_LINES, data, report
 from tests.views.full import full_run
 
 

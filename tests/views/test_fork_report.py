@@ -3,8 +3,7 @@
 import pytest
 
 from run_specialist.providers.scripted import says
-from run_specialist.views.page.side_by_side import kin
-from run_specialist.views.report import data, report
+from run_specialist.views.report import data, kin, report
 from tests.journals import load
 from tests.loop.stored_replies import ANSWER, THREE, looks
 from tests.stored_runs import StoredRunHarness

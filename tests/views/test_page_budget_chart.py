@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from run_specialist.budget.ladder import Rung
+from run_specialist.budget import Rung
 from run_specialist.views.report import data, report
 from tests.views import odd
 from tests.views.full import full_run

@@ -4,12 +4,12 @@ import html
 
 import pytest
 
-from run_specialist.budget.ladder import Rung
+from run_specialist.budget import Rung
 from run_specialist.record.messages import Usage
-from run_specialist.views.page import formats
-from run_specialist.views.page.chart_geometry import path
-from run_specialist.views.page.quotes import parted
+from run_specialist.views import page as formats
+from run_specialist.views.page import path
 from run_specialist.views.report import data, report
+from run_specialist.views.run_turns import parted
 from tests.views import odd
 from tests.views.full import RESUMED, SUMMARY, full_run
 

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from run_specialist import prompts
-from run_specialist.tools import answer_prompts
 from run_specialist.views.report import data, report
 from tests.views import odd
 from tests.views.full import RESUMED, SUMMARY, full_run
@@ -220,7 +219,7 @@ def test_identical_turns_and_calls_keep_their_own_results():
 def test_a_rejected_answer_is_distinguished_from_an_accepted_one():
     """A rejected answer is distinguished from an accepted one by the result of `respond`."""
     tape = odd.Tape({})
-    for why in (answer_prompts.does_not_fit("it is no list").to_call, ""):
+    for why in (prompts.does_not_fit("it is no list").to_call, ""):
         tape.ask("", [odd.Did("respond", {"answer": "So."}, "")])
         call = tape.turns[-1].calls[0]
         tape.say(odd.Message.results([odd.ToolResult(call.id, why or prompts.DELIVERED, is_error=bool(why))]))

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from run_specialist.batch.changes import ChangeSignal
+from run_specialist.batch.batch import ChangeSignal
 from tests.wire.serving import owl_project
 from tests.wire.simulator.replies import answers, says, tool_use
 

@@ -9,8 +9,7 @@ import httpx2
 
 from run_specialist.api.runner import Runner
 from run_specialist.mcp_server.http import Address, Http
-from run_specialist.mcp_server.server import make_server
-from run_specialist.mcp_server.service import Service
+from run_specialist.mcp_server.server import Service, make_server
 from run_specialist.providers.scripted import ScriptedProvider
 from tests.wire.serving import PATIENCE
 

@@ -9,8 +9,7 @@ from unittest.mock import patch
 
 from run_specialist.api.runner import Runner
 from run_specialist.providers import anthropic, openai_chat
-from run_specialist.replay.cassette import Cassette, cassette_text, fit_for_file, read_cassette
-from run_specialist.replay.from_store import cassette_of
+from run_specialist.replay.cassette import Cassette, cassette_of, cassette_text, fit_for_file, read_cassette
 from run_specialist.replay.rebuilt_job import SpecialistLocation
 from run_specialist.replay.replay import ReplayResult, replay
 from run_specialist.store.stored import StoredRun

@@ -14,8 +14,7 @@ import pytest
 from mcp import Client
 
 from run_specialist.api.runner import Runner
-from run_specialist.mcp_server.server import make_server
-from run_specialist.mcp_server.service import Service
+from run_specialist.mcp_server.server import Service, make_server
 from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.tools.base import Tool
 from tests.forked_program import ForkedProgram

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.api.runner import Runner
-from run_specialist.loop.executed import Augmenter
+from run_specialist.loop.account import Clock
+from run_specialist.loop.job import Augmenter
 from run_specialist.loop.run import Run
-from run_specialist.loop.spending.account import Clock
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.events import Event
 from run_specialist.record.outcome import Outcome

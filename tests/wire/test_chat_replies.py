@@ -2,7 +2,7 @@
 
 import pytest
 
-from run_specialist.providers.openai_reply import read_reply
+from run_specialist.providers.openai_messages import read_reply
 from run_specialist.record.messages import Stop, Usage
 from tests.wire.chat_messages import CALL
 

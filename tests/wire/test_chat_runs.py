@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.loop.founded import NOTHING_READ
+from run_specialist.loop.evidence import NOTHING_READ
 from run_specialist.providers.openai_chat import ChatProvider, make_client
 from run_specialist.record.messages import Usage
 from tests.wire.chat.replies import answers, calls, says, tool_call

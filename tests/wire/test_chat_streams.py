@@ -4,7 +4,7 @@ import pytest
 
 from run_specialist.providers.base import Delta
 from run_specialist.providers.openai_chat import ChatProvider, make_client
-from run_specialist.providers.openai_stream import StreamedCompletion
+from run_specialist.providers.openai_messages import StreamedCompletion
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat.faults import Stream, json_value
 from tests.wire.chat.replies import ChatReply, answers, says, tool_call

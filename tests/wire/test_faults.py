@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.loop.founded import NOTHING_READ
-from run_specialist.providers import reply_limits
+from run_specialist.loop.evidence import NOTHING_READ
+from run_specialist.providers import transport
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.providers.json_reader import MOST_TOKENS
+from run_specialist.providers.transport import MOST_TOKENS
 from run_specialist.record.outcome import Exit
 from tests.loop_jobs import job, outcome_of
 from tests.wire.fault_replies import GOOD, NO_ID, WithIds
@@ -253,7 +253,7 @@ async def test_an_impossible_usage_figure_is_left_out(ask, figure):
 
 async def test_a_reply_that_takes_too_long_is_abandoned(ask, monkeypatch):
     """Without a time limit, a reply that trickles in is still abandoned after the longest allowed duration."""
-    monkeypatch.setattr(reply_limits, "LONGEST_REPLY", -1.0)
+    monkeypatch.setattr(transport, "LONGEST_REPLY", -1.0)
     outcome, _ = await ask([GOOD])
     assert (outcome.status, outcome.error) == ("failed", "the server's reply took more than -1 seconds; try again")
 

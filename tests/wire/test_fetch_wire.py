@@ -6,8 +6,8 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.tools.web import downloads
-from run_specialist.tools.web.downloads import Downloads
+from run_specialist.tools import web
+from run_specialist.tools.web import Downloads
 from tests.unit.tools.web_pages import replied, serving
 from tests.wire.serving import write_specialist
 from tests.wire.simulator.replies import answers, calls
@@ -32,7 +32,7 @@ def offered(api):
 
 async def test_a_page_is_read_and_its_quote_is_verified(messages_api, project, monkeypatch):
     """The page is a tool result that counts like any other, and a quote from it is found."""
-    monkeypatch.setattr(downloads, "Downloads", partial(Downloads, may_connect=bool))
+    monkeypatch.setattr(web, "Downloads", partial(Downloads, may_connect=bool))
     write_specialist(project, "finder", "tools: search, WebFetch", "tool_calls_limit: 2", "evidence: require")
     async with serving(PAGE) as pages:
         quote = {"source": pages.url(), "quote": "Payments are retried three times."}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from run_specialist.tools import answer_prompts
+from run_specialist import prompts
 from tests.loop_jobs import LOOK
 from tests.wire.chat import replies as chat
 from tests.wire.simulator.replies import answers, calls, respond, says, text, thinking
@@ -45,7 +45,7 @@ async def test_g_4_on_the_messages_api_the_calls_run_and_respond_is_asked_for_ag
     assert (done.outcome.answer, done.outcome.tool_calls.used) == ("late", 2)
     first, told, last = done.results[0]
     assert (first, last) == ("note on 'a', part 0", "note on 'b', part 0")
-    assert told == answer_prompts.TOO_EARLY
+    assert told == prompts.TOO_EARLY
 
 
 async def test_g_4_on_chat_completions_the_calls_run_and_respond_is_asked_for_again(ask_chat):
@@ -54,7 +54,7 @@ async def test_g_4_on_chat_completions_the_calls_run_and_respond_is_asked_for_ag
     both = chat.says(None, early, chat.tool_call("look", {"query": "a"}))
     outcome, api = await ask_chat([both, chat.answers("late", evidence=[READ])])
     assert (outcome.answer, outcome.tool_calls.used) == ("late", 1)
-    assert api.requests[1].results == [answer_prompts.TOO_EARLY, "note on 'a', part 0"]
+    assert api.requests[1].results == [prompts.TOO_EARLY, "note on 'a', part 0"]
 
 
 async def test_g_5_on_the_messages_api_an_answer_without_a_quote_goes_back_also_at_the_landing(ask):
@@ -73,4 +73,4 @@ async def test_g_5_on_chat_completions_a_text_goes_back_as_a_message(ask_chat):
     script = [chat.calls("look", {"query": "a"}), chat.says("It is."), chat.says(text_answer)]
     outcome, api = await ask_chat(script, evidence="require")
     assert (outcome.status, outcome.answer) == ("answered", "yes")
-    assert api.requests[2].messages[-1] == {"role": "user", "content": answer_prompts.without_quote([]).to_text}
+    assert api.requests[2].messages[-1] == {"role": "user", "content": prompts.without_quote([]).to_text}

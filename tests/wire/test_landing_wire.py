@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from run_specialist.errors import ProviderError
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.providers.anthropic_reply import StreamedMessage
+from run_specialist.providers.anthropic import AnthropicProvider, StreamedMessage, make_client
 from run_specialist.providers.base import Delta
 from tests.loop_jobs import job, outcome_of
 from tests.wire.simulator import MessagesSimulator, policies

@@ -7,7 +7,7 @@ from itertools import cycle
 
 import pytest
 
-from run_specialist.providers import reply_limits
+from run_specialist.providers import transport
 from tests.leak_check import Census, leaks_since_async, resident
 from tests.loop_jobs import job, outcome_of
 from tests.wire.liar import plays
@@ -38,7 +38,7 @@ CHOSEN = list(chosen())
 @pytest.fixture(autouse=True)
 def _short_bodies(monkeypatch):
     """Limit a reply to one mebibyte, so that exceeding the limit is cheap."""
-    monkeypatch.setattr(reply_limits, "LONGEST_BODY", MIB)
+    monkeypatch.setattr(transport, "LONGEST_BODY", MIB)
 
 
 @pytest.fixture(autouse=True)

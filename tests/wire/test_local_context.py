@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.loop.founded import NOTHING_READ
+from run_specialist.loop.evidence import NOTHING_READ
 from tests.wire.chat.replies import ChatReply, answers, says, tool_call
 from tests.wire.local_api import MODELS, llamacpp, lmstudio, ollama, vllm
 from tests.wire.serving import write_specialist
@@ -110,7 +110,7 @@ def huge(wire):
 @pytest.mark.anyio
 async def test_a_server_that_lies_about_it_is_ignored(finder, local, monkeypatch, lie):
     """The run starts as on any other server: nothing is known about the context, and nothing is cut because of it."""
-    monkeypatch.setattr("run_specialist.providers.local.local_provider.PATIENCE", 0.3)
+    monkeypatch.setattr("run_specialist.providers.local.QUERY_PATIENCE", 0.3)
     routes = llamacpp(lie) if isinstance(lie, int | str) else {**llamacpp(), "GET /props": lie}
     with local("llamacpp", [answers("yes")], routes):
         async with Runner(model="llamacpp:qwen.gguf") as runner:

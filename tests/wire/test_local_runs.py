@@ -8,7 +8,7 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import NotTrusted, UsageError
-from run_specialist.providers.local import local_servers
+from run_specialist.providers import local_servers
 from tests.wire.chat.replies import answers, calls
 from tests.wire.local_api import MODELS, ROUTES
 from tests.wire.serving import write_specialist
@@ -86,7 +86,7 @@ def hangs(wire):
 @pytest.mark.anyio
 async def test_a_server_that_hangs_holds_up_neither_the_run_nor_the_event_loop(finder, local, monkeypatch):
     """All questions together have one timeout, other tasks go on meanwhile, and the run starts without the facts."""
-    monkeypatch.setattr("run_specialist.providers.local.local_provider.PATIENCE", 0.3)
+    monkeypatch.setattr("run_specialist.providers.local.QUERY_PATIENCE", 0.3)
     routes = dict.fromkeys(ROUTES["lmstudio"](), hangs)
     ticks = []
 

@@ -8,8 +8,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from run_specialist.errors import UsageError
-from run_specialist.mcp_server.guard import LOOPBACK, Guard
-from run_specialist.mcp_server.http import Address, Http
+from run_specialist.mcp_server.http import LOOPBACK, Address, Guard, Http
 from tests.wire.http_requests import asks, post, serving
 from tests.wire.serving import PATIENCE
 

@@ -5,8 +5,7 @@ import asyncio
 import httpx2
 import pytest
 
-from run_specialist.mcp_server.http import LONGEST_BODY
-from run_specialist.mcp_server.server_limits import ServerLimits
+from run_specialist.mcp_server.http import LONGEST_BODY, ServerLimits
 from tests.wire.http_requests import ACCEPT, asks, begins, post, serving
 from tests.wire.serving import PATIENCE
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from run_specialist.mcp_server.http_connection import READ_SIZE, HttpConnection, TimeLimits
+from run_specialist.mcp_server.http import READ_SIZE, HttpConnection, TimeLimits
 from run_specialist.providers.scripted import calls, says
 from tests.wire.raw_http import HEAD, KNOWN, ask, list_request, opened, rest, serves, serving, tool_call
 from tests.wire.serving import PATIENCE, BlockingTool, write_specialist

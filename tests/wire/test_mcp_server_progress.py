@@ -148,9 +148,9 @@ async def test_an_internal_error_ends_only_one_call(looker, monkeypatch):
     """An internal error ends one call with an error that says so; the next call is answered."""
     async with serving([says("Here.")]) as served:
         with monkeypatch.context() as broken:
-            broken.setattr("run_specialist.mcp_server.service.outcome_result", lambda *_, **__: 1 / 0)
+            broken.setattr("run_specialist.mcp_server.server.outcome_result", lambda *_, **__: 1 / 0)
             first = await served.call("get_run", run_id="x")
-            broken.setattr("run_specialist.mcp_server.service.past_run", lambda *_: 1 / 0)
+            broken.setattr("run_specialist.mcp_server.server.past_run", lambda *_: 1 / 0)
             second = await served.call("get_run", run_id="x")
         assert "no run x" in first.content[0].text
         assert second.content[0].text == "internal error: ZeroDivisionError('division by zero'); please report it"

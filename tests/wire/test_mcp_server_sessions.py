@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from run_specialist.mcp_server.session_limit import SessionLimit
+from run_specialist.mcp_server.http import SessionLimit
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from tests.wire.stdio_client import HELLO, READY, answer_to, asks, client_of, en
 
 PRINTS = """
 import os, sys
-from run_specialist.tools.files import files
+from run_specialist.tools import files
 search = files._FileTools.search
 
 def printing(self, query: str, limit: int = 10) -> str:

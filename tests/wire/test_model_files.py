@@ -16,12 +16,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from run_specialist.api.runner import Runner
-from run_specialist.cli import live_run
+from run_specialist.cli import ask
 from run_specialist.cli.ask import app
 from run_specialist.cli.live import LiveView
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.installation import adding
-from run_specialist.providers.local import model_files
+from run_specialist.providers import local
 from tests.wire import fake_xllamacpp
 from tests.wire.serving import write_specialist
 
@@ -248,7 +248,7 @@ async def test_an_own_file_needs_trust_for_weights_of_the_project_only(folder, m
 @pytest.mark.anyio
 async def test_nothing_is_started_after_closing(folder):
     """A thread that is late does not leave a process behind."""
-    files = model_files.ModelFiles()
+    files = local.ModelFiles()
     await files.aclose()
     with pytest.raises(UsageError, match="the Runner was closed meanwhile"):
         await files.provider("local:m.gguf")
@@ -267,6 +267,6 @@ def test_the_live_view_shows_that_a_model_is_loading(folder, monkeypatch):
     flags = ["finder", "What?", "--model", "local:m.gguf", "--store", "none"]
     plain = CliRunner().invoke(app, flags)
     assert (plain.exit_code, "loading" in plain.stderr) == (0, False)
-    monkeypatch.setattr(live_run, "_view", lambda output: View(Console(file=io.StringIO(), force_terminal=True)))
+    monkeypatch.setattr(ask, "_view", lambda output: View(Console(file=io.StringIO(), force_terminal=True)))
     assert CliRunner().invoke(app, flags).exit_code == 0
     assert shown == ["loading m.gguf (0 MB) | loading m.gguf (0 MB)"]

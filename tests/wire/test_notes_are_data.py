@@ -6,13 +6,13 @@ import re
 import pytest
 
 from run_specialist import prompts
-from run_specialist.budget.ladder import Rung
-from run_specialist.loop.compaction.summary_prompts import to_merge, to_summarize
+from run_specialist.budget import Rung
+from run_specialist.prompts import to_merge, to_summarize
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.providers.offline.provider import OfflineProvider
+from run_specialist.providers.offline import OfflineProvider
 from run_specialist.tools.base import Tool
-from run_specialist.tools.files.files import file_tools
-from run_specialist.tools.sandbox.sandbox import unescape_path
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.sandbox import unescape_path
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import policies as chat_policies
 from tests.wire.simulator import policies

@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.record.blocks import text_of
+from run_specialist.record.messages import text_of
 from run_specialist.specialist.fields import Specialist
 from tests.wire.preset_texts import NOW, last_lines, left
 from tests.wire.simulator import policies

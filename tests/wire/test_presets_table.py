@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from run_specialist.record.blocks import text_of
+from run_specialist.record.messages import text_of
 from tests.wire.preset_texts import NOW, ORDER, WARNING, last_lines, left
 from tests.wire.simulator import policies
 from tests.wire.simulator.replies import calls, says

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
-from run_specialist.providers.json_reader import MOST_TOKENS, count
+from run_specialist.providers.transport import MOST_TOKENS, count
 from tests.loop_jobs import job, outcome_of
 from tests.wire.fault_replies import GOOD
 from tests.wire.simulator import faults

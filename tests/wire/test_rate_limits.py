@@ -7,7 +7,7 @@ import time
 import pytest
 
 from run_specialist.providers import anthropic, openai_chat
-from run_specialist.providers.admission.gate import GATES, Gate, sleep_unless_woken
+from run_specialist.providers.admission import GATES, Gate, sleep_unless_woken
 from run_specialist.record.events import Retrying, Waiting
 from tests.loop_jobs import job, outcome_of
 from tests.wire.limited_api import TURNS, at_most, limited

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from run_specialist.api.runner import Runner
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.loop.run import Run
-from run_specialist.providers.admission.gate import GATES, Gate
+from run_specialist.providers.admission import GATES, Gate
 from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.record.events import Retrying, Waiting
 from run_specialist.record.outcome import Exit

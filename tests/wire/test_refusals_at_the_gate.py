@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.providers import anthropic, openai_chat
-from run_specialist.providers.admission.gate import GATES
-from run_specialist.providers.admission.policy import GENEROUS
+from run_specialist.providers.admission import GATES, GENEROUS
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat import faults as chat_faults
 from tests.wire.simulator import faults

@@ -8,9 +8,9 @@ import pytest
 
 from run_specialist import prompts
 from run_specialist.errors import ProviderError
-from run_specialist.replay.from_store import NotReplayable, cassette_of
+from run_specialist.replay.cassette import NotReplayable, cassette_of
 from run_specialist.store.stored import StoredEvent
-from run_specialist.tools.decorator import tool
+from run_specialist.tools.python_tools import tool
 from tests.wire.replayed_runs import differs
 from tests.wire.resumed_requests import MESSAGES
 

@@ -144,7 +144,7 @@ async def test_c1_secrets_and_prices_of_today_change_nothing(messages_runs, monk
     one.write("cost_limit: 1.0", "tool_calls_limit: none")
     run = await one.record(one.read(), one.say.answers("Mice."))
     monkeypatch.setenv("SOME_TOKEN", "Owls eat mice.")
-    monkeypatch.setattr("run_specialist.providers.prices.cost", lambda *given: 0.9)
+    monkeypatch.setattr("run_specialist.providers.models.cost", lambda *given: 0.9)
     replayed = await one.replay(run)
     assert (replayed.block, replayed.outcome.cost_usd) == ([], run.outcome["cost_usd"])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from run_specialist.providers.endpoint import OPENAI_URL
+from run_specialist.providers.errors import OPENAI_URL
 from run_specialist.providers.openai_chat import ChatProvider, make_client
 from tests.wire.chat.replies import answers, calls, says, tool_call
 from tests.wire.resumed_requests import MESSAGES, Endpoint

@@ -8,11 +8,11 @@ import pytest
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.anthropic import make_client as messages_client
 from run_specialist.providers.base import Opening
-from run_specialist.providers.endpoint import OPENAI_URL
+from run_specialist.providers.errors import OPENAI_URL
 from run_specialist.providers.knowledge import FORCE_IGNORED
 from run_specialist.providers.openai_chat import ChatProvider
 from run_specialist.providers.openai_chat import make_client as chat_client
-from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.base import Toolset
 from run_specialist.tools.respond import respond_tool
 from tests.loop_jobs import LOOK, job, outcome_of

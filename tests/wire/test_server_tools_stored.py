@@ -5,9 +5,9 @@ import pytest
 from run_specialist import prompts
 from run_specialist.loop.run import Run
 from run_specialist.record.journal import Returned
-from run_specialist.store.conversation import transcript_rows
+from run_specialist.spawning.server_tools import fetch_tool, search_tool
+from run_specialist.store.stored import transcript_rows
 from run_specialist.tools.base import Tool
-from run_specialist.tools.server_tools import fetch_tool, search_tool
 from tests.journals import Notebook, keep, load
 from tests.loop_jobs import LOOK
 from tests.wire.chat import replies as chat_replies

@@ -3,8 +3,8 @@
 import pytest
 
 from run_specialist.record.messages import Usage
+from run_specialist.spawning.server_tools import fetch_tool, search_tool
 from run_specialist.tools.base import Tool
-from run_specialist.tools.server_tools import fetch_tool, search_tool
 from tests.wire.chat import replies as chat_replies
 from tests.wire.server_tool_runs import (
     BOTH,

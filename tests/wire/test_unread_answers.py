@@ -4,9 +4,8 @@ import pytest
 
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.anthropic import make_client as messages_client
-from run_specialist.providers.leaked_calls import CALLS_AS_TEXT
+from run_specialist.providers.knowledge import CALLS_AS_TEXT, UNREAD
 from run_specialist.providers.openai_chat import ChatProvider, make_client
-from run_specialist.providers.unread_answers import UNREAD
 from tests.loop_jobs import job, outcome_of
 from tests.wire.chat.replies import answers, calls, says
 from tests.wire.json_mode import JSON_MODE, responds

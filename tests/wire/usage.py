@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from run_specialist.providers.prices import cost
+from run_specialist.providers.models import cost
 from run_specialist.record.messages import Usage
 from tests.wire.simulator import Recorded
 

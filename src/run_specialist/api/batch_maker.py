@@ -8,23 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from run_specialist.api.ended_run import EndedRun
-from run_specialist.api.price_check import check_price
-from run_specialist.api.run_maker import RunMaker, RunRequest
-from run_specialist.api.taking_up import checked_statuses, take_up
+from run_specialist.api.run_maker import EndedRun, RunMaker, RunRequest, checked_statuses, take_up
+from run_specialist.errors import UsageError
 from run_specialist.loop.run import Run
+from run_specialist.providers.base import Provider
+from run_specialist.providers.choose import models_of
+from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.project import project_path
-from run_specialist.specialist.resolve import Data
+from run_specialist.specialist.settings import Data
 
 if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch, Bounds
-    from run_specialist.batch.item import Input, InputRecord, Item
-    from run_specialist.batch.item_run import Lend
-    from run_specialist.batch.items.question_template import Template
+    from run_specialist.batch.item import Input, InputRecord, Item, Lend
+    from run_specialist.batch.questions import Template
     from run_specialist.store import batches
+
 
 ANY = "?"
 """A placeholder for the question of an item while the settings of all items are checked."""
@@ -86,9 +87,8 @@ class BatchMaker:
         options: `MapOptions`.
         """
         from run_specialist.batch.batch import Batch, Bounds  # noqa: PLC0415 - only batches need it
-        from run_specialist.batch.batch_id import batch_id, checked_id  # noqa: PLC0415 - as above
-        from run_specialist.batch.items.question_template import Template  # noqa: PLC0415 - as above
-        from run_specialist.batch.stored_record import StoredRecord  # noqa: PLC0415 - as above
+        from run_specialist.batch.questions import Template  # noqa: PLC0415 - only batches need it
+        from run_specialist.batch.record import StoredRecord, batch_id, checked_id  # noqa: PLC0415 - only batches need it
 
         given = dict(options)
         bounds = Bounds(**{name: given.pop(name) for name in Bounds.__dataclass_fields__ if name in given})
@@ -165,8 +165,8 @@ class BatchMaker:
         run_ids: the ids of their runs.
         retry: statuses of earlier outcomes that are resumed.
         """
-        from run_specialist.batch.batch import Batch  # noqa: PLC0415 - as above
-        from run_specialist.batch.stored_record import StoredRecord  # noqa: PLC0415 - as above
+        from run_specialist.batch.batch import Batch  # noqa: PLC0415 - only batches need it
+        from run_specialist.batch.record import StoredRecord  # noqa: PLC0415 - only batches need it
 
         kinds = {(one.file.path, one.file.digest, one.model, one.settings.model): one for one in asked}
 
@@ -199,7 +199,7 @@ class BatchMaker:
 
 def _is_unfinished(outcome: Outcome) -> bool:
     """Return whether an outcome does not count for its item: its run was aborted, or failed because of the endpoint."""
-    from run_specialist.batch.item_work import ENDPOINT  # noqa: PLC0415 - as above
+    from run_specialist.batch.batch import ENDPOINT  # noqa: PLC0415 - only batches need it
 
     return outcome.status == "aborted" or (outcome.status == "failed" and outcome.error_kind in ENDPOINT)
 
@@ -210,7 +210,21 @@ def _total(items: "Iterable[Input | InputRecord]") -> int | None:
 
 
 def _items(items: "Iterable[Input | InputRecord]", template: "Template | None") -> "Iterator[Item]":
-    from run_specialist.batch.item import keyed  # noqa: PLC0415 - as above
-    from run_specialist.batch.items.question_template import asked  # noqa: PLC0415 - as above
+    from run_specialist.batch.item import keyed  # noqa: PLC0415 - only batches need it
+    from run_specialist.batch.questions import asked  # noqa: PLC0415 - only batches need it
 
     return keyed(asked(items, template))
+
+
+class PriceUnknown(UsageError):
+    """A cost limit cannot be enforced because the price of the model is unknown."""
+
+
+def check_price(provider: Provider) -> None:
+    """Raise PriceUnknown if the price of any model that the run may use is unknown."""
+    for one in models_of(provider):
+        if one.cost(Usage(1)) is None:
+            raise PriceUnknown(
+                f"cost_limit: the price of {one.model} is unknown, so its cost cannot be limited; remove "
+                "cost_limit, or set total_tokens_limit instead"
+            )

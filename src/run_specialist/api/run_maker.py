@@ -1,44 +1,93 @@
-"""Make the runs of a `Runner`: new ones, resumed ones, and those of children."""
+"""Make runs: new, resumed and forked ones, and stored ones by their ids."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from run_specialist.api.children import Children
+from run_specialist.api.children import Children, RunEnvironments
 from run_specialist.api.model_choice import ModelChoice
-from run_specialist.api.project_files import file_of
-from run_specialist.api.query import question_of
-from run_specialist.api.run_environments import RunEnvironments
 from run_specialist.api.run_store import RunStore
-from run_specialist.api.working_specialists import WorkingSpecialists
-from run_specialist.batch.item_run import Lend
-from run_specialist.errors import NothingToRead, UsageError
-from run_specialist.loop.executed import Augmenter
-from run_specialist.loop.job import Job
+from run_specialist.batch.item import Lend
+from run_specialist.errors import AtWork, NothingToRead, NotResumable, UsageError
+from run_specialist.loop.job import Augmenter, Job
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.record.events import Listener
 from run_specialist.record.journal import Journal
-from run_specialist.spawning.begun_with import begun_with, models_left
+from run_specialist.record.outcome import Outcome
+from run_specialist.spawning.availability import alternatives, obstacles
 from run_specialist.spawning.forking import ForkRequest, fork
-from run_specialist.spawning.granted import granted, own_cost_left
-from run_specialist.spawning.resume_place import ResumePlace, place_of
-from run_specialist.spawning.resuming import ResumeRequest, resume
-from run_specialist.spawning.run_environment import Parent, RunEnvironment
-from run_specialist.spawning.spawner import spawn
+from run_specialist.spawning.resuming import (
+    ResumePlace,
+    ResumeRequest,
+    begun_with,
+    check_same,
+    models_left,
+    place_of,
+    resume,
+)
+from run_specialist.spawning.spawner import Parent, RunEnvironment, granted, own_cost_left, spawn
 from run_specialist.spawning.trust import Trust, origins_of_stored
+from run_specialist.specialist.checks import model_settings
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.loader import SpecialistFile, load
-from run_specialist.specialist.model_list import model_settings
+from run_specialist.specialist.loader import NO_DEFAULTS, Defaults, SpecialistFile, load
 from run_specialist.specialist.origins import ValueOrigins
-from run_specialist.specialist.project import project_of
+from run_specialist.specialist.problems import shown
+from run_specialist.specialist.project import is_same, places, project_of, project_path, project_root
 from run_specialist.specialist.registry import Registry
-from run_specialist.specialist.resolve import Data, resolve
-from run_specialist.store.known_run import KnownRun
+from run_specialist.specialist.settings import Data, resolve
+from run_specialist.store.rows import KnownRun
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.base import Tool
-from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.mcp import McpClients
+from run_specialist.tools.threads import in_thread
+
+
+class WorkingSpecialists:
+    """Checks the folder and the models of a runner; nothing is cached, because folders change."""
+
+    def __init__(self, registry: Registry, root: Path, models: ModelChoice) -> None:
+        """Set what to check.
+
+        root: the folder that the file tools can read.
+        """
+        self._registry = registry
+        self._root = root
+        self._models = models
+
+    def unavailable(self, files: Iterable[SpecialistFile], model: str | None = None) -> Mapping[Path, str]:
+        """Return why specialists cannot work here, in one clause, by the path of their file.
+
+        model: the model of the call; None = that of the runner, of the file or of the environment.
+        Omits specialists that can work here, and those whose file has errors. Blocks for at most a second.
+        """
+        return obstacles(files, self._root, partial(self._models.obstacle, asked=model))
+
+    def check_models(self, files: Iterable[SpecialistFile]) -> None:
+        """Raise UsageError if models are required and none of these specialists has one."""
+        self._models.check_any([file.specialist for file in files if file.specialist])
+
+    def offline_note(self, files: Iterable[SpecialistFile]) -> str:
+        """Return which of these specialists are answered offline, why, and how to get a model; empty if none is."""
+        reasons = {file.name: self._models.why_offline(file.specialist) for file in files if file.specialist}
+        offline = [name for name, why in reasons.items() if why]
+        if not offline:
+            return ""
+        whose = "" if len(offline) == len(reasons) else f" of {', '.join(map(shown, offline))}"
+        made = "made offline, by ranked search and verbatim quotes"
+        return f"no model judges the answers{whose}: they are {made}, because {reasons[offline[0]]}"
+
+    async def with_alternatives(self, error: NothingToRead, file: SpecialistFile, question: str) -> NothingToRead:
+        """Return the error that a specialist has nothing to read, extended by specialists that can be asked instead."""
+        # The registry is not thread-safe.
+        files = [one for one in self._registry.nearest() if one.specialist]
+        unavailable = await in_thread(partial(self.unavailable, files))
+        instead = alternatives(file, question, [one for one in files if one.path not in unavailable])
+        return NothingToRead(f"{error}; {instead}") if instead else error
+
 
 Equipment = tuple[Trust, McpClients, Sequence[Tool], Sequence[Augmenter], Sequence[str]]
 """Values shared by the runs of a runner, besides its files and models."""
@@ -238,3 +287,224 @@ class RunMaker:
 async def _lent(job: Job, lend: Lend | None) -> Job:
     share = None if lend is None else await lend(own_cost_left(job))
     return job if share is None else granted(job, share)
+
+
+def find_project(
+    root: Path | str | None,
+    dir: Path | str | None,  # noqa: A002 - the flag's name
+    defaults: Defaults = NO_DEFAULTS,
+) -> tuple[Path, Registry]:
+    """Return the root folder of the file tools, and the registry of the project's specialists.
+
+    root: the root folder; None for the root of the project that contains the current folder.
+    dir: a folder to search before the default folders.
+    defaults: settings for specialists whose files do not contain them.
+    Raises UsageError if `dir` is not a folder.
+    """
+    given_root = None if root is None else Path(root).absolute()
+    project = project_root(Path.cwd(), given_root)
+    first = None if dir is None else Path(dir)
+    found = places(project, first, meant=is_same(project, given_root))
+    return given_root or project, Registry(found, defaults=defaults.settings)
+
+
+def file_of(specialist: Specialist) -> SpecialistFile:
+    """Return a specialist that was created in Python as a file, which need not exist."""
+    path = specialist.path or Path(f"<{specialist.name}>")
+    return SpecialistFile(path, specialist.name, specialist.description, specialist=specialist, given_origin="caller")
+
+
+def question_of(query: str | None, question: str | None) -> str:
+    """Return the question, given by either name.
+
+    Raises UsageError if it is missing, given twice, empty, or no string.
+    """
+    asked = optional_question(query, question)
+    if asked is None:
+        raise UsageError("the question is missing; pass it as `query`")
+    if not isinstance(asked, str):
+        raise UsageError(f"query must be a string, got {type(asked).__name__}")
+    if not asked.strip():
+        raise UsageError("the question is empty; pass the question that the specialist should answer")
+    return asked
+
+
+def optional_question(query: str | None, question: str | None) -> str | None:
+    """Return the question, given by either name; None if there is none.
+
+    Raises UsageError if it is given twice.
+    """
+    if query is not None and question is not None:
+        raise UsageError("`query` and `question` are two names of one argument; pass only `query`")
+    return question if query is None else query
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """A run that has already ended; has the methods of `Run`, and sends nothing."""
+
+    ended: Outcome
+    """The outcome, equal to the one that the run returned."""
+
+    @property
+    def run_id(self) -> str:
+        """The id in the store and in the outcome."""
+        return self.ended.run_id
+
+    @property
+    def cost_before(self) -> float:
+        """The known cost of the run [USD]."""
+        return self.ended.cost_usd or 0.0
+
+    @property
+    def is_kept(self) -> bool:
+        """True: the run is stored, so that it can be resumed."""
+        return True
+
+    async def outcome(self) -> Outcome:
+        """Return the outcome immediately."""
+        return self.ended
+
+    def listen(self, listener: Listener) -> None:
+        """Do nothing: no event follows."""
+
+    def abort(self, *, after_turn: bool = False) -> None:
+        """Do nothing: the run has ended."""
+
+
+LAST = "last"
+"""Alias for the newest run of a project, which is not an id; see `store.reader`."""
+LONGEST_ID = 100
+"""Maximum length of an id [characters]."""
+RETRIED = ("failed", "aborted", "partial")
+"""Statuses of runs that can be resumed without a higher limit or a further question."""
+ATTEMPTS = 3
+"""Maximum number of attempts if other processes begin or resume the run between the look-up and the claim."""
+
+_ID = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_ID}}}")
+
+
+def checked_id(run_id: str) -> str:
+    """Return a valid id.
+
+    Raises UsageError for an id that cannot name a run.
+    """
+    if not isinstance(run_id, str):
+        raise UsageError(f"run_id must be a string, got {type(run_id).__name__}")
+    if run_id == LAST or not _ID.fullmatch(run_id):
+        raise UsageError(
+            f"run_id: {shown(run_id)} cannot be the id of a run; use 1 to {LONGEST_ID} letters, digits, `.`, `_` and "
+            f"`-`, and not `{LAST}`"
+        )
+    return run_id
+
+
+def checked_statuses(retry: Sequence[str]) -> frozenset[str]:
+    """Return valid statuses of runs to resume.
+
+    Raises UsageError for a status that needs a new limit or question.
+    """
+    statuses = frozenset([retry] if isinstance(retry, str) else retry)
+    if unknown := sorted(map(str, statuses - {*RETRIED})):
+        raise UsageError(f"retry: {shown(unknown[0])} is not one of {', '.join(RETRIED)}")
+    return statuses
+
+
+async def begin(maker: RunMaker, asked: RunRequest, run_id: str) -> Run:
+    """Return a new run with an id of the caller.
+
+    Raises AtWork if a process works on a run with this id, UsageError if one is stored.
+    """
+    run = await maker.begin(asked, checked_id(run_id))
+    if isinstance(run, Run):
+        return run
+    if run.is_running:
+        await _refuse_if_at_work(maker, run)
+    raise UsageError(f"run_id: {run_id} is stored already; use another id, or take it up with Runner.take_up")
+
+
+async def resume_by_id(
+    maker: RunMaker, run_id: str, query: str | None, options: Mapping[str, Any], *, force: bool
+) -> Run:
+    """Return a stored run, ready to continue where it stopped; see `Runner.resume`.
+
+    options: `ResumeOptions`.
+    """
+    limits = dict(options)
+    question = optional_question(query, limits.pop("question", None))
+    watchers = Watchers.taken_from(limits)
+    run = await maker.store.load(run_id, project_path(maker.root))
+    return await maker.resume(run, ResumeRequest(question, limits, force), watchers)
+
+
+async def fork_by_id(  # noqa: PLR0913 - keyword arguments, all optional
+    maker: RunMaker,
+    run_id: str,
+    query: str | None,
+    options: Mapping[str, Any],
+    *,
+    at: int,
+    model: str | None,
+    force: bool,
+) -> Run:
+    """Return a new run that begins with the first turns of a stored one; see `Runner.fork`.
+
+    options: `ForkOptions`.
+    """
+    settings = dict(options)
+    question = optional_question(query, settings.pop("question", None))
+    watchers = Watchers.taken_from(settings)
+    run = await maker.store.load(run_id, project_path(maker.root))
+    return await maker.fork(run, ForkRequest(at, ResumeRequest(question, settings, force)), watchers, model)
+
+
+async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
+    maker: RunMaker,
+    asked: RunRequest,
+    run_id: str,
+    *,
+    force: bool = False,
+    retry: Sequence[str] = (),
+    is_new: bool = False,
+) -> Run | EndedRun:
+    """Begin the run with this id, resume it, or return it with its stored outcome.
+
+    force: resume even if the specialist's file or the settings have changed.
+    retry: statuses of ended runs that are resumed.
+    is_new: the run was not stored a moment ago, so it is begun without looking it up.
+    Raises AtWork if another process works on the run, UsageError if it is another run, NotResumable with the reason.
+    """
+    statuses = checked_statuses(retry)
+    run_id = checked_id(run_id)
+    known = None if is_new else await maker.store.look(run_id)
+    for attempt in range(ATTEMPTS):
+        if known is None:
+            run = await maker.begin(asked, run_id)
+            if isinstance(run, Run):
+                return run
+            known = run
+        check_same(known, asked.file, asked.settings, asked.question, force=force)
+        if known.ended is not None and known.ended.status not in statuses:
+            return EndedRun(known.ended)
+        if known.is_running:
+            await _refuse_if_at_work(maker, known)
+        try:
+            return await _resumed(maker, asked, run_id, force=force)
+        except AtWork:
+            if attempt == ATTEMPTS - 1:
+                raise
+        # Another process was faster; it may even have ended the run.
+        known = await maker.store.look(run_id)
+    raise AtWork(f"{run_id} is repeatedly created and deleted by other processes")
+
+
+async def _resumed(maker: RunMaker, asked: RunRequest, run_id: str, *, force: bool) -> Run:
+    stored = await maker.store.load(run_id, "")
+    if stored.run_id != run_id:
+        raise NotResumable(f"{run_id} was deleted")
+    return await maker.resume(stored, ResumeRequest(force=force), asked.watchers, asked)
+
+
+async def _refuse_if_at_work(maker: RunMaker, known: KnownRun) -> None:
+    if worker := await maker.store.worker_of(known):
+        raise AtWork(f"{known.run_id} is being worked on: {worker}; wait until it has ended, or stop it there")

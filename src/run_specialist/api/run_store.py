@@ -8,8 +8,8 @@ from typing import TypeVar, get_args
 from run_specialist.errors import NotResumable, StoreUnusable, UsageError
 from run_specialist.record.journal import Journal, OnLost, Opened, Record
 from run_specialist.store import owners
-from run_specialist.store.known_run import KnownRun
 from run_specialist.store.location import NONE, Location, place
+from run_specialist.store.rows import KnownRun
 from run_specialist.store.stored import StoredRun
 from run_specialist.store.writer import Writer
 

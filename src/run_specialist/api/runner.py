@@ -1,42 +1,211 @@
-"""`Runner`: runs specialists and reuses connections, tool servers and the store between runs."""
+"""The Python API: `Runner`, `run`, `run_sync`, `Stream`, the options of a run, and the preview of one."""
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from run_specialist.api.batch_maker import BatchMaker
-from run_specialist.api.ended_run import EndedRun
-from run_specialist.api.model_choice import ModelChoice
-from run_specialist.api.price_check import check_price
-from run_specialist.api.project_files import find_project
-from run_specialist.api.provider_pool import ProviderPool
-from run_specialist.api.run_maker import RunMaker
-from run_specialist.api.run_options import ForkOptions, MapOptions, ResumeOptions, RunOptions
+from run_specialist.api.batch_maker import BatchMaker, check_price
+from run_specialist.api.event_loop import with_bounded_cleanup, with_signal_wakeup
+from run_specialist.api.model_choice import ModelChoice, ProviderPool
+from run_specialist.api.run_maker import (
+    EndedRun,
+    RunMaker,
+    WorkingSpecialists,
+    begin,
+    find_project,
+    fork_by_id,
+    resume_by_id,
+    take_up,
+)
 from run_specialist.api.run_store import RunStore
-from run_specialist.api.stream import Stream
-from run_specialist.api.taking_up import begin, fork, resume, take_up
-from run_specialist.api.working_specialists import WorkingSpecialists
-from run_specialist.batch.item_run import Lend
-from run_specialist.loop.executed import Augmenter
+from run_specialist.batch.item import Lend
+from run_specialist.budget import Preset, Style
+from run_specialist.errors import UsageError
+from run_specialist.loop.job import Augmenter
 from run_specialist.loop.run import Run
-from run_specialist.providers.base import Provider
+from run_specialist.providers.base import Provider, Watch
+from run_specialist.providers.choose import DescribedModel, check_credentials, choose_models, default_reason, described
+from run_specialist.providers.local_servers import prefix_of
+from run_specialist.providers.models import check_served, check_spelling
+from run_specialist.record.events import Event, Listener
 from run_specialist.record.journal import OnLost
 from run_specialist.record.outcome import Outcome
-from run_specialist.redaction import passwords
-from run_specialist.spawning.model_rule import ModelRule
-from run_specialist.spawning.trust import Trust
-from run_specialist.specialist.agent_graph import MAX_DEPTH
-from run_specialist.specialist.defaults import NO_DEFAULTS, Defaults
+from run_specialist.safety.redact import passwords
+from run_specialist.spawning.availability import ModelRule
+from run_specialist.spawning.extra_tools import ExtraTools, wanted_by
+from run_specialist.spawning.preview import EffectiveModel, EffectiveSettings, effective
+from run_specialist.spawning.prompt_texts import missing_skill, skills_claim
+from run_specialist.spawning.spawner import RunEnvironment
+from run_specialist.spawning.trust import Trust, model_claims
+from run_specialist.specialist.checks import KEY
 from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import NO_DEFAULTS, Defaults, SpecialistFile
+from run_specialist.specialist.registry import MAX_DEPTH
+from run_specialist.specialist.settings import (
+    Data,
+    Limits,
+    OtherLimits,
+    OtherSettings,
+    ResolvedSettings,
+    Settings,
+    resolve,
+)
+from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
-from run_specialist.tools.decorator import as_tools
-from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.mcp import McpClients
+from run_specialist.tools.python_tools import as_tools
 
 if TYPE_CHECKING:
     from run_specialist.batch.batch import Batch
     from run_specialist.batch.item import Input, InputRecord
+
+
+class RunOptions(Settings, total=False):
+    """Keyword arguments of a call that starts a run, in addition to the settings to override."""
+
+    question: str | None
+    """Another name of `query`."""
+    listener: Listener | None
+    """Called with each event of the run, in order."""
+    watch: Watch | None
+    """Called with the pieces of a reply while it streams."""
+
+
+class ResumeOptions(Limits, total=False):
+    """Keyword arguments of a call that resumes a run, in addition to new totals of the limits."""
+
+    question: str | None
+    """Another name of `query`."""
+    listener: Listener | None
+    """Called with each event of the run, in order."""
+    watch: Watch | None
+    """Called with the pieces of a reply while it streams."""
+
+
+class ForkOptions(ResumeOptions, total=False):
+    """Keyword arguments of a call that forks a run, in addition to limits, which include the copied turns."""
+
+    landing: Style
+    preset: Preset | None
+
+
+class MapOptions(OtherLimits, OtherSettings, total=False):
+    """Keyword arguments of a call that asks about many items, in addition to the settings to override in every run."""
+
+    model: str | None
+    """An alias, a full id or `offline`; None for the model of the `Runner`."""
+    at_once: int
+    """Maximum number of items in progress; default 8."""
+    cost_limit: float | None
+    """Cost limit of all items together, including earlier calls; None = no limit [USD]."""
+    typical_cost: float
+    """Typical cost of an item; no item begins if less than this is left of the limit; 0 = unknown [USD]."""
+    retry: Sequence[str]
+    """Statuses of earlier outcomes to resume: any of `failed`, `aborted`, `partial`.
+
+    Aborted runs, and those that failed because of the endpoint, are resumed in any case.
+    """
+    batch: str | None
+    """Id of the batch; None = derived from the other arguments, so that the same call has the same id."""
+    source: str
+    """Source of the items, used as a part of the batch id."""
+    breaker: int
+    """Number of consecutive endpoint failures of the same kind that pause the batch; default 3."""
+    pause_limit: float
+    """Maximum duration of a pause, after which the batch ends; default one hour [s]."""
+
+
+Prepare = Callable[[], Awaitable[Run]]
+"""Prepares a run without starting it."""
+
+
+class Stream:
+    """A run that yields its events; created by `Runner.stream`.
+
+    async with runner.stream("thoughts-analyzer", "Why SQLite?") as stream:
+        async for event in stream:
+            print(event.event)
+    print(stream.outcome.answer)
+
+    Leaving the block early, also by an exception, aborts the run and waits for its end. Leaving an `async for` without
+    a block also aborts the run, once the iterator is garbage-collected. Unread events are buffered without a bound:
+    they are small, and the budget of the run limits their number.
+    """
+
+    def __init__(self, prepare: Prepare) -> None:
+        """Create a stream; the run starts when the block is entered or the first event is read.
+
+        prepare: called once, e.g. `lambda: runner.resume("last")`.
+        """
+        self._prepare = prepare
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._run: Run | None = None
+        self._task: asyncio.Task[Outcome] | None = None
+        self._starting = asyncio.Lock()
+
+    @property
+    def run(self) -> Run:
+        """The run; raises UsageError before it has started."""
+        if self._run is None:
+            raise UsageError("the run has not started; enter the `async with` block or read the first event first")
+        return self._run
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome, available after the last event or after the block; raises UsageError before that."""
+        outcome = self.run.ended
+        if outcome is None:
+            raise UsageError("the run has no outcome yet; read all events or leave the `async with` block first")
+        return outcome
+
+    def abort(self, *, after_turn: bool = False) -> None:
+        """Stop the run as soon as possible; the remaining events, up to `finished`, can still be read.
+
+        after_turn: complete the current turn first, as `Run.abort` describes.
+        """
+        self.run.abort(after_turn=after_turn)
+
+    async def aclose(self) -> None:
+        """Abort the run if it has not ended, and wait for its end."""
+        task = self._task
+        if task is None:
+            return
+        if not task.done():
+            self.run.abort()
+            # Cancelling this wait does not cancel the run, which is about to end.
+            await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()):
+            raise error
+
+    async def __aenter__(self) -> Self:
+        await self._started()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Yield each event as it happens, the last one with the outcome."""
+        await self._started()
+        try:
+            while (event := await self._events.get()) is not None:
+                yield event
+            # A second iteration ends, too, instead of waiting forever.
+            self._events.put_nowait(None)
+        finally:
+            await self.aclose()
+
+    async def _started(self) -> None:
+        # Concurrent readers share one run.
+        async with self._starting:
+            if self._task is None:
+                self._run = await self._prepare()
+                self._run.listen(self._events.put_nowait)
+                self._task = asyncio.create_task(self._run.outcome())
+                self._task.add_done_callback(lambda _: self._events.put_nowait(None))
 
 
 class Runner:
@@ -153,7 +322,7 @@ class Runner:
         options: new totals of limits, e.g. `tool_calls_limit=50`; None means no limit.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        return await resume(self._maker, run_id, query, options, force=force)
+        return await resume_by_id(self._maker, run_id, query, options, force=force)
 
     async def fork(
         self,
@@ -176,7 +345,7 @@ class Runner:
         options: new totals of limits, which include the copied turns; `landing` and `preset`.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        return await fork(self._maker, run_id, query, options, at=at, model=model, force=force)
+        return await fork_by_id(self._maker, run_id, query, options, at=at, model=model, force=force)
 
     async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
         self,
@@ -295,3 +464,196 @@ class Runner:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+async def run(  # noqa: PLR0913 - as in `Runner`
+    specialist: str | Path | Specialist,
+    query: str | None = None,
+    *,
+    root: Path | str | None = None,
+    dir: Path | str | None = None,  # noqa: A002 - the flag's name
+    model: str | None = None,
+    store: Path | str | None = None,
+    on_lost: OnLost = "go_on",
+    trust: bool = False,
+    require_model: bool | None = None,
+    **options: Unpack[RunOptions],
+) -> Outcome:
+    """Ask a specialist one question and return the outcome.
+
+    specialist: a name, the path of a file, or a `Specialist`.
+    query: the question; `question` is another name of this argument.
+    root: the folder that the file tools can read; None for the project root.
+    dir: a folder to search for specialist files before the default folders.
+    model: an alias, a full id or `offline`; None for the model in the file or the environment.
+    store: location of stored runs: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for
+        SPECIALIST_STORE, else a file in the user's data directory.
+    on_lost: if the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run.
+    trust: allow the file to start the commands and import the functions it declares, and remember this.
+    require_model: refuse to answer offline, without a model; None for SPECIALIST_REQUIRE_MODEL.
+    options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit. A `preset` overrides the
+        keys of the file that it sets, and the other settings override the preset.
+    Raises UsageError before any request is sent to a model; later failures are in the outcome.
+    """
+    async with Runner(
+        root=root, dir=dir, model=model, store=store, on_lost=on_lost, trust=trust, require_model=require_model
+    ) as runner:
+        return await runner.run(specialist, query, **options)
+
+
+def run_sync(  # noqa: PLR0913 - as in `Runner`
+    specialist: str | Path | Specialist,
+    query: str | None = None,
+    *,
+    root: Path | str | None = None,
+    dir: Path | str | None = None,  # noqa: A002 - the flag's name
+    model: str | None = None,
+    store: Path | str | None = None,
+    on_lost: OnLost = "go_on",
+    trust: bool = False,
+    require_model: bool | None = None,
+    **options: Unpack[RunOptions],
+) -> Outcome:
+    """Ask a specialist one question in a new event loop and return the outcome.
+
+    specialist: a name, the path of a file, or a `Specialist`.
+    query: the question; `question` is another name of this argument.
+    root: the folder that the file tools can read; None for the project root.
+    dir: a folder to search for specialist files before the default folders.
+    model: an alias, a full id or `offline`; None for the model in the file or the environment.
+    store: location of stored runs: a file, `sqlite:///FILE`, `postgresql://...`, or `none`; None for
+        SPECIALIST_STORE, else a file in the user's data directory.
+    on_lost: if the store can no longer be written, `go_on` warns and continues unstored; `abort` ends the run.
+    trust: allow the file to start the commands and import the functions it declares, and remember this.
+    require_model: refuse to answer offline, without a model; None for SPECIALIST_REQUIRE_MODEL.
+    options: keys of the file to override, e.g. `tool_calls_limit=6`; None means no limit.
+    Ctrl-C aborts the run, stores its findings, and then raises KeyboardInterrupt.
+    Raises UsageError before any request is sent to a model, also if an event loop already runs in this thread.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        work = run(
+            specialist,
+            query,
+            root=root,
+            dir=dir,
+            model=model,
+            store=store,
+            on_lost=on_lost,
+            trust=trust,
+            require_model=require_model,
+            **options,
+        )
+        return asyncio.run(with_bounded_cleanup(with_signal_wakeup(work)))
+    raise UsageError("run_sync() cannot run inside a running event loop; await run() instead")
+
+
+_NOT_STARTED: dict[str, Any] = {"python_tools": (), "mcp_servers": None, "required_mcp_servers": (), "paths": None}
+"""Settings for an environment that connects to nothing, imports nothing and searches nothing."""
+
+
+_NOT_ALLOWED = "the imports, commands and servers of the file must be allowed once with --trust"
+
+
+async def effective_of(
+    runner: Runner,
+    file: SpecialistFile,
+    settings: dict[str, Any],
+    asked: str | None = None,
+    data: Data | None = None,
+) -> EffectiveSettings:
+    """Return what a run of a specialist gets.
+
+    file: a file without errors.
+    settings: those of the call, as for `Runner.prepare`.
+    asked: the model of the call; None = that of the file, of the environment or of a config file.
+    data: settings that are not the caller's own, such as those of a batch in a queue.
+    """
+    resolved = resolve(file, settings, data=data)
+    settled = resolved.settings
+    name, *others = choose_models(asked, settled.model, runner.default_model, settled.fallback_models).names
+    model = described(name)
+    source = "the call" if asked else str(resolved.origin("model"))
+    if not asked and settled.model in {None, "inherit"}:
+        source = default_reason(runner.default_model)
+    environment, reasons, notes = await _environment(runner, file, resolved, model)
+    found = effective(file, resolved, EffectiveModel.of(name, source, model), environment)
+    place = f"{file.place('model')}: model" if settled.model == name else ""
+    refusals = [*_refusals(name, place), *(line for one in others for line in _refusals(one, _place_of(file, one)))]
+    reasons = [*refusals, *reasons, *found.cannot_run]
+    following = tuple(EffectiveModel.of(one, _source_of(resolved, one), described(one)) for one in others)
+    return replace(found, following=following, cannot_run=tuple(reasons), at_run_time=tuple(notes))
+
+
+def _place_of(file: SpecialistFile, model: str) -> str:
+    """Return the place where a file names a fallback model, as for `check_spelling`; empty if it names none."""
+    named = file.specialist is not None and model in file.specialist.fallback_models
+    return f"{file.place(KEY)}: {KEY}" if named else ""
+
+
+def _source_of(resolved: ResolvedSettings, model: str) -> str:
+    by_settings = model in resolved.settings.fallback_models
+    return str(resolved.origin(KEY)) if by_settings else "SPECIALIST_MODEL or a config file"
+
+
+def _refusals(model: str, place: str) -> list[str]:
+    """Return the known reasons why a run with a model would not begin, without contacting the model.
+
+    place: as for `check_spelling`.
+    """
+    try:
+        check_spelling(model, place)
+        check_served(model, place)
+        if prefix_of(model) is None:
+            check_credentials(model)
+    except UsageError as error:
+        return [str(error)]
+    return []
+
+
+async def _environment(
+    runner: Runner, file: SpecialistFile, resolved: ResolvedSettings, model: DescribedModel
+) -> tuple[RunEnvironment, list[str], list[str]]:
+    """Return the environment of a run before anything is started, reasons not to run, and notes."""
+    settled, origins = resolved.settings, resolved.kinds
+    idle = settled.model_copy(update=_NOT_STARTED)
+    reasons, notes = [], []
+    if lacking := missing_skill(file, settled, runner.root):
+        reasons.append(f"{file.place('skills')}: skills: {lacking}")
+        idle = idle.model_copy(update={"skills": ()})
+    elif why := runner.environments.trust.why_not(skills_claim(file, settled, runner.root, origins)):
+        reasons.append(f"{file.place('skills')}: skills: {why}")
+        idle = idle.model_copy(update={"skills": ()})
+    environment = await runner.environments.make(
+        runner.root, file, idle, model.provider, None, origins=origins, capped=resolved.capped
+    )
+    servers: list[str] = []
+    try:
+        declared = wanted_by(file, settled, runner.root, origins)
+        servers = [*declared.servers]
+        claims = [declared.claim]
+        claims += model_claims(file, settled, runner.root)
+        demands = [demand for claim in claims for demand in claim.demands]
+        if refused := [f"{one.place}: would {one.action}; {one.refused}" for one in demands if one.refused]:
+            reasons += refused
+        elif not all(runner.environments.trust.allows(claim) for claim in claims):
+            reasons.append(_NOT_ALLOWED)
+    except UsageError as error:
+        reasons.append(str(error))
+    functions = tuple(_declared(reference) for reference in settled.python_tools)
+    allowed = resolve_tools(None, settled.disallowed_tools, [tool.name for tool in functions]).names
+    functions = tuple(tool for tool in functions if tool.name in allowed)
+    if functions:
+        notes.append(f"the names of {', '.join(settled.python_tools)}, which are imported then and may set others")
+    if servers:
+        notes.append(f"the tools of the MCP servers {', '.join(servers)}, with which get_tool_response is offered")
+    if model.is_local:
+        notes.append("the context of the local model, which may lower tool_result_limit and set summarize_at")
+    extra_tools: ExtraTools = replace(environment.extra_tools, functions=functions)
+    return replace(environment, extra_tools=extra_tools), reasons, notes
+
+
+def _declared(reference: str) -> Tool:
+    """Return a stand-in for a project function, with its name unless the function defines another one itself."""
+    return Tool(reference.rpartition(":")[2].rpartition(".")[2], "", lambda: "")

@@ -1,10 +1,16 @@
-"""One item of a batch: its input, and the question made from it."""
+"""One item of a batch: its input, its run and how it ended, and the counts and events of all items."""
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+from run_specialist.batch.limits import USAGE
+from run_specialist.errors import RunSpecialistError
+from run_specialist.record.events import Event, Listener
+from run_specialist.record.outcome import Outcome
 
 Input = str | Mapping[str, Any]
 """A text, or fields by name, with JSON values."""
@@ -59,3 +65,283 @@ def keyed(asked: Iterable[UnnumberedItem]) -> Iterator[Item]:
         count = seen[digest[:8]] = seen.get(digest[:8], 0) + 1
         key = digest if count == 1 else hashlib.sha256(digest + str(count).encode()).digest()
         yield Item(number, one.input, one.question, key[:8].hex(), one.where)
+
+
+State = Literal["answered", "landed", "partial", "failed", "aborted", "not run", "at work elsewhere"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An item and its outcome, or the reason why it has no outcome."""
+
+    item: Item
+    run_id: str
+    outcome: Outcome | None = None
+    """None if the item has no run."""
+    error: str | None = None
+    """Why there is no complete answer, in one line."""
+    without_run: State = "not run"
+    """The state of an item without an outcome."""
+    is_earlier: bool = False
+    """Whether the outcome is from an earlier call, so that nothing was spent now."""
+
+    @property
+    def number(self) -> int:
+        """The position of the item in the batch, from 1."""
+        return self.item.number
+
+    @property
+    def input(self) -> Any:  # noqa: ANN401 - JSON values
+        """The input of the item."""
+        return self.item.input
+
+    @property
+    def state(self) -> State:
+        """The status of the outcome, or why there is none."""
+        return self.without_run if self.outcome is None else self.outcome.status
+
+    def as_row(self) -> dict[str, Any]:
+        """Return the row of an answer file as JSON values."""
+        return {
+            "number": self.number,
+            "input": self.input,
+            "outcome": None if self.outcome is None else self.outcome.as_json(),
+            "state": self.state,
+            "run_id": self.run_id,
+            "error": self.error,
+        }
+
+
+NO_ANSWER = "no_answer"
+"""Kind of failure if the model ended the run without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The number of items of a batch in each state."""
+
+    answered: int = 0
+    landed: int = 0
+    partial: int = 0
+    failed: Mapping[str, int] = field(default_factory=dict)
+    """By `Outcome.error_kind`, `usage` for items without a run, or `no_answer`."""
+    aborted: int = 0
+    at_work_elsewhere: int = 0
+    """Items in progress in another process."""
+    not_run: int = 0
+    """Items without an outcome when the batch ended; a repeated call begins or resumes them. 0 until the end."""
+    under_way: int = 0
+    earlier: int = 0
+    """Ended items whose outcome is from an earlier call."""
+    total: int | None = None
+    """None while the number of items is not known."""
+
+    @property
+    def has_answer(self) -> int:
+        """Items with an answer, even a partial one."""
+        return self.answered + self.landed + self.partial
+
+    @property
+    def done(self) -> int:
+        """Items that have ended."""
+        return self.has_answer + sum(self.failed.values()) + self.aborted + self.at_work_elsewhere
+
+
+class ItemCounter:
+    """Counts the items that have ended, and adds up their cost."""
+
+    def __init__(self) -> None:
+        self._states: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+        self._earlier = 0
+
+    def add(self, done: Done) -> None:
+        """Count an item that has ended."""
+        self._earlier += done.is_earlier
+        if done.state == "failed":
+            self._failed[failure_of(done)] += 1
+        else:
+            self._states[done.state] += 1
+
+    def counts(self, *, under_way: int, not_run: int, total: int | None) -> Counts:
+        """Return the counts so far."""
+        return Counts(
+            answered=self._states["answered"],
+            landed=self._states["landed"],
+            partial=self._states["partial"],
+            failed=dict(self._failed.most_common()),
+            aborted=self._states["aborted"],
+            at_work_elsewhere=self._states["at work elsewhere"],
+            not_run=not_run,
+            under_way=under_way,
+            earlier=self._earlier,
+            total=total,
+        )
+
+
+def failure_of(done: Done) -> str:
+    """Return the kind of failure of a failed item."""
+    return USAGE if done.outcome is None else done.outcome.error_kind or NO_ANSWER
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEvent:
+    """Base of the events of a batch."""
+
+    event: ClassVar[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as JSON values, its name first."""
+        return {"event": self.event, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStarted(BatchEvent):
+    """The batch has started; always its first event."""
+
+    event = "batch_started"
+    batch: str
+    """Id of the batch."""
+    total: int | None
+    """Number of items; None if it is not known yet."""
+    at_once: int
+    cost_limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemStarted(BatchEvent):
+    """The run of an item begins, or is resumed."""
+
+    event = "item_started"
+    number: int
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEnded(BatchEvent):
+    """An item has ended."""
+
+    event = "item_ended"
+    number: int
+    run_id: str
+    state: str
+    cost_usd: float | None
+    """Cost of its whole run [USD]; None without a run, or if the price is not known."""
+    error_kind: str | None
+    is_earlier: bool
+    """Whether the outcome is that of an earlier call."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPaused(BatchEvent):
+    """No items begin for a while, because the endpoint fails."""
+
+    event = "batch_paused"
+    kind: str
+    reason: str
+    seconds: float
+    """Time until one item is tried [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResumed(BatchEvent):
+    """The endpoint answers again."""
+
+    event = "batch_resumed"
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnded(BatchEvent):
+    """The batch has ended; always its last event."""
+
+    event = "batch_ended"
+    counts: Counts
+    cost_usd: float
+    reason: str | None
+    """Why it ended before all items were done; None if it did not."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as JSON values, with the number of items done."""
+        values = super(BatchEnded, self).as_json()
+        values["counts"]["done"] = self.counts.done
+        return values
+
+
+BatchListener = Callable[[BatchEvent], None]
+RunListener = Callable[[int, Event], None]
+"""Called with the number of an item and an event of its run."""
+
+
+Lend = Callable[[float | None], Awaitable[float | None]]
+"""Return the amount that a run may spend from now on, given the remainder of its own limit; None = no limit [USD].
+
+Called at most once per run, before it is stored or sends anything. Raises NotAffordable.
+"""
+
+
+class NotAffordable(RunSpecialistError):
+    """The cost limit of the batch leaves too little for another item at the moment."""
+
+
+class LimitReached(NotAffordable):
+    """The cost limit leaves too little, and no running item can return a part of it, so the batch ends."""
+
+
+class ItemRun(Protocol):
+    """The run of one item."""
+
+    @property
+    def run_id(self) -> str:
+        """The id in the store and in the outcome."""
+        ...
+
+    @property
+    def ended(self) -> Outcome | None:
+        """The outcome, if the run had ended before it was taken up."""
+        ...
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all records of the run are stored."""
+        ...
+
+    @property
+    def cost_before(self) -> float:
+        """Cost of the run before it was taken up [USD]."""
+        ...
+
+    async def outcome(self) -> Outcome:
+        """Work until there is an outcome."""
+        ...
+
+    def abort(self, *, after_turn: bool = False) -> None:
+        """Stop as soon as possible, or after the current turn is complete and stored."""
+        ...
+
+    def listen(self, listener: Listener) -> None:
+        """Call a listener with each event from now on."""
+        ...
+
+
+class ItemRuns(Protocol):
+    """The runs of all items; the id of each run is derived from its item."""
+
+    async def check(self) -> None:
+        """Raise UsageError if no run can begin, for any item."""
+        ...
+
+    async def take_up(self, item: Item, run_id: str, lend: Lend, *, is_new: bool) -> ItemRun:
+        """Return the run of an item, ready to be started: begun, resumed, or with its earlier outcome.
+
+        is_new: no run with this id was stored a moment ago.
+        Raises AtWork if another process works on it, NotAffordable, or another RunSpecialistError.
+        """
+        ...
+
+    async def ended(self, run_id: str, *, however: bool = False) -> Outcome | None:
+        """Return the outcome of a run that will not be resumed; None for any other run.
+
+        however: return any outcome, also of a run that the next call resumes.
+        """
+        ...

@@ -1,31 +1,205 @@
-"""The command `run-specialist NAME QUERY`."""
+"""The command `run-specialist`: ask a question, show the run, print the answer."""
 
+import asyncio
+import os
+import shlex
+import signal
+import stat
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext, redirect_stdout
 from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
 import typer
+from typer.core import TyperCommand
 
-from run_specialist.cli.console import as_program, guarded
+from run_specialist.api.event_loop import with_bounded_cleanup
+from run_specialist.cli.console import (
+    ERROR_KINDS,
+    as_program,
+    fail,
+    guarded,
+    is_terminal,
+    pause_gc,
+    print_json,
+    print_line,
+    resume_gc,
+    say,
+    say_allowed,
+)
 from run_specialist.cli.flags import (
     Dir,
     DryRun,
     FilesRoot,
     Model,
     OnLostFlag,
+    OutputOptions,
+    OutputSettings,
     RequestsAtOnce,
     RequireModel,
+    SettingOptions,
     SpecialistName,
     StoreUrl,
     Strict,
+    TrustFlag,
+    config_for_run,
+    configured_runner,
 )
-from run_specialist.cli.from_config import config_for_run, configured_runner
-from run_specialist.cli.live_run import answer
-from run_specialist.cli.option_groups import flattened
-from run_specialist.cli.output_options import OutputOptions
-from run_specialist.cli.query_words import QueryWords, WordsCommand, question_from
-from run_specialist.cli.setting_options import SettingOptions
-from run_specialist.cli.startup import pause_gc
-from run_specialist.cli.trust_flag import TrustFlag
-from run_specialist.cli.version_flag import VersionFlag
+from run_specialist.cli.help import HelpContext, VersionFlag, flattened
+from run_specialist.errors import with_flags
+from run_specialist.store.location import shown
+
+if TYPE_CHECKING:
+    from run_specialist.api.run_maker import EndedRun
+    from run_specialist.api.runner import Runner
+    from run_specialist.cli.live import LiveView
+    from run_specialist.loop.run import Run
+    from run_specialist.providers.base import Watch
+    from run_specialist.record.events import Event, Listener
+    from run_specialist.record.outcome import Outcome
+
+
+STDIN = "-"
+"""The word that is replaced by the text on standard input."""
+LARGEST = 10 * 1024 * 1024
+"""Maximum size of the text on standard input [bytes]; no model has room for a longer one."""
+
+_PATIENCE = 1.0
+"""Time without any input after which a message explains what the command is waiting for [s]."""
+_NAME_AND_QUESTION = 2
+
+QueryWords = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="QUERY",
+        show_default=False,
+        help="The question, in quotes or as several words; `-` means the text on standard input, which is also "
+        "read if there is no QUERY.",
+    ),
+]
+MoreWords = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="QUERY",
+        show_default=False,
+        help="An additional question, in quotes or as several words; `-` means the text on standard input.",
+    ),
+]
+
+
+class WordsCommand(TyperCommand):
+    """A command whose last argument is a question in words, some of which may look like options."""
+
+    context_class = HelpContext
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's context
+        """Parse the arguments; the error for an unknown option says how to ask a question that contains it."""
+        given = [*args]
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # The class of this error is part of click, or of a copy of click inside typer.
+            option = getattr(error, "option_name", None)
+            if option and _follows_a_question(option, given):
+                error.message = f"{error.format_message()}\n{_HINT}"  # type: ignore[attr-defined]
+                error.possibilities = None  # type: ignore[attr-defined]
+            raise
+
+
+_HINT = "If it belongs to the question, quote the question, or put `--` before it."
+
+
+def _follows_a_question(option: str, args: Sequence[str]) -> bool:
+    """Return whether an unknown option follows a name and at least one word of a question."""
+    at = next((index for index, word in enumerate(args) if word.startswith(option)), 0)
+    return sum(not word.startswith("-") for word in args[:at]) >= _NAME_AND_QUESTION
+
+
+def question_from(words: Sequence[str] | None) -> str:
+    """Return the question: the words joined by spaces, otherwise the text on standard input; exit if both are empty."""
+    if words:
+        return more_from(words) or ""
+    if sys.stdin is None or sys.stdin.isatty():
+        program = "run-specialist NAME"
+        fail(f"there is no question; use: {program} 'why does it stop?', or from a pipe: git diff | {program}")
+    _say_if_waiting()
+    text = _read()
+    if not text.strip():
+        fail("there is no question: QUERY is missing, and standard input is empty")
+    return text
+
+
+def more_from(words: Sequence[str] | None) -> str | None:
+    """Return the words joined by spaces, with `-` replaced by the text on standard input; None without words.
+
+    The text is a separate paragraph between the words before and after it.
+    """
+    if not words:
+        return None
+    if STDIN not in words:
+        return " ".join(words)
+    if words.count(STDIN) > 1:
+        fail("`-` means standard input, which can be read only once; put the question in quotes")
+    if sys.stdin is None:
+        fail("standard input is closed; pass the question as QUERY instead of `-`")
+    if sys.stdin.isatty():
+        say("type the text, then press Ctrl-D on an empty line")
+    text = _read()
+    if len(words) == 1:
+        return text
+    at = [*words].index(STDIN)
+    parts = (" ".join(words[:at]), text.strip("\r\n"), " ".join(words[at + 1 :]))
+    return "\n\n".join(part for part in parts if part)
+
+
+def unread_input() -> bool:
+    """Return whether standard input is a pipe, a socket or a file with unread text.
+
+    An open but empty pipe, as programs often pass it to their children, has none.
+    """
+    try:
+        descriptor = sys.stdin.fileno()
+        info = os.fstat(descriptor)
+        if stat.S_ISREG(info.st_mode):
+            return os.lseek(descriptor, 0, os.SEEK_CUR) < info.st_size
+        is_pipe = stat.S_ISFIFO(info.st_mode) or stat.S_ISSOCK(info.st_mode)
+        return is_pipe and _waiting_bytes(descriptor) > 0
+    except (OSError, ValueError, AttributeError, ImportError):
+        return False  # closed, replaced by the calling program, or a system without these calls
+
+
+def _waiting_bytes(descriptor: int) -> int:
+    import fcntl  # noqa: PLC0415 - does not exist on Windows
+    import termios  # noqa: PLC0415 - as above
+
+    number = array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, number)
+    return number[0]
+
+
+def _say_if_waiting() -> None:
+    """Print that the question is read from standard input, if nothing arrives there for a while."""
+    import select  # noqa: PLC0415 - not needed for a question in words
+
+    try:
+        ready = select.select([sys.stdin], [], [], _PATIENCE)[0]
+    except (OSError, ValueError):
+        return  # replaced by the calling program, or no pipe on Windows
+    if not ready:
+        say("waiting for the question on standard input; to ask without it: run-specialist NAME QUERY")
+
+
+def _read() -> str:
+    try:
+        data = sys.stdin.buffer.read(LARGEST + 1)
+    except OSError as error:
+        fail(f"standard input cannot be read: {error.strerror or error}")
+    if len(data) > LARGEST:
+        fail(f"standard input is longer than {LARGEST // 1024**2} MiB; ask about a file of the project instead")
+    return data.decode("utf-8", "replace")
+
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -84,3 +258,266 @@ def main() -> None:
     pause_gc()
     with as_program():
         app()
+
+
+class PrepareRun(Protocol):
+    """Prepares the run, e.g. `partial(runner.prepare, name, question)`."""
+
+    async def __call__(self, *, listener: "Listener | None", watch: "Watch | None") -> "Run | EndedRun":
+        """Return the run, with its listener and the watcher of its replies."""
+        ...
+
+
+def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Outcome":
+    """Execute a run, show its progress, and print its outcome.
+
+    Raises OSError if the events can no longer be written; BrokenPipeError if the reader closed the pipe.
+    """
+    unread = _warn_about_unread_input(output)
+    view = _view(output)
+    printer = _EventPrinter(sys.stdout)
+    runner.loading = view.prepare if view else None
+    runner.allowed = None if output.quiet else say_allowed
+
+    async def once() -> "Outcome":
+        async with runner:
+            _handle_signals(printer, view)
+            listener, watch = printer if output.events else view, view.grow if view else None
+            printer.run = await prepare(listener=listener, watch=watch)
+            resume_gc()
+            return await printer.run.outcome()
+
+    # Prints of tools and their modules must not mix with the answer or the events.
+    with view or nullcontext(), redirect_stdout(sys.stderr):
+        try:
+            outcome = asyncio.run(with_bounded_cleanup(once()))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+    if printer.error:
+        raise printer.error
+    from run_specialist.cli.live import resume_command, undo_command  # noqa: PLC0415 - fast `--help`
+
+    stored = printer.run is not None and printer.run.is_kept
+    store = runner.store and shown(runner.store)
+    transcript = shlex.join(["specialists", "transcript", outcome.run_id, *(["--store", store] if store else [])])
+    _show(
+        outcome,
+        output,
+        resume=resume_command(outcome, store) if stored else None,
+        undo=undo_command(outcome, store) if stored else None,
+        transcript=transcript if stored else None,
+    )
+    if not unread:
+        # A slow program has written to the pipe in the meantime.
+        _warn_about_unread_input(output)
+    return outcome
+
+
+def _warn_about_unread_input(output: OutputSettings) -> bool:
+    """Warn if text on standard input is not part of the question; return whether there is any."""
+    unread = unread_input()
+    if unread and not output.quiet:
+        say("warning: the text on standard input was not read; to add it to the question, end the question with ` -`")
+    return unread
+
+
+class _EventPrinter:
+    """Prints each event as a line; aborts the run if the output can no longer be written."""
+
+    def __init__(self, out: TextIO | None) -> None:
+        self._out = out
+        self.run: Run | EndedRun | None = None
+        self.error: OSError | None = None
+        """The error that ended the output."""
+
+    def __call__(self, event: "Event") -> None:
+        if self.error or self._out is None:
+            return
+        try:
+            print_json(event.as_json(), None, self._out)
+        except OSError as error:
+            self.error = error
+            if self.run:
+                self.run.abort()
+
+
+def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
+    """On the first Ctrl-C, abort the run and keep its findings; a second Ctrl-C ends the program.
+
+    The first SIGTERM completes the current turn, so that no reply is paid for twice; the second one aborts immediately.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def abort() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        if printer.run:
+            printer.run.abort()
+        elif task:
+            # MCP servers are starting, which can take long; there are no findings yet.
+            task.cancel()
+
+    def terminate() -> None:
+        loop.add_signal_handler(signal.SIGTERM, abort)
+        if printer.run is None:
+            abort()
+            return
+        printer.run.abort(after_turn=True)
+        if view and printer.run.ended is None:
+            view.stopping()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    # Closing the terminal ends the program, unless `nohup` ignores the signal.
+    hang_up = getattr(signal, "SIGHUP", None)
+    hang_ups = [] if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN else [hang_up]
+    for number in (signal.SIGINT, *hang_ups):
+        loop.add_signal_handler(number, abort)
+
+
+def _view(output: OutputSettings) -> "LiveView | None":
+    if output.json or output.events or output.quiet or sys.stderr is None or not sys.stderr.isatty():
+        return None
+    from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
+
+    return LiveView()
+
+
+def _show(
+    outcome: "Outcome", output: OutputSettings, *, resume: str | None, undo: str | None, transcript: str | None
+) -> None:
+    """Print the outcome, its warnings, the summary and what was changed.
+
+    resume, undo, transcript: the commands that resume the run, undo its changes and print it; None if it is not stored.
+    """
+    from run_specialist.cli.live import changed_files  # noqa: PLC0415 - fast `--help`
+
+    with output.file.opened() as out:
+        if output.json:
+            print_json(outcome.as_json() | {"error": _error(outcome)}, to=out)
+        elif output.file.path or not output.events:
+            to_file = out if output.file.path else None
+            # The file of a dry run has the patch alone, so that `git apply` takes it.
+            if outcome.patch is None or not output.events:
+                answer_file = to_file if outcome.patch is None else None
+                print_answer(outcome, raw=output.raw, alone=output.quiet, to=answer_file, transcript=transcript)
+            print_patch(outcome, to_file)
+    if not output.quiet:
+        if not (output.json or output.events) and is_terminal() and sys.stderr is not None and sys.stderr.isatty():
+            print_line("", sys.stderr)
+        _print_warnings(outcome, alone=output.raw or output.json or output.events)
+    if outcome.error:
+        note(
+            f"{outcome.status}: {with_flags(outcome.error)}{f'; to resume: {resume}' if resume else ''}",
+            command=resume,
+            dim=False,
+        )
+    if not output.quiet:
+        for_people = not (output.json or output.events)
+        _print_summary(outcome, resume, for_people=for_people)
+        if for_people and (line := changed_files(outcome, undo)):
+            note(line, command=undo)
+        if output.file.is_written and sys.stderr is not None and sys.stderr.isatty():
+            say(f"written to {output.file.path}", dim=True)
+
+
+def _error(outcome: "Outcome") -> dict[str, str] | None:
+    """Return why there is no complete answer, as JSON; None if there is one."""
+    if outcome.error is None:
+        return None
+    kind = outcome.error_kind or ("partial" if outcome.status == "partial" else ERROR_KINDS.get(outcome.exit_code))
+    return {"kind": kind or outcome.status, "message": with_flags(outcome.error)}
+
+
+def _print_warnings(outcome: "Outcome", *, alone: bool) -> None:
+    from run_specialist.loop.evidence import QUOTE_NOT_FOUND  # noqa: PLC0415 - fast `--help`
+    from run_specialist.record.outcome import NO_MODEL  # noqa: PLC0415 - fast `--help`
+
+    for warning in without_shown(outcome.warnings, alone=alone):
+        if warning not in {outcome.error, NO_MODEL}:
+            note(f"warning: {warning if warning.startswith(QUOTE_NOT_FOUND) else with_flags(warning)}")
+    if outcome.is_offline:
+        note(
+            "answered offline, without a language model: ranked search and verbatim quotes; "
+            "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL to use a model"
+        )
+
+
+def _print_summary(outcome: "Outcome", resume: str | None, *, for_people: bool) -> None:
+    from run_specialist.cli.live import limit_hint, summary  # noqa: PLC0415 - fast `--help`
+
+    answered = outcome.status in ("answered", "landed")
+    if answered and (hint := limit_hint(outcome, resume)):
+        note(hint, command=resume)
+    # Without a terminal, an error is the only line, so that programs can read it.
+    if for_people and (answered or (sys.stderr is not None and sys.stderr.isatty())):
+        note(summary(outcome))
+
+
+def note(text: str, *, command: str | None = None, dim: bool = True) -> None:
+    """Print a note to standard error.
+
+    command: a part of the text that is not wrapped on a terminal, so that it can be copied.
+    """
+    say(text, dim=dim, command=command)
+
+
+def without_shown(warnings: Iterable[str], *, alone: bool) -> Iterator[str]:
+    """Yield the warnings except those that the answer on a terminal shows itself, by marking quotes as not found.
+
+    alone: whether the answer is printed without its evidence.
+    """
+    from run_specialist.loop.evidence import QUOTE_NOT_FOUND  # noqa: PLC0415 - fast `--help`
+
+    shown = not alone and is_terminal() and sys.stderr is not None and is_terminal(sys.stderr)
+    return (warning for warning in warnings if not (shown and warning.startswith(QUOTE_NOT_FOUND)))
+
+
+MOST_LINES, MOST_COLUMNS = 16, 100
+"""What is printed of the results of an interrupted run, so that they and the notes about the run fit on a screen."""
+
+
+def print_answer(
+    outcome: "Outcome", *, raw: bool, alone: bool, to: TextIO | None = None, transcript: str | None = None
+) -> None:
+    """Print the answer; on a terminal rendered, followed by its evidence and gaps.
+
+    Of an interrupted run, only the beginning of what was gathered is printed.
+    raw: print it unchanged, even on a terminal.
+    alone: omit evidence and gaps.
+    to: a file, which gets the answer unchanged; None for standard output.
+    transcript: the command that prints the whole run; None if it is not stored.
+    """
+    if outcome.status == "aborted" and not raw and to is None:
+        lines = outcome.answer.splitlines()
+        for line in lines[:MOST_LINES]:
+            print_line(line if len(line) <= MOST_COLUMNS else f"{line[: MOST_COLUMNS - 1]}…")
+        if len(lines) > MOST_LINES or any(len(line) > MOST_COLUMNS for line in lines):
+            rest = (
+                f"to see everything: {transcript}" if transcript else "the run is not stored; --raw prints everything"
+            )
+            left = max(len(lines) - MOST_LINES, 0)
+            say(f"{f'{left:,} more lines; ' if left else ''}{rest}", command=transcript)
+        return
+    if raw or to is not None or not is_terminal():
+        if outcome.answer:
+            print_line(outcome.answer, to)
+        return
+    from run_specialist.cli.answer import print_rendered_answer  # noqa: PLC0415 - only a terminal needs it
+
+    print_rendered_answer(outcome, alone=alone)
+
+
+def print_patch(outcome: "Outcome", to: TextIO | None = None) -> None:
+    """Print the changes that a dry run would have made, below the answer or into a separate file.
+
+    to: a file; None for standard output.
+    """
+    from run_specialist.cli.console import print_diff  # noqa: PLC0415 - only a dry run needs it
+
+    if not outcome.patch:
+        return
+    if to is not None:
+        to.write(outcome.patch)
+        return
+    if outcome.answer:
+        print_line("")
+    print_diff(outcome.patch)

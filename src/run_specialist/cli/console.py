@@ -1,21 +1,30 @@
-"""Functions shared by all commands: output, error handling, and shell completion of names."""
+"""Print lines, errors and problems of files; wrap text; write output files."""
 
+import gc
+import io
 import json
 import os
 import re
+import shutil
 import signal
+import stat
 import sys
+import tempfile
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO, cast
 
 import typer
 
-from run_specialist.api.flag_names import with_flags
-from run_specialist.cli.wrapping import stderr_width, wrapped
-from run_specialist.errors import ProviderError, RunSpecialistError
+from run_specialist.errors import ProviderError, RunSpecialistError, with_flags
+from run_specialist.specialist.project import result_path
+
+if TYPE_CHECKING:
+    from run_specialist.specialist.problems import Problem
+
 
 _HARMLESS = frozenset("\n\t\u200c\u200d")
 """Line break, tab, and the joiners used in emoji and Persian text."""
@@ -197,7 +206,271 @@ def as_program() -> Iterator[None]:
 
 def complete_names(incomplete: str) -> list[str]:
     """Return the matching names of specialists for shell completion."""
-    from run_specialist.specialist.registry import Registry, places, project_root  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.project import places, project_root  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
     names = Registry(places(project_root(Path.cwd()), None)).names()
     return [name for name in names if name.startswith(incomplete) and name.isprintable()]
+
+
+_INDENT = "  "
+"""Indentation of a message's further lines."""
+_USUAL_WIDTH = 80
+
+
+def wrapped(text: str, width: int, command: str = "") -> list[str]:
+    """Return a text as lines that break only between words; further lines are indented.
+
+    width: [columns]; a longer word or command gets a separate line.
+    command: a part of the text that counts as one word.
+    """
+    from rich.cells import cell_len  # noqa: PLC0415 - only a terminal needs it
+
+    before, found, after = text.partition(command) if command else (text, "", "")
+    lines, free = [""], width
+    for word in (*before.split(), *filter(None, [found]), *after.split()):
+        longer = f"{lines[-1]} {word}" if lines[-1].strip() else lines[-1] + word
+        if lines[-1].strip() and cell_len(longer) > free:
+            lines, free = [*lines, _INDENT + word], width
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def stderr_width() -> int:
+    """Return the width of the terminal on standard error; standard output may be a pipe."""
+    with suppress(ValueError):
+        if (columns := int(os.environ.get("COLUMNS", ""))) > 0:
+            return columns
+    with suppress(OSError, ValueError, AttributeError):
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
+    return _USUAL_WIDTH
+
+
+STDOUT = Path("-")
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        readable=False,  # its old content does not matter
+        help="Write the answer to FILE instead of standard output: as Markdown, or as JSON with --json.",
+    ),
+]
+
+
+class OutputFile:
+    """A file for the answer, or standard output if there is none."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Check that the file can be written, before anything is spent on the answer; exit if not.
+
+        path: None or `-` for standard output.
+        """
+        self.path = None if path is None or path == STDOUT else path
+        self.is_written = False
+        """Whether the answer was written to the file."""
+        if self.path is not None:
+            try:
+                try_writing(self.path)
+            except OSError as error:
+                self._fail(error)
+
+    @contextmanager
+    def opened(self) -> Iterator[TextIO | None]:
+        """Return a context with the stream for the answer; the file is written at the end, if it has any content.
+
+        If the file can no longer be written, the answer is printed instead, and the command exits.
+        """
+        if self.path is None:
+            yield sys.stdout
+            return
+        buffer = io.BytesIO()
+        stream = io.TextIOWrapper(buffer, encoding="utf-8", newline="\n")
+        yield stream
+        stream.flush()
+        try:
+            if content := buffer.getvalue():
+                _write(self.path, content)
+                self.is_written = True
+        except OSError as error:
+            _print(buffer.getvalue())
+            self._fail(error, "; the answer was printed instead")
+
+    def _fail(self, error: OSError, note: str = "") -> NoReturn:
+        fail(f"--output {self.path}: {error.strerror or error}{note}")
+
+
+def try_writing(path: Path) -> None:
+    """Raise OSError with the reason if the file cannot be written."""
+    target = result_path(path)
+    if target.is_dir():
+        raise OSError("it is a folder; name a file in it")
+    if not target.parent.is_dir():
+        reason = "is not a folder" if os.path.lexists(target.parent) else "does not exist; create it first"
+        raise OSError(f"{target.parent} {reason}")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise OSError("the file is read-only")
+    if not _is_special(target):
+        try:
+            # Leaves no file behind, and also detects file systems that are full or read-only.
+            with tempfile.TemporaryFile(dir=target.parent) as probe:
+                probe.write(b"\0")
+        except OSError as error:
+            raise OSError(f"cannot write to {target.parent}: {error.strerror or error}") from None
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write the file; the target of a symlink is replaced, special files such as `/dev/stderr` are written directly."""
+    target = result_path(path)
+    if _is_special(path):
+        with path.open("wb") as file:
+            file.write(content)
+        return
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
+    temporary = temporary_file(target.parent, content, mode)
+    try:
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink()
+        raise
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _umask() -> int:
+    # The only way to read it is to set it.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _print(content: bytes) -> None:
+    if sys.stdout is not None:
+        sys.stdout.write(content.decode("utf-8"))
+        sys.stdout.flush()
+
+
+def temporary_file(folder: Path, content: bytes, mode: int) -> Path:
+    """Create a hidden file with this content in a folder, and return its path; raises OSError.
+
+    mode: its permissions, regardless of the umask.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=".run-specialist-", dir=folder)
+    path = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        path.chmod(mode)
+    except BaseException:
+        path.unlink()
+        raise
+    return path
+
+
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def print_diff(diff: str, to: TextIO | None = None) -> None:
+    """Print a diff; on a terminal control characters are replaced, elsewhere it is printed unchanged.
+
+    to: the stream; None for standard output.
+    """
+    text = diff.removesuffix("\n")
+    if is_terminal(to):
+        colours = has_colours(to)
+        text = "\n".join(_styled(line) if colours else printable(line) for line in text.split("\n"))
+    if text:
+        print_styled(text, to)
+
+
+def _styled(line: str) -> str:
+    is_header = line.startswith(("+++", "---", "diff "))
+    colour = None if is_header else _COLOURS.get(line[:1])
+    return typer.style(printable(line), fg=colour, bold=is_header or None) if colour or is_header else printable(line)
+
+
+_COLORS = {"error": "red", "warning": "yellow"}
+
+
+def project_folder(given: Path | None) -> Path:
+    """Return the folder of `--root`, otherwise the current project; exit if the folder does not exist."""
+    from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
+
+    if given is not None and not given.is_dir():
+        fail(f"--root: {given} is not a folder")
+    return given or project_root(Path.cwd())
+
+
+def relative(path: Path) -> Path:
+    """Return the path relative to the current folder if it is inside of it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def print_problems(problems: Sequence["Problem"]) -> None:
+    """Print a line for each problem, with the path relative to the current folder; its color shows the level."""
+    for problem in problems:
+        line = with_flags(str(replace(problem, path=relative(problem.path))))
+        if not is_terminal():
+            print_line(line)
+            continue
+        text = "\n".join(wrapped(printable(line), shutil.get_terminal_size().columns))
+        color = _COLORS.get(problem.level) if has_colours() else None
+        print_styled(typer.style(text, fg=color) if color else text)
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line, without control characters."""
+    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
+
+    return shown(" ".join(text.split()), None)
+
+
+MODE = 0o600
+"""Set regardless of the umask, because a report may contain secrets."""
+
+
+def write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
+    """Write a file atomically, readable by its owner only.
+
+    overwrite: replace an existing file; a special file, such as a pipe, is written to directly.
+    Raises OSError with the path; FileExistsError if the file exists and `overwrite` is false.
+    """
+    try:
+        # Replace the target of a symlink, not the symlink.
+        target = result_path(path) if overwrite else result_path(path.parent) / path.name
+        if overwrite and path.exists() and not path.is_file():
+            path.write_bytes(content)
+            return
+        temporary = temporary_file(target.parent, content, MODE)
+        try:
+            if not overwrite:
+                # Reserve the name, so that a file created in the meantime is not replaced.
+                os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, MODE))
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink()
+            raise
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
+def pause_gc() -> None:
+    """Turn the garbage collector off until `resume_gc`."""
+    gc.disable()
+
+
+def resume_gc() -> None:
+    """Turn the garbage collector on again, and exclude all existing objects from later collections.
+
+    Does nothing without `pause_gc`: in a program that calls the command as a function, existing objects may become
+    garbage later.
+    """
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()

@@ -1,20 +1,145 @@
-"""Command-line options that several commands share; an option for a key of a specialist's file accepts its values."""
+"""Options that several commands share, and their defaults from config files."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast, get_args
 
 import typer
 
-from run_specialist.budget.ladder import Style
-from run_specialist.cli.console import complete_names
-from run_specialist.cli.from_config import personal
+from run_specialist.budget import Preset, Style
+from run_specialist.cli.console import OutputFile, OutputOption, complete_names, fail, guarded, say, say_allowed
 from run_specialist.errors import UsageError
+from run_specialist.providers.local_servers import prefix_of
 from run_specialist.record.journal import OnLost
 from run_specialist.record.messages import CallFormat
 from run_specialist.record.outcome import EvidencePolicy
-from run_specialist.specialist.presets import Preset
+
+if TYPE_CHECKING:
+    from run_specialist.api.config_files import Config
+    from run_specialist.api.runner import Runner
+    from run_specialist.specialist.fields import Specialist
+    from run_specialist.specialist.loader import Defaults, SpecialistFile
+    from run_specialist.specialist.registry import Registry
+
+
+class RunnerOptions(TypedDict, total=False):
+    """Arguments of `Runner` that config files do not affect."""
+
+    root: Path | None
+    model: str | None
+    store: str | None
+    on_lost: "OnLost"
+    trust: bool
+    requests_at_once: int | None
+    secrets: Sequence[str]
+    dry_run: bool
+
+
+def personal(key: str) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
+    """Return an option callback that uses the value of the user's config file if the option was not given.
+
+    key: a key that the config file of a project cannot set.
+    """
+
+    def choose(context: typer.Context, option: typer.CallbackParam, given: Any) -> Any:  # noqa: ANN401 - as the option
+        if context.resilient_parsing or _is_given(context, option):
+            return given
+        with guarded():
+            from run_specialist.api.config_files import read_user_config  # noqa: PLC0415 - fast `--help`
+
+            found = read_user_config().get(key)
+            return given if found is None else found
+
+    return choose
+
+
+def _is_given(context: typer.Context, option: typer.CallbackParam) -> bool:
+    source = context.get_parameter_source(option.name or "")
+    return source is not None and source.name != "DEFAULT"
+
+
+def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: bool = False) -> "Config":
+    """Return the config of the current folder's project, after checking that a run may use its model.
+
+    root: the folder of `--root`; if it is the project, its owner does not matter.
+    model: the model of the command line, if any.
+    Raises NotTrusted if the user has to allow the model first.
+    """
+    from run_specialist.api.config_files import read_config  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.project import is_same, project_root  # noqa: PLC0415 - fast `--help`
+
+    named = None if root is None else root.absolute()
+    project = project_root(Path.cwd(), named)
+    config = read_config(project, meant=is_same(project, named))
+    warnings = (*config.ignored, *config.capped)
+    chosen = config.values.get("model")
+    if not model and chosen is not None and chosen.scope == "project":
+        from run_specialist.api.config_files import check_chosen_model  # noqa: PLC0415 - loads the providers
+        from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - loads the providers
+
+        warnings += check_chosen_model(config, Trust(given=trust, on_allowed=None if quiet else say_allowed))
+    for warning in () if quiet else warnings:
+        say(f"warning: {warning}")
+    return config
+
+
+def configured_runner(
+    config: "Config",
+    *,
+    dir_: Path | None,
+    strict: bool | None,
+    require_model: bool,
+    **options: Unpack[RunnerOptions],
+) -> "Runner":
+    """Return a runner that uses the values of config files where no option was given.
+
+    dir_, strict, require_model: the options `--dir`, `--strict` and `--require-model`.
+    options: the other arguments of `Runner`.
+    """
+    from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
+
+    return Runner(
+        dir=dir_ or config.get("dir"),
+        strict=bool(config.get("strict") if strict is None else strict),
+        require_model=require_model or None,
+        defaults=config.defaults,
+        **options,
+    )
+
+
+@dataclass(frozen=True)
+class ConfiguredProject:
+    """The specialists of a project, with the settings of its config files."""
+
+    registry: "Registry"
+    dir: Path | None
+    """The folder of `--dir`, otherwise that of the config files."""
+    defaults: "Defaults"
+
+
+def configured_project(project: Path, dir_: Path | None, *, meant: bool) -> ConfiguredProject:
+    """Return the specialists of a project, with the folder and the settings of its config files.
+
+    dir_: the folder of `--dir`.
+    meant: whether the user named the project.
+    """
+    from run_specialist.api.config_files import read_config  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.project import places  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
+
+    config = read_config(project, meant=meant)
+    folder, defaults = dir_ or config.get("dir"), config.defaults
+    return ConfiguredProject(
+        Registry(places(project, folder, meant=meant), defaults=defaults.settings), folder, defaults
+    )
+
+
+def registry_in(project: Path, dir_: Path | None, *, meant: bool) -> "Registry":
+    """Return the specialists alone; the arguments are those of `configured_project`."""
+    return configured_project(project, dir_, meant=meant).registry
+
 
 LONGEST_NUMBER = 18
 """Maximum length of a number [characters]."""
@@ -40,7 +165,7 @@ def takes(key: str) -> Callable[[str | None], str | None]:
     def check(text: str | None) -> str | None:
         if text is None:
             return None
-        from run_specialist.specialist.resolve import checked  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.settings import checked  # noqa: PLC0415 - fast `--help`
 
         if len(text) > LONGEST_NUMBER and _NUMBER.fullmatch(text):
             raise typer.BadParameter(f"number too long, at most {LONGEST_NUMBER} characters; `none` removes the limit")
@@ -199,3 +324,96 @@ Strict = Annotated[
 ]
 Overwrite = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@dataclass(frozen=True)
+class OutputSettings:
+    """What to print, and where."""
+
+    json: bool
+    events: bool
+    quiet: bool
+    raw: bool
+    file: OutputFile
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Output."""
+
+    json_: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False
+    events: Annotated[bool, typer.Option("--events", help="Print each event as one line of JSON.")] = False
+    output: OutputOption = None
+    quiet: Annotated[bool, quiet_option("Print only the answer and errors.")] = False
+    raw: Annotated[bool, typer.Option("--raw", help="Print the answer as it is, on a terminal too.")] = False
+
+    def chosen(self) -> OutputSettings:
+        """Return the chosen output; exit if options exclude each other, or if the file cannot be written."""
+        if self.json_ and self.events:
+            fail("--json and --events cannot be combined; the last event of --events contains the outcome")
+        if self.raw and (self.json_ or self.events):
+            fail("--raw is about the answer as text; it cannot be combined with --json or --events")
+        return OutputSettings(self.json_, self.events, self.quiet, self.raw, OutputFile(self.output))
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """Limits."""
+
+    tool_calls_limit: ToolCallsLimit = None
+    turns_limit: TurnsLimit = None
+    total_tokens_limit: TotalTokensLimit = None
+    cost_limit: CostLimit = None
+    time_limit: TimeLimit = None
+    patience: PatienceTime = None
+    tool_chars_limit: ToolCharsLimit = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The keys that were given, with their values."""
+        return settings(**vars(self))
+
+
+@dataclass(frozen=True)
+class SettingOptions(LimitOptions):
+    """Settings."""
+
+    landing: LandingStyle = None
+    evidence: EvidenceFlag = None
+    tool_calls: ToolCallFormat = None
+    server_tools: ServerTools = False
+    preset: PresetName = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The keys that were given, with their values."""
+        given = vars(self) | {"server_tools": None}
+        return settings(**given) | ({"server_tools": True} if self.server_tools else {})
+
+
+TrustFlag = Annotated[
+    bool,
+    typer.Option("--trust", help="Allow the commands and imports this file declares; remembered until they change."),
+]
+
+
+def trust_status(file: "SpecialistFile", settings: "Specialist", root: Path) -> tuple[bool | None, str]:
+    """Return whether a file is trusted, and the status as a line; `(None, "")` if the file needs no trust."""
+    is_local = any(map(prefix_of, (settings.model or "", *settings.fallback_models)))
+    if not (settings.python_tools or settings.mcp_servers or settings.skills or settings.paths or is_local):
+        return None, ""
+    from run_specialist.spawning.extra_tools import wanted_by  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.prompt_texts import skills_claim  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.trust import Trust, model_claims, origins_of  # noqa: PLC0415 - fast `--help`
+
+    try:
+        claims = [wanted_by(file, settings, root).claim, *model_claims(file, settings, root)]
+        claims.append(skills_claim(file, settings, root, origins_of(file)))
+    except UsageError as error:
+        return False, f"not trusted: {error}"
+    demands = ", ".join(demand.action for claim in claims for demand in claim.demands)
+    if not demands:
+        return None, ""
+    if all(Trust().is_known(claim) for claim in claims):
+        return True, f"trusted: it may {demands}"
+    return False, f"not trusted: it would {demands}; to allow this, run it once with --trust"

@@ -1,32 +1,33 @@
 """The command `specialists`: manage specialist files and stored runs."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.core import TyperCommand
 
-from run_specialist.cli import (
-    fleet_command,
-    history,
-    mcp,
-    replay_command,
-    report_command,
-    resume,
-    schema_command,
-    show_config,
-    show_specialist,
-    tuning,
-    undo_command,
-    worker_command,
+from run_specialist.cli import batches, fleet, mcp, replay, report, resume, runs, show, tune
+from run_specialist.cli import eval as eval_command
+from run_specialist.cli import map as map_command
+from run_specialist.cli.ask import WordsCommand
+from run_specialist.cli.console import (
+    as_program,
+    fail,
+    guarded,
+    one_line,
+    print_json,
+    print_line,
+    print_problems,
+    project_folder,
+    relative,
+    say,
 )
-from run_specialist.cli.batch import batches_command, map_command
-from run_specialist.cli.cannot_work import BLOCKED, print_reasons, unavailable
-from run_specialist.cli.command_list import CommandList
-from run_specialist.cli.console import as_program, fail, guarded, print_json, print_line, say
-from run_specialist.cli.evals import eval_command
 from run_specialist.cli.flags import (
     Dir,
     Json,
@@ -34,18 +35,42 @@ from run_specialist.cli.flags import (
     ProjectRoot,
     SpecialistName,
     Strict,
+    configured_project,
+    registry_in,
     setting,
     takes,
 )
-from run_specialist.cli.from_config import configured_project, registry_in
-from run_specialist.cli.option_groups import GroupedCommand
-from run_specialist.cli.printed_files import one_line, print_problems, project_folder, relative
-from run_specialist.cli.query_words import WordsCommand
-from run_specialist.cli.table import print_table
-from run_specialist.cli.version_flag import VersionFlag
+from run_specialist.cli.help import CommandList, GroupedCommand, VersionFlag
+from run_specialist.cli.show import BLOCKED, print_reasons, unavailable
+from run_specialist.cli.tables import print_table
 
 if TYPE_CHECKING:
     from run_specialist.specialist.loader import SpecialistFile
+    from run_specialist.specialist.project import SearchFolder
+
+
+def schema(
+    install: Annotated[
+        bool, typer.Option("--install", help="Write the schema and the settings of VS Code into the project.")
+    ] = False,
+    root: ProjectRoot = None,
+) -> None:
+    """Print the JSON Schema of the front matter, or install it."""
+    with guarded():
+        from run_specialist.providers.models import ALIASES  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.fields import json_schema  # noqa: PLC0415 - fast `--help`
+
+        whole = json_schema(models=(*ALIASES, *ALIASES.values(), "inherit", "offline"))
+        if not install:
+            print_json(whole)
+            return
+        from run_specialist.cli.editor_settings import install_schema  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
+
+        if root is not None and not root.is_dir():
+            fail(f"--root: {root} is not a folder")
+        install_schema(whole, root or project_root(Path.cwd()))
+
 
 app = typer.Typer(
     cls=CommandList,
@@ -98,15 +123,15 @@ def check(
 ) -> None:
     """Check specialist files for problems; exit with code 2 on errors."""
     with guarded():
+        from run_specialist.spawning.availability import with_trust_noted  # noqa: PLC0415 - fast `--help`
         from run_specialist.spawning.prompt_texts import with_skills_checked  # noqa: PLC0415 - fast `--help`
         from run_specialist.spawning.trust import Trust  # noqa: PLC0415 - fast `--help`
-        from run_specialist.spawning.trust_notices import with_trust_noted  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import SearchFolder, places, project_places  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.registry import Registry  # noqa: PLC0415 - fast `--help`
 
         if missing := [str(path) for path in paths or () if not os.path.lexists(path)]:
             fail(f"no such file: {', '.join(missing)}")
-        from run_specialist.config.config import read_config  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.config_files import read_config  # noqa: PLC0415 - fast `--help`
 
         project, meant = project_folder(root), root is not None
         config = read_config(project, meant=meant)
@@ -155,7 +180,6 @@ def new(
 ) -> None:
     """Create a specialist file from a template."""
     with guarded():
-        from run_specialist.cli.new import create, next_step  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import SearchFolder  # noqa: PLC0415 - fast `--help`
 
         project = project_folder(root)
@@ -179,8 +203,6 @@ def edit(
 ) -> None:
     """Open a specialist file in the editor, then check it."""
     with guarded():
-        from run_specialist.cli.edit import edit_specialist  # noqa: PLC0415 - fast `--help`
-
         project = project_folder(root)
         file = registry_in(project, dir_, meant=root is not None).find(name)
         path = edit_specialist(file, project, copy=copy)
@@ -188,18 +210,18 @@ def edit(
 
 
 _SECTIONS = {
-    FILES: (show_specialist.show, schema_command.schema, show_config.config),
+    FILES: (show.show, schema, show.config),
     "Stored runs": (
-        history.runs,
-        history.transcript,
+        runs.runs,
+        runs.transcript,
         resume.resume,
-        undo_command.undo,
-        replay_command.replay,
-        report_command.report,
-        tuning.tune,
+        resume.undo,
+        replay.replay,
+        report.report,
+        tune.tune,
     ),
-    "Many questions": (map_command.map_, batches_command.batches, eval_command.eval_),
-    "Several machines": (worker_command.worker,),
+    "Many questions": (map_command.map_, batches.batches, eval_command.eval_),
+    "Several machines": (fleet.worker,),
     "Other programs": (mcp.mcp,),
 }
 _CLASSES: Mapping[Callable[..., None], type[TyperCommand]] = {
@@ -211,7 +233,7 @@ for heading, commands in _SECTIONS.items():
     for command in commands:
         name = command.__name__.removesuffix("_")
         app.command(name, cls=_CLASSES.get(command), rich_help_panel=heading)(command)
-app.add_typer(fleet_command.app, name="fleet", rich_help_panel="Several machines")
+app.add_typer(fleet.app, name="fleet", rich_help_panel="Several machines")
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
@@ -248,3 +270,262 @@ def main() -> None:
     """Run the command."""
     with as_program():
         app()
+
+
+LIMIT = 30
+"""Default limit of tool calls in a new file."""
+
+
+def create(
+    folder: "SearchFolder", name: str, flags: Mapping[str, object], project: Path, *, overwrite: bool = False
+) -> Path:
+    """Write a new specialist file and return its path.
+
+    On a terminal, asks for values without a flag, unless the description is given; elsewhere writes placeholders.
+    flags: Values of flags, by key; None = not given.
+    project: Project whose folders the specialist reads.
+    Raises UsageError for an invalid name, before any question, and for an invalid value or an existing file.
+    """
+    from run_specialist.specialist.loader import check_new, write_new  # noqa: PLC0415 - fast `--help`
+
+    check_new(folder.path, name, overwrite=overwrite)
+    given = {key: value for key, value in flags.items() if value is not None}
+    if "description" not in given and sys.stdin is not None and sys.stdin.isatty():
+        given |= ask_for(name, given, project)
+    given.setdefault("tool_calls_limit", LIMIT)
+    values = {key: given[key] for key in flags if key in given}
+    return write_new(folder.path, name, values, overwrite=overwrite, project=folder.project)
+
+
+def next_step(name: str, path: Path) -> str:
+    """Return what to do with a new file.
+
+    path: As it is shown.
+    """
+    from run_specialist.specialist.checks import PROBLEM  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.loader import load  # noqa: PLC0415 - fast `--help`
+
+    if any(PROBLEM in problem.text for problem in load(path).problems):
+        return f"next: replace the lines with TODO in this file; `specialists check {path}` lists them"
+    return f"next: edit the prompt (`specialists edit {name}`), then run: run-specialist {name} QUERY"
+
+
+READ_ONLY = ("search", "grep", "glob", "read", "ls")
+"""Tools of a specialist whose file names none."""
+MODELS = ("sonnet", "opus", "haiku", "fable", "offline", "inherit")
+"""Models that are a single word."""
+_ALL, _INHERIT = "all", "inherit"
+"""Answers that leave the key out of the file."""
+_NEAR = 0.6
+_GLOB = frozenset("*?[")
+
+
+def ask_for(name: str, given: Collection[str], project: Path) -> dict[str, object]:
+    """Ask on the terminal for the keys that are not given, and return the answers that differ from a default.
+
+    name: Valid name of the specialist.
+    given: Keys that flags give.
+    Raises typer.Abort after Ctrl-C or at the end of the input; nothing is written.
+    """
+    from run_specialist.cli.console import is_terminal  # noqa: PLC0415 - fast `--help`
+
+    questions: dict[str, tuple[str, str | None, Callable[[str], object]]] = {
+        "description": ("When should it be used?", None, _checked(name, "description")),
+        "tool_calls_limit": ("Maximum tool calls in a run?", "30", _limit),
+        "tools": (f"Tools, comma-separated ({', '.join(READ_ONLY)})?", _ALL, _checked(name, "tools")),
+        "paths": ("Folders or globs that it can read, comma-separated?", _ALL, _paths(name, project)),
+        "model": ("Model: sonnet, opus, haiku, a full id, ...?", _INHERIT, _model(name)),
+    }
+    # The prompt of the library writes a blank to standard output, which may be read by a program.
+    with nullcontext() if is_terminal() else redirect_stdout(sys.stderr):
+        answers = {
+            key: typer.prompt(question, default, value_proc=check, prompt_suffix=" ", err=True)
+            for key, (question, default, check) in questions.items()
+            if key not in given
+        }
+    return {key: answer for key, answer in answers.items() if answer is not None}
+
+
+def _checked(name: str, key: str) -> Callable[[str], object]:
+    """Return a function that accepts the values of a key, and turns the default into None."""
+
+    def check(text: str) -> object:
+        from run_specialist.specialist.loader import strict_problems  # noqa: PLC0415 - fast `--help`
+
+        if key != "description" and text.strip().lower() in {_ALL, ""}:
+            return None
+        if problems := strict_problems(name, {key: text}):
+            raise typer.BadParameter("; ".join(problem.text for problem in problems))
+        return text
+
+    return check
+
+
+def _limit(text: str) -> object:
+    return setting(takes("tool_calls_limit")(text) or text)
+
+
+def _paths(name: str, project: Path) -> Callable[[str], object]:
+    import difflib  # noqa: PLC0415 - fast `--help`
+
+    def check(text: str) -> object:
+        value = _checked(name, "paths")(text)
+        for path in filter(None, map(str.strip, str(value or "").split(","))):
+            if _GLOB.isdisjoint(path) and not (project / path).exists():
+                names = sorted(entry.name for entry in project.iterdir())
+                near = difflib.get_close_matches(path.strip("/"), names, 1, _NEAR)
+                hint = f"did you mean {near[0]}?" if near else "use --paths for a folder that you will create"
+                raise typer.BadParameter(f"there is no {path} in {project}; {hint}")
+        return value
+
+    return check
+
+
+def _model(name: str) -> Callable[[str], object]:
+    import difflib  # noqa: PLC0415 - fast `--help`
+
+    def check(text: str) -> object:
+        word = text.strip().lower()
+        if word == _INHERIT:
+            return None
+        # A full id has a digit, a hyphen or a colon; only single words can be checked here.
+        if word.isalpha() and word not in MODELS:
+            near = difflib.get_close_matches(word, MODELS, 1, _NEAR)
+            hint = f"did you mean {near[0]}?" if near else f"use {', '.join(MODELS)} or a full id"
+            raise typer.BadParameter(f"unknown model {text!r}; {hint}")
+        return _checked(name, "model")(text)
+
+    return check
+
+
+def edit_specialist(file: "SpecialistFile", project: Path, *, copy: bool | None) -> Path:
+    """Let the user edit a specialist file, or a copy of it in the project; return the path of the edited file.
+
+    copy: Whether to copy a file that must not be changed; None = ask on a terminal.
+    Raises UsageError if there is no editor, if it fails, or if the file cannot be read or copied.
+    """
+    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
+
+    if not file.digest:
+        raise UsageError(str(file.problems[0]))
+    command = chosen_editor(file.path)
+    why = _reason_to_copy(file)
+    path = _copied(file, project, why, copy=copy) if why else file.path
+    before = _content(path)
+    try:
+        edit_file(path.absolute(), command)
+    except UsageError as error:
+        if path == file.path or _content(path) != before:
+            raise UsageError(f"{error}; the file is {shown(str(path), None)}") from None
+        # An unedited copy would only hide the original.
+        path.unlink(missing_ok=True)
+        raise
+    if _content(path) == before:
+        say(
+            "the file was not changed; if the editor is still open, use a command that waits, such as `code --wait`",
+            dim=True,
+        )
+    return path
+
+
+def _reason_to_copy(file: "SpecialistFile") -> str:
+    """Return why a file must not be changed, or an empty text."""
+    from run_specialist.specialist.project import packaged  # noqa: PLC0415 - fast `--help`
+
+    if file.project is None and file.path.resolve().is_relative_to(packaged().resolve()):
+        return "is included in this package"
+    return "" if os.access(file.path, os.W_OK) else "cannot be written"
+
+
+def _copied(file: "SpecialistFile", project: Path, why: str, *, copy: bool | None) -> Path:
+    """Copy a file into the project, if the user agrees, and return the path of the copy."""
+    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
+    from run_specialist.safety import safe_files  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.dialects import CODEX, OWN, is_toml  # noqa: PLC0415 - fast `--help`
+
+    # Each kind of file is found in other folders of a project.
+    folder = CODEX.project[0] if is_toml(file.path) else OWN.project[0]
+    target = project / folder / file.path.name
+    told = target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target
+    if copy is None and sys.stdin is not None and sys.stdin.isatty():
+        if not typer.confirm(f"{file.name} {why}. Edit a copy, {told}?", default=True, err=True):
+            fail("nothing was opened", 0)
+        copy = True
+    if not copy:
+        fail(f"{file.path} {why}; use --copy to edit a copy, {told}")
+    try:
+        with safe_files.open_file(file.path, file.project) as source:
+            content = source.read()
+        top, relative = safe_files.locate(target.parent, project)
+        (top / relative).mkdir(parents=True, exist_ok=True)
+        with safe_files.create_file(target, project, overwrite=False) as written:
+            written.write(content)
+    except FileExistsError:
+        raise UsageError(f"{told} already exists; edit it by its path") from None
+    except OSError as error:
+        raise UsageError(f"{told} cannot be written: {error.strerror}") from None
+    return target
+
+
+def _content(path: Path) -> bytes | None:
+    """Return the content of a file, or None if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+VARIABLES = ("VISUAL", "EDITOR")
+"""Variables that name the editor, in this order; VISUAL not on a terminal that cannot move its cursor."""
+_SHELL = "/bin/sh"
+
+
+def chosen_editor(path: Path) -> str:
+    """Return the editor's command; raises UsageError that names the file if no variable is set."""
+    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
+
+    names = VARIABLES[1:] if os.environ.get("TERM") == "dumb" else VARIABLES
+    command = next((value for name in names if (value := os.environ.get(name, "").strip())), "")
+    if not command:
+        raise UsageError(
+            f"no editor: set {' or '.join(names)}, for example to `nano` or `code --wait`; "
+            f"the file is {shown(str(path), None)}"
+        )
+    return command
+
+
+def edit_file(path: Path, command: str) -> None:
+    """Run the editor on a file and wait for its end; Ctrl-C is left to the editor.
+
+    command: As in VISUAL; a shell splits it and expands its variables, but never reads the path.
+    Raises UsageError if the editor cannot be started or fails.
+    """
+    import subprocess  # noqa: PLC0415 - fast `--help`
+
+    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.problems import shown  # noqa: PLC0415 - fast `--help`
+
+    # The first argument after the script is its name, `$0`.
+    words = (
+        [_SHELL, "-c", f'{command} "$@"', command, str(path)]
+        if os.name == "posix"
+        else [*(word.strip('"') for word in shlex.split(command, posix=False)), str(path)]
+    )
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    before = signal.getsignal(signal.SIGINT)
+    if before != signal.SIG_IGN:
+        # The editor would inherit that a signal is ignored, but not a handler.
+        signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        code = subprocess.call(words)  # noqa: S603 - the user's own command
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the editor {shown(command)} cannot be started: {error}") from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if code:
+        how = f"exited with code {code}" if code > 0 else f"was ended by signal {-code}"
+        raise UsageError(f"the editor {shown(command)} {how}")

@@ -1,27 +1,40 @@
-"""The command `specialists mcp`: serve the specialists as MCP tools."""
+"""The command `specialists mcp`: serve specialists over stdio or HTTP."""
 
 import asyncio
+import logging
 import os
 import re
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from queue import Full, Queue
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from run_specialist.cli.console import fail, guarded, say, say_allowed
-from run_specialist.cli.flags import Dir, Model, OnLostFlag, RequestsAtOnce, RequireModel, StoreUrl
-from run_specialist.cli.from_config import config_for_run, configured_runner
+from run_specialist.cli.console import fail, guarded, labelled, say, say_allowed
+from run_specialist.cli.flags import (
+    Dir,
+    Model,
+    OnLostFlag,
+    RequestsAtOnce,
+    RequireModel,
+    StoreUrl,
+    config_for_run,
+    configured_runner,
+)
 from run_specialist.store.location import place
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
-    from run_specialist.mcp_server.access_token import AccessToken
-    from run_specialist.mcp_server.http import Http
+    from run_specialist.mcp_server.http import AccessToken, Http
     from run_specialist.record.outcome import Exit
+
 
 HttpAddress = Annotated[
     str | None,
@@ -127,12 +140,11 @@ def _adding() -> str:
 
 def _serve(runner: "Runner", http: _HttpSettings | None) -> "Exit":
     """Serve over HTTP, or over stdio if `http` is None; return the exit code."""
-    from run_specialist.cli.background_stderr import BackgroundStderr  # noqa: PLC0415 - fast `--help`
     from run_specialist.mcp_server.server import serve  # noqa: PLC0415 - fast `--help`
 
     with BackgroundStderr() as stderr:
         if http is None:
-            from run_specialist.mcp_server.stdio import Stdio  # noqa: PLC0415 - fast `--help`
+            from run_specialist.mcp_server.server import Stdio  # noqa: PLC0415 - fast `--help`
 
             return asyncio.run(serve(runner, partial(Stdio, stderr.say), stderr.say))
         return asyncio.run(serve(runner, partial(_listen, http, stderr.say), stderr.say))
@@ -154,7 +166,7 @@ def _checked(token: str | None, *, no_token: bool) -> str | None:
 
 def _http_settings(address: str, token: str | None, *, no_token: bool) -> _HttpSettings:
     """Return the settings for HTTP; without a given token, use the user's generated one unless `no_token` is set."""
-    from run_specialist.mcp_server.access_token import access_token  # noqa: PLC0415 - fast `--help`
+    from run_specialist.mcp_server.http import access_token  # noqa: PLC0415 - fast `--help`
 
     generated = None if token or no_token else access_token()
     return _HttpSettings(address, generated.value if generated else token, generated)
@@ -178,3 +190,78 @@ def _listen(settings: _HttpSettings, say: Callable[[str], None]) -> "Http":
             "specialists, spend money with your API key, and read the files that the specialists can read"
         )
     return transport
+
+
+MOST_LINES = 256
+"""Size of the queue; further lines are dropped."""
+LONGEST_LINE = 16_384
+"""Longer lines, such as tracebacks, are cut [characters]."""
+PATIENCE = 0.5
+"""Timeout for pending lines at exit [s]."""
+_WARNINGS = "py.warnings"
+
+
+class BackgroundStderr(logging.Handler):
+    """Writes lines to standard error in order; drops lines if the queue is full.
+
+    As a context manager, it also receives warnings, and log records without a handler.
+    """
+
+    def __init__(self, descriptor: int = 2, *, most: int = MOST_LINES, patience: float = PATIENCE) -> None:
+        """Create a writer for a file descriptor.
+
+        most: size of the queue [lines].
+        patience: timeout of `__exit__` for pending lines [s].
+        """
+        super().__init__(logging.WARNING)
+        self._descriptor = descriptor
+        self._lines: Queue[str | None] = Queue(most)
+        self._dropped = 0
+        self._patience = patience
+        self._thread = threading.Thread(target=self._work, name="stderr", daemon=True)
+        self._last_resort: logging.Handler | None = None
+
+    def say(self, text: str) -> None:
+        """Write a message of the program."""
+        self._put(labelled(text))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a log record."""
+        self._put(self.format(record))
+
+    def __enter__(self) -> Self:
+        """Start the thread, and receive log records and warnings."""
+        self._thread.start()
+        self._last_resort, logging.lastResort = logging.lastResort, self
+        logging.captureWarnings(capture=True)
+        logging.getLogger(_WARNINGS).addHandler(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        """Wait for pending lines, up to the timeout."""
+        logging.getLogger(_WARNINGS).removeHandler(self)
+        logging.captureWarnings(capture=False)
+        logging.lastResort = self._last_resort
+        with suppress(Full):
+            self._lines.put(None, timeout=self._patience)
+            self._thread.join(self._patience)
+
+    def _put(self, line: str) -> None:
+        try:
+            self._lines.put_nowait(line[:LONGEST_LINE])
+        except Full:
+            self._dropped += 1
+
+    def _work(self) -> None:
+        while (line := self._lines.get()) is not None:
+            dropped, self._dropped = self._dropped, 0
+            if dropped:
+                self._write(labelled(f"{dropped} lines were dropped because standard error was not read"))
+            self._write(line)
+
+    def _write(self, line: str) -> None:
+        # Not through sys.stderr: a blocked thread that holds its lock would make the interpreter abort at exit.
+        data = (line + "\n").encode("utf-8", "backslashreplace")
+        with suppress(OSError):
+            while data:
+                data = data[os.write(self._descriptor, data) :]

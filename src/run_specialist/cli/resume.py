@@ -1,21 +1,84 @@
-"""The command `specialists resume RUN`."""
+"""The commands `specialists resume` and `undo`, and forks of stored runs."""
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol, get_args
 
 import typer
 
-from run_specialist.cli.console import fail, guarded, say
-from run_specialist.cli.flags import OnLostFlag, RequestsAtOnce, RequireModel, StoreUrl, settings
-from run_specialist.cli.forked import ForkAt, ForkLanding, ForkPreset, forked
-from run_specialist.cli.live_run import PrepareRun, answer
-from run_specialist.cli.option_groups import flattened
-from run_specialist.cli.output_options import OutputOptions
-from run_specialist.cli.query_words import MoreWords, more_from
-from run_specialist.cli.setting_options import LimitOptions
-from run_specialist.cli.stored_run_flags import AllProjects, RunId, find_run, open_store, project_filter
-from run_specialist.cli.trust_flag import TrustFlag
+from run_specialist import budget
+from run_specialist.budget import Kind, Preset, Style
+from run_specialist.cli.ask import MoreWords, PrepareRun, answer, more_from, note
+from run_specialist.cli.console import fail, guarded, print_diff, print_json, print_line, say
+from run_specialist.cli.flags import (
+    Json,
+    LimitOptions,
+    OnLostFlag,
+    OutputOptions,
+    OutputSettings,
+    RequestsAtOnce,
+    RequireModel,
+    StoreUrl,
+    TrustFlag,
+    one_of,
+    settings,
+)
+from run_specialist.cli.help import flattened
+from run_specialist.cli.runs import AllProjects, RunId, RunsRoot, find_run, open_store, project_filter
+
+if TYPE_CHECKING:
+    from run_specialist.loop.job import ForkedFrom
+    from run_specialist.loop.run import Run
+    from run_specialist.providers.base import Watch
+    from run_specialist.record.events import Listener
+    from run_specialist.store.reader import StoredChange
+    from run_specialist.tools.edit import UndoneFile
+
+
+ForkAt = Annotated[
+    int | None,
+    typer.Option("--at", metavar="N", min=0, help="Fork: a new run that begins with the first N turns of this one."),
+]
+ForkLanding = Annotated[
+    str | None,
+    one_of("landing", "HOW", get_args(Style), f"With --at: another landing: {', '.join(get_args(Style))}."),
+]
+ForkPreset = Annotated[
+    str | None,
+    one_of("preset", "NAME", get_args(Preset), f"With --at: another preset: {', '.join(get_args(Preset))}."),
+]
+
+
+class PrepareFork(Protocol):
+    """A function that prepares a fork, e.g. `partial(runner.fork, run_id, at=12)`."""
+
+    async def __call__(self, *, listener: "Listener | None", watch: "Watch | None") -> "Run":
+        """Return the new run, given its listener and the watcher of its replies."""
+        ...
+
+
+def forked(prepare: PrepareFork, output: OutputSettings) -> PrepareRun:
+    """Return a function that prepares a fork and prints the cost of the copied turns if the model is another one."""
+
+    async def prepare_and_say(*, listener: "Listener | None", watch: "Watch | None") -> "Run":
+        run = await prepare(listener=listener, watch=watch)
+        source = run.forked_from
+        if source and source.cold_tokens is not None and not output.quiet:
+            note(cold_line(source, run.model))
+        return run
+
+    return prepare_and_say
+
+
+def cold_line(source: "ForkedFrom", model: str) -> str:
+    """Return a line with the price of the first request if it is sent to another model.
+
+    model: the model of the fork.
+    """
+    price = "unknown" if source.cold_cost is None else f"about {budget.dollars(source.cold_cost)}"
+    tokens = budget.amount(Kind.TOKENS, source.cold_tokens or 0)
+    return f"{model} has no prompt cache of {source.run_id}: it reads about {tokens} anew, price {price}"
+
 
 DespiteChanges = Annotated[
     bool, typer.Option("--force", help="Resume even if the file has changed, tools are missing, or the model differs.")
@@ -91,3 +154,105 @@ def _without_last(run: str, store: str | None, root: Path | None, *, all_project
         return run
     with open_store(store) as opened:
         return find_run(opened, run, project_filter(root, all_projects=all_projects))
+
+
+LEFT = 4
+"""Exit code if a file was not reverted."""
+_VERBS = {
+    "restored": "restored",
+    "deleted": "deleted",
+    "unchanged": "as before already",
+    "partly": "partly restored",
+    "left": "left alone",
+}
+
+
+def undo(
+    run: RunId,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,
+    all_projects: AllProjects = False,
+    root: RunsRoot = None,
+    store: StoreUrl = None,
+    json_: Json = False,
+) -> None:
+    """Undo the file changes of a run and its child runs.
+
+    Reverts only files that still have the content that the run left. Others are listed, and the exit code is 4.
+    """
+    with guarded(), open_store(store) as opened:
+        project = project_filter(root, all_projects=all_projects)
+        listed = opened.find(find_run(opened, run, project))
+        run_id = listed.run_id
+        if listed.status == "running":
+            fail(f"{run_id} is still running; stop it first")
+        changes, killed = opened.changes(run_id), []
+        for each in opened.with_descendants([listed]):
+            if (of_command := _left_by_killed_command(each.run_id, dry_run)) is not None:
+                changes += of_command
+                killed.append(each.run_id)
+        if elsewhere := [one.root for one in changes if project and not Path(one.root).is_relative_to(project)]:
+            fail(f"{run_id} has changed files in {elsewhere[0]}, outside this project; add --all-projects to undo that")
+    with guarded():
+        done = [
+            (where, one) for where, of_root in _by_root(changes).items() for one in _undone(where, of_root, dry_run)
+        ]
+        left = [one for _, one in done if one.result in {"left", "partly"}]
+        if killed and not dry_run and not left:
+            _forget(killed)
+        if json_:
+            files = [{"root": str(where), **_as_json(one)} for where, one in done]
+            print_json({"run_id": run_id, "dry_run": dry_run, "files": files})
+        else:
+            _print(run_id, done, dry_run=dry_run)
+    raise typer.Exit(LEFT if left else 0)
+
+
+def _left_by_killed_command(run_id: str, dry_run: bool) -> "list[StoredChange] | None":
+    """Return what a command has changed during which the run was killed; None if there was none."""
+    from run_specialist.store.reader import StoredChange  # noqa: PLC0415 - fast `--help`
+    from run_specialist.tools.file_checkpoint import recovered  # noqa: PLC0415 - fast `--help`
+
+    found = recovered(run_id, dry_run=dry_run)
+    if found is None:
+        return None
+    if found.files:
+        say(f"{run_id} was killed during a command; later changes in its writable folders cannot be told from its own")
+    return [StoredChange(run_id, found.root, one.record) for one in found.files]
+
+
+def _forget(killed: list[str]) -> None:
+    from run_specialist.tools.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`
+
+    for run_id in killed:
+        forget(run_id)
+
+
+def _by_root(changes: "list[StoredChange]") -> "dict[Path, list[StoredChange]]":
+    found: dict[Path, list[StoredChange]] = {}
+    for change in changes:
+        found.setdefault(Path(change.root), []).append(change)
+    return found
+
+
+def _undone(root: Path, changes: "list[StoredChange]", dry_run: bool) -> "list[UndoneFile]":
+    from run_specialist.tools.edit import undo  # noqa: PLC0415 - fast `--help`
+
+    if not root.is_dir():
+        fail(f"{root}, where the run worked, is not a folder any more")
+    return undo(root, [one.change for one in changes], dry_run=dry_run)
+
+
+def _as_json(one: "UndoneFile") -> dict[str, object]:
+    return {"path": one.path, "result": one.result, "reason": one.reason, "diff": one.diff.text}
+
+
+def _print(run_id: str, done: "list[tuple[Path, UndoneFile]]", *, dry_run: bool) -> None:
+    if not done:
+        say(f"{run_id} has changed no file")
+    for _, one in done:
+        would = "would be " if dry_run and one.result in {"restored", "deleted", "partly"} else ""
+        counts = f" ({one.diff.counts} lines)" if one.diff.added or one.diff.removed else ""
+        reason = f": {one.reason}" if one.reason else ""
+        print_line(f"{would}{_VERBS[one.result]}  {one.path}{counts}{reason}")
+        if dry_run and one.diff.text:
+            print_diff(one.diff.text)

@@ -1,23 +1,30 @@
-"""The queue of a fleet: put, take, keep, finish and hand back jobs, and the gate of each batch."""
+"""Jobs and gates in the tables of PgQueuer."""
 
+import asyncio
 import json
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
-from pgqueuer.domain.types import QueueEntrypoint, QueueManagerId
+import psycopg
+from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment, QueryQueueBuilder, QuerySchedulerBuilder
+from pgqueuer.adapters.persistence.queries import Queries
+from pgqueuer.domain.settings import DBSettings, Durability
+from pgqueuer.domain.types import Channel, QueueEntrypoint, QueueManagerId
+from pgqueuer.ports.driver import Driver
 from pgqueuer.ports.repository import EntrypointExecutionParameter
+from psycopg import AsyncRawCursor
+from psycopg.rows import dict_row
 
 from run_specialist.errors import StoreUnusable, UsageError
-from run_specialist.fleet import queue_sql
-from run_specialist.fleet.queue_connection import NOT_SET_UP, QUEUE_SCHEMA, QueueConnection, queries
-from run_specialist.store.identity import NAMESPACE, VERSION
-from run_specialist.store.location import newer_version_error, shown
-from run_specialist.store.packing import pack, unpack
-from run_specialist.store.postgresql import user_of
+from run_specialist.store.location import NAMESPACE, VERSION, newer_version_error, shown
+from run_specialist.store.postgresql import parsed, readable_server_errors, user_of
+from run_specialist.store.rows import pack, unpack
+from run_specialist.store.tables import with_grant
 
 SILENCE = 7.0
 """Time without a heartbeat after which another worker takes over a job [s]."""
@@ -138,15 +145,15 @@ class Queue:
                 [batch_id] * count, [*payloads], [priority] * count, dedupe_key=keys, on_conflict="skip"
             )
             added += sum(one is not None for one in ids)
-        await self.connection.fetch(queue_sql.PRIORITY, batch_id, priority)
+        await self.connection.fetch(PRIORITY, batch_id, priority)
         return added
 
     async def check_access(self) -> None:
         """Raise StoreUnusable, with all statements to execute, if the role of a worker lacks privileges."""
         needed = [(schema, "USAGE") for schema in (NAMESPACE, QUEUE_SCHEMA)]
-        needed += [(table, one) for table, given in queue_sql.GRANTS.items() for one in given]
+        needed += [(table, one) for table, given in GRANTS.items() for one in given]
         names, privileges = zip(*needed, strict=True)
-        rows = await self.connection.fetch(queue_sql.LACKING, [*names], [*privileges])
+        rows = await self.connection.fetch(LACKING, [*names], [*privileges])
         lacking: dict[str, list[str]] = {}
         for row in rows:
             lacking.setdefault(_text(row, "name"), []).append(_text(row, "privilege"))
@@ -167,7 +174,7 @@ class Queue:
 
         Raises StoreUnusable if the tables of the store have another version than this program.
         """
-        found = await self.connection.fetch(queue_sql.WAITING)
+        found = await self.connection.fetch(WAITING)
         self._check_version(found)
         return {
             _text(row, "batch_id"): WaitingBatch(
@@ -192,7 +199,7 @@ class Queue:
 
     async def frozen(self, batch_id: str) -> Mapping[str, Any]:
         """Return the frozen values of a batch; raises UsageError if they cannot be read."""
-        rows = await self.connection.fetch(queue_sql.SELECT_BATCH, batch_id)
+        rows = await self.connection.fetch(SELECT_BATCH, batch_id)
         try:
             content = json.loads(_unpacked(rows[0]["frozen"]))
         except UNREADABLE as error:
@@ -220,11 +227,11 @@ class Queue:
 
     async def drop(self, job_id: int) -> None:
         """Remove a job that names no item."""
-        await self.connection.fetch(queue_sql.DROP, job_id, self.worker)
+        await self.connection.fetch(DROP, job_id, self.worker)
 
     async def keep(self, jobs: Collection[int]) -> set[int]:
         """Record that the worker is alive; return the jobs that it still holds."""
-        found = await self.connection.fetch(queue_sql.BEAT, list(jobs), self.worker)
+        found = await self.connection.fetch(BEAT, list(jobs), self.worker)
         return {int(str(row["id"])) for row in found}
 
     async def begin(self, job: FleetJob) -> StartedItem | None:
@@ -232,7 +239,7 @@ class Queue:
 
         Raises UsageError if its row is damaged.
         """
-        found = await self.connection.fetch(queue_sql.BEGIN, job.run_id, job.batch_id)
+        found = await self.connection.fetch(BEGIN, job.run_id, job.batch_id)
         if not found:
             return None
         row: dict[str, Any] = found[0]
@@ -245,7 +252,7 @@ class Queue:
 
     async def uncount(self, job: FleetJob) -> None:
         """Do not count the takeover of an item, because its run is in progress or has ended elsewhere."""
-        await self.connection.fetch(queue_sql.UNCOUNT, job.run_id, job.batch_id)
+        await self.connection.fetch(UNCOUNT, job.run_id, job.batch_id)
 
     async def finish(self, job: FleetJob, state: str | None, error: str | None = None) -> bool:
         """Remove a job and set the state of its item, unless another worker has taken it; return whether this was done.
@@ -254,7 +261,7 @@ class Queue:
         """
         packed = None if error is None else pack(error)
         values = (job.job_id, self.worker, job.run_id, job.batch_id, state, packed)
-        return bool(await self.connection.fetch(queue_sql.FINISH, *values))
+        return bool(await self.connection.fetch(FINISH, *values))
 
     async def hand_back(self, job: FleetJob, delay: float, *, waits: bool = True, counts: bool = False) -> bool:
         """Queue a job again, unless another worker has taken it; return whether this was done.
@@ -264,35 +271,35 @@ class Queue:
         counts: whether this adds to the attempts of the job.
         """
         values = (job.job_id, self.worker, job.run_id, job.batch_id, timedelta(seconds=delay), waits, int(counts))
-        return bool(await self.connection.fetch(queue_sql.HAND_BACK, *values))
+        return bool(await self.connection.fetch(HAND_BACK, *values))
 
     async def close_gate(self, batch_id: str, wait: float | None, reason: str) -> None:
         """Pause a batch in the whole fleet.
 
         wait: duration that the endpoint requested; None for pauses that double [s].
         """
-        await self.connection.fetch(queue_sql.CLOSE, batch_id, wait, FIRST_PAUSE, reason, LONGEST_PAUSE)
+        await self.connection.fetch(CLOSE, batch_id, wait, FIRST_PAUSE, reason, LONGEST_PAUSE)
 
     async def may_probe(self, batch_id: str, seconds: float) -> bool:
         """Return whether this worker may try one item of a batch after its pause; others continue to pause."""
-        return bool(await self.connection.fetch(queue_sql.PROBE, batch_id, seconds))
+        return bool(await self.connection.fetch(PROBE, batch_id, seconds))
 
     async def open_gate(self, batch_id: str) -> None:
         """Let the fleet take the items of a batch again."""
-        await self.connection.fetch(queue_sql.OPEN, batch_id)
+        await self.connection.fetch(OPEN, batch_id)
 
     async def cancel(self, batch_id: str) -> int:
         """Remove the jobs of a batch that no worker holds; return how many."""
-        return len(await self.connection.fetch(queue_sql.CANCEL, batch_id))
+        return len(await self.connection.fetch(CANCEL, batch_id))
 
     async def prune_log(self) -> int:
         """Delete entries of PgQueuer's log about jobs that ended more than `LOG_DAYS` ago; return how many."""
         values = (timedelta(days=LOG_DAYS), PORTION)
-        return len(await self.connection.fetch(queue_sql.PRUNE, *values))
+        return len(await self.connection.fetch(PRUNE, *values))
 
     async def counts(self) -> list[dict[str, object]]:
         """Return the jobs of each batch: batch_id, queued, picked, workers, silent [s]."""
-        return await self.connection.fetch(queue_sql.COUNTS)
+        return await self.connection.fetch(COUNTS)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -325,3 +332,341 @@ def _text(row: Mapping[str, object], name: str) -> str:
 
 def _number(row: Mapping[str, object], name: str) -> float | None:
     return None if row[name] is None else float(str(row[name]))
+
+
+QUEUE_SCHEMA = "run_specialist_queue"
+"""PostgreSQL schema of the tables of PgQueuer; its tables never mix with those of another program."""
+REPLY_TIMEOUT = 10.0
+"""How long a statement may take before the connection is replaced [s]."""
+NOT_SET_UP = "the queue is not set up; run `specialists fleet setup`"
+
+_NAMES = DBSettings(
+    # All names are given, because PgQueuer reads those that are not from variables such as FUNCTION and TRIGGER.
+    prefix="",
+    db_schema=QUEUE_SCHEMA,
+    channel=Channel(QUEUE_SCHEMA),
+    function="fn_pgqueuer_changed",
+    statistics_table="pgqueuer_statistics",
+    queue_status_type="pgqueuer_status",
+    queue_table="pgqueuer",
+    queue_table_log="pgqueuer_log",
+    trigger="tg_pgqueuer_changed",
+    schedules_table="pgqueuer_schedules",
+    durability=Durability.durable,
+    widen_id=True,
+)
+
+
+Fetch = Callable[..., Awaitable[list[dict[str, object]]]]
+"""Returns the rows of a statement, which is followed by its values."""
+
+
+class QueueAway(Exception):
+    """The database does not respond at the moment; the text is the reason, in one line."""
+
+
+class QueueConnection:
+    """Executes statements one after another, in a separate connection with automatic commits.
+
+    After a failure the next statement opens a new connection; repeating the failed one is up to the caller. It has
+    those methods of PgQueuer's `Driver` that statements need, and not those for its loop and for notifications.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Connect on the first statement.
+
+        url: a PostgreSQL store.
+        """
+        self.url = url
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:
+        """Return the rows of a statement with the placeholders $1, $2, ...
+
+        Raises QueueAway if the database cannot be reached, StoreUnusable if it has no queue.
+        """
+        async with self._usable():
+            return await self._fetched(query, args)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Fetch]:
+        """Return a context with a function like `fetch` that executes all statements in one transaction.
+
+        Raises as `fetch` does; the transaction is rolled back if the block raises.
+        """
+        async with self._usable(), (await self._opened()).transaction():
+            yield lambda query, *args: self._fetched(query, args)
+
+    @asynccontextmanager
+    async def _usable(self) -> AsyncIterator[None]:
+        """Run the block with exclusive use of the connection, with a timeout and readable errors."""
+        async with self._one_at_a_time:
+            try:
+                async with asyncio.timeout(REPLY_TIMEOUT):
+                    yield
+            except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+                raise StoreUnusable(f"{shown(self.url)}: {NOT_SET_UP}") from error
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise StoreUnusable(f"{shown(self.url)}: {with_grant(error, user_of(self.url))}") from error
+            except psycopg.ProgrammingError as error:
+                # Another version has changed the tables.
+                raise StoreUnusable(
+                    f"{shown(self.url)}: the tables of the queue do not fit this version ({_reason(error)}); install "
+                    "the version of the other hosts, then run `specialists fleet setup`"
+                ) from error
+            except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError, OSError) as error:
+                await self._drop()
+                raise QueueAway(_reason(error)) from error
+            except BaseException:
+                # The state of a statement that was cancelled is unknown.
+                await self._drop()
+                raise
+
+    async def execute(self, query: str, *args: object) -> str:
+        """Execute a statement; raises as `fetch` does."""
+        await self.fetch(query, *args)
+        return ""
+
+    async def close(self) -> None:
+        """Close the connection; the next statement would open another."""
+        await self._drop()
+
+    async def _fetched(self, query: str, values: tuple[object, ...]) -> list[dict[str, object]]:
+        cursor = AsyncRawCursor(await self._opened(), row_factory=dict_row)
+        await cursor.execute(query, values or None)
+        return await cursor.fetchall() if cursor.description else []
+
+    async def _opened(self) -> psycopg.AsyncConnection[Any]:
+        if self._connection is None:
+            self._connection = await psycopg.AsyncConnection.connect(**parameters(self.url), autocommit=True)
+        return self._connection
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+def queries(connection: QueueConnection) -> Queries:
+    """Return PgQueuer's statements for its tables in `QUEUE_SCHEMA`."""
+    return Queries(
+        cast("Driver", connection),
+        QueryBuilderEnvironment(_NAMES),
+        QueryQueueBuilder(_NAMES),
+        QuerySchedulerBuilder(_NAMES),
+    )
+
+
+def parameters(url: str) -> dict[str, Any]:
+    """Return the parameters of the driver, as the connections of the store have them."""
+    with readable_server_errors(url):
+        settings = parsed(url).update_query_dict({"application_name": "run-specialist queue"})
+        return dict(settings.get_dialect()().create_connect_args(settings)[1])
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+# Statements missing in PgQueuer: they change a job only while its worker still holds it.
+#
+# A worker that was frozen may have lost its jobs. PgQueuer's own statements would then delete the job of the worker
+# that has it now, whose item would be lost if that worker died. Job and item change in one statement, so that neither
+# can change alone.
+
+JOBS, LOG = f"{QUEUE_SCHEMA}.pgqueuer", f"{QUEUE_SCHEMA}.pgqueuer_log"
+BATCHES, ITEMS, RUNS, TURNS, GATES = (f"{NAMESPACE}.{name}" for name in ("batches", "items", "runs", "turns", "gates"))
+
+GRANTS: dict[str, tuple[str, ...]] = {
+    BATCHES: ("SELECT", "UPDATE (state, reason)"),
+    ITEMS: ("SELECT", "UPDATE"),
+    GATES: ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    **{f"{NAMESPACE}.{name}": ("SELECT", "INSERT", "UPDATE") for name in ("runs", "turns", "calls", "outputs")},
+    **{f"{NAMESPACE}.{name}": ("SELECT", "INSERT", "UPDATE") for name in ("events", "changes", "search")},
+    f"{NAMESPACE}.messages": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    f"{NAMESPACE}.alembic_version": ("SELECT",),
+    JOBS: ("SELECT", "UPDATE", "DELETE"),
+    LOG: ("SELECT", "INSERT", "UPDATE", "DELETE"),
+}
+"""The privileges on tables that a worker needs; it also needs USAGE of both schemas."""
+
+LACKING = """
+select name, privilege from unnest($1::text[], $2::text[]) as needed (name, privilege)
+where case
+    when privilege = 'USAGE' then not has_schema_privilege(name, privilege)
+    when not has_schema_privilege(split_part(name, '.', 1), 'USAGE') then true
+    when privilege = 'DELETE' then not has_table_privilege(name, privilege)
+    else not has_any_column_privilege(name, split_part(privilege, ' ', 1)) end
+"""
+"""Selects the privileges that the role of this session lacks; values: names of schemas and tables, privileges."""
+
+_LOGGED = f"insert into {LOG} (job_id, status, entrypoint, priority) select id, {{}}, entrypoint, priority from mine"
+_ITEM_OF_MINE = "where run_id = $3 and batch_id = $4 and exists (select 1 from mine)"
+
+FINISH = f"""
+with mine as (delete from {JOBS} where id = $1 and queue_manager_id = $2 returning id, entrypoint, priority),
+logged as ({_LOGGED.format("'successful'")}),
+item as (
+    update {ITEMS} i set state = coalesce($5, state), error = $6, granted = case
+        when exists (select 1 from {RUNS} r where r.run_id = i.run_id and r.cost_usd is null) then granted end
+    {_ITEM_OF_MINE}
+)
+select id from mine
+"""
+"""Deletes a job, sets the state of its item, and returns the unspent part of the item's share of the cost limit.
+
+If the cost of its run is unknown, the whole grant counts as spent.
+Values: job, worker, run, batch, state (null = as it is), packed error.
+"""
+
+HAND_BACK = f"""
+with mine as (
+    update {JOBS} set status = 'queued', execute_after = now() + $5::interval, attempts = attempts + $7::int,
+        updated = now(), queue_manager_id = null, slot = null
+    where id = $1 and queue_manager_id = $2 returning id, entrypoint, priority
+),
+logged as ({_LOGGED.format("'queued'")}),
+item as (update {ITEMS} set state = 'waiting', granted = null {_ITEM_OF_MINE} and $6 and state = 'begun')
+select id from mine
+"""
+"""Queues a job again.
+
+Values: job, worker, run, batch, delay, whether the item waits and is not at work elsewhere, attempts to add.
+"""
+
+BEAT = f"""
+update {JOBS} set heartbeat = now() where id = any($1::bigint[]) and queue_manager_id = $2 returning id
+"""
+"""Records heartbeats; returns the jobs that the worker still holds."""
+
+BEGIN = f"""
+with before as (
+    select run_id, batch_id, state, turns, takeovers,
+        (select count(*) from {TURNS} t where t.run_id = i.run_id) as made,
+        exists (select 1 from {RUNS} r where r.run_id = i.run_id and r.status <> 'running') as has_ended
+    from {ITEMS} i where run_id = $1 and batch_id = $2 for update
+)
+update {ITEMS} i set state = 'begun', turns = made, takeovers =
+    case when before.turns < made then 0 else before.takeovers end
+    + case when before.state = 'begun' and not has_ended then 1 else 0 end
+from before where i.run_id = before.run_id and i.batch_id = before.batch_id
+    and before.state in ('waiting', 'begun')
+returning before.state = 'begun' as taken_over, i.takeovers, i.question, i.input, has_ended,
+    (select owner from {RUNS} r where r.run_id = $1) as owner,
+    (select cost_limit from {BATCHES} b where b.batch_id = $2) as cost_limit
+"""
+"""Begins an item. If it was not handed back, its worker has died: this is a takeover, counted since the newest turn."""
+
+UNCOUNT = f"update {ITEMS} set takeovers = greatest(takeovers - 1, 0) where run_id = $1 and batch_id = $2"
+"""Reverts the count of a takeover that was not one."""
+
+WAITING = f"""
+select v.version_num as version, b.batch_id, b.state, greatest(g.until, g.probe) - extract(epoch from now()) as closed,
+    (select count(*) from {JOBS} j where j.queue_manager_id is not null and j.entrypoint = b.batch_id) as held,
+    coalesce((select max(priority) from {JOBS} j where status = 'queued' and entrypoint = b.batch_id), 0) as priority
+from {NAMESPACE}.alembic_version v
+left join {BATCHES} b on exists (select 1 from {JOBS} j where j.entrypoint = b.batch_id)
+left join {GATES} g on g.batch_id = b.batch_id
+order by b.created_at, b.batch_id
+"""
+"""Selects the batches that have jobs, oldest first, with the version of the tables; at least one row.
+
+`closed`: for how long the gate is closed [s], null = it is open; `held`: jobs that workers hold.
+"""
+
+PRIORITY = f"update {JOBS} set priority = $2 where entrypoint = $1 and priority <> $2"
+"""Sets the priority of all jobs of a batch."""
+
+DROP = f"""
+with mine as (delete from {JOBS} where id = $1 and queue_manager_id = $2 returning id, entrypoint, priority)
+insert into {LOG} (job_id, status, entrypoint, priority) select id, 'exception', entrypoint, priority from mine
+"""
+"""Deletes a job that names no item; values: job, worker."""
+
+SELECT_BATCH = f"select frozen from {BATCHES} where batch_id = $1"
+
+PROBE = f"""
+update {GATES} set probe = extract(epoch from now()) + $2::float
+where batch_id = $1 and greatest(until, probe) <= extract(epoch from now()) returning batch_id
+"""
+"""Lets one worker of the fleet try one item after a pause; values: batch, time for it [s]."""
+
+CLOSE = f"""
+insert into {GATES} as g (batch_id, until, probe, failures, reason)
+values ($1, extract(epoch from now()) + coalesce($2::float, $3::float), 0, 1, $4)
+on conflict (batch_id) do update set reason = excluded.reason, probe = 0,
+    failures = g.failures + case when g.until <= extract(epoch from now()) then 1 else 0 end,
+    until = greatest(g.until, extract(epoch from now()) + coalesce($2,
+        case when g.until <= extract(epoch from now()) then least($3 * power(2, g.failures), $5::float) else 0 end))
+"""
+"""Closes the gate of a batch; values: batch, requested wait [s], first pause, reason, longest pause.
+
+Further runs that fail in the same outage do not prolong the pause.
+"""
+
+OPEN = f"delete from {GATES} where batch_id = $1 and until <= extract(epoch from now())"
+
+FORGET_GATE = f"delete from {GATES} where batch_id = $1"
+
+CANCEL = f"""
+with gone as (delete from {JOBS} where entrypoint = $1 and status <> 'picked' returning id, entrypoint, priority)
+insert into {LOG} (job_id, status, entrypoint, priority) select id, 'canceled', entrypoint, priority from gone
+returning job_id
+"""
+"""Deletes the jobs of a batch that no worker holds."""
+
+PRUNE = f"""
+delete from {LOG} where id in (
+    select id from {LOG} l where created < now() - $1::interval
+        and not exists (select 1 from {JOBS} j where j.id = l.job_id)
+    limit $2 for update skip locked
+) returning id
+"""
+"""Deletes old entries of the log of jobs that have ended; values: age, how many at most."""
+
+COUNTS = f"""
+select entrypoint as batch_id, count(*) filter (where status = 'queued') as queued,
+    count(*) filter (where status = 'picked') as picked,
+    count(distinct queue_manager_id) as workers,
+    max(extract(epoch from now() - heartbeat)) filter (where status = 'picked') as silent
+from {JOBS} group by entrypoint order by entrypoint
+"""
+"""Counts the jobs of each batch; `silent`: age of the oldest heartbeat [s]."""
+
+TO_DO = f"""
+select number, run_id from {ITEMS} where batch_id = $1 and number is not null and state in ('waiting', 'begun')
+order by number
+"""
+"""Selects the items of the newest call that have not ended."""
+
+TO_RETRY = f"""
+select i.number, i.run_id from {ITEMS} i left join {RUNS} r on r.run_id = i.run_id
+where i.batch_id = $1 and i.number is not null
+    and (i.state = 'dead' or i.state = 'ended' and (r.run_id is null or r.status = any($2::text[])))
+order by i.number
+"""
+"""Selects the items that were abandoned, that have no run, or whose run ended with one of some statuses."""
+
+SPENT_AND_GRANTED = f"""
+    (select sum(r.cost_usd) from {ITEMS} i join {RUNS} r on r.run_id = i.run_id where i.batch_id = b.batch_id) as cost,
+    (select sum(greatest(i.granted - coalesce(r.cost_usd, 0), 0)) from {ITEMS} i
+        left join {RUNS} r on r.run_id = i.run_id where i.batch_id = b.batch_id) as granted
+"""
+"""The cost of a batch `b`, and the amount that its items in progress may still spend [USD]."""
+
+STATUS = f"""
+select b.batch_id, b.specialist, b.state, b.reason, b.cost_limit, g.reason as closed_by, {SPENT_AND_GRANTED},
+    case when greatest(g.until, g.probe) > extract(epoch from now()) then greatest(g.until, g.probe) end
+        as closed_until,
+    (select json_object_agg(state, count) from (
+        select case when i.state in ('dead', 'cancelled') then i.state
+            when i.state = 'ended' then coalesce(r.status, 'failed') else i.state end as state, count(*) as count
+        from {ITEMS} i left join {RUNS} r on r.run_id = i.run_id
+        where i.batch_id = b.batch_id and i.number is not null group by 1
+    ) as by_state) as items
+from {BATCHES} b left join {GATES} g on g.batch_id = b.batch_id
+where b.batch_id = $1 or $1 is null and exists (select 1 from {JOBS} j where j.entrypoint = b.batch_id)
+order by b.created_at, b.batch_id
+"""
+"""Selects the state of one batch, or of all that have jobs; counts its items by state."""

@@ -1,29 +1,46 @@
-"""A worker of the fleet: takes jobs, keeps them alive, and hands back unfinished jobs."""
+"""A worker of the fleet: takes jobs, sends heartbeats, repairs the queue and reports metrics."""
 
 import asyncio
 import logging
+import os
+import sys
+import threading
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+import psycopg
+from psycopg import RawCursor
 from psycopg.errors import InsufficientPrivilege
 
-from run_specialist.budget.units import dollars
+from run_specialist.budget import dollars
 from run_specialist.errors import StoreUnusable, UsageError
-from run_specialist.fleet.control import set_state
-from run_specialist.fleet.heart import INTERVAL, Heartbeat
-from run_specialist.fleet.job_verdict import STORE_DELAY, JobFinished, JobRequeued, Verdict
-from run_specialist.fleet.job_work import JobWork
-from run_specialist.fleet.known_batches import KnownBatches, cannot_run
-from run_specialist.fleet.queue import PROBE_TIME, SILENCE, BadJob, FleetJob, Queue, WaitingBatch
-from run_specialist.fleet.queue_connection import QueueAway
-from run_specialist.fleet.roots import Root
-from run_specialist.fleet.upkeep import Upkeep
+from run_specialist.fleet.batches import BatchStatus, KnownBatches, Root, cannot_run, set_state, statuses
+from run_specialist.fleet.job import STORE_DELAY, JobFinished, JobRequeued, JobWork, Verdict
+from run_specialist.fleet.queue import (
+    BEAT,
+    PROBE_TIME,
+    SILENCE,
+    BadJob,
+    FleetJob,
+    Queue,
+    QueueAway,
+    WaitingBatch,
+    parameters,
+)
 from run_specialist.fleet.worker_log import HealthFile, Level, Log
+from run_specialist.loop.observing import SCOPE
+from run_specialist.providers.admission import GATES
 from run_specialist.record.outcome import Exit
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
 
 AT_ONCE = 8
 """Default number of items that a worker runs concurrently."""
@@ -356,3 +373,228 @@ def fair_shares(held: Mapping[str, int], room: int) -> dict[str, int]:
     for _ in range(room if held else 0):
         shares[min(held, key=lambda one: held[one] + shares[one])] += 1
     return dict(shares)
+
+
+INTERVAL = 2.0
+"""Interval of the heartbeats, of which three may be missing [s]."""
+LOOP_PATIENCE = 60.0
+"""Time without a sign of the event loop after which the worker counts as dead [s]."""
+
+
+class Heartbeat:
+    """Reports to the queue that the worker is alive, until it is stopped; a frozen process reports nothing."""
+
+    def __init__(self, url: str, worker: UUID, held: Callable[[], Collection[int]]) -> None:
+        """Prepare the thread.
+
+        worker: the name of the worker in the queue.
+        held: returns the ids of the jobs that it works on; called in the thread.
+        """
+        self._url, self._worker, self._held = url, worker, held
+        self._stopped = threading.Event()
+        self._responded = time.monotonic()
+        self._connection: psycopg.Connection[Any] | None = None
+        self._thread = threading.Thread(target=self._beat, name="run-specialist heart", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def respond(self) -> None:
+        """Show that the event loop is alive; call it regularly from the event loop."""
+        self._responded = time.monotonic()
+
+    def stop(self) -> None:
+        """Stop the thread, without waiting for a heartbeat in progress."""
+        self._stopped.set()
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(INTERVAL):
+            if time.monotonic() - self._responded < LOOP_PATIENCE and (held := [*self._held()]):
+                # A database that is away is the concern of the event loop; here the next heartbeat connects again.
+                with suppress(Exception):
+                    self._tell(held)
+        self._drop()
+
+    def _tell(self, held: list[int]) -> None:
+        try:
+            if self._connection is None:
+                self._connection = psycopg.connect(**parameters(self._url), autocommit=True)
+            RawCursor(self._connection).execute(BEAT, (held, self._worker))
+        except BaseException:
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+COUNT = 10.0
+"""Interval at which batches are counted for metrics [s]."""
+PRUNE = 600.0
+"""Interval at which old entries of the log are deleted [s]."""
+
+
+class Upkeep:
+    """Runs beside the work of a worker, from `start` to `stop`."""
+
+    def __init__(self, queue: Queue, at_work: Callable[[], int], refused: Callable[[], int] = lambda: 0) -> None:
+        """Prepare the work.
+
+        at_work: returns how many items the worker works on.
+        refused: returns how many of its requests an endpoint has refused.
+        """
+        self._queue = queue
+        meter = find_meter()
+        self._metrics = None if meter is None else FleetMetrics(meter, at_work, refused)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start, in a separate task."""
+        self._task = asyncio.create_task(self._work())
+
+    async def stop(self) -> None:
+        """End, after a last count, so that a provider that exports at its shutdown reports the final state."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        with suppress(QueueAway, StoreUnusable):
+            await self._count()
+
+    async def _count(self) -> None:
+        if self._metrics is None:
+            return
+        batches = await statuses(self._queue)
+        ended = [one for name in self._metrics.gone(batches) for one in await statuses(self._queue, name)]
+        self._metrics.update(batches, ended)
+
+    async def _work(self) -> None:
+        pruned = -PRUNE
+        while True:
+            now = asyncio.get_running_loop().time()
+            try:
+                if now - pruned >= PRUNE:
+                    pruned = now
+                    await self._queue.prune_log()
+                await self._count()
+            except (QueueAway, StoreUnusable) as error:
+                # The worker says so when it looks for jobs itself.
+                _log.debug("upkeep was postponed: %s", error)
+            await asyncio.sleep(COUNT if self._metrics is not None else PRUNE)
+
+
+# Report counts of a fleet as OpenTelemetry metrics, if the program or its environment has set up a meter provider.
+#
+# A callback of a metric runs in a thread of the exporter, so it only reads the worker's newest counts.
+
+PREFIX = "run_specialist.fleet"
+FINAL = 900.0
+"""How long the final counts of a batch are reported after its last job [s]."""
+Figure = tuple[float, dict[str, str]]
+"""A value and its attributes."""
+
+
+def find_meter() -> "Meter | None":
+    """Return the meter; None unless the program or the environment has set up a meter provider."""
+    if "opentelemetry.metrics" not in sys.modules and not os.environ.get("OTEL_PYTHON_METER_PROVIDER"):
+        return None
+    try:
+        from opentelemetry import metrics  # noqa: PLC0415 - only where it is used
+
+        provider = metrics.get_meter_provider()
+        # The provider that waits for another one to be set up has no public name.
+        if type(provider).__module__.startswith("opentelemetry.metrics"):
+            return None
+        from run_specialist.version import release  # noqa: PLC0415 - only needed for metrics
+
+        return provider.get_meter(SCOPE, release())
+    except Exception:  # noqa: BLE001 - a provider is foreign code
+        _log.debug("there is no meter", exc_info=True)
+        return None
+
+
+class FleetMetrics:
+    """The metrics of one worker; nothing is counted before the first `update`."""
+
+    def __init__(self, meter: "Meter", at_work: Callable[[], int], refused: Callable[[], int]) -> None:
+        """Create the instruments.
+
+        at_work: returns how many items this worker works on; called in any thread.
+        refused: returns how many of its requests were refused so far; as above.
+        """
+        self._batches: Sequence[BatchStatus] = ()
+        self._final: dict[str, tuple[float, BatchStatus]] = {}
+        self._at_work, self._refusals = at_work, refused
+        self._observe(meter, "items", "{item}", "Items of a batch by state", self._items)
+        self._observe(meter, "items.at_work", "{item}", "Items that this worker works on", self._own_items)
+        self._observe(
+            meter, "requests.refused", "{request}", "Requests of this worker that an API refused", self._refused
+        )
+        self._observe(meter, "requests.waiting", "{request}", "Requests of this worker that wait for the API", _waiting)
+        self._observe(meter, "heartbeat.age", "s", "Age of the oldest heartbeat of a batch", self._heartbeats)
+        self._observe(meter, "cost", "{USD}", "Known cost of the runs of a batch", self._costs)
+        self._observe(meter, "cost.limit", "{USD}", "Cost limit of a batch", self._limits)
+
+    def gone(self, batches: Sequence[BatchStatus]) -> list[str]:
+        """Return the batches that had jobs at the last update and have none now.
+
+        batches: those that have jobs.
+        """
+        return sorted({one.batch_id for one in self._batches} - {one.batch_id for one in batches} - {*self._final})
+
+    def update(self, batches: Sequence[BatchStatus], ended: Sequence[BatchStatus] = ()) -> None:
+        """Set the batches that have jobs, and add batches that have ended, whose final counts are kept for a while.
+
+        ended: the current state of the batches that `gone` returned.
+        """
+        now = time.monotonic()
+        final = {one.batch_id: (now, one) for one in ended}
+        at_work = {one.batch_id for one in batches}
+        self._final = {
+            name: (since, one)
+            for name, (since, one) in {**self._final, **final}.items()
+            if now - since < FINAL and name not in at_work
+        }
+        self._batches = (*batches, *(one for _, one in self._final.values()))
+
+    @staticmethod
+    def _observe(
+        meter: "Meter", name: str, unit: str, description: str, figures: Callable[[], Iterator[Figure]]
+    ) -> None:
+        def observe(_: "CallbackOptions") -> "list[Observation]":
+            from opentelemetry.metrics import Observation  # noqa: PLC0415 - the meter has already imported it
+
+            return [Observation(value, attributes) for value, attributes in figures()]
+
+        meter.create_observable_gauge(f"{PREFIX}.{name}", [observe], unit, description)
+
+    def _items(self) -> Iterator[Figure]:
+        for one in self._batches:
+            for state, count in one.items.items():
+                yield count, {**_of(one), f"{PREFIX}.state": state}
+
+    def _own_items(self) -> Iterator[Figure]:
+        yield self._at_work(), {}
+
+    def _refused(self) -> Iterator[Figure]:
+        yield self._refusals(), {}
+
+    def _heartbeats(self) -> Iterator[Figure]:
+        return ((one.silent, _of(one)) for one in self._batches if one.silent is not None)
+
+    def _costs(self) -> Iterator[Figure]:
+        return ((one.cost_usd, _of(one)) for one in self._batches)
+
+    def _limits(self) -> Iterator[Figure]:
+        return ((one.cost_limit, _of(one)) for one in self._batches if one.cost_limit is not None)
+
+
+def _waiting() -> Iterator[Figure]:
+    yield GATES.waiting, {}
+
+
+def _of(one: BatchStatus) -> dict[str, Any]:
+    return {f"{PREFIX}.batch": one.batch_id, "gen_ai.agent.name": one.specialist}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import RunContext
-from run_specialist.loop.tool_calls.dispatcher import Dispatcher
+from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.record.events import Warned
 from run_specialist.record.journal import Checkpointed, OnLost, TakenOver
 from run_specialist.record.messages import Message

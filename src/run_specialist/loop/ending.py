@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from run_specialist.budget import units
-from run_specialist.budget.budget import Budget, Kind, Limit
-from run_specialist.budget.ladder import LadderPosition, Rung
+from run_specialist import budget as units
+from run_specialist.budget import Budget, Kind, LadderPosition, Limit, Rung
 from run_specialist.errors import ProviderError
-from run_specialist.loop import evidence, founded
+from run_specialist.loop import evidence
+from run_specialist.loop.account import Account, rounded
 from run_specialist.loop.job import Job
-from run_specialist.loop.spending.account import Account, rounded
-from run_specialist.loop.tool_calls.dispatcher import Dispatcher
+from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.prompts import TRUNCATED
 from run_specialist.record.outcome import (
     NO_MODEL,
@@ -78,7 +77,7 @@ class Ending:
     @classmethod
     def without_quote(cls, response: Response, checked: Sequence[Evidence]) -> Self:
         """Return the ending of a run whose answer has no verified quote and cannot be returned to the model again."""
-        return cls("partial", response, founded.NOT_FOUNDED.format(founded.count(checked)))
+        return cls("partial", response, evidence.NOT_FOUNDED.format(evidence.count(checked)))
 
     @classmethod
     def salvaged(cls, error: str, kind: ErrorKind | None = None) -> Self:
@@ -173,7 +172,7 @@ def conclude(job: Job, ending: Ending, parts: RunParts) -> Outcome:
             *([NO_MODEL] if job.provider.model == OFFLINE else []),
             *map(job.hide, job.warnings),
             *parts.warnings,
-            *founded.warnings(job, response, quotes, int(calls.used)),
+            *evidence.warnings(job, response, quotes, int(calls.used)),
             *_exceeded_limits(budget),
             *([ending.error] if ending.error else []),
         ),
@@ -199,16 +198,16 @@ def _answer(job: Job, ending: Ending, parts: RunParts) -> tuple[str, tuple[Evide
     """Return the answer with its evidence, or a salvaged one."""
     executed, children, returned = parts.dispatcher.executed, parts.account.children, parts.returned_answer
     if ending.response is not None:
-        return ending.response.answer, founded.quotes(job, ending.response, executed, children)
+        return ending.response.answer, evidence.quotes(job, ending.response, executed, children)
     # The result of a failed child contains its salvaged answer.
     runs_child = job.opening.tools.runs_child
     usable = [replace(call, is_error=False) if runs_child(call.call.name) else call for call in executed]
     is_newest = returned is not None and returned.answer.startswith(parts.last_text)
     texts = [*([returned.answer] if returned else []), *([] if is_newest else [parts.last_text])]
     salvaged = evidence.salvage(ending.error or ending.status, "\n\n".join(filter(None, texts)), usable)
-    claimed = founded.quotes(job, returned, executed, children) if returned else ()
-    gathered = evidence.gathered(founded.own_calls(job, executed))
-    return salvaged, (*claimed, *gathered, *founded.proven(children))
+    claimed = evidence.quotes(job, returned, executed, children) if returned else ()
+    gathered = evidence.gathered(evidence.own_calls(job, executed))
+    return salvaged, (*claimed, *gathered, *evidence.proven(children))
 
 
 def _exceeded_limits(budget: Budget) -> list[str]:

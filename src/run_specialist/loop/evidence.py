@@ -1,12 +1,18 @@
-"""Check quotes against the tool results of a run, and build an answer from the results when the model gave none."""
+"""Check the quotes of an answer against the results of the run, and decide which answers are returned to the model."""
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
 
-from run_specialist.loop.executed import CallRecord
+from run_specialist.budget import Kind
+from run_specialist.loop.job import CallRecord, Job
 from run_specialist.record.messages import ToolCall
-from run_specialist.record.outcome import Evidence
+from run_specialist.record.outcome import Child, Evidence
+from run_specialist.tools.archive import NAME as ARCHIVE
+from run_specialist.tools.respond import MOST_EVIDENCE, Citation, Response
+from run_specialist.tools.respond import NAME as RESPOND
 
 SALVAGED_RESULT = 600
 """Maximum length of one result in a salvaged answer [characters]."""
@@ -102,3 +108,130 @@ def _excerpt(text: str, length: int) -> str:
 
 def _fold(text: str) -> str:
     return " ".join(text.split())
+
+
+# Look up the quotes of an answer in the results that the run read, and enforce `evidence: require`.
+#
+# Which quotes count: those in `evidence` of `respond`, and under `require` also those in the `evidence` of an answer
+# with a schema. Where they count as found: in the results of the run's own calls, and in the verified quotes of its
+# children.
+
+QUOTE_NOT_FOUND = "quote not found in the tool results"
+NOT_FOUNDED = "no quote of the answer was found in what was read: {}"
+NOTHING_READ = "nothing was read: the answer came without a tool call and without a quote"
+
+
+def quotes(
+    job: Job, response: Response, executed: Sequence[CallRecord], children: Iterable[Child]
+) -> tuple[Evidence, ...]:
+    """Return the quotes of an answer, each looked up in the results, unless the policy is `off`.
+
+    executed: the calls that count as read.
+    """
+    claims = tuple(_claims(job, response))
+    if job.settings.evidence == "off":
+        return tuple(Evidence(source, quote, verified=None) for source, quote in claims)
+    known = [*(quote.quote for quote in proven(children)), *job.proven]
+    return check(claims, own_calls(job, executed), known)
+
+
+def own_calls(job: Job, executed: Iterable[CallRecord]) -> list[CallRecord]:
+    """Return the calls whose text is evidence; the text of a child is not."""
+    return [call for call in executed if not job.opening.tools.runs_child(call.call.name)]
+
+
+def proven(children: Iterable[Child]) -> list[Evidence]:
+    """Return the quotes that children have read themselves."""
+    return [quote for child in children for quote in child.evidence if quote.verified]
+
+
+def is_founded(response: Response, checked: Sequence[Evidence], executed: Sequence[CallRecord]) -> bool:
+    """Return whether an answer has a verified quote, or states after a call what was not found.
+
+    checked: its quotes.
+    """
+    return any(quote.verified for quote in checked) or bool(response.gaps and executed)
+
+
+def are_all_verified(checked: Sequence[Evidence]) -> bool:
+    """Return whether there are quotes, and all of them were found."""
+    return bool(checked) and all(quote.verified for quote in checked)
+
+
+def count(checked: Sequence[Evidence]) -> str:
+    """Return the number of verified quotes as text, such as `2 of 3 quotes found`."""
+    return f"{sum(bool(quote.verified) for quote in checked)} of {len(checked)} quotes found"
+
+
+def warnings(job: Job, response: Response | None, checked: Sequence[Evidence], calls: int) -> list[str]:
+    """Return a warning for each quote that was not found, or one if nothing was read at all.
+
+    response: the model's answer; None if it is salvaged.
+    calls: tool calls that were run.
+    """
+    not_found = [
+        f"{QUOTE_NOT_FOUND}: {f'{quote.source}: ' if quote.source else ''}{quote.quote!r}"
+        for quote in checked
+        if quote.verified is False
+    ]
+    is_blind = response is not None and not checked and calls == 0 and _could_read(job)
+    return [*not_found, *([NOTHING_READ] if is_blind else [])]
+
+
+def _could_read(job: Job) -> bool:
+    return job.budget[Kind.TOOL_CALLS].limit != 0 and bool(set(job.opening.tools.names) - {RESPOND, ARCHIVE})
+
+
+def _claims(job: Job, response: Response) -> Iterator[tuple[str, str]]:
+    """Yield source and quote of each piece of evidence."""
+    claims = list(response.evidence)
+    if job.settings.evidence == "require" and isinstance(response.output, Mapping):
+        items = response.output.get("evidence")
+        parsed = map(Citation.parse, items if isinstance(items, list) else ())
+        claims += [claim for claim in parsed if claim and claim not in response.evidence][:MOST_EVIDENCE]
+    for claim in claims:
+        yield claim.source, claim.quote
+
+
+class ReturnReason(StrEnum):
+    """Why an answer was returned to the model."""
+
+    TOO_EARLY = "too_early"
+    """The same turn contained calls whose results it could not take into account."""
+    WITHOUT_QUOTE = "without_quote"
+    """None of its quotes was found in the results."""
+
+
+MARKS = {
+    ReturnReason.TOO_EARLY: "[given before the results of the last calls were read]",
+    ReturnReason.WITHOUT_QUOTE: "[no quote of this answer was found in what was read]",
+}
+"""The line that is appended to a returned answer if no other answer followed."""
+
+
+class ReturnedAnswers:
+    """Records why answers were returned, even across an interruption of the run."""
+
+    def __init__(self, job: Job) -> None:
+        """Start with the reasons from before the run was resumed; a follow-up question clears them."""
+        snapshot, note = job.resume_state.snapshot, job.resume_note
+        is_new_question = note is not None and note.question is not None
+        self._schema = job.answer_schema
+        self.reasons: tuple[str, ...] = () if is_new_question else snapshot.returned
+        self.newest: Mapping[str, Any] | None = None if is_new_question else snapshot.returned_answer
+        """The newest returned answer, as the input of `respond`."""
+
+    def add(self, why: ReturnReason, response: Response) -> None:
+        """Record a returned answer; an empty one is not kept."""
+        self.reasons = (*self.reasons, why)
+        if response.answer.strip():
+            self.newest = response.model_dump()
+
+    @property
+    def newest_marked(self) -> Response | None:
+        """The newest returned answer, marked with the reason; None if there is none."""
+        if self.newest is None:
+            return None
+        response = Response.parse(self.newest, self._schema)
+        marks = [MARKS[why] for why in ReturnReason if why in self.reasons[-1:]]
+        return response.model_copy(update={"answer": "\n".join([response.answer.rstrip(), *marks])})

@@ -1,31 +1,41 @@
-"""Exchange messages with the model: one request at a time, within the remaining time, charged to the account."""
+"""Ask the model once, and normalize its reply: streamed, cut off, or constrained to JSON."""
 
 import asyncio
+import json
+import re
 import time
-from collections.abc import Awaitable, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 from run_specialist import prompts
+from run_specialist.loop import observing
+from run_specialist.loop.account import rounded
+from run_specialist.loop.compaction import estimate, tokens
+from run_specialist.loop.evidence import ReturnedAnswers
 from run_specialist.loop.job import RunContext
-from run_specialist.loop.observing import telemetry
-from run_specialist.loop.partial_reply import PartialReply
-from run_specialist.loop.portable import lost_parts, portable_id, portable_messages, with_portable_ids
-from run_specialist.loop.reply_normalizer import ReplyNormalizer
-from run_specialist.loop.reply_room import has_thought, is_thought, longest_reply
-from run_specialist.loop.retries import Retries
-from run_specialist.loop.returned_answers import ReturnedAnswers
-from run_specialist.loop.schema_replies import SchemaReplies, SchemaStream
-from run_specialist.loop.spending.account import rounded
-from run_specialist.loop.stop_signal import StopRequested
-from run_specialist.loop.transcript import Transcript
-from run_specialist.providers import json_prompts
+from run_specialist.loop.retries import Retries, StopRequested
+from run_specialist.loop.transcript import (
+    Transcript,
+    has_thought,
+    is_thought,
+    longest_reply,
+    lost_parts,
+    portable_id,
+    portable_messages,
+    with_portable_ids,
+)
 from run_specialist.providers.base import Choice, Delta, Request
+from run_specialist.providers.choose import is_replaceable
 from run_specialist.providers.json_calls import open_conversation
-from run_specialist.providers.model_chain import is_replaceable
+from run_specialist.providers.knowledge import CALLS_AS_TEXT, leaked_calls, with_calls
+from run_specialist.providers.transport import unique_id
 from run_specialist.record.events import Replied, Requested, Retrying, Summarized, Warned
 from run_specialist.record.journal import Received, Spending
-from run_specialist.record.messages import Message, Reply, Stop, ToolResult, Usage
+from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode, spoken
+from run_specialist.specialist.answer_schema import AnswerSchema, restored, strict
+from run_specialist.tools.base import Tool
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
@@ -120,7 +130,7 @@ class Exchange:
             self._schema_replies.schema if choice is Choice.SCHEMA else None,
         )
         begun = time.monotonic()
-        with telemetry.chat(self._run.job.provider, request.max_tokens) as span:
+        with observing.chat(self._run.job.provider, request.max_tokens) as span:
             seconds_left = self._run.account.seconds_left(in_landing=in_landing)
             sending = self._retries.ask(self._conversation, request, seconds_left)
             reply = await self._in_time(sending, in_landing=in_landing)
@@ -148,10 +158,10 @@ class Exchange:
         was_cut = self.open_reply is not None and self.open_reply.stop is Stop.TRUNCATED
         lines = [landing_instruction] if landing_instruction else []
         if self._has_json_calls and was_cut:
-            lines.append(json_prompts.CUT_SHORTER)
+            lines.append(prompts.CUT_SHORTER)
         if self._has_json_calls and choice is Choice.NONE:
             # Nothing else keeps the model from going on in JSON.
-            lines.append(json_prompts.ANSWER_IN_TEXT)
+            lines.append(prompts.ANSWER_IN_TEXT)
         return "\n".join(lines) or None
 
     def receive(self, reply: Reply, choice: str, request_end: str | None, *, in_landing: bool) -> float | None:
@@ -226,3 +236,184 @@ class Exchange:
             if timeout.expired():
                 return None
             raise
+
+
+class PartialReply:
+    """Collects the pieces of one reply."""
+
+    def __init__(self) -> None:
+        # Joined on demand: a reply may arrive in a hundred thousand pieces.
+        self._texts: list[str] = []
+        self._answers: list[str] = []
+
+    def add(self, delta: Delta) -> None:
+        """Add the next piece."""
+        if delta.tool == RESPOND:
+            self._answers.append(delta.text)
+        elif delta.tool is None:
+            self._texts.append(delta.text)
+
+    @property
+    def is_answering(self) -> bool:
+        """True once `respond` is being called."""
+        return any(self._answers)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._answers)) + sum(map(len, self._texts))
+
+    @property
+    def text(self) -> str:
+        """The arrived part of the answer, or of the text if `respond` is not being called; never thinking."""
+        text, arguments_json = "".join(self._texts), "".join(self._answers)
+        if not arguments_json:
+            return spoken(text)
+        from jiter import from_json  # noqa: PLC0415 - comes with the SDKs, and only a streamed reply needs it
+
+        try:
+            arguments = from_json(arguments_json.encode("utf-8", "replace"), partial_mode="trailing-strings")
+        except ValueError:
+            return spoken(text)
+        return str(arguments.get("answer") or "") if isinstance(arguments, dict) else ""
+
+
+MOST_CALLS = 200
+"""Maximum number of tool calls kept per reply: each costs tokens in every later request, even if it is skipped."""
+
+
+class ReplyNormalizer:
+    """Normalizes the replies of one run."""
+
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+        self._usage_is_estimated = False
+
+    def normalized(self, reply: Reply, transcript: Transcript, turn: int, choice: Choice) -> Reply:
+        """Return a reply with usage, with calls that were written as text, and with at most MOST_CALLS calls.
+
+        transcript: the messages of the request.
+        turn: number of the turn, from 1.
+        choice: tool choice of the request.
+        """
+        reply = self._with_usage(reply, transcript)
+        reply = self._with_leaked_calls(reply, transcript, turn, choice)
+        return _bounded(reply)
+
+    def _with_usage(self, reply: Reply, transcript: Transcript) -> Reply:
+        """Return a reply with its token usage, estimated if the server reports none: limits need a number."""
+        if reply.usage.total_tokens or not self._run.job.provider.capabilities.is_language_model:
+            return reply
+        if not self._usage_is_estimated:
+            self._usage_is_estimated = True
+            self._run.observers.notify(Warned("the server reports no token usage; it is estimated"))
+        opening, answer = self._run.job.opening, Message("assistant", reply.content)
+        front = len(opening.system) + sum(len(encode(tool.definition)) for tool in opening.tools)
+        return replace(reply, usage=Usage(transcript.tokens + tokens(front), 0, 0, estimate(None, [answer])))
+
+    def _with_leaked_calls(self, reply: Reply, transcript: Transcript, turn: int, choice: Choice) -> Reply:
+        """Return a reply in which calls written as text are real calls, with ids that are unique in the run."""
+        opening = self._run.job.opening
+        # The bare input of `respond` may match the schema of the answer, or be the JSON that was requested.
+        bare_answer = self._run.job.answer_schema is None and choice is not Choice.SCHEMA
+        calls = leaked_calls(reply, opening.tools.names, bare_answer=bare_answer)
+        if not calls:
+            return reply
+        if any(call.is_named for call in calls) and CALLS_AS_TEXT not in self._run.observers.warnings:
+            self._run.observers.notify(Warned(CALLS_AS_TEXT))
+        blocks = (block for message in transcript.messages() for block in message.blocks)
+        taken = {block["id"] for block in blocks if block["type"] == "tool_use"}
+        # With the number of the turn an id is new even if a summary has replaced the earlier calls.
+        ids = [f"written_{turn}_{number}" for number in range(1, len(calls) + 1)]
+        return with_calls(reply, calls, [unique_id(each, taken, f"{each}_") for each in ids])
+
+
+def _bounded(reply: Reply) -> Reply:
+    """Return a reply with at most MOST_CALLS tool calls; a `respond` after them is kept."""
+    tool_uses: list[Block] = [block for block in reply.content if block.get("type") == "tool_use"]
+    dropped = {id(call) for call in tool_uses[MOST_CALLS:] if call.get("name") != RESPOND}
+    if not dropped:
+        return reply
+    warning = f"the model made {len(reply.calls):,} tool calls in one reply; those after call {MOST_CALLS} were dropped"
+    kept = tuple(block for block in reply.content if id(block) not in dropped)
+    return replace(reply, content=kept).with_warning(warning)
+
+
+_THINK = "<think>"
+_FENCE = re.compile(r"\A```(?:json)?[ \t]*\n|\n?```\Z", re.IGNORECASE)
+
+
+class SchemaReplies:
+    """Reads the replies of one run."""
+
+    def __init__(self, respond: Tool | None, answer_schema: AnswerSchema | None) -> None:
+        """Prepare; nothing is converted before the first request.
+
+        respond: None if it is not offered.
+        """
+        self._respond = respond
+        self._answer_schema = answer_schema
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any] | None:
+        """The schema of a request, adapted for constrained decoding; None if `respond` is not offered."""
+        return strict(self._respond.input_schema) if self._respond else None
+
+    def response(self, reply: Reply, choice: str) -> Response | None:
+        """Return the response that the reply contains as JSON; None if there is none.
+
+        choice: the tool choice of the request. If the reply was cut off, the received part is read.
+        """
+        if choice != Choice.SCHEMA or self._respond is None:
+            return None
+        is_cut, text = reply.stop is Stop.TRUNCATED, _FENCE.sub("", reply.text)
+        arguments = _decoded(text, is_cut=is_cut)
+        # An empty object that is complete says nothing as an input: it is kept as text.
+        is_empty = not arguments and text.rstrip().endswith("}")
+        if not isinstance(arguments, dict) or is_empty or not self._is_input(arguments, is_cut=is_cut):
+            return None
+        given = restored(arguments, self._respond.input_schema)
+        return Response.parse(given if isinstance(given, dict) else {}, None if is_cut else self._answer_schema)
+
+    def _is_input(self, arguments: Mapping[str, Any], *, is_cut: bool) -> bool:
+        """Return whether an object is input of `respond`: it has an answer, or was cut off before it."""
+        known = self._respond.input_schema.get("properties", {}) if self._respond else {}
+        return "answer" in arguments or (is_cut and (not arguments or not known.keys().isdisjoint(arguments)))
+
+
+class SchemaStream:
+    """Marks the pieces of one streamed reply as input of `respond`, once the reply turns out to be JSON."""
+
+    def __init__(self) -> None:
+        self._held: list[str] = []
+        self._is_thinking = self._is_known = False
+        self._tool: str | None = None
+
+    def marked(self, delta: Delta) -> Delta | None:
+        """Return the next piece to show; None while it is unknown whether the reply is JSON."""
+        if delta.tool is not None:
+            return delta
+        if self._is_known:
+            return Delta(delta.text, self._tool)
+        self._held.append(delta.text)
+        # Thinking may be long, and only a tag ends it.
+        if self._is_thinking and ">" not in delta.text:
+            return None
+        held = "".join(self._held)
+        text = spoken(held).lstrip()
+        self._is_thinking = not text and _THINK in held and "</think>" not in held
+        # The tag may arrive in pieces.
+        if _THINK.startswith(text):
+            return None
+        self._is_known, self._tool = True, RESPOND if text.startswith("{") else None
+        return Delta(text if self._tool else held, self._tool)
+
+
+def _decoded(text: str, *, is_cut: bool) -> object:
+    """Return the value of a JSON text, or of its received part; None if the text is not JSON."""
+    try:
+        if not is_cut:
+            return json.loads(text)
+        from jiter import from_json  # noqa: PLC0415 - comes with the SDKs, and only a reply that was cut off needs it
+
+        return from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings")
+    except (ValueError, RecursionError):
+        return None

@@ -4,18 +4,17 @@
 """
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.errors import ChoiceRefused, ContextExceeded, ProviderError
+from run_specialist.loop.account import rounded
 from run_specialist.loop.checkpoint import Checkpoint
-from run_specialist.loop.context_window import ContextWindow
 from run_specialist.loop.ending import Ending
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import RunContext
-from run_specialist.loop.landing import Landing
+from run_specialist.loop.landing import ContextWindow, Landing
 from run_specialist.loop.model_change import ModelChange
 from run_specialist.loop.replies import Replies
-from run_specialist.loop.spending.account import rounded
-from run_specialist.loop.tool_calls.dispatcher import Dispatcher
+from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.providers.base import Choice
 from run_specialist.record.events import Resumed
 from run_specialist.record.messages import Reply

@@ -5,17 +5,16 @@ The transcript for the new model is stored first; then the failed turn is reques
 
 import asyncio
 
-from run_specialist import prompts
-from run_specialist.budget import units
-from run_specialist.budget.budget import Kind
+from run_specialist import budget, prompts
+from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError, UsageError
+from run_specialist.loop.account import rounded
 from run_specialist.loop.checkpoint import Checkpoint
-from run_specialist.loop.compaction.plan import tokens
+from run_specialist.loop.compaction import tokens
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import RunContext
 from run_specialist.loop.landing import Landing
-from run_specialist.loop.spending.account import rounded
-from run_specialist.providers.model_chain import ModelChain
+from run_specialist.providers.choose import ModelChain
 from run_specialist.record.events import ModelChanged, Warned
 from run_specialist.record.messages import encode
 
@@ -105,7 +104,9 @@ def _reading(cold: int | None, price: float | None) -> str:
     """Return a text with the price of the uncached input for the new model; empty if nothing was sent before."""
     if cold is None:
         return ""
-    return COLD.format(units.amount(Kind.TOKENS, cold), "unknown" if price is None else f"about {units.dollars(price)}")
+    return COLD.format(
+        budget.amount(Kind.TOKENS, cold), "unknown" if price is None else f"about {budget.dollars(price)}"
+    )
 
 
 def _line(before: str, model: str, reason: str, reading: str, lost: str) -> str:

@@ -1,23 +1,20 @@
-"""Act on each kind of reply: one method for each stop reason. Read `Replies.take` first."""
+"""Act on each kind of reply; an answer may be returned to the model once."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Kind
-from run_specialist.loop.context_window import ContextWindow
+from run_specialist.budget import Kind, Phase, Rung
+from run_specialist.loop import evidence
 from run_specialist.loop.ending import ANSWER_CUT, CONTEXT_FULL, Ending
+from run_specialist.loop.evidence import ReturnReason
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import RunContext
-from run_specialist.loop.landing import Landing
-from run_specialist.loop.quote_rule import QuoteRule
-from run_specialist.loop.returned_answers import ReturnReason
-from run_specialist.loop.tool_calls.dispatcher import Dispatcher
-from run_specialist.record.blocks import sendable
-from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult
-from run_specialist.record.outcome import Exit
-from run_specialist.record.server_calls import has_server_calls
-from run_specialist.tools import answer_prompts
-from run_specialist.tools.answer_prompts import Objection
+from run_specialist.loop.landing import ContextWindow, Landing
+from run_specialist.loop.tool_calls import Dispatcher
+from run_specialist.prompts import Objection
+from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, has_server_calls, sendable
+from run_specialist.record.outcome import Evidence, Exit
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
@@ -85,10 +82,10 @@ class Replies:
         if not response.answer.strip():
             if not self._use_retry(Stop.ANSWERED):
                 return Ending.failed("the model ended twice without an answer", Exit.NO_ANSWER)
-            return answer_prompts.does_not_fit(response.reason) if response.reason else None
+            return prompts.does_not_fit(response.reason) if response.reason else None
         if response.reason:
             is_retried = self._use_retry("schema")
-            return answer_prompts.does_not_fit(response.reason) if is_retried else Ending.schema_mismatch(response)
+            return prompts.does_not_fit(response.reason) if is_retried else Ending.schema_mismatch(response)
         return self._quotes.judge(response) or Ending.answered(response, at_limit=self._landing.is_active)
 
     async def _wants_tools(self, reply: Reply) -> Ending | None:
@@ -114,7 +111,7 @@ class Replies:
         to_run = 0 if self._landing.is_active else affordable
         results = iter(await self._dispatcher.run(wanted[:to_run], wanted[to_run:]))
         in_call_order = [
-            ToolResult(call.id, answer_prompts.TOO_EARLY, is_error=True) if call.name == RESPOND else next(results)
+            ToolResult(call.id, prompts.TOO_EARLY, is_error=True) if call.name == RESPOND else next(results)
             for call in reply.calls
         ]
         self._exchange.enter(reply, in_call_order)
@@ -186,3 +183,49 @@ class Replies:
         is_first = what not in self._retried
         self._retried.add(what)
         return is_first
+
+
+class QuoteRule:
+    """Applies the evidence policy to the answers of one run."""
+
+    def __init__(self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, landing: Landing) -> None:
+        self._run = run
+        self._exchange = exchange
+        self._dispatcher = dispatcher
+        self._landing = landing
+
+    def are_too_early(self, calls: Sequence[ToolCall], response: Response) -> bool:
+        """Return whether the calls in the same turn must run first, because the answer cannot know their results.
+
+        The answer is accepted immediately in a landing, without budget for the calls, or if all its quotes were already
+        read.
+        """
+        has_others = any(call.name != RESPOND for call in calls)
+        if not has_others or self._landing.is_active or ReturnReason.TOO_EARLY in self._exchange.returned.reasons:
+            return False
+        budget = self._run.account.budget
+        has_budget = budget.phase is not Phase.SPENT and budget[Kind.TOOL_CALLS].remaining != 0
+        return has_budget and not evidence.are_all_verified(self._checked(response))
+
+    def judge(self, response: Response) -> Ending | Objection | None:
+        """Return None for an acceptable answer, otherwise the objection, or the ending if no objection is possible."""
+        if self._run.job.settings.evidence != "require":
+            return None
+        checked = self._checked(response)
+        if evidence.is_founded(response, checked, self._dispatcher.executed):
+            return None
+        if ReturnReason.WITHOUT_QUOTE in self._exchange.returned.reasons or not self._may_reply_again():
+            return Ending.without_quote(response, checked)
+        self._exchange.returned.add(ReturnReason.WITHOUT_QUOTE, response)
+        # The request was answered; the rung stays.
+        self._landing.was_paused()
+        return prompts.without_quote([quote.quote or quote.source for quote in checked])
+
+    def _checked(self, response: Response) -> tuple[Evidence, ...]:
+        return evidence.quotes(self._run.job, response, self._dispatcher.read_by_model, self._run.account.children)
+
+    def _may_reply_again(self) -> bool:
+        position = self._landing.position
+        if position is not None:
+            return position.answered().rung is not Rung.SALVAGE
+        return self._run.account.budget.phase is not Phase.SPENT or self._run.job.settings.landing != "stop"

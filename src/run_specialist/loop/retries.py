@@ -1,4 +1,4 @@
-"""Retry a request while the endpoint is busy or unreachable, up to the patience of the run.
+"""Retry a request while the endpoint is busy or unreachable; the signal that stops a run.
 
 The SDKs do not retry: here a wait is reported before it begins, ends with the run or its time limit, and the body of
 the request is not kept in memory.
@@ -8,15 +8,49 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from run_specialist.errors import ProviderError, Unavailable
-from run_specialist.loop.stop_signal import StopRequested, StopSignal
 from run_specialist.providers.base import Conversation, Queueing, Request
 from run_specialist.record.events import Retrying, Waiting
 from run_specialist.record.messages import Reply
+
+
+class StopRequested(Exception):
+    """A request is not sent again, because its run must stop."""
+
+
+class StopSignal:
+    """A request to stop a run; it cannot be withdrawn."""
+
+    def __init__(self) -> None:
+        self.is_requested = False
+        """True once the run must not send another request to the model."""
+        self.is_now = False
+        """True once the current turn must be interrupted, too."""
+        self._listeners: list[Callable[[], object]] = []
+
+    def request(self, *, now: bool) -> None:
+        """Stop the run: immediately, or after the current turn."""
+        is_first, self.is_requested = not self.is_requested, True
+        self.is_now = self.is_now or now
+        if is_first:
+            for listener in [*self._listeners]:
+                listener()
+
+    @contextmanager
+    def notifying(self, listener: Callable[[], object]) -> Iterator[None]:
+        """Within the block, call a function once when the run must stop; immediately if it already must."""
+        if self.is_requested:
+            listener()
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
 
 FIRST_WAIT = 0.5
 """Wait before the first retry, which doubles with each one [s]."""

@@ -5,16 +5,16 @@ import logging
 import time
 
 from run_specialist.errors import ContextExceeded, ProviderError, UsageError
+from run_specialist.loop import observing
+from run_specialist.loop.account import Account, Clock
 from run_specialist.loop.checkpoint import Checkpoint, StoreLost
 from run_specialist.loop.ending import Ending, RunParts, conclude
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import ForkedFrom, Job, RunContext
 from run_specialist.loop.loop import Loop
-from run_specialist.loop.observing import telemetry
-from run_specialist.loop.observing.observers import Observers
-from run_specialist.loop.spending.account import Account, Clock
-from run_specialist.loop.stop_signal import StopSignal
-from run_specialist.loop.tool_calls.dispatcher import Dispatcher
+from run_specialist.loop.observing import Observers
+from run_specialist.loop.retries import StopSignal
+from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.providers.base import Watch
 from run_specialist.record.events import Finished, Listener
 from run_specialist.record.journal import Ended, Journal, OnLost
@@ -133,7 +133,7 @@ class Run:
             return self._ended
         self._has_begun = True
         job = self._run.job
-        traced = telemetry.invoke_agent(
+        traced = observing.invoke_agent(
             job.settings.name,
             job.run_id,
             job.provider,

@@ -1,17 +1,166 @@
-"""The runs of a server; a run is independent of the request that started it."""
+"""Runs that clients of the MCP server start: their progress, and stored runs by id."""
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from run_specialist import budget as units
 from run_specialist.api.runner import Runner
-from run_specialist.errors import UsageError
+from run_specialist.budget import Kind
+from run_specialist.errors import RunNotFound, StoreMissing, UsageError
 from run_specialist.loop.run import Run
-from run_specialist.mcp_server.progress import ProgressReporter, ProgressUpdate
-from run_specialist.mcp_server.store_location import StoreLocation
-from run_specialist.record.events import Event
+from run_specialist.record.events import (
+    BudgetSpent,
+    Called,
+    ChildTold,
+    Event,
+    Finished,
+    Landed,
+    Retrying,
+    Started,
+    Waiting,
+)
 from run_specialist.record.outcome import Outcome
+from run_specialist.store.location import NONE, file_of, place, shown
+from run_specialist.store.writer import Writer
+
+SHOWN = 60
+"""Maximum length of a tool call's argument in a message [characters]."""
+MIN_STEP = 0.001
+"""Minimum increase of the progress value: MCP requires that it increases with each notification."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressUpdate:
+    """One progress notification."""
+
+    progress: float
+    """Usage of the limit closest to exhaustion, scaled to `total`."""
+    total: float | None
+    """The limit; None without limits."""
+    message: str
+
+
+class ProgressReporter:
+    """Converts the events of a run to progress notifications."""
+
+    def __init__(self) -> None:
+        self.latest = ProgressUpdate(0, None, "starting")
+        """The last notification."""
+        self.tool_calls = 0
+        """Number of tool calls, without those of child runs."""
+        self._total: float | None = None
+        self._last_progress = -MIN_STEP
+        self._call = ""
+        self._children: dict[str, ProgressReporter] = {}
+
+    def take(self, event: Event) -> ProgressUpdate | None:
+        """Return the notification for an event; None if the event is not reported."""
+        used = 0.0
+        if isinstance(event, Started):
+            self._total = next((limit for limit in event.limits.values() if limit is not None), None)
+        elif isinstance(event, BudgetSpent):
+            used = self._scaled_usage(event)
+        elif isinstance(event, Called) and event.phase in {"finished", "failed"}:
+            # Reported with the next event, which contains the remaining budget.
+            self.tool_calls += 1
+            self._call = f"{event.name}{' failed' if event.phase == 'failed' else ''}{_query_text(event.arguments)}"
+        message = self._message(event)
+        return None if message is None else self._update(used, message)
+
+    def _message(self, event: Event) -> str | None:  # noqa: PLR0911 - one for each kind of event
+        match event:
+            case Started():
+                limits = (units.amount(Kind(kind), limit) for kind, limit in event.limits.items() if limit is not None)
+                budget = ", ".join(limits) or "no limit"
+                return f"{event.specialist} started on {event.model} · {budget} · run {event.run_id}"
+            case BudgetSpent():
+                return " · ".join(part for part in (self._call, _usage_text(event)) if part)
+            case Landed():
+                return f"the limit of {event.reason.label} is reached: landing, it must answer now"
+            case Retrying():
+                return f"{event.reason} · retry {event.attempt} in {event.seconds:.1f} s"
+            case Waiting() if event.phase == "started":
+                return f"waiting{'' if event.seconds is None else f' {event.seconds:.0f} s'} · {event.reason}"
+            case Finished():
+                return f"{event.outcome.status} after {units.amount(Kind.TOOL_CALLS, event.outcome.tool_calls.used)}"
+            case ChildTold():
+                update = self._children.setdefault(event.run_id, ProgressReporter()).take(event.told)
+                return None if update is None else f"{event.specialist}: {update.message}"
+            case _:
+                return None
+
+    def still(self, seconds: float) -> ProgressUpdate:
+        """Return a keep-alive notification, which prevents a timeout of the client.
+
+        seconds: since the start of the request.
+        """
+        before = self.latest
+        after = self._update(0, f"{before.message} · still at work, {seconds:.0f} s")
+        self.latest = replace(after, message=before.message)
+        return after
+
+    def _scaled_usage(self, spent: BudgetSpent) -> float:
+        """Return the usage; for another kind than that of the total, the same share of the total."""
+        if self._total is None or spent.limit is None:
+            return spent.used
+        if spent.limit == self._total:
+            return spent.used
+        return self._total * (spent.used / spent.limit if spent.limit else 1)
+
+    def _update(self, used: float, message: str) -> ProgressUpdate:
+        progress = self._last_progress = round(max(used, self._last_progress + MIN_STEP), 3)
+        total = None if self._total is None else max(self._total, progress)
+        self.latest = ProgressUpdate(progress, total, message)
+        return self.latest
+
+
+def _query_text(arguments: Mapping[str, Any] | None) -> str:
+    text = next((value for value in (arguments or {}).values() if isinstance(value, str)), "")
+    line = " ".join(text.split())
+    return f": '{line[:SHOWN]}{'…' if len(line) > SHOWN else ''}'" if line else ""
+
+
+def _usage_text(spent: BudgetSpent) -> str:
+    kind = Kind(spent.kind)
+    if spent.limit is None or spent.remaining is None:
+        return f"{units.amount(kind, spent.used)} used"
+    used = f"{units.number(kind, spent.used)} of {units.of(kind, spent.limit)} used"
+    return f"{used}, {units.number(kind, spent.remaining)} remaining"
+
+
+class StoreLocation:
+    """Replaces the path or URL of the store in texts for clients."""
+
+    def __init__(self, store: str | None) -> None:
+        """Set the store.
+
+        store: the `store` argument of `Runner`.
+        """
+        url = place(store).url
+        file = file_of(url)
+        self._names = [] if url == NONE else [url, shown(url)]
+        if file is not None and file.parent != Path(file.anchor):
+            # Errors also contain the folder, and files next to the store.
+            self._names.append(str(file.parent))
+
+    def hide(self, text: str) -> str:
+        """Return a text without the location of the store."""
+        for name in self._names:
+            text = text.replace(name, "the store")
+        return text
+
+    def hide_in(self, outcome: Outcome) -> Outcome:
+        """Return an outcome without the location of the store in its warnings and error."""
+        warnings = tuple(self.hide(warning) for warning in outcome.warnings)
+        return dataclasses.replace(outcome, warnings=warnings, error=outcome.error and self.hide(outcome.error))
+
 
 MOST_AT_WORK = 64
 """Maximum number of active runs, so that runs without a waiting client cannot pile up."""
@@ -184,3 +333,52 @@ async def prepared(served: ServedRun) -> Run:
     if served.run is None:
         raise served.failure or UsageError("it was cancelled before it began")
     return served.run
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A stored run that is not in this server's memory."""
+
+    run_id: str
+    specialist: str
+    status: str
+    """As listed by `specialists runs`: `running` while its process is alive, `interrupted` if the process has died."""
+    tool_calls: int
+    outcome: Outcome | None
+
+
+def check_store(store: str | None) -> None:
+    """Raise StoreUnusable if a named store cannot be used; a default store is not checked."""
+    found = place(store)
+    if found.named and found.url != NONE:
+        writer = Writer(found)
+        try:
+            writer.check()
+        finally:
+            writer.close()
+
+
+def past_run(store: str | None, run_id: str, project: str) -> FinishedRun:
+    """Return a stored run by its full id; prefixes and suggestions would reveal other runs to the client.
+
+    store: the `store` argument of `Runner`.
+    project: path of the project; runs of others may have read files that the client must not see.
+    Raises RunNotFound or StoreUnusable.
+    """
+    url = place(store).url
+    if url == NONE:
+        raise RunNotFound(f"no run {run_id} is known here, and this server stores none")
+    from run_specialist.store.reader import Store  # noqa: PLC0415 - a database library
+
+    try:
+        with Store(url) as opened:
+            if not any((one.run_id, one.project) == (run_id, project) for one in opened.runs(ids=[run_id])):
+                raise RunNotFound(f"no run {run_id} is known here; give the whole run_id as start_run returned it")
+            run = opened.load(run_id)
+    except StoreMissing:
+        raise RunNotFound(f"no run {run_id} is known here") from None
+    return FinishedRun(run.run_id, run.specialist, run.status, run.tool_calls, _outcome(run.outcome))
+
+
+def _outcome(stored: Any) -> Outcome | None:  # noqa: ANN401 - JSON
+    return None if stored is None else TypeAdapter(Outcome).validate_python(dict(stored))

@@ -1,23 +1,212 @@
-"""The MCP server and its shutdown by signals; independent of the transport."""
+"""The MCP server: its requests, its shutdown, and the transport over stdio."""
 
 import asyncio
+import json
+import logging
 import os
+import re
 import signal
-from collections.abc import Callable
-from typing import Any, Protocol
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol, cast
 
+import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
+from mcp.server.stdio import stdio_server
+from mcp_types import (
+    INVALID_REQUEST,
+    CallToolRequestParams,
+    CallToolResult,
+    ErrorData,
+    JSONRPCError,
+    ListToolsResult,
+    PaginatedRequestParams,
+    Tool,
+)
 
 from run_specialist.api.runner import Runner
-from run_specialist.mcp_server.guard import on_disconnect
-from run_specialist.mcp_server.progress import ProgressUpdate
-from run_specialist.mcp_server.service import Caller, Service
-from run_specialist.mcp_server.stored_runs import check_store
+from run_specialist.errors import RunSpecialistError, UsageError, with_flags
+from run_specialist.mcp_server.runs import (
+    FinishedRun,
+    ProgressUpdate,
+    SendUpdate,
+    ServedRun,
+    ServedRuns,
+    StoreLocation,
+    check_store,
+    past_run,
+    prepared,
+)
+from run_specialist.mcp_server.tools import (
+    LONGEST_WAIT,
+    Arguments,
+    Catalogue,
+    SpecialistTool,
+    error_result,
+    outcome_result,
+    read_catalogue,
+    run_tools,
+    served_status,
+    started,
+    stored_status,
+)
 from run_specialist.record.outcome import Exit
-from run_specialist.tools.mcp.process import kill_all
+from run_specialist.specialist.problems import shown
+from run_specialist.specialist.project import project_path
+from run_specialist.tools.mcp_transport import kill_all, replace_lone_surrogates
+from run_specialist.tools.threads import in_thread
 from run_specialist.version import release
+
+_LIMITS = ("tool_calls_limit", "time_limit")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The client of one call."""
+
+    send: SendUpdate
+    """Sends a progress notification, if the client requested progress."""
+    on_disconnect: Callable[[Callable[[], None]], None]
+    """Registers a function to call when the client disconnects."""
+
+
+class Service:
+    """Serves the specialists of a project as tools."""
+
+    def __init__(self, runner: Runner, say: Callable[[str], None]) -> None:
+        """Create a service.
+
+        say: prints a message for the user.
+        """
+        self._runner = runner
+        self._say = say
+        self._reported: set[str] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._location = StoreLocation(runner.store)
+        self.runs = ServedRuns(runner, self._location)
+
+    async def catalogue(self) -> Catalogue:
+        """Read the specialist files, and leave out those that cannot work here; report each problem once."""
+        readable = self._readable()
+        files = [one.file for one in readable.offered.values()]
+        # Looking for files may take long.
+        unavailable = await in_thread(partial(self._runner.working.unavailable, files))
+        catalogue = readable.without(unavailable)
+        self._report(catalogue)
+        # What works again meanwhile is reported if it ceases to work once more.
+        self._reported.intersection_update(catalogue.problems)
+        return catalogue
+
+    def _readable(self) -> Catalogue:
+        """Return all specialists whose file has no errors; those that cannot work here refuse to be run."""
+        catalogue = read_catalogue(self._runner.registry)
+        self._report(catalogue)
+        return catalogue
+
+    def _report(self, catalogue: Catalogue) -> None:
+        for problem in catalogue.problems:
+            if problem not in self._reported:
+                self._reported.add(problem)
+                self._say(f"not served: {problem}")
+
+    async def tools(self) -> list[Tool]:
+        """Return the tools for the current specialist files."""
+        catalogue = await self.catalogue()
+        return [*(one.tool for one in catalogue.offered.values()), *run_tools(catalogue)]
+
+    async def call(self, name: str, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
+        """Execute a tool call; errors are returned as error results."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+        try:
+            match name:
+                case "start_run":
+                    return await self._start(given)
+                case "get_run":
+                    return await self._get(given, caller)
+                case "cancel_run":
+                    return await self._cancel(given)
+                case _:
+                    return await self._ask(name, given, caller)
+        except RunSpecialistError as error:
+            return error_result(self._location.hide(with_flags(str(error))))
+        except Exception as error:  # noqa: BLE001 - an error in one call must not end the others
+            _log.debug("tool call failed", exc_info=True)
+            return error_result(self._location.hide(f"internal error: {error!r}; please report it"))
+
+    async def close(self, seconds: float) -> None:
+        """Abort all runs, and wait until pending calls are answered.
+
+        seconds: the timeout, for clients that do not read their answers.
+        """
+        await self.runs.close()
+        calls = [task for task in self._calls if task is not asyncio.current_task()]
+        if calls:
+            await asyncio.wait(calls, timeout=seconds)
+
+    async def _ask(self, name: str, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
+        offered = self._readable().offered
+        if name not in offered:
+            there = ", ".join(tool.name for tool in await self.tools())
+            raise UsageError(f"there is no tool {shown(repr(name))}; there are: {there}")
+        arguments = Arguments(given, ("query", *_LIMITS))
+        served = self._begin(offered[name], arguments)
+        caller.on_disconnect(served.abort)
+        try:
+            await served.follow(caller.send)
+        except asyncio.CancelledError:
+            served.abort()
+            raise
+        if served.outcome is None:
+            raise served.failure or UsageError("it was cancelled before it began")
+        return outcome_result(served.outcome, stored=served.is_kept)
+
+    async def _start(self, given: Mapping[str, Any] | None) -> CallToolResult:
+        arguments = Arguments(given, ("specialist", "query", *_LIMITS))
+        name = arguments.text("specialist")
+        found = self._readable().find(name)
+        if found is None:
+            raise (await self.catalogue()).not_found(name)
+        served = self._begin(found, arguments)
+        await prepared(served)
+        return started(served)
+
+    def _begin(self, offered: SpecialistTool, arguments: Arguments) -> ServedRun:
+        return self.runs.begin(offered.file.name, arguments.text("query"), arguments.limits())
+
+    async def _get(self, given: Mapping[str, Any] | None, caller: Caller) -> CallToolResult:
+        arguments = Arguments(given, ("run_id", "wait_seconds"))
+        run_id = arguments.run_id()
+        seconds = arguments.seconds("wait_seconds", most=LONGEST_WAIT)
+        served = self.runs.get(run_id)
+        if served is None:
+            return stored_status(await self._stored(run_id))
+        await served.follow(caller.send, seconds or 0)
+        return served_status(served)
+
+    async def _cancel(self, given: Mapping[str, Any] | None) -> CallToolResult:
+        run_id = Arguments(given, ("run_id",)).run_id()
+        served = self.runs.get(run_id)
+        if served is None:
+            run = await self._stored(run_id)
+            if run.status == "running":
+                raise UsageError(f"{run_id} is worked on by another process; it has to be stopped there")
+            return stored_status(run)
+        served.abort()
+        await served.wait_ended()
+        return served_status(served)
+
+    async def _stored(self, run_id: str) -> FinishedRun:
+        run = await asyncio.to_thread(past_run, self._runner.store, run_id, project_path(self._runner.root))
+        return run if run.outcome is None else replace(run, outcome=self._location.hide_in(run.outcome))
+
 
 INSTRUCTIONS = """\
 Each tool is a specialist: it works on one question alone, with a limited number of tool calls, and always answers, at \
@@ -47,6 +236,7 @@ class Transport(Protocol):
 
 def make_server(service: Service) -> Server[Any]:
     """Return an MCP server for a service, for any transport."""
+    from run_specialist.mcp_server.http import on_disconnect  # noqa: PLC0415 - fast `--help`
 
     async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=await service.tools())
@@ -125,3 +315,170 @@ class _Shutdown:
     async def _stop(self) -> None:
         await self._service.close(LAST_WORDS)
         self._transport.stop()
+
+
+TAIL = 1_024
+"""Bytes kept from the start and the end of a line that is too long, to find its request id [bytes]."""
+_SCALAR = rb'(?:"(?:[^"\\]|\\.)*"|-?[0-9]+)'
+_MEMBER = rb'"(jsonrpc|id|method)"\s*:\s*(' + _SCALAR + rb")"
+_FIRST = re.compile(rb"\s*\{\s*" + _MEMBER + rb"\s*,")
+_NEXT = re.compile(rb"\s*" + _MEMBER + rb"\s*,")
+_LAST = re.compile(rb",\s*" + _MEMBER + rb"\s*\}\s*\Z")
+_BEFORE = re.compile(rb",\s*" + _MEMBER + rb"\s*\Z")
+
+
+@dataclass(frozen=True)
+class TooLong:
+    """A line that was skipped because it is too long."""
+
+    request_id: str | int | None
+    """The id of the JSON-RPC request in the line; None if its start and end do not contain one."""
+
+
+class LineReader:
+    """Splits a byte stream into lines, and buffers at most one line."""
+
+    def __init__(self, longest: int) -> None:
+        """Set the maximum length [bytes]; a line that exceeds it by less than one chunk may still be returned."""
+        self._longest = longest
+        self._line = bytearray()
+        self._tail: bytearray | None = None
+        """The last bytes of a line that is too long; its first bytes are in `_line`."""
+
+    def feed(self, chunk: bytes) -> Iterator[bytes | TooLong]:
+        """Yield the lines that end in a chunk, without line breaks."""
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            yield self._end_line(end)
+        self._append(rest)
+
+    def _append(self, part: bytes) -> None:
+        if self._tail is not None:
+            self._tail += part[-TAIL:]
+            del self._tail[:-TAIL]
+            return
+        self._line += part
+        if len(self._line) > self._longest:
+            self._tail = self._line[-TAIL:]
+            del self._line[TAIL:]
+
+    def _end_line(self, part: bytes) -> bytes | TooLong:
+        self._append(part)
+        line, tail = bytes(self._line), self._tail
+        self._line, self._tail = bytearray(), None
+        return line if tail is None else TooLong(_request_id(line, bytes(tail)))
+
+
+def _request_id(head: bytes, tail: bytes) -> str | int | None:
+    """Return the id of a request, which clients write at the start or end of the message.
+
+    Only next to the outermost braces is a member certain to belong to the message and not to its arguments.
+    """
+    members: dict[bytes, bytes] = {}
+    position = 0
+    while found := (_NEXT if position else _FIRST).match(head, position):
+        members.setdefault(found[1], found[2])
+        position = found.end()
+    last = _LAST
+    while found := last.search(tail):
+        members.setdefault(found[1], found[2])
+        tail, last = tail[: found.start()], _BEFORE
+    if b"method" not in members or b"id" not in members:
+        return None
+    try:
+        request_id = json.loads(members[b"id"])
+    except ValueError:
+        return None
+    return request_id if isinstance(request_id, str | int) else None
+
+
+CHUNK = 65_536
+LONGEST_LINE = 4 * 1024 * 1024
+"""Maximum length of a message, as over HTTP; longer messages are skipped [bytes]."""
+PATIENCE = 2.0
+"""Time for pending messages after the client has closed standard input; it may have stopped reading [s]."""
+
+
+class Stdio:
+    """Serves one client over standard input and output."""
+
+    def __init__(self, say: Callable[[str], None] = print) -> None:
+        """Reserve both streams: other code then reads end-of-file, and its output goes to standard error.
+
+        say: prints a message for the user.
+        """
+        self._say = say
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        self._input = _reserve(0, lambda: os.open(os.devnull, os.O_RDONLY))
+        self._output = _reserve(1, _standard_error)
+        self._scope = anyio.CancelScope()
+
+    async def serve(self, server: Server[Any], ready: Callable[[str], None]) -> None:
+        """Serve until the client closes standard input, or `stop` is called."""
+        ready("standard input and output")
+        with self._scope:
+            # Reads and writes run in daemon threads: blocked threads of the library would prevent the program's exit.
+            streams = stdio_server(cast("Any", self._lines()), cast("Any", self))
+            async with streams as (reading, writing):
+                await server.run(reading, writing, server.create_initialization_options())
+
+    def stop(self) -> None:
+        """Make `serve` return."""
+        self._scope.cancel()
+
+    async def write(self, text: str) -> None:
+        """Write a message; stop the server if the client has closed its end."""
+        try:
+            await in_thread(partial(_write, self._output, text.encode("utf-8", "replace")))
+        except OSError:
+            self.stop()
+
+    async def flush(self) -> None:
+        """Do nothing, because `write` is unbuffered."""
+
+    async def _lines(self) -> AsyncIterator[str]:
+        reader = LineReader(LONGEST_LINE)
+        while chunk := await in_thread(partial(_read, self._input)):
+            for line in reader.feed(chunk):
+                if isinstance(line, TooLong):
+                    await self._refuse(line)
+                else:
+                    yield replace_lone_surrogates(line).decode("utf-8", "replace")
+        asyncio.get_running_loop().call_later(PATIENCE, self.stop)
+
+    async def _refuse(self, line: TooLong) -> None:
+        """Report a skipped message to the user and, if its request id is known, to the client, which awaits a reply."""
+        self._say(f"warning: skipped a message of more than {LONGEST_LINE} bytes")
+        if line.request_id is not None:
+            reason = f"a message may have {LONGEST_LINE} bytes; this one was longer and was not read"
+            data = ErrorData(code=INVALID_REQUEST, message=reason)
+            error = JSONRPCError(jsonrpc="2.0", id=line.request_id, error=data)
+            await self.write(error.model_dump_json(by_alias=True, exclude_unset=True) + "\n")
+
+
+def _reserve(number: int, open_replacement: Callable[[], int]) -> int:
+    """Return a private duplicate of a standard descriptor, and redirect the original."""
+    private = os.dup(number)
+    other = open_replacement()
+    os.dup2(other, number, inheritable=True)
+    os.close(other)
+    return private
+
+
+def _standard_error() -> int:
+    try:
+        return os.dup(2)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+def _read(descriptor: int) -> bytes:
+    with suppress(OSError):
+        return os.read(descriptor, CHUNK)
+    return b""
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]

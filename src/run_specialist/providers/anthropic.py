@@ -6,30 +6,39 @@ the tail (the automatic breakpoint). The previous tail gets a breakpoint after a
 blocks, and instead of the tail in a request that orders the model to end.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.errors import ContextExceeded, ProviderError
-from run_specialist.providers import anthropic_refusals, gc_tuning, prices
-from run_specialist.providers.admission.gate import GATES, GatedRequest
-from run_specialist.providers.anthropic_reply import StreamedMessage, read_reply
-from run_specialist.providers.base import Choice, Opening, Request, Watch
-from run_specialist.providers.endpoint import MESSAGES
-from run_specialist.providers.json_reader import EncodedMessages
-from run_specialist.providers.knowledge import InformedProvider, Lessons
+from run_specialist import prompts
+from run_specialist.errors import ContextExceeded, ProviderError, Unavailable
+from run_specialist.providers import models, transport
+from run_specialist.providers.admission import GATES, GatedRequest
+from run_specialist.providers.base import Choice, Delta, Opening, Request, Watch
+from run_specialist.providers.errors import MESSAGES, failure, final, kind_of
+from run_specialist.providers.knowledge import InformedProvider, Knowledge, Lessons
 from run_specialist.providers.models import capabilities, full_id
-from run_specialist.providers.pace import pace
-from run_specialist.providers.sdk_errors import failure, final
-from run_specialist.providers.served_tools import EndpointTools, UnansweredToolUses
-from run_specialist.providers.transport import connection, send, stream, url_of
-from run_specialist.record.blocks import Block
-from run_specialist.record.messages import Message, Reply, Usage, encode
+from run_specialist.providers.transport import (
+    EncodedMessages,
+    WhiteSpace,
+    connection,
+    count,
+    pace,
+    read_arguments,
+    send,
+    stream,
+    unique_id,
+    url_of,
+)
+from run_specialist.record.messages import USE, Block, Message, Reply, Stop, Usage, encode, is_result
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
+
 
 PATH = "/v1/messages"
 CACHED: Block = {"type": "ephemeral"}
@@ -56,7 +65,7 @@ class AnthropicProvider(InformedProvider):
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of one request [USD]; None if the price is unknown."""
-        return prices.cost(usage, self.model, "anthropic")
+        return models.cost(usage, self.model, "anthropic")
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -69,7 +78,7 @@ def make_client(**options: Any) -> "AsyncAnthropic":  # noqa: ANN401 - the SDK's
     options: options of `AsyncAnthropic`; missing ones come from the environment. `max_retries=0` disables retries, and
         any other number has no effect: the patience of a run limits them.
     """
-    with gc_tuning.paused("anthropic"):
+    with transport.paused("anthropic"):
         import anthropic  # noqa: PLC0415 - the import takes a second
 
     return anthropic.AsyncAnthropic(**{**connection(anthropic), **options})
@@ -127,12 +136,12 @@ class AnthropicConversation:
         if not _is_refusal(error):
             return failed
         line = str(failed)
-        if anthropic_refusals.is_too_long(str(error)):
+        if is_too_long(str(error)):
             return ContextExceeded(line)
         match request.choice:
-            case Choice.RESPOND | Choice.NONE if self._has_tools and anthropic_refusals.is_about_choice(str(error)):
+            case Choice.RESPOND | Choice.NONE if self._has_tools and is_about_choice(str(error)):
                 return knowledge.refused(request.choice, line)
-            case _ if request.schema is not None and anthropic_refusals.is_about_schema(str(error)):
+            case _ if request.schema is not None and is_about_schema(str(error)):
                 return knowledge.refused(Choice.SCHEMA, line)
             case _:
                 return failed
@@ -179,7 +188,7 @@ class AnthropicConversation:
                 self._front, self._has_tools = self._encoded_front(), bool(self._tools.definitions)
                 return await self._exchange(request, gated)
             # A schema does without the tool choice beside it.
-            about_choice = _is_refusal(error) and anthropic_refusals.is_about_choice(str(error))
+            about_choice = _is_refusal(error) and is_about_choice(str(error))
             if request.choice is not Choice.SCHEMA or not about_choice or not self._provider.capabilities.none_choice:
                 raise
             self._provider.knowledge.refused(Choice.NONE, str(error))
@@ -220,3 +229,298 @@ def _marked(message: Message) -> bytes:
     """Return the encoded message with a cache breakpoint on its last block."""
     *blocks, last = message.content
     return encode({"role": message.role, "content": [*blocks, {**last, "cache_control": CACHED}]})
+
+
+TOO_LONG = ("prompt is too long", "exceed context limit")
+"""Error texts for a request that exceeds the model's context window."""
+_ABOUT_SCHEMA = re.compile(
+    r"output_config(?!\.effort)|output_format|json_schema|schema|grammar|structured output", re.IGNORECASE
+)
+
+
+def is_too_long(refusal: str) -> bool:
+    """Return whether the request exceeds the model's context window."""
+    return any(text in refusal for text in TOO_LONG)
+
+
+def is_about_choice(refusal: str) -> bool:
+    """Return whether the error is about the tool choice."""
+    return "tool_choice" in refusal
+
+
+def is_about_schema(refusal: str) -> bool:
+    """Return whether the error is about the JSON Schema of the reply."""
+    return _ABOUT_SCHEMA.search(refusal) is not None
+
+
+STOPS = {
+    "end_turn": Stop.ANSWERED,
+    "stop_sequence": Stop.ANSWERED,
+    "tool_use": Stop.WANTS_TOOLS,
+    "pause_turn": Stop.PAUSED,
+    "max_tokens": Stop.TRUNCATED,
+    "model_context_window_exceeded": Stop.TRUNCATED,
+    "refusal": Stop.REFUSED,
+    transport.COMPLETE: Stop.ANSWERED,
+    transport.CUT: Stop.TRUNCATED,
+}
+"""Documented stop reasons, and those of `transport`; for unknown ones, the content decides."""
+
+
+def read_reply(message: Block, taken: Collection[str]) -> Reply:
+    """Convert a message object to a reply.
+
+    taken: ids of all tool calls in the transcript; a call without an id or with one of these gets a new id.
+    Raises ProviderError if the object is not a message.
+    """
+    if message.get("type") == "error":
+        line = f"the server answered with an error: {message.get('error')}; try again later"
+        raise ProviderError(line, kind=kind_of(None, message))
+    content = message.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if not isinstance(content, list) or not all(_is_block(block) for block in content):
+        raise ProviderError(f"the server's answer has no content blocks; {MESSAGES.wrong_server}")
+    reason = str(message.get("stop_reason") or "")
+    wants_tools = any(block.get("type") == "tool_use" for block in content)
+    stop = STOPS.get(reason)
+    detail = transport.warning(reason) if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
+    if not reason or stop in {Stop.ANSWERED, Stop.WANTS_TOOLS} or (stop is Stop.PAUSED and wants_tools):
+        # The content is more reliable than the stop reason.
+        stop = Stop.WANTS_TOOLS if wants_tools else Stop.ANSWERED
+    if stop is Stop.REFUSED:
+        reason = _category(message) or reason
+    return Reply(
+        # With an unknown stop reason, only the text of the reply is used.
+        stop=stop or Stop.ANSWERED,
+        content=tuple(_with_unique_ids(content, taken)),
+        usage=_usage(message.get("usage")),
+        reason=reason,
+        detail=detail,
+        is_stop_known=stop is not None,
+        more_room_helps=reason != "model_context_window_exceeded",
+        model=str(message.get("model") or ""),
+    )
+
+
+def _is_block(value: object) -> bool:
+    """Return whether a value is a valid block; the API would refuse all later requests that contain any other."""
+    match value:
+        case {"type": "text", **rest}:
+            return isinstance(rest.get("text"), str)
+        case {"type": "tool_use", **rest}:
+            return isinstance(rest.get("name"), str)
+        case {"type": str(kind)}:
+            return bool(kind)
+        case _:
+            return False
+
+
+def _with_unique_ids(content: Iterable[Block], taken: Collection[str]) -> Iterator[Block]:
+    """Yield the blocks unchanged, except that a call without a unique id gets a new id."""
+    known = set(taken)
+    for block in content:
+        if block.get("type") != "tool_use":
+            yield block
+            continue
+        call_id = unique_id(block.get("id"), known, "toolu_")
+        known.add(call_id)
+        yield block if block.get("id") == call_id else {**block, "id": call_id}
+
+
+def _category(message: Block) -> str:
+    details = message.get("stop_details")
+    return str(details.get("category") or "") if isinstance(details, Mapping) else ""
+
+
+def _usage(usage: object) -> Usage:
+    return Usage(
+        input_tokens=count(usage, "input_tokens"),
+        cache_read_input_tokens=count(usage, "cache_read_input_tokens"),
+        cache_creation_input_tokens=count(usage, "cache_creation_input_tokens"),
+        output_tokens=count(usage, "output_tokens"),
+        web_search_requests=count(_object(usage).get("server_tool_use"), "web_search_requests"),
+    )
+
+
+GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+"""Types of delta that append to a string of a block, with the key of the string."""
+
+
+class StreamedMessage:
+    """Assembles a message from the events of a stream, and passes its pieces to a watcher."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._message: dict[str, Any] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._arguments: dict[int, list[str]] = {}
+        self._grown: dict[tuple[int, str], list[str]] = {}
+        self._complete = False
+        self._white_space = WhiteSpace()
+
+    @property
+    def is_endless(self) -> bool:
+        """True once only white space keeps arriving."""
+        return self._white_space.is_endless
+
+    def add(self, event: object) -> None:
+        """Process the next event; unknown types are ignored."""
+        match event:
+            case {"type": "message_start", "message": dict(message)}:
+                self._message = message
+            case {"type": "content_block_start", "index": int(index), "content_block": dict(block)}:
+                self._blocks[index] = dict(block)
+            case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)} if index in self._blocks:
+                self._add_delta(index, delta)
+            case {"type": "message_delta", "delta": dict(delta), **rest}:
+                usage = {key: value for key, value in _object(rest.get("usage")).items() if value is not None}
+                self._message |= {**delta, "usage": _object(self._message.get("usage")) | usage}
+            case {"type": "message_stop"}:
+                self._complete = True
+
+    def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
+        block, kind = self._blocks[index], delta.get("type")
+        if kind == "input_json_delta":
+            fragment = str(delta.get("partial_json", ""))
+            self._arguments.setdefault(index, []).append(fragment)
+            self._white_space.add(fragment)
+            self._watch(Delta(fragment, tool=str(block.get("name", ""))))
+        elif kind == "citations_delta":
+            # A block may begin with null in place of a list.
+            block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
+        elif kind in GROWING:
+            key = GROWING[kind]
+            # Joined at the end: appending each piece to a long string would copy it every time.
+            self._grown.setdefault((index, key), []).append(str(delta.get(key, "")))
+            if kind == "text_delta":
+                self._white_space.add(str(delta.get("text", "")))
+                self._watch(Delta(str(delta.get("text", ""))))
+
+    def result(self) -> Block:
+        """Return the message object.
+
+        Raises ProviderError if the stream ended early.
+        """
+        if self.is_endless:
+            self._message["stop_reason"] = transport.stop_reason(self._written())
+        elif not self._complete:
+            raise Unavailable("the server's stream was closed in the middle of a reply", "try again", may_have_run=True)
+        cut = STOPS.get(str(self._message.get("stop_reason"))) is Stop.TRUNCATED
+        for (index, key), pieces in self._grown.items():
+            self._blocks[index][key] = "".join([str(self._blocks[index].get(key) or ""), *pieces])
+        for index, fragments in self._arguments.items():
+            if text := "".join(fragments):
+                self._blocks[index]["input"] = read_arguments(text, cut=cut)
+        return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
+
+    def _written(self) -> Iterator[str]:
+        """Yield the texts and call arguments received so far."""
+        yield from ("".join(pieces) for (_, key), pieces in self._grown.items() if key == "text")
+        yield from map("".join, self._arguments.values())
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+NOT_RUN = "the endpoint does not run {} itself: {}; the run continues without {}"
+_ABOUT_TOOLS = re.compile(r"web_search|web_fetch|server[ _]tool|input_schema|\btools\b", re.IGNORECASE)
+"""Error texts of endpoints without such tools; most mistake them for tools without a schema."""
+
+
+class EndpointTools:
+    """The tools of a conversation, adapted to its endpoint."""
+
+    def __init__(self, opening: Opening, knowledge: Knowledge) -> None:
+        self._opening = opening
+        self._knowledge = knowledge
+        self._on_server = opening.tools.on_server if knowledge.capabilities.server_tools else ()
+        self.warning = ""
+        """The warning for the user if the endpoint refused them; empty if it did not."""
+
+    @property
+    def definitions(self) -> list[Mapping[str, Any]]:
+        """The definitions of the tools; tools that the endpoint lacks are replaced by those of this program."""
+        return list(self._definitions())
+
+    def _definitions(self) -> Iterator[Mapping[str, Any]]:
+        for tool in self._opening.tools:
+            if not tool.on_server or tool in self._on_server:
+                yield tool.definition
+            elif tool.instead:
+                yield tool.instead.definition
+
+    def were_refused(self, refusal: str) -> bool:
+        """Return whether the endpoint refused its own tools; they are then no longer offered."""
+        if not self._on_server or "tool_choice" in refusal or not _ABOUT_TOOLS.search(refusal):
+            return False
+        names = " and ".join(tool.name for tool in self._on_server)
+        instead = [tool.instead.name for tool in self._on_server if tool.instead]
+        self.warning = NOT_RUN.format(names, refusal, "it" if len(self._on_server) == 1 else "them")
+        if instead:
+            self.warning += f", but with {' and '.join(instead)} of this program"
+        self._on_server = ()
+        self._knowledge.capabilities = replace(self._knowledge.capabilities, server_tools=False)
+        return True
+
+
+class UnansweredToolUses:
+    """Removes tool uses that the API will never answer, because it refuses a transcript that contains one.
+
+    The API runs a use without a result at the beginning of the next request, if that adds only tool results.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[Message, Message]] = {}
+        self._without_uses: Sequence[Message] = ()
+        """Messages at the beginning of the transcript that contain no use."""
+
+    def removed(self, messages: Sequence[Message], *, may_run: bool) -> Sequence[Message]:
+        """Return a transcript without such uses; the same object if there are none.
+
+        may_run: whether the next request may run tools at all.
+        """
+        known = len(self._without_uses)
+        if known > len(messages) or not all(map(is_, self._without_uses, messages)):
+            known = 0
+        uses = [place for place, message in enumerate(messages[known:], known) if _ids(message)]
+        if not uses:
+            self._without_uses = messages
+            return messages
+        answered = {str(block.get("tool_use_id")) for one in messages for block in one.blocks if is_result(block)}
+        open_place = _open_place(messages) if may_run else None
+        lost = [place for place in uses if place != open_place and not _ids(messages[place]) <= answered]
+        if not lost:
+            return messages
+        kept = [*messages]
+        for place in lost:
+            kept[place] = self._without(messages[place], answered)
+        return kept
+
+    def _without(self, message: Message, answered: set[str]) -> Message:
+        """Return a message without its unanswered uses; the same object each time, so that it is encoded once."""
+        known = self._made.get(id(message))
+        if known is not None and known[0] is message:
+            return known[1]
+        blocks = tuple(block for block in message.blocks if block["type"] != USE or str(block.get("id")) in answered)
+        left: tuple[Block, ...] = blocks or ({"type": "text", "text": prompts.LEFT_OUT},)
+        made = replace(message, blocks=left)
+        self._made[id(message)] = (message, made)
+        return made
+
+
+def _ids(message: Message) -> set[str]:
+    """Return the ids of the uses in a message."""
+    if message.role != "assistant":
+        return set()
+    return {str(block.get("id")) for block in message.blocks if block["type"] == USE}
+
+
+def _open_place(messages: Sequence[Message]) -> int | None:
+    """Return the index of the reply whose uses the next request answers; None if there is none."""
+    last = len(messages) - 1
+    if messages[last].role == "assistant":
+        return last
+    only_results = all(block["type"] == "tool_result" for block in messages[last].content)
+    return last - 1 if only_results else None

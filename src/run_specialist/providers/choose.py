@@ -1,21 +1,27 @@
-"""Choose the model of a run and create its provider."""
+"""Choose the models of a run, and make their providers; for the run they are one provider."""
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
-from run_specialist.errors import NoCredentials, UsageError
+from run_specialist.errors import NoCredentials, ProviderError, ProviderErrorKind, UsageError
 from run_specialist.installation import adding
-from run_specialist.providers.base import Provider
-from run_specialist.providers.endpoint import CHAT, MESSAGES, OPENAI_URL, Endpoint
-from run_specialist.providers.model_chain import models_of
-from run_specialist.providers.model_names import check_served, check_spelling
+from run_specialist.providers.anthropic import AnthropicProvider
+from run_specialist.providers.base import Capabilities, Conversation, Opening, Provider, Watch
+from run_specialist.providers.errors import CHAT, MESSAGES, OPENAI_URL, Endpoint
+from run_specialist.providers.local_servers import SERVERS, WEIGHTS_ENDPOINT, prefix_of
+from run_specialist.providers.models import Price, check_served, check_spelling, price
+from run_specialist.providers.openai_chat import ChatProvider
+from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import OFFLINE
-from run_specialist.redaction import redact
-from run_specialist.specialist.model_list import split_models
+from run_specialist.safety.redact import redact
+from run_specialist.specialist.checks import split_models
 
 if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
     from openai import AsyncOpenAI
+
 
 OPENAI = "openai:"
 """Prefix of model ids that use the chat completions API."""
@@ -89,7 +95,7 @@ def make_provider(model: str) -> Provider:
     check_spelling(model)
     check_served(model)
     if model == OFFLINE:
-        from run_specialist.providers.offline.provider import OfflineProvider  # noqa: PLC0415 - loaded on demand
+        from run_specialist.providers.offline import OfflineProvider  # noqa: PLC0415 - loaded on demand
 
         return OfflineProvider()
     if model.startswith(OPENAI):
@@ -107,7 +113,7 @@ def keys_of(provider: Provider) -> tuple[str, ...]:
 def _messages_provider(model: str) -> Provider:
     check_credentials(model)
     _refuse_secrets_in(MESSAGES)
-    from run_specialist.providers.anthropic import AnthropicProvider, make_client  # noqa: PLC0415 - a heavy import
+    from run_specialist.providers.anthropic import make_client  # noqa: PLC0415 - a heavy import
 
     key = _set(MESSAGES.key)
     # A local server needs no key, but the SDK requires one.
@@ -124,7 +130,6 @@ def _chat_provider(model: str) -> Provider:
     key, url = _set(CHAT.key), _set(CHAT.url)
     check_credentials(f"{OPENAI}{model}")
     _refuse_secrets_in(CHAT)
-    from run_specialist.providers.openai_chat import ChatProvider  # noqa: PLC0415 - a heavy import
 
     client = chat_client(f"{OPENAI}{model}", CHAT, api_key=key or NO_KEY, base_url=url or OPENAI_URL)
     return ChatProvider(model, client)
@@ -174,3 +179,203 @@ def _no_connection(error: Exception, endpoint: Endpoint) -> UsageError:
         f"cannot create the API client ({redact(str(error))}); "
         f"check {endpoint.url}, the proxy settings and the certificates"
     )
+
+
+# The models of one run, tried in order when one fails; for the run they are one provider.
+#
+# `loop/model_change.py` contains the effects of a change on the run itself.
+
+_LEADS_ON: frozenset[ProviderErrorKind] = frozenset(
+    {"model_missing", "overloaded", "quota", "rate_limited", "connection", "server_error"}
+)
+"""Failures after which another model is tried; a wrong key or an invalid request must be shown instead."""
+_LEADS_ON_LATER: frozenset[ProviderErrorKind] = _LEADS_ON | {"credentials", "invalid_request"}
+"""The same from the second model on, whose vendor may reject the settings of the run."""
+
+Make = Callable[[str], Awaitable[Provider]]
+"""Returns the provider of a model; raises UsageError if it cannot be asked, e.g. because its server does not run."""
+
+
+class ModelChain:
+    """The models of one run, in order: a provider whose model changes."""
+
+    def __init__(
+        self,
+        first: Provider,
+        following: Sequence[Provider] = (),
+        make: Make | None = None,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        """Take the models.
+
+        following: the other models, in order; only described, unless `make` is None.
+        make: makes the provider of a model from its id; called only when needed, because a local server might load it.
+        warnings: warnings about omitted models.
+        """
+        self.present = first
+        """The provider of the current model."""
+        self.following = tuple(following)
+        """Descriptions of the remaining models: ids, capabilities and prices."""
+        self.warnings = tuple(warnings)
+        self._make = make
+        self._has_changed = False
+
+    def renewed(self) -> "ModelChain":
+        """Return a chain that begins with the current model, for another run such as a child."""
+        return ModelChain(self.present, self.following, self._make)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the current model and of the remaining ones."""
+        return (self.present.model, *(one.model for one in self.following))
+
+    def left_after(self, error: ProviderError) -> tuple[Provider, ...]:
+        """Return descriptions of the models that may answer after this failure of the current one."""
+        if error.kind not in (_LEADS_ON_LATER if self._has_changed else _LEADS_ON):
+            return ()
+        if error.kind != "connection":
+            return self.following
+        # A server that cannot be reached cannot be reached for its other models either.
+        vendor = self.capabilities.vendor
+        return tuple(one for one in self.following if one.capabilities.vendor != vendor)
+
+    async def advance(self) -> None:
+        """Switch to the next model.
+
+        Raises UsageError with the reason if that model cannot be used; it is skipped then. There must be another model.
+        """
+        described, self.following = self.following[0], self.following[1:]
+        self._has_changed = True
+        self.present = described if self._make is None else await self._make(described.model)
+
+    @property
+    def model(self) -> str:
+        """The id of the current model."""
+        return self.present.model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The capabilities of the current model."""
+        return self.present.capabilities
+
+    def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:
+        """Start a conversation with the current model."""
+        return self.present.open(opening, watch)
+
+    def cost(self, usage: Usage) -> float | None:
+        """Return the cost of one request to the current model [USD]; None if the price is unknown."""
+        return self.present.cost(usage)
+
+    async def aclose(self) -> None:
+        """Close the connections of the current model."""
+        await self.present.aclose()
+
+
+def models_of(provider: Provider) -> tuple[Provider, ...]:
+    """Return the providers of all models that a run may use; only the first can send requests."""
+    return (provider.present, *provider.following) if isinstance(provider, ModelChain) else (provider,)
+
+
+def is_replaceable(provider: Provider, error: ProviderError | None = None) -> bool:
+    """Return whether a run has another model to change to, so that it need not wait for the current one.
+
+    error: a failure of the current model, after which the other one may answer; None = any failure.
+    """
+    return isinstance(provider, ModelChain) and bool(
+        provider.following if error is None else provider.left_after(error)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenModels:
+    """The models of a run."""
+
+    names: tuple[str, ...]
+    """Names in the order in which they are asked; at least one."""
+    left_out: tuple[str, ...] = ()
+    """Why other named models are omitted, one line each."""
+
+
+def choose_model(flag: str | None, file: str | None, default: str | None = None, following: Sequence[str] = ()) -> str:
+    """Return the first model of a run; the arguments are those of `named_models`."""
+    return choose_models(flag, file, default, following).names[0]
+
+
+def choose_models(
+    flag: str | None, file: str | None, default: str | None = None, following: Sequence[str] = ()
+) -> ChosenModels:
+    """Return the models of a run; the arguments are those of `named_models`.
+
+    If several are named, those that cannot be asked here are omitted, unless none would remain.
+    """
+    names = named_models(flag, file, default, following)
+    if names[0] == OFFLINE or len(names) == 1:
+        return ChosenModels(names[:1])
+    obstacles = {name: _obstacle(name) for name in names}
+    usable = tuple(name for name in names if not obstacles[name])
+    if not usable:
+        return ChosenModels(names[:1])
+    return ChosenModels(usable, tuple(f"{name} is left out: {why}" for name, why in obstacles.items() if why))
+
+
+def _obstacle(model: str) -> str:
+    """Return why one of several models cannot be asked here, without asking its server; empty if it can."""
+    if model == OFFLINE:
+        return "it is not a language model"
+    try:
+        check_usable(model)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def check_usable(model: str) -> None:
+    """Raise UsageError if a model cannot be asked here, without contacting it.
+
+    Raises NoCredentials if a key is missing.
+    """
+    check_served(model)
+    if prefix_of(model) is None:
+        check_credentials(model)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoClient:
+    """Placeholder for an SDK client, whose import takes a second."""
+
+    base_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedModel:
+    """A model that was not contacted."""
+
+    provider: Provider
+    """Provides only id, capabilities and price; it cannot be opened."""
+    price: Price | None
+    """None if the price is unknown, and for a model that costs nothing."""
+    is_local: bool = False
+    """Whether a local server or a file provides it; its context is then known only when a run begins."""
+
+
+def described(model: str) -> DescribedModel:
+    """Return a model by the name that a run would use; contacts nothing.
+
+    model: as returned by `chosen_models`.
+    """
+    if model == OFFLINE:
+        from run_specialist.providers.offline import OfflineProvider  # noqa: PLC0415 - loaded on demand
+
+        return DescribedModel(OfflineProvider(), None)
+    prefix, _, name = model.partition(":")
+    if prefix_of(model):
+        server = SERVERS.get(f"{prefix}:")
+        client = cast("AsyncOpenAI", _NoClient())
+        return DescribedModel(
+            ChatProvider(name, client, server.endpoint if server else WEIGHTS_ENDPOINT), None, is_local=True
+        )
+    if model.startswith(OPENAI):
+        url = os.environ.get(CHAT.url, "").strip() or OPENAI_URL
+        return DescribedModel(ChatProvider(name, cast("AsyncOpenAI", _NoClient(url))), price(name, "openai"))
+    provider = AnthropicProvider(model, cast("AsyncAnthropic", _NoClient()))
+    return DescribedModel(provider, price(provider.model, "anthropic"))

@@ -5,23 +5,132 @@ schema of one call, so the reply must be a call. Calls and results are plain mes
 the same as with native calls.
 """
 
+import json
+import re
 import secrets
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import is_not
 from typing import Any
 
+from run_specialist import prompts
 from run_specialist.errors import ProviderError, SchemaRefused
-from run_specialist.providers import json_prompts
 from run_specialist.providers.base import Choice, Conversation, Delta, Opening, Provider, Request, Watch
-from run_specialist.providers.call_shape import FORMAT, WrittenCall, call_schema, read_call
-from run_specialist.providers.call_stream import CallStream
-from run_specialist.providers.plain_messages import PlainMessages
-from run_specialist.providers.tool_list import tool_list
-from run_specialist.record.blocks import Block
-from run_specialist.record.messages import Reply, Stop, has_calls
+from run_specialist.providers.transport import read_arguments
+from run_specialist.record.messages import Block, Message, Reply, Stop, has_calls, text_of
+from run_specialist.specialist.answer_schema import restored, strict
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import NAME as RESPOND
+
+# The JSON form of a tool call, whose schema is that of a reply that is one call, e.g.
+# `{"call": {"tool": "search", "arguments": {"query": "cache", "limit": null}}}`.
+
+FORMAT = "call"
+"""Name of the format in requests."""
+_FIRST_QUOTE = {
+    "source": {"type": "string", "description": "The `path:line` of the line of a result that the answer rests on."},
+    "quote": {"type": "string", "description": "That line, word for word."},
+}
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """A tool call in the text of a reply."""
+
+    tool: str
+    arguments: Mapping[str, Any] | None
+    """None if the arguments are not an object."""
+
+
+def call_schema(tools: Iterable[Tool]) -> dict[str, Any]:
+    """Return the schema of a reply that calls one of some tools, adapted for constrained decoding."""
+    return _closed({"call": {"anyOf": [_call_of(tool) for tool in tools]}})
+
+
+def written_arguments(tool: Tool) -> dict[str, Any]:
+    """Return the strict schema of the arguments as the model writes them: an object, or JSON in a string."""
+    return strict(_as_written(tool))
+
+
+def _as_written(tool: Tool) -> Mapping[str, Any]:
+    """Return the schema of a tool's arguments; `respond` begins with one required quote.
+
+    Small models leave a list of quotes empty, and write a better answer after the sentence that supports it.
+    """
+    schema = tool.input_schema
+    if not schema.get("properties") and schema.get("additionalProperties") is None:
+        # A tool without parameters, whose schema does not say that there are no others either.
+        return {**schema, "additionalProperties": False}
+    if tool.name != RESPOND or "evidence" not in schema.get("properties", {}):
+        return schema
+    properties = {**_FIRST_QUOTE, **schema["properties"]}
+    return {**schema, "properties": properties, "required": [*_FIRST_QUOTE, *schema.get("required", ())]}
+
+
+def _as_meant(tool: Tool, given: object) -> Mapping[str, Any] | None:
+    """Return the arguments of a call in the form that its tool expects; None if they are not an object."""
+    arguments = restored(given, _as_written(tool))
+    if not isinstance(arguments, dict) or tool.name != RESPOND:
+        return arguments if isinstance(arguments, dict) else None
+    others = {key: value for key, value in arguments.items() if key not in _FIRST_QUOTE}
+    first = {key: arguments[key] for key in _FIRST_QUOTE if arguments.get(key)}
+    if not first:
+        return others
+    more = others.get("evidence") or []
+    return {**others, "evidence": [first, *(more if isinstance(more, list) else [more])]}
+
+
+def _call_of(tool: Tool) -> dict[str, Any]:
+    return _closed(
+        {"tool": {"type": "string", "enum": [tool.name]}, "arguments": _undescribed(written_arguments(tool))}
+    )
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def _undescribed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a strict schema without descriptions, because the system prompt contains them."""
+    converted: dict[str, Any] = {}
+    for key, value in schema.items():
+        match key:
+            case "description":
+                continue
+            case "properties":
+                converted[key] = {name: _undescribed(part) for name, part in value.items()}
+            case "items":
+                converted[key] = _undescribed(value)
+            case "anyOf":
+                converted[key] = [_undescribed(branch) for branch in value]
+            case _:
+                converted[key] = value
+    return converted
+
+
+def written(tool: str, arguments: object) -> str:
+    """Return a call as the text of an assistant message."""
+    return json.dumps({"call": {"tool": tool, "arguments": arguments}}, ensure_ascii=False)
+
+
+def read_call(text: str, tools: Toolset, *, cut: bool = False) -> WrittenCall | None:
+    """Return the call that a text consists of; None for any other text.
+
+    cut: the text may be incomplete; the received part is returned, because a cut call is never run.
+    """
+    stripped = text.strip()
+    fenced = _FENCED.fullmatch(stripped)
+    match read_arguments(fenced[1] if fenced else stripped, cut=cut):
+        case {"call": {"tool": str(name), **rest}} if name:
+            arguments, tool = rest.get("arguments"), tools.get(name)
+            if tool is not None:
+                return WrittenCall(name, _as_meant(tool, arguments))
+            return WrittenCall(name, arguments if isinstance(arguments, dict) else None)
+        case _:
+            return None
+
 
 UNCONSTRAINED = "the endpoint does not constrain replies to a JSON Schema, which tool_calls: json needs; use native"
 IGNORED = "the endpoint ignored the JSON Schema of its reply, which tool_calls: json needs; native may work better"
@@ -49,7 +158,7 @@ class JsonCalls:
         self._call_first = call_first
         self._watch = watch
         self._stream: CallStream | None = None
-        system = json_prompts.with_tools(opening.system, tool_list(opening.tools.local))
+        system = prompts.with_tools(opening.system, tool_list(opening.tools.local))
         plain = replace(opening, system=system, tools=Toolset([]))
         self._conversation = provider.open(plain, None if watch is None else self._show)
         self._messages = PlainMessages()
@@ -150,3 +259,159 @@ class JsonCalls:
 
 def _without_text(content: Iterable[Block]) -> tuple[Block, ...]:
     return tuple(block for block in content if block.get("type") != "text")
+
+
+_HEAD = re.compile(r'\s*\{\s*"call"\s*:\s*\{\s*"tool"\s*:\s*"([^"\\]*)"\s*,\s*"arguments"\s*:\s*(?=\{)')
+_LONGEST_HEAD = 300
+"""Number of characters after which a text that has not become a call is shown as text."""
+
+
+class CallStream:
+    """Converts the pieces of one reply."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._head = ""
+        self._tool: str | None = None
+        self._is_text = False
+        self._depth = 0
+        self._in_string = self._escaped = False
+
+    def add(self, delta: Delta) -> None:
+        """Pass on the next piece, without the JSON around the arguments of a call."""
+        if delta.tool is not None or self._is_text:
+            self._watch(delta)
+        elif self._tool is not None:
+            self._add_arguments(delta.text)
+        else:
+            self._add_head(delta.text)
+
+    def _add_head(self, text: str) -> None:
+        self._head += text
+        if found := _HEAD.match(self._head):
+            self._tool = found[1]
+            self._add_arguments(self._head[found.end() :])
+        elif self._head.strip() and (not self._head.lstrip().startswith("{") or len(self._head) > _LONGEST_HEAD):
+            self._is_text = True
+            self._watch(Delta(self._head))
+
+    def _add_arguments(self, text: str) -> None:
+        """Pass on the part of a text that belongs to the arguments object."""
+        end = 0
+        for end, character in enumerate(text, 1):  # noqa: B007 - the number of characters that belong to it
+            self._scan(character)
+            if self._depth == 0:
+                break
+        if end:
+            self._watch(Delta(text[:end], tool=self._tool))
+        if end and self._depth == 0:
+            # The rest closes the call.
+            self._watch = _ignore
+
+    def _scan(self, character: str) -> None:
+        if self._in_string:
+            self._in_string = self._escaped or character != '"'
+            self._escaped = character == "\\" and not self._escaped
+        elif character == '"':
+            self._in_string = True
+        else:
+            self._depth += (character in "{[") - (character in "}]")
+
+
+def _ignore(delta: Delta) -> None:
+    del delta
+
+
+class PlainMessages:
+    """A cache of converted messages: an already converted message stays the same object."""
+
+    def __init__(self) -> None:
+        self._sources: list[Message] = []
+        self._plain: list[Message] = []
+        self._names: dict[str, str] = {}
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of all calls so far."""
+        return frozenset(self._names)
+
+    def add_id(self, call_id: str) -> None:
+        """Record the id of a call whose reply may never become a message."""
+        self._names.setdefault(call_id, "")
+
+    def take(self, messages: Sequence[Message]) -> list[Message]:
+        """Return a transcript, which extends the previous one or replaces it, as plain messages."""
+        changed = map(is_not, self._sources, messages)
+        known = next((place for place, is_new in enumerate(changed) if is_new), min(len(self._sources), len(messages)))
+        del self._sources[known:], self._plain[known:]
+        for message in messages[known:]:
+            self._sources.append(message)
+            self._plain.append(self._converted(message))
+        return [*self._plain]
+
+    def _converted(self, message: Message) -> Message:
+        if message.role == "assistant":
+            return Message("assistant", tuple(map(self._said, message.blocks)))
+        if not any(block["type"] == "tool_result" for block in message.blocks):
+            return message
+        return Message.user("\n\n".join(map(self._told, message.content)))
+
+    def _said(self, block: Block) -> Block:
+        if block["type"] != "tool_use":
+            return block
+        self._names[block["id"]] = block["name"]
+        return {"type": "text", "text": written(block["name"], block["input"])}
+
+    def _told(self, block: Block) -> str:
+        if block["type"] != "tool_result":
+            return text_of([block])
+        return prompts.result_of(self._names.get(block["tool_use_id"], ""), text_of(block["content"]))
+
+
+def tool_list(tools: Iterable[Tool]) -> str:
+    """Return the tools as text, each with its description and its parameters; `respond` comes last."""
+    in_order = sorted(tools, key=lambda tool: tool.name == RESPOND)
+    return "\n".join(line for tool in in_order for line in _lines(tool))
+
+
+def _lines(tool: Tool) -> Iterator[str]:
+    yield f"- {tool.name}: {tool.description}"
+    given, arguments = tool.input_schema.get("properties", {}), written_arguments(tool)
+    if arguments.get("type") != "object":
+        yield f"  arguments ({_kind(arguments)}): {_description(arguments)}"
+    for name, part in arguments.get("properties", {}).items():
+        told = [_description(part), *_left_out(given.get(name))]
+        yield " ".join([f"  {name} ({_kind(part)})" + (":" if any(told) else ""), *filter(None, told)])
+
+
+def _left_out(schema: object) -> Iterator[str]:
+    """Yield constraints that the strict schema of a parameter lacks and small models violate."""
+    if isinstance(schema, Mapping):
+        if schema.get("default") is not None:
+            yield f"null means {json.dumps(schema['default'], ensure_ascii=False)}."
+        if isinstance(schema.get("maximum"), int | float):
+            yield f"At most {schema['maximum']}."
+
+
+def _description(schema: Mapping[str, Any]) -> str:
+    """Return the description of a parameter, which is in a branch if the parameter is optional."""
+    own = schema.get("description")
+    return str(own) if own else next(filter(None, map(_description, schema.get("anyOf", ()))), "")
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """Return the type of a value in a short notation."""
+    match schema:
+        case {"enum": [*values]}:
+            return " | ".join(json.dumps(value, ensure_ascii=False) for value in values)
+        case {"anyOf": [*branches]}:
+            return " | ".join(dict.fromkeys(map(_kind, branches)))
+        case {"type": "array", "items": items}:
+            return f"[{_kind(items)}, ...]"
+        case {"type": "object", "properties": properties}:
+            fields = ", ".join(f"{name}: {_kind(part)}" for name, part in properties.items())
+            return f"{{{fields}}}"
+        case {"type": str(kind)}:
+            return kind
+        case _:
+            return "any"

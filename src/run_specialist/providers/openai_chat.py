@@ -3,31 +3,27 @@
 As with the Messages API, model and tools are serialized once per run, each message once.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ContextExceeded, ProviderError
-from run_specialist.providers import gc_tuning, openai_refusals, prices
-from run_specialist.providers.admission.gate import GATES, GatedRequest
+from run_specialist.providers import models, transport
+from run_specialist.providers.admission import GATES, GatedRequest
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
-from run_specialist.providers.endpoint import CHAT, OPENAI_URL, Endpoint
-from run_specialist.providers.json_reader import EncodedMessages
+from run_specialist.providers.errors import CHAT, OPENAI_URL, Endpoint, failure, final
 from run_specialist.providers.knowledge import InformedProvider, Lessons
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
-from run_specialist.providers.openai_messages import encoded
-from run_specialist.providers.openai_reply import read_reply
-from run_specialist.providers.openai_stream import StreamedCompletion
-from run_specialist.providers.pace import pace
-from run_specialist.providers.sdk_errors import failure, final
-from run_specialist.providers.transport import connection, send, stream, url_of
-from run_specialist.record.blocks import Block
-from run_specialist.record.messages import Reply, Usage, encode
+from run_specialist.providers.openai_messages import StreamedCompletion, encoded, read_reply
+from run_specialist.providers.transport import EncodedMessages, connection, pace, send, stream, url_of
+from run_specialist.record.messages import Block, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from openai import APIError, AsyncOpenAI
+
 
 PATH = "/chat/completions"
 LAST_MOMENTS = 0.1
@@ -88,21 +84,21 @@ class ChatProvider(InformedProvider):
 
         refusal: error text. max_tokens: limit in the refused request [tokens].
         """
-        unknown = {key for key in (MAX_TOKENS, STREAMING) if openai_refusals.is_unknown(key, refusal)}
+        unknown = {key for key in (MAX_TOKENS, STREAMING) if is_unknown(key, refusal)}
         if unknown - self.knowledge.unknown:
             self.knowledge.unknown |= unknown
             return max_tokens
-        largest = openai_refusals.max_output(refusal)
+        largest = max_output(refusal)
         if largest is not None and 0 < largest < max_tokens:
             self.capabilities = replace(self.capabilities, max_output_tokens=largest)
             return largest
-        left = openai_refusals.context_left(refusal, max_tokens)
-        return left if left is not None and openai_refusals.MIN_OUTPUT <= left < max_tokens else None
+        left = context_left(refusal, max_tokens)
+        return left if left is not None and MIN_OUTPUT <= left < max_tokens else None
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of one request [USD]; None if the price is unknown."""
         # A local model may have the name of one that the vendor sells.
-        return prices.cost(usage, self.id, "openai") if self.endpoint is CHAT else None
+        return models.cost(usage, self.id, "openai") if self.endpoint is CHAT else None
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -117,7 +113,7 @@ def make_client(*, direct: bool = False, **options: Any) -> "AsyncOpenAI":  # no
         any other number has no effect: the patience of a run limits them.
     Raises ImportError if the SDK is not installed.
     """
-    with gc_tuning.paused("openai"):
+    with transport.paused("openai"):
         import openai  # noqa: PLC0415 - the import takes a second
 
     return openai.AsyncOpenAI(**{**connection(openai, direct=direct), **options})
@@ -162,7 +158,7 @@ class ChatConversation:
                 try:
                     completion = await self._exchange(request, limit, gated)
                 except APIStatusError as error:
-                    new_limit = self._provider.learn(openai_refusals.text_of_error(error), limit)
+                    new_limit = self._provider.learn(text_of_error(error), limit)
                     if new_limit is None:
                         raise
                     completion = await self._exchange(request, new_limit, gated)
@@ -184,14 +180,14 @@ class ChatConversation:
         failed = ProviderError(ended) if ended else failure(error, self._provider.endpoint, self._provider.client)
         line = str(failed)
         if isinstance(error, APIError):
-            text = openai_refusals.text_of_error(error)
+            text = text_of_error(error)
             refused = isinstance(error, APIStatusError) and error.status_code < 500  # noqa: PLR2004
-            if openai_refusals.is_too_long(text):
+            if is_too_long(text):
                 failed = ContextExceeded(line)
             # Some servers report a schema that their grammar cannot express as a server error.
-            elif isinstance(error, APIStatusError) and request.schema and openai_refusals.is_about_schema(text):
+            elif isinstance(error, APIStatusError) and request.schema and is_about_schema(text):
                 failed = self._provider.knowledge.refused(Choice.SCHEMA, line)
-            elif refused and self._is_constrained(request.choice) and openai_refusals.is_about_choice(text):
+            elif refused and self._is_constrained(request.choice) and is_about_choice(text):
                 failed = self._provider.knowledge.refused(request.choice, line)
         return failed
 
@@ -228,3 +224,72 @@ class ChatConversation:
 
 def _format(name: str, schema: Mapping[str, Any]) -> Block:
     return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": schema}}
+
+
+TOO_LONG = (
+    "context_length_exceeded",
+    "exceed_context_size",
+    "exceeds the available context size",
+    "maximum context length",
+    "context window",
+    "prompt is too long",
+)
+"""Error texts for a request that exceeds the model's context window."""
+
+MIN_OUTPUT = 256
+"""A context with less space than this for the reply counts as full [tokens]."""
+
+_MAX_OUTPUT = re.compile(
+    r"supports at most (\d+) completion tokens"
+    r"|max(?:_completion)?_tokens\W+(?:value )?must be less than or equal to\W+(\d+)"
+    r"|valid range of max(?:_completion)?_tokens is \[\d+, ?(\d+)\]"
+)
+_CONTEXT = re.compile(r"maximum context length is (\d+)")
+_REQUESTED = re.compile(r"you requested (\d+) tokens")
+_PROMPT = re.compile(r"\b(\d+) input tokens")
+_ABOUT_SCHEMA = re.compile(
+    r"response[_ ]format|json[_ ](?:schema|mode)|grammar|guided|structured[_ ]output", re.IGNORECASE
+)
+_UNKNOWN_KEY = re.compile(r"unrecogni[sz]ed|unknown|unexpected|unsupported|not supported|extra|not permitted")
+
+
+def text_of_error(error: "APIError") -> str:
+    """Return message and body of an error."""
+    return f"{error} {error.body}"
+
+
+def max_output(refusal: str) -> int | None:
+    """Return the model's maximum output [tokens]; None if the error text does not contain it."""
+    found = _MAX_OUTPUT.search(refusal)
+    return int(found[found.lastindex or 0]) if found else None
+
+
+def context_left(refusal: str, max_tokens: int) -> int | None:
+    """Return the context left for the reply [tokens]; None if the error text does not contain it.
+
+    max_tokens: limit in the refused request [tokens].
+    """
+    context, requested, prompt = (pattern.search(refusal) for pattern in (_CONTEXT, _REQUESTED, _PROMPT))
+    if context and requested:
+        return int(context[1]) - (int(requested[1]) - max_tokens)
+    return int(context[1]) - int(prompt[1]) if context and prompt else None
+
+
+def is_too_long(refusal: str) -> bool:
+    """Return whether the request exceeds the model's context window."""
+    return any(text in refusal.lower() for text in TOO_LONG)
+
+
+def is_about_choice(refusal: str) -> bool:
+    """Return whether the error is about the tool choice."""
+    return re.search(r"tool[_ ]choice", refusal, re.IGNORECASE) is not None
+
+
+def is_about_schema(refusal: str) -> bool:
+    """Return whether the error is about the JSON Schema of the reply."""
+    return _ABOUT_SCHEMA.search(refusal) is not None
+
+
+def is_unknown(key: str, refusal: str) -> bool:
+    """Return whether the server does not support a key of the request."""
+    return key in refusal and _UNKNOWN_KEY.search(refusal.lower()) is not None

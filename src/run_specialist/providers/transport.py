@@ -1,17 +1,26 @@
-"""Send one request through an SDK's client, streamed or not; the SDKs of both APIs have the same interface."""
+"""Send one request through an SDK, with a bounded reply; parse untrusted JSON."""
 
-from collections.abc import Callable
+import asyncio
+import gc
+import json
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from importlib import import_module
+from operator import is_
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary, ref
 
 from run_specialist.errors import ProviderError
-from run_specialist.providers.endpoint import Endpoint
-from run_specialist.providers.json_reader import read_object
-from run_specialist.providers.reply_limits import LONGEST_CONNECT, LONGEST_PAUSE, LONGEST_REPLY, bound_body
-from run_specialist.record.blocks import Block
+from run_specialist.providers.errors import Endpoint
+from run_specialist.record.messages import Block, Message
 
 if TYPE_CHECKING:
     import httpx2
+
 
 _RETRIES = "x-stainless-retry-count"
 """The header in which the SDKs send the number of retries."""
@@ -144,3 +153,272 @@ async def stream(  # noqa: PLR0913, PLR0917 - as `send`, and who reads the strea
                 # Leaving the context closes the connection, so that the server stops.
                 break
         return reply.result()
+
+
+MOST_TOKENS = 10**12
+"""Upper bound of plausible token counts; larger ones are ignored."""
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}", re.ASCII)
+
+
+def read_object(content_type: str, body: bytes, endpoint: Endpoint) -> dict[str, Any]:
+    """Return the JSON object of a response body.
+
+    Raises ProviderError for any other content.
+    """
+    if "json" not in content_type.lower():
+        kind = _MEDIA_TYPE.match(content_type)
+        named = kind[0] if kind else "no content type"
+        raise ProviderError(f"the server answered with {named}, not JSON; {endpoint.wrong_server}")
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ProviderError(f"the server answered with incomplete or invalid JSON ({error}); try again") from error
+    if not isinstance(value, dict):
+        raise ProviderError(f"the server answered with JSON that is not an object; {endpoint.wrong_server}")
+    return value
+
+
+def read_arguments(text: str, *, cut: bool) -> object:
+    """Parse the arguments of a tool call; None if they are not JSON.
+
+    cut: whether the arguments are truncated; the complete part is returned, because the call will not be executed.
+    """
+    from jiter import from_json  # noqa: PLC0415 - installed with the SDKs, needed only after a request
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        if not cut:
+            return None
+        try:
+            return from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings")
+        except ValueError:
+            return None
+
+
+def count(values: object, key: str) -> int:
+    """Return a token count; 0 if it is missing or implausible."""
+    value = values.get(key) if isinstance(values, Mapping) else None
+    # In Python, `True` is an int.
+    return value if isinstance(value, int) and value is not True and 0 < value <= MOST_TOKENS else 0
+
+
+class EncodedMessages:
+    """A cache of encoded messages: each request encodes only the messages that are new in the transcript."""
+
+    def __init__(self) -> None:
+        self.ids: set[str] = set()
+        """Ids of all tool calls in the transcript."""
+        self.pieces: list[bytes] = []
+        """Encoded messages in order."""
+        self._messages: Sequence[Message] = ()
+
+    def take(self, messages: Sequence[Message], encoded: Callable[[Message], bytes]) -> None:
+        """Update the cache for a transcript, which extends the previous one or replaces it.
+
+        encoded: encodes one message; a message encoded before keeps the same bytes.
+        """
+        known = len(self._messages)
+        if known > len(messages) or not all(map(is_, self._messages, messages)):
+            known, self.ids, self.pieces = 0, set(), []
+        for message in messages[known:]:
+            self.pieces.append(encoded(message))
+            self.ids |= {block["id"] for block in message.blocks if block["type"] == "tool_use"}
+        self._messages = messages
+
+
+def unique_id(sent: object, taken: Collection[str], prefix: str) -> str:
+    """Return the id of a tool call; a new id if it is invalid or taken.
+
+    prefix: start of a new id, followed by a number.
+    """
+    if isinstance(sent, str) and sent and sent not in taken:
+        return sent
+    number = len(taken) + 1
+    while f"{prefix}{number}" in taken:
+        number += 1
+    return f"{prefix}{number}"
+
+
+MIB = 2**20
+LONGEST_BODY = 32 * MIB
+"""Maximum size of a body; the largest requested reply has 32,000 tokens, with some hundred bytes per event [bytes]."""
+LONGEST_REPLY = 3600.0
+"""Maximum duration of a reply, which ends replies that trickle in byte by byte [s]."""
+LONGEST_PAUSE = 600.0
+"""Read timeout, the default of the SDKs [s]."""
+LONGEST_CONNECT = 20.0
+"""Connect timeout; the SDKs' 5 s are too short if one loop connects for a thousand children [s]."""
+
+
+async def bound_body(response: "httpx2.Response") -> None:
+    """Limit the body of a response, including small bodies that decompress to huge ones.
+
+    Used as a response hook of the HTTP client. Reading a body beyond the limits raises ProviderError.
+    """
+    kind, reference = type(response), ref(response)
+
+    async def bounded(chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        size, begun, unbounded = 0, time.monotonic(), reference()
+        if unbounded is None:
+            return
+        async with aclosing(kind.aiter_bytes(unbounded, chunk_size)) as parts:
+            async for part in parts:
+                size += len(part)
+                if size > LONGEST_BODY:
+                    raise ProviderError(f"the server's reply is longer than {LONGEST_BODY // MIB} MiB; try again")
+                if time.monotonic() - begun > LONGEST_REPLY:
+                    raise ProviderError(f"the server's reply took more than {LONGEST_REPLY:.0f} seconds; try again")
+                yield part
+
+    # Plain and streamed reading both use this method. The weak reference avoids a reference cycle.
+    response.aiter_bytes = bounded  # type: ignore[method-assign, assignment]
+
+
+@contextmanager
+def paused(module: str) -> Iterator[None]:
+    """Import a module without garbage collections, which takes a third less time.
+
+    Afterwards all objects belong to the oldest generation, where two more collections would have moved them. Nothing
+    stays disabled, frozen or changed; a collector that the program has disabled or frozen stays so. If the module is
+    already imported, nothing is done, because even counting a million frozen objects takes longer than a request.
+    """
+    if module in sys.modules:
+        yield
+        return
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
+
+
+# Limit how many requests start per iteration of the event loop, so that responses are processed in between.
+#
+# Otherwise a thousand concurrent children would all have a request in progress: a thousand open connections, and ten
+# times as much memory for the garbage collector to scan. An idle event loop delays no request.
+
+AT_ONCE = 2
+"""Number of requests that may start per loop iteration."""
+
+
+class Pace:
+    """The FIFO queue of requests that wait to start in one event loop."""
+
+    # Only waiting futures refer to the loop, so that the WeakKeyDictionary can drop the entries of dead loops.
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._left = AT_ONCE
+        self._counts = False
+
+    async def begin(self) -> None:
+        """Wait until one more request may start; return immediately if few requests start."""
+        loop = asyncio.get_running_loop()
+        if not self._counts:
+            self._counts = True
+            loop.call_soon(self._turn)
+        if self._left:
+            self._left -= 1
+            return
+        future = loop.create_future()
+        self._waiting.append(future)
+        await future
+
+    def _turn(self) -> None:
+        """Start the next requests; stop counting after an iteration in which none started."""
+        self._counts, self._left = self._left < AT_ONCE, AT_ONCE
+        if self._counts:
+            asyncio.get_running_loop().call_soon(self._turn)
+        while self._left and self._waiting:
+            future = self._waiting.popleft()
+            # Skip cancelled requests.
+            if not future.done():
+                future.set_result(None)
+                self._left -= 1
+
+
+_paces: WeakKeyDictionary[asyncio.AbstractEventLoop, Pace] = WeakKeyDictionary()
+
+
+def pace() -> Pace:
+    """Return the Pace of the running loop, shared by all its requests."""
+    loop = asyncio.get_running_loop()
+    found = _paces.get(loop)
+    if found is None:
+        _forget_closed()
+        found = _paces[loop] = Pace()
+    return found
+
+
+def _forget_closed() -> None:
+    # Waiting futures keep a closed loop alive. `keyrefs` returns a copy, since other threads may add entries.
+    for reference in _paces.keyrefs():
+        loop = reference()
+        if loop is not None and loop.is_closed():
+            _paces.pop(loop, None)
+
+
+COMPLETE = "white_space"
+"""Stop reason of a reply that was ended for this reason and may be complete; no server sends it."""
+CUT = "white_space_cut"
+"""Stop reason of such a reply that breaks off in the middle of JSON."""
+MOST_WHITE_SPACE = 2_000
+"""Length of white space in a row after which a reply is ended [characters]."""
+ENDED = f"the model wrote nothing but white space for {MOST_WHITE_SPACE:,} characters; its reply was ended there"
+
+
+_ESCAPES = ("\\n", "\\r", "\\t")
+"""Escaped white space in a JSON string."""
+
+
+class WhiteSpace:
+    """Counts the white space at the end of a reply."""
+
+    def __init__(self) -> None:
+        self._length = 0
+        self._backslash = ""
+
+    def add(self, text: str) -> None:
+        """Count the next piece."""
+        text = self._backslash + text
+        # An escape may be split between two pieces.
+        self._backslash = "\\" if text.endswith("\\") else ""
+        text = text.removesuffix(self._backslash)
+        for escape in _ESCAPES:
+            text = text.replace(escape, "  ")
+        blank = len(text) - len(text.rstrip())
+        self._length = self._length + blank if blank == len(text) else blank
+
+    @property
+    def is_endless(self) -> bool:
+        """True once the reply should be ended."""
+        return self._length >= MOST_WHITE_SPACE
+
+
+def stop_reason(texts: Iterable[str]) -> str:
+    """Return the stop reason of a reply that was ended.
+
+    texts: its text, and the arguments of its calls.
+    """
+    return CUT if any(map(_breaks_off, texts)) else COMPLETE
+
+
+def _breaks_off(text: str) -> bool:
+    """Return whether a text begins as JSON but is not complete."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def warning(reason: str) -> str:
+    """Return the warning about a reply with this stop reason; empty if it was not ended for white space."""
+    return ENDED if reason in {COMPLETE, CUT} else ""

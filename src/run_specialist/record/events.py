@@ -8,8 +8,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from run_specialist.budget.budget import Kind, Limit
-from run_specialist.budget.ladder import Rung
+from run_specialist.budget import Kind, Limit, Rung
 from run_specialist.errors import ProviderErrorKind
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import FileChange, FileChangeKind, Outcome

@@ -1,5 +1,6 @@
-"""The outcome of a run; every run ends with one."""
+"""The outcome of a run, as JSON and as shown in a notebook."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
@@ -7,7 +8,6 @@ from typing import Any, Literal
 
 from run_specialist.errors import ProviderErrorKind
 from run_specialist.record.messages import Usage
-from run_specialist.record.notebook import harmless
 
 OFFLINE = "offline"
 """Model id of runs that are answered without a language model."""
@@ -244,3 +244,20 @@ class Outcome:
 
 def _quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+_TAG_OR_IMAGE = re.compile(r"<(?=[A-Za-z/!?])|!(?=\[)")
+
+
+def harmless(markdown: str) -> str:
+    """Return Markdown without HTML and images, which could leak content to another server.
+
+    Text without either is returned unchanged. Otherwise each opening character is escaped, even in code.
+    """
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - only for notebooks
+
+    blocks = MarkdownIt().parse(markdown)
+    kinds = {token.type for block in blocks for token in (block, *(block.children or ()))}
+    if not kinds & {"html_block", "html_inline", "image"}:
+        return markdown
+    return _TAG_OR_IMAGE.sub(r"\\\g<0>", markdown)

@@ -9,33 +9,28 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist import prompts
+from run_specialist.api.config_files import read_config
 from run_specialist.api.runner import Runner
-from run_specialist.config.config import read_config
 from run_specialist.loop.job import Job
 from run_specialist.providers.base import Provider
-from run_specialist.providers.local.local_servers import prefix_of
+from run_specialist.providers.local_servers import prefix_of
 from run_specialist.record.messages import ToolCall
 from run_specialist.record.outcome import Child
 from run_specialist.replay.cassette import Cassette, RecordedCall
 from run_specialist.spawning.extra_tools import ExtraTools
-from run_specialist.spawning.origin import settings_of
 from run_specialist.spawning.prompt_texts import AddedText
-from run_specialist.spawning.run_environment import Parent, RunEnvironment
-from run_specialist.spawning.server_offers import server_tools
-from run_specialist.spawning.spawner import spawn
+from run_specialist.spawning.server_tools import server_tool, server_tools
+from run_specialist.spawning.spawner import Parent, RunEnvironment, settings_of, spawn
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.mcp_servers.servers import servers_of
+from run_specialist.specialist.mcp_servers import servers_of
 from run_specialist.specialist.project import is_same, project_root
-from run_specialist.specialist.resolve import resolve
+from run_specialist.specialist.settings import resolve
 from run_specialist.specialist.tool_names import BUILT_IN, OFFERED, names_tool
 from run_specialist.tools.archive import NAME as ARCHIVE
-from run_specialist.tools.base import Output, Tool, Toolset
-from run_specialist.tools.context import ChildContext, Context
-from run_specialist.tools.memory.memory_tool import NAME
-from run_specialist.tools.memory.note_names import MAIN
+from run_specialist.tools.base import ChildContext, Context, Output, Tool, Toolset
+from run_specialist.tools.memory import MAIN, NAME
 from run_specialist.tools.respond import NAME as RESPOND
-from run_specialist.tools.server_tools import server_tool
 
 _READ_ON = re.compile(r"\[cut at \d+ of \d+ characters; read on by .*\]")
 """Pattern of the note on a cut result, which the loop adds again."""

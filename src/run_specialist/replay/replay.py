@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.loop.run import Run
-from run_specialist.providers.model_chain import ModelChain
+from run_specialist.providers.choose import ModelChain
 from run_specialist.record.outcome import Outcome
 from run_specialist.replay.cassette import COMPARED, Body, Cassette, compared, normalizer
-from run_specialist.replay.compare_requests import Difference, RequestComparison, json_text
+from run_specialist.replay.differences import Difference, RequestComparison, json_text
 from run_specialist.replay.rebuilt_job import RebuiltJob, RecordedTools, SpecialistLocation, rebuilt
-from run_specialist.replay.recorded_provider import Differs, RecordedProvider, ReplayProgress, Wire
-from run_specialist.spawning.origin import digest
+from run_specialist.replay.recorded import Differs, RecordedProvider, ReplayProgress, Wire
+from run_specialist.spawning.spawner import digest
 from run_specialist.specialist.project import project_root
 
 ADVICE = "If the change is intended, ask the question again and replay or save the new run; otherwise undo the change."

@@ -1,28 +1,77 @@
-"""Find specialists that cannot work here, with the reasons: a missing model, credentials or files."""
+"""Say what cannot work here, and why: the model, the tools, the paths of a file."""
 
+import asyncio
 import difflib
+import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from run_specialist.errors import RunSpecialistError, UsageError
-from run_specialist.providers.choose import check_credentials, why_offline
-from run_specialist.providers.chosen_models import choose_model
-from run_specialist.providers.local.local_servers import prefix_of
-from run_specialist.spawning.model_rule import ModelRule
-from run_specialist.spawning.paths_check import no_file
-from run_specialist.spawning.prompt_texts import missing_skill
-from run_specialist.spawning.required_servers import missing_server
+from run_specialist.budget import Budget, Kind
+from run_specialist.errors import NothingToRead, RunSpecialistError, ToolError, UsageError
+from run_specialist.providers.choose import check_credentials, choose_model, why_offline
+from run_specialist.providers.local_servers import prefix_of
+from run_specialist.spawning.extra_tools import missing_server, offer_claims, wanted_by
+from run_specialist.spawning.prompt_texts import memory_claim, missing_skill
+from run_specialist.spawning.trust import Claim, Trust, origins_of
+from run_specialist.specialist.dialects import unserved
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.foreign_models import unserved
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.mcp_servers.servers import servers_of
-from run_specialist.specialist.problems import shown
-from run_specialist.tools.sandbox.listing import holds_any
-from run_specialist.tools.sandbox.sandbox import Sandbox
-from run_specialist.tools.search.terms import content_terms
-from run_specialist.tools.threads import within
+from run_specialist.specialist.mcp_servers import servers_of
+from run_specialist.specialist.origins import ValueOrigins
+from run_specialist.specialist.problems import Problem, shown
+from run_specialist.tools.memory import NAME as MEMORY
+from run_specialist.tools.sandbox import Sandbox, holds_any
+from run_specialist.tools.search import content_terms
+from run_specialist.tools.threads import in_thread, within
+
+VARIABLE = "SPECIALIST_REQUIRE_MODEL"
+"""Environment variable that requires a model for every run."""
+_OFF = frozenset({"", "0", "false", "no", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRule:
+    """Whether all runs require a language model, or only runs whose file requires one."""
+
+    is_required: bool = False
+    """Whether every run requires a model."""
+    by: str = ""
+    """The environment variable that requires it; empty if the caller does."""
+
+    @classmethod
+    def of(cls, require: bool | None) -> "ModelRule":  # noqa: FBT001 - as the argument of `Runner`
+        """Return the rule for a program or a command.
+
+        require: None = as the environment variable says, where an unclear value counts as yes.
+        """
+        if require is None:
+            is_on = os.environ.get(VARIABLE, "").strip().lower() not in _OFF
+            return cls(is_on, VARIABLE)
+        return cls(require)
+
+    def refusal(self, settings: Specialist, why: str) -> str:
+        """Return why a specialist cannot be asked without a model, in one clause; empty if it can.
+
+        why: why there is no model, and how to get one.
+        """
+        if settings.offline == "refuse":
+            return f"its answer is a judgement (offline: refuse) and needs a model, but {why}"
+        by = f" ({self.by})" if self.by else ""
+        return f"a model is required{by}, but {why}" if self.is_required else ""
+
+    def check(self, file: SpecialistFile, settings: Specialist, why: str) -> None:
+        """Raise UsageError if a specialist cannot be asked without a model.
+
+        why: as for `refusal`.
+        """
+        if refusal := self.refusal(settings, why):
+            by_file = settings.offline == "refuse" and "offline" in file.lines
+            raise UsageError(f"{file.place('offline') if by_file else settings.name}: {refusal}")
+
 
 LONGEST_LOOK = 1.0
 """Timeout of the search for the files of all specialists; those not checked in time count as available [s]."""
@@ -136,3 +185,95 @@ def _similarity(file: SpecialistFile, other: SpecialistFile, asked: frozenset[st
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(content_terms(text[:4000].casefold()))
+
+
+@dataclass(frozen=True, slots=True)
+class PathsCheck:
+    """Result of a successful check."""
+
+    seconds: float = 0
+    """Duration of the check, which counts towards the run's time [s]."""
+    warnings: tuple[str, ...] = ()
+
+
+def no_file(root: Path, paths: Sequence[str]) -> str:
+    """Return the clause that no file matches."""
+    return f"no file under {root} matches {', '.join(paths) or 'an empty list'}"
+
+
+async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) -> PathsCheck:
+    """Look for one file that matches `paths`, in a thread.
+
+    If the search exceeds `tool_timeout` or the time until the run's landing, the run starts anyway, with a warning.
+    Raises NothingToRead if no file matches, UsageError if the root cannot be listed.
+    """
+    if settings.paths is None:
+        return PathsCheck()
+    paths, begun = settings.paths, time.monotonic()
+    left = Budget.of({Kind.TIME: settings.time_limit})[Kind.TIME].until_landing
+    try:
+        async with asyncio.timeout(settings.tool_timeout if left is None else min(settings.tool_timeout, left)):
+            found = await in_thread(lambda: bool(paths) and holds_any(Sandbox(root, paths)))
+    except TimeoutError:
+        seconds = time.monotonic() - begun
+        return PathsCheck(
+            seconds, (f"{file.place('paths')}: paths: no matching file was found within {seconds:.3g} s",)
+        )
+    except ToolError as error:
+        raise UsageError(f"{file.place('paths')}: paths: {error}") from error
+    if not found:
+        raise NothingToRead(
+            f"{file.place('paths')}: paths: {no_file(root, paths)}; set another folder with `root`, or create a "
+            "specialist for the files there with `specialists new`"
+        )
+    return PathsCheck(time.monotonic() - begun)
+
+
+def with_trust_noted(files: Sequence[SpecialistFile], root: Path, trust: Trust) -> list[SpecialistFile]:
+    """Return files with a notice for each tool that needs trust, and does not have it yet."""
+    return [_noted(file, file.specialist, root, trust) if file.specialist else file for file in files]
+
+
+def _noted(file: SpecialistFile, settings: Specialist, root: Path, trust: Trust) -> SpecialistFile:
+    notices = tuple(
+        Problem(
+            file.path,
+            file.lines.get(key, 1),
+            1,
+            key,
+            f"`{name}` is offered once it is allowed with --trust: it would {claim.demands[0].action}",
+            "notice",
+        )
+        for name, key, claim in _claims(file, settings, root, origins_of(file))
+        if not trust.is_known(claim)
+    )
+    return file.with_problems((*file.problems, *notices)) if notices else file
+
+
+def powers(file: SpecialistFile, settings: Specialist, root: Path, trust: Trust) -> list[str]:
+    """Return what a specialist may do beyond reading its project, as far as it is allowed that itself."""
+    found: list[str] = []
+    # A file of a project needs a permission for each power.
+    for_project = ValueOrigins(dict.fromkeys(Specialist.model_fields, "project"))
+    asked, needed = (_all_claims(file, settings, root, one) for one in (for_project, origins_of(file)))
+    for power, claim in zip(asked, needed, strict=True):
+        if trust.allows(claim):
+            found += [demand.action for demand in power.demands]
+    return found
+
+
+def _all_claims(file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins) -> list[Claim]:
+    claims = [claim for _, _, claim in _claims(file, settings, root, origins)]
+    with suppress(UsageError):  # without its module it cannot run
+        claims.append(wanted_by(file, settings, root, origins).claim)
+    return claims
+
+
+def _claims(
+    file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins
+) -> Iterator[tuple[str, str, Claim]]:
+    """Yield each tool that a file asks for, with the key that names it, and the permission that it needs."""
+    for name, claim in offer_claims(file, settings, root, origins):
+        yield name, "tools", claim
+    if notes := memory_claim(file, settings, root, origins):
+        yield MEMORY, "memory", notes

@@ -1,33 +1,30 @@
-"""Load the extra tools that a specialist file declares: Python functions of the project and tools of MCP servers."""
+"""Tools of the project and of MCP servers, and built-in tools that need trust."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from run_specialist.errors import UsageError
-from run_specialist.spawning.offered_tools import OfferedTools, asks_for_any, offered_tools
-from run_specialist.spawning.required_servers import missing_server
-from run_specialist.spawning.server_offers import with_server_tools
+from run_specialist.spawning.server_tools import FETCH_OFFER, NO_CONSENT, SEARCH_OFFER, with_server_tools
 from run_specialist.spawning.trust import Claim, Demand, Trust, demanded, origins_of
+from run_specialist.specialist.dialects import home_path
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.mcp_servers.server_config import ServerConfig
-from run_specialist.specialist.mcp_servers.servers import servers_of
+from run_specialist.specialist.mcp_servers import ServerConfig, servers_of
 from run_specialist.specialist.origins import ValueOrigins
-from run_specialist.specialist.registry import project_root
-from run_specialist.specialist.tool_names import EDIT, SHELL, WRITE, resolve_tools
-from run_specialist.tools import python
-from run_specialist.tools.base import Tool
-from run_specialist.tools.command_files import started_files
-from run_specialist.tools.editing.edit_tools import editing_offers
-from run_specialist.tools.editing.working_copy import WorkingCopy
-from run_specialist.tools.mcp.clients import McpClients
-from run_specialist.tools.sandbox.sandbox import Sandbox
-from run_specialist.tools.shell.shell_offer import shell_offer
+from run_specialist.specialist.project import project_root
+from run_specialist.specialist.tool_names import EDIT, NEEDS_WRITABLE, SHELL, WRITE, resolve_tools
+from run_specialist.tools import python_tools
+from run_specialist.tools.base import Offer, Tool
+from run_specialist.tools.edit import WorkingCopy, editing_offers
+from run_specialist.tools.mcp import McpClients
+from run_specialist.tools.project_modules import started_files
+from run_specialist.tools.sandbox import Sandbox
 from run_specialist.tools.threads import in_thread
-from run_specialist.tools.web.fetch_offer import FETCH
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class DeclaredTools:
     """Extra tools that a file declares, located but not yet started or imported."""
 
     claim: Claim
-    found: tuple[python.FoundFunction, ...]
+    found: tuple[python_tools.FoundFunction, ...]
     servers: Mapping[str, ServerConfig]
     warnings: tuple[str, ...] = ()
 
@@ -84,7 +81,7 @@ async def equip(  # noqa: PLR0913 - the context of a run
     """
     _check_required(file, settings, () if not settings.required_mcp_servers else servers_of(settings, root))
     copy, origins = copy or WorkingCopy(root), origins or origins_of(file)
-    offers = with_server_tools((FETCH, shell_offer(copy), *editing_offers(copy)), settings, on_server=on_server)
+    offers = with_server_tools((FETCH_OFFER, shell_offer(copy), *editing_offers(copy)), settings, on_server=on_server)
     needs_secrets = bool(secret_paths(settings, root))
     if not (settings.python_tools or settings.mcp_servers or needs_secrets or asks_for_any(settings, offers)):
         return ExtraTools()
@@ -152,7 +149,7 @@ def wanted_by(
     found, warnings = [], []
     for reference in settings.python_tools:
         try:
-            found.append(python.find(reference, project))
+            found.append(python_tools.find(reference, project))
         except UsageError as error:
             warnings.append(_as_warning(file, error, resumed=resumed))
     servers = servers_of(settings, root)
@@ -167,8 +164,8 @@ def _functions(
     warnings = []
     for found in declared.found:
         try:
-            tool = python.load(found, declared.claim.project)
-            python.check_name(found, tool, loaded)
+            tool = python_tools.load(found, declared.claim.project)
+            python_tools.check_name(found, tool, loaded)
             loaded[tool.name] = tool
         except UsageError as error:
             warnings.append(_as_warning(file, error, resumed=resumed))
@@ -187,7 +184,7 @@ def _as_warning(file: SpecialistFile, error: UsageError, *, resumed: bool) -> st
 def _demands(  # noqa: PLR0913, PLR0917 - the parts of a run
     file: SpecialistFile,
     settings: Specialist,
-    found: list[python.FoundFunction],
+    found: list[python_tools.FoundFunction],
     servers: Mapping[str, ServerConfig],
     root: Path,
     origins: ValueOrigins,
@@ -232,7 +229,7 @@ def secret_paths(settings: Specialist, root: Path) -> tuple[str, ...]:
     return tuple(path for path in settings.paths or () if Sandbox(root, [path]).names_secrets)
 
 
-def _module_fingerprint(found: python.FoundFunction) -> str | None:
+def _module_fingerprint(found: python_tools.FoundFunction) -> str | None:
     """Return a text that changes with a module and with every module of the project that it imports."""
     if not found.imported.is_whole:
         return None
@@ -244,3 +241,145 @@ def _server_fingerprint(server: ServerConfig, project: Path) -> str | None:
     """Return a text that changes with a server's configuration and with the project files named in its command."""
     files = started_files(server, project)
     return None if files is None else " ".join([server.fingerprint, *files])
+
+
+def shell_offer(copy: WorkingCopy) -> Offer:
+    """Return the tool as one run is offered it; a dry run must change nothing."""
+    return replace(SHELL_OFFER, make=_without_changes if copy.patch is not None else partial(_make, copy=copy))
+
+
+def _make(settings: Specialist, root: Path, copy: WorkingCopy | None = None) -> Tool:
+    from run_specialist.tools.shell.tool import shell_tool  # noqa: PLC0415 - few files ask for it
+
+    return shell_tool(settings, root, copy)
+
+
+def _without_changes(settings: Specialist, root: Path) -> Tool:
+    return _make(settings.model_copy(update={"writable": ()}), root)
+
+
+def _action(settings: Specialist) -> str:
+    from run_specialist.tools.shell.tool import CommandRules  # noqa: PLC0415 - few files ask for it
+
+    allowed = CommandRules.of(settings.tools, settings.disallowed_tools)
+    # Only names are compared, and many programs run others.
+    rules = str(allowed).rstrip(".") + ("; this is advisory" if allowed.denied else "")
+    where = f", which may change {', '.join(settings.writable)}" if settings.writable else ", which changes nothing"
+    return f"run commands in a sandbox{where}" + (f" ({rules})" if rules else "")
+
+
+def _lacking(settings: Specialist, root: Path) -> str:
+    from run_specialist.tools.shell import system_sandbox  # noqa: PLC0415 - few files ask for it
+    from run_specialist.tools.shell.places import writable_places  # noqa: PLC0415 - few files ask for it
+    from run_specialist.tools.shell.tool import CommandRules  # noqa: PLC0415 - few files ask for it
+
+    if sys.platform == "linux":
+        reason = system_sandbox.why_no_bwrap()
+    elif sys.platform == "darwin":
+        reason = system_sandbox.why_no_sandbox_exec()
+    else:
+        reason = "it runs commands only in a sandbox, and there is none for this system"
+    if reason:
+        return reason
+    real, home = os.path.realpath(root), os.path.realpath(home_path("~"))
+    if Path(home).is_relative_to(real):
+        return f"commands would see your home folder, because it is in the root {real}; choose a project with --root"
+    with suppress(OSError):
+        _, refused = writable_places(Path(real), settings.writable)
+        if refused:
+            return f"writable: {'; '.join(refused)}"
+    if CommandRules.of(settings.tools, settings.disallowed_tools).allowed == ():
+        return "its rule allows no command"
+    return ""
+
+
+SHELL_OFFER = Offer(SHELL, ("tools", "disallowed_tools", "paths", "writable"), _action, _make, _lacking)
+"""The offer of the tool."""
+
+
+OFFERS: Sequence[Offer] = (FETCH_OFFER, SHELL_OFFER)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTools:
+    """The requested tools that a file gets, and why it does not get others."""
+
+    tools: tuple[Tool, ...] = ()
+    withheld: Mapping[str, str] = field(default_factory=dict)
+    """Requested tools that the file does not get, with the reasons."""
+    warnings: tuple[str, ...] = ()
+
+
+def asks_for_any(settings: Specialist, offers: Sequence[Offer] = OFFERS) -> bool:
+    """Return whether a file asks for any of these tools."""
+    return any(offer.is_wanted(settings) for offer in offers)
+
+
+def offered_tools(  # noqa: PLR0913, PLR0917 - the context of a run
+    file: SpecialistFile,
+    settings: Specialist,
+    root: Path,
+    trust: Trust,
+    origins: ValueOrigins,
+    offers: Sequence[Offer] = OFFERS,
+) -> OfferedTools:
+    """Return the tools that a file asks for.
+
+    A project's file needs trust for each of them, because others may have written its prompt; without it, the run has
+    fewer tools, with a warning.
+    origins: those of the settings.
+    """
+    tools: list[Tool] = []
+    withheld: dict[str, str] = {}
+    warnings: list[str] = []
+    for offer in offers:
+        if not offer.is_wanted(settings):
+            continue
+        claim = _claim(offer, file, settings, root, origins)
+        if reason := offer.lacking(settings, root):
+            withheld[offer.name] = reason
+        elif why := trust.why_not(claim):
+            withheld[offer.name] = why
+        else:
+            tools.append(offer.make(settings, root))
+            warnings += trust.check(claim)
+    reported = " ".join(problem.text for problem in file.problems)
+    is_told = any(problem.key == "server_tools" for problem in file.problems)
+    warnings += [
+        f"{file.place('tools')}: tools: `{name}` is not offered: {why}"
+        for name, why in withheld.items()
+        # The check of the file says so already.
+        if (NEEDS_WRITABLE not in why or NEEDS_WRITABLE not in reported) and not (why is NO_CONSENT and is_told)
+    ]
+    return OfferedTools(tuple(tools), withheld, tuple(warnings))
+
+
+def offer_claims(
+    file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins
+) -> Iterator[tuple[str, Claim]]:
+    """Yield each requested tool with the permission that it needs."""
+    for offer in (*OFFERS, *editing_offers(WorkingCopy(root)), *([SEARCH_OFFER] if settings.server_tools else [])):
+        if offer.is_wanted(settings):
+            yield offer.name, _claim(offer, file, settings, root, origins)
+
+
+def _claim(offer: Offer, file: SpecialistFile, settings: Specialist, root: Path, origins: ValueOrigins) -> Claim:
+    values = [getattr(settings, key) for key in offer.keys]
+    demands = demanded(
+        origins,
+        ("tools", "disallowed_tools", *offer.keys),
+        f"{file.place('tools')}: tools",
+        offer.action(settings),
+        f"{offer.name} {values}",
+    )
+    return Claim(file.path, file.digest, project_root(root), demands)
+
+
+def missing_server(settings: Specialist, servers: Collection[str]) -> str:
+    """Return the missing required server, in one clause; empty if there is none.
+
+    servers: Names of the available servers. A required name is a part of one of them, in any case.
+    """
+    known = [name.lower() for name in servers]
+    missing = [name for name in settings.required_mcp_servers if not any(name.lower() in one for one in known)]
+    return f"it requires the MCP server {', '.join(missing)}" if missing else ""

@@ -1,35 +1,52 @@
-"""Build the job that resumes a stored run, or raise the reason why it cannot be resumed."""
+"""Make the job that resumes a stored run."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from run_specialist import prompts
-from run_specialist.budget import units
-from run_specialist.budget.budget import Kind
-from run_specialist.errors import NotResumable
-from run_specialist.loop.compaction.turns import archived_placeholder
-from run_specialist.loop.job import Job, ResumeNote, ResumeState
-from run_specialist.loop.portable import portable_id
-from run_specialist.record.blocks import text_of
-from run_specialist.record.messages import Stop
-from run_specialist.spawning.begun_with import begun_with
-from run_specialist.spawning.origin import digest, digests, resumed
-from run_specialist.spawning.other_model import for_other_model
-from run_specialist.spawning.resume_state import state_when_stopped
-from run_specialist.spawning.run_environment import RunEnvironment
-from run_specialist.spawning.server_share import reserved
-from run_specialist.spawning.spawner import LIMITS, spawn
-from run_specialist.spawning.stored_tools import as_stored
+from run_specialist import budget, prompts
+from run_specialist.budget import Kind
+from run_specialist.errors import NotResumable, SpecialistNotFound, UsageError
+from run_specialist.loop.account import NOT_STARTED, drawn
+from run_specialist.loop.compaction import archived_placeholder
+from run_specialist.loop.evidence import ReturnReason
+from run_specialist.loop.job import CallRecord, EarlierCalls, Job, ResumeNote, ResumeState
+from run_specialist.loop.transcript import (
+    named_arguments,
+    named_blocks,
+    naming,
+    portable_blocks,
+    portable_id,
+    portable_messages,
+)
+from run_specialist.record.journal import RunSnapshot
+from run_specialist.record.messages import Stop, counted, text_of
+from run_specialist.spawning.server_tools import reserved
+from run_specialist.spawning.spawner import (
+    LIMITS,
+    RunEnvironment,
+    answer_schema,
+    as_stored,
+    digest,
+    digests,
+    resumed,
+    settings_of,
+    spawn,
+)
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.resolve import checked
-from run_specialist.store.stored import StoredRun
+from run_specialist.specialist.loader import SpecialistFile, load
+from run_specialist.specialist.problems import shown
+from run_specialist.specialist.project import project_of
+from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.settings import checked
+from run_specialist.store.rows import KnownRun, file_change
+from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
 from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
-from run_specialist.tools.planning.todo import NAME as TODO
-from run_specialist.tools.planning.todo import TodoList
+from run_specialist.tools.planning import TODO, TodoList
+from run_specialist.tools.respond import NAME as RESPOND
 
 _ORIGINAL = ("digest", "given_tools", "parents", "warnings", "given", "fork", "overridden")
 """Stored values that a resumption does not change."""
@@ -132,8 +149,8 @@ def _check_totals(run: StoredRun, settings: Specialist, state: ResumeState, chan
             used += state.earlier.cut_off
         if limit is not None and limit < used:
             raise NotResumable(
-                f"{kind.key}: {run.run_id} has already used {units.amount(kind, used)}, so its total limit cannot be "
-                f"{units.number(kind, limit)}; set a higher one, or none"
+                f"{kind.key}: {run.run_id} has already used {budget.amount(kind, used)}, so its total limit cannot be "
+                f"{budget.number(kind, limit)}; set a higher one, or none"
             )
 
 
@@ -188,3 +205,236 @@ def _needs_user_message(run: StoredRun, state: ResumeState) -> bool:
     """Return True if the transcript ends with the model, so that a user message must precede the next request."""
     ends_with_model = bool(state.messages) and state.messages[-1].role == "assistant"
     return ends_with_model and state.pending is None and run.turns[-1].stop != Stop.PAUSED
+
+
+def models_left(run: StoredRun) -> tuple[str, ...]:
+    """Return the model of a stored run, and its remaining fallbacks."""
+    known = [str(one) for one in run.frozen.get("models", ())]
+    following = known[known.index(run.model) + 1 :] if run.model in known else []
+    return (run.model, *following)
+
+
+def begun_with(run: StoredRun, file: Path | None = None, root: Path | None = None) -> tuple[SpecialistFile, Specialist]:
+    """Return the file and the settings with which a run began.
+
+    file, root: the specialist's file and the folder with which the run continues; None = the original ones.
+    """
+    # Settings from another version of this program may have keys that this version does not know.
+    settings = Specialist.model_validate(run.frozen["settings"], extra="ignore")
+    if isinstance(settings.output_schema, str):
+        # A run stores the schema itself; the path of one could lead to any file.
+        raise NotResumable(f"{run.run_id}: its stored output_schema is not a schema")
+    # The others are defaults, which follow from the model that the run is resumed with.
+    settings.model_fields_set.intersection_update(run.frozen.get("given", settings.model_fields_set))
+    path = file or Path(run.frozen["file"])
+    current = load(path, project_of(path, [root or Path(run.frozen["root"])])) if settings.mcp_servers else None
+    if current and current.specialist and current.digest == run.frozen["digest"]:
+        # Values that may be secret, such as headers of MCP servers, are masked in the store: take them from the file.
+        settings = settings.model_copy(update={"mcp_servers": current.specialist.mcp_servers})
+    return SpecialistFile(path, settings.name, settings.description, specialist=settings), settings
+
+
+def for_other_model(state: ResumeState, *, also_written: bool = False) -> ResumeState:
+    """Return the state without the parts that only the first model accepts; the same object if there are none.
+
+    also_written: also remove thinking that a server wrote at the beginning of the text.
+    """
+    messages = portable_messages(state.messages, also_written=also_written)
+    pending = state.pending and replace(state.pending, content=portable_blocks(state.pending.content))
+    if messages == state.messages and pending == state.pending:
+        return state
+    # The adapted transcript is stored as a new part, all of it copied.
+    return replace(state, messages=messages, part=state.part + 1, copies=len(messages), pending=pending)
+
+
+def with_own_ids(run: StoredRun) -> StoredRun:
+    """Return a run in which all calls have new ids, for the reasons given in `portable_id`."""
+    contents = [*(turn.blocks for turn in run.turns), *(one.message.blocks for one in run.messages)]
+    ids = dict.fromkeys(block["id"] for blocks in contents for block in blocks if block.get("type") == "tool_use")
+    # A run that has changed its model may have two ids of one call.
+    known = {portable_id(call_id): call_id for call_id in ids if portable_id(call_id) != call_id}
+    firsts = dict.fromkeys(known.get(call_id, call_id) for call_id in ids)
+    names = {call_id: f"copied_{number}" for number, call_id in enumerate(firsts, 1)}
+    names |= {call_id: names[known[call_id]] for call_id in ids if call_id in known}
+
+    def name(call_id: str) -> str:
+        return names.get(call_id, call_id)
+
+    return replace(
+        run,
+        turns=tuple(replace(turn, blocks=named_blocks(turn.blocks, name)) for turn in run.turns),
+        calls=tuple(
+            replace(
+                one,
+                call=replace(one.call, id=name(one.call.id), arguments=named_arguments(one.call.arguments, name)),
+                note=naming(one.note, name),
+            )
+            for one in run.calls
+        ),
+        messages=tuple(
+            replace(one, message=replace(one.message, blocks=named_blocks(one.message.blocks, name)))
+            for one in run.messages
+        ),
+    )
+
+
+def state_when_stopped(run: StoredRun, limit: int | None) -> ResumeState:
+    """Return the state in which a run ended or was interrupted.
+
+    limit: the limit of tool calls before the run is resumed.
+    """
+    snapshot, pending = _with_children(run), run.pending
+    events = (event.body for event in run.events)
+    changes = tuple(change for body in events if (change := file_change(body)))
+    state = replace(state_after_turns(run), snapshot=snapshot, changes=changes)
+    if pending is None:
+        return state
+    to_run = _calls_to_run(pending, snapshot)
+    used = int(snapshot.used.get(Kind.TOOL_CALLS, 0)) + counted(pending.blocks)
+    affordable = to_run if limit is None else max(limit - used, 0)
+    return replace(
+        state,
+        earlier=replace(state.earlier, cut_off=min(to_run, affordable)),
+        pending=pending.reply,
+        pending_choice=pending.choice,
+        pending_instruction=pending.landing_instruction,
+        pending_in_landing=pending.landing,
+        pending_seconds=pending.seconds,
+    )
+
+
+def state_after_turns(run: StoredRun) -> ResumeState:
+    """Return the state after the turns of a run that were acted upon."""
+    snapshot = run.snapshot or NOT_STARTED
+    part = max((stored.part for stored in run.messages), default=0)
+    return ResumeState(
+        snapshot=snapshot,
+        messages=run.transcript,
+        part=part,
+        copies=sum(stored.copied for stored in run.messages if stored.part == part),
+        earlier=EarlierCalls(
+            executed={call.number: _call_record(call) for call in run.calls},
+            started=snapshot.calls,
+            skipped=snapshot.skipped,
+        ),
+    )
+
+
+def _with_children(run: StoredRun) -> RunSnapshot:
+    """Return the last snapshot of a run, with the spending of children that ended after it."""
+    snapshot = run.snapshot or NOT_STARTED
+    used, total = dict(snapshot.used), snapshot.total
+    missing = snapshot.missing_children(run.children)
+    for child in missing:
+        total = total.plus(child.usage, child.cost_usd)
+        for kind, amount in drawn(child).items() if run.frozen["settings"]["share_budget"] else ():
+            used[kind] = used.get(kind, 0) + amount
+    return replace(snapshot, used=used, total=total, children=(*snapshot.children, *missing))
+
+
+def _calls_to_run(turn: StoredTurn, snapshot: RunSnapshot) -> int:
+    """Return how many calls of a turn may have been run: none in a landing or if truncated.
+
+    Calls beside an answer may have been run once; the loop decides this again, see `Replies`.
+    """
+    answers = sum(call.name == RESPOND for call in turn.calls)
+    if turn.landing or turn.stop not in {Stop.WANTS_TOOLS, Stop.PAUSED}:
+        return 0
+    return 0 if answers and ReturnReason.TOO_EARLY in snapshot.returned else len(turn.calls) - answers
+
+
+def _call_record(call: StoredCall) -> CallRecord:
+    """Return a stored call as the loop keeps it."""
+    return CallRecord(call.call, call.text, call.is_error, call.truncated, call.note, call.repeated, call.whole)
+
+
+@dataclass(frozen=True)
+class ResumePlace:
+    """The folder and the specialist's file with which a run continues."""
+
+    root: Path
+    file: Path
+
+    def warnings(self, run: StoredRun) -> tuple[str, ...]:
+        """Return a warning if the run began in another folder."""
+        begun = run.frozen["root"]
+        is_same = os.path.realpath(begun) == os.path.realpath(self.root)
+        return () if is_same else (f"the run began in {begun} and continues in {self.root}",)
+
+
+def place_of(run: StoredRun, root: Path, registry: Registry, *, force: bool = False) -> ResumePlace:
+    """Return where a run continues: in its original folder, or in `root` if that folder does not exist here.
+
+    root: the folder that the caller named, or the current project; others may have written to the store, so the run
+        cannot choose a folder outside of it.
+    registry: where the specialist is looked up by its name, if its file is not where it was.
+    force: accept a specialist with another content.
+    Raises NotResumable for another folder, and if the specialist found here is not the same.
+    """
+    begun = ResumePlace(Path(run.frozen["root"]), Path(run.frozen.get("file", "")))
+    has_root, content = begun.root.is_dir(), run.frozen.get("digest", "")
+    if has_root and not Path(os.path.realpath(begun.root)).is_relative_to(os.path.realpath(root)):
+        where = shown(str(begun.root), None)
+        raise NotResumable(
+            f"{run.run_id} began in {where}, which is not in the current project; to let it read the files there, add "
+            f"`root={where}`"
+        )
+    if has_root and (not content or digest(begun.file) == content):
+        return begun
+    found, why = _found(run.specialist, registry) if content else (None, "")
+    if found is not None and found.digest == content:
+        return ResumePlace(begun.root if has_root else root, found.path)
+    if has_root:
+        return begun
+    if found is not None and force:
+        return ResumePlace(root, found.path)
+    if found is not None:
+        why = f", and {found.path} is another specialist: {digests(content, found.digest)}"
+    raise NotResumable(f"{run.run_id}: its working folder {begun.root} no longer exists{why}")
+
+
+def _found(name: str, registry: Registry) -> tuple[SpecialistFile | None, str]:
+    try:
+        return registry.find(name), ""
+    except SpecialistNotFound as error:
+        return None, f"; to continue in another one, its specialist must be there: {error}"
+
+
+SHOWN = 60
+"""Maximum length of a value in an error [characters]."""
+
+
+def check_same(known: KnownRun, file: SpecialistFile, settings: Specialist, question: str, *, force: bool) -> None:
+    """Raise UsageError with each difference unless a stored run has this question and this specialist.
+
+    force: ignore a changed file and other settings; another question or specialist is always another run.
+    """
+    found = [("question", known.question, question), ("specialist", known.specialist, settings.name)]
+    differences = [_difference(name, then, now) for name, then, now in found if then != now]
+    if not force:
+        differences += _of_file_or_settings(known.frozen, file, settings)
+    if differences:
+        raise UsageError(f"{known.run_id} is stored as another run: {'; '.join(differences)}; use another id")
+
+
+def _of_file_or_settings(frozen: Mapping[str, Any], file: SpecialistFile, settings: Specialist) -> Iterator[str]:
+    if frozen["digest"] != (now := file.digest or digest(file.path)):
+        # Settings of the file may differ as well.
+        yield f"{file.path} has another content, {digests(frozen['digest'], now)}"
+        return
+    begun = Specialist.model_validate(frozen["settings"], extra="ignore")
+    stored = settings_of(begun, None) | frozen.get("begun_limits", {})
+    wanted = settings_of(settings, answer_schema(file, settings))
+    stored["output_schema"] = frozen["settings"].get("output_schema")
+    # Settings that were not given depend on the model and the version of this program.
+    for key in sorted(settings.model_fields_set | {*frozen.get("given", begun.model_fields_set)}):
+        if key in wanted and stored.get(key) != wanted[key]:
+            yield _difference(key, stored.get(key), wanted[key])
+
+
+def _difference(name: str, then: object, now: object) -> str:
+    return f"{name} was {_short(then)} and is {_short(now)}"
+
+
+def _short(value: object) -> str:
+    return "none" if value is None else shown(str(value), SHOWN)

@@ -1,35 +1,93 @@
-"""Build the job of a new run from a specialist's file and a question: tools, system prompt, budget, settings."""
+"""Make a job from a file and a question: tools, prompt, budget, context."""
 
+import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Budget, Kind
-from run_specialist.errors import UsageError
-from run_specialist.loop.compaction.summarizer import Summarizer
-from run_specialist.loop.executed import Augmenter
-from run_specialist.loop.job import Job
-from run_specialist.loop.tool_calls.countdown import countdown, warning
-from run_specialist.providers.base import Opening, Provider
-from run_specialist.providers.choose import keys_of
-from run_specialist.providers.model_chain import ModelChain, models_of
+from run_specialist.budget import PRESETS, Budget, Kind
+from run_specialist.errors import ToolError, UsageError
+from run_specialist.loop.job import Augmenter, Job
+from run_specialist.loop.summarizer import SUMMARY_LIMIT, Summarizer
+from run_specialist.loop.tool_calls import countdown, warning
+from run_specialist.providers.base import Capabilities, Opening, Provider
+from run_specialist.providers.choose import ModelChain, keys_of, models_of
 from run_specialist.record.messages import Usage, encode
-from run_specialist.redaction import credentials
-from run_specialist.spawning.chosen_tools import choose_tools, unmatched_tools
-from run_specialist.spawning.context_shares import fit_to_context
-from run_specialist.spawning.origin import origin
-from run_specialist.spawning.run_environment import RunEnvironment
-from run_specialist.spawning.server_share import reserved
+from run_specialist.safety.redact import credentials
+from run_specialist.safety.safe_files import open_file
+from run_specialist.spawning.extra_tools import ExtraTools
+from run_specialist.spawning.prompt_texts import AgentMemory, PromptTexts
+from run_specialist.spawning.server_tools import API_FETCH as SERVER_FETCH
+from run_specialist.spawning.server_tools import reserved
+from run_specialist.specialist.answer_schema import NEEDS_QUOTES, AnswerSchema, has_quotes
 from run_specialist.specialist.fields import Countdown, Specialist
-from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
-from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
 from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.mcp_servers import without_secrets
+from run_specialist.specialist.project import project_path
+from run_specialist.specialist.settings import resolve
+from run_specialist.specialist.tool_names import FETCH, is_editor_tool, names_tool, resolve_tools
 from run_specialist.tools.archive import Archive, get_tool_response_tool
-from run_specialist.tools.base import Toolset
+from run_specialist.tools.base import Tool, Toolset
+from run_specialist.tools.delegate import NAME as DELEGATE
+from run_specialist.tools.edit import Patch
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.memory import NAME as MEMORY
+from run_specialist.tools.planning import THINK, TODO, TodoList, think_tool, todo_tool
 from run_specialist.tools.respond import respond_tool
+
+
+@dataclass(frozen=True)
+class Parent:
+    """What a child needs to know about its parent run."""
+
+    run_id: str
+    root: Path
+    """The folder that parent and child work in."""
+    names: tuple[str, ...]
+    """The specialists above the child, outermost first; the child must not delegate to any of them."""
+    patch: Patch | None = None
+    """Receives the changes of a dry run; None = not a dry run."""
+
+
+@dataclass(frozen=True)
+class RunEnvironment:
+    """The environment of a run: its folder, its model, and everything that the specialist's file does not define."""
+
+    root: Path
+    """The folder that the file tools may read."""
+    provider: Provider
+    tools: Sequence[Tool] = ()
+    """Tools of the program, not filtered by the file's `tools`."""
+    augmenters: Sequence[Augmenter] = ()
+    """Augmenters of the program, which run before the countdown."""
+    extra_tools: ExtraTools = field(default_factory=ExtraTools)
+    """The Python functions and MCP tools that the file declares."""
+    delegate: Tool | None = None
+    """The tool that delegates to other specialists; None if the file lists none, or if none can be called here."""
+    parent: Parent | None = None
+    """None for a run without a parent."""
+    seconds: float = 0
+    """Time spent before the run on finding the first match of its `paths` [s]."""
+    keeps_archive: bool = False
+    """Whether the model was offered the archive before the run was resumed."""
+    prompt_texts: PromptTexts = field(default_factory=PromptTexts)
+    """The additions to the specialist's prompt."""
+    memory: AgentMemory = field(default_factory=AgentMemory)
+    """The specialist's notes from earlier runs."""
+    plan: TodoList = field(default_factory=TodoList)
+    """The list of the tool `todo`."""
+    patch: Patch | None = None
+    """Receives the changes of a dry run; None = not a dry run."""
+    secrets: Sequence[str] = field(default=(), repr=False)
+    """Credentials of the program, in addition to those in the environment."""
+
 
 LIMITS = {kind.key: kind for kind in Kind}
 """Front matter keys that limit a run, each with the kind of spending that it limits."""
@@ -175,3 +233,404 @@ def _budget_augmenters(settings: Countdown) -> list[Augmenter]:
 def _place_of(file: SpecialistFile, key: str) -> str:
     """Return a key with its place in the file; only the key if the caller set it."""
     return f"{file.place(key)}: {key}" if key in file.lines else key
+
+
+_MAX_LISTED = 10
+"""Maximum number of server tools listed in a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedTool:
+    """A tool that a specialist does not get."""
+
+    name: str
+    """Name of the tool, or as written in the file if there is none."""
+    reason: str
+    key: str | None = None
+    """The key of the file that is the reason; None if the reason is not a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTools:
+    """The tools of a run, besides `respond` and `get_tool_response`."""
+
+    tools: Sequence[Tool]
+    dropped: Sequence[DroppedTool]
+
+
+def choose_tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> ChosenTools:
+    """Return the tools of a run.
+
+    Raises UsageError if none of the file's tools exists.
+    """
+    paths = () if settings.paths is None else (*settings.paths, *environment.prompt_texts.folders)
+    copy = environment.extra_tools.files
+    known = {tool.name: tool for tool in file_tools(environment.root, paths, settings.tool_result_limit, copy)}
+    known |= {tool.name: tool for tool in environment.extra_tools.served}
+    # The API uses its own names.
+    known |= {FETCH if tool.name == SERVER_FETCH else tool.name: tool for tool in environment.extra_tools.offered}
+    known |= {tool.name: tool for tool in _planning(settings, environment)}
+    resolved = resolve_tools(settings.tools, settings.disallowed_tools, known)
+    delegate = _delegate(settings, environment)
+    memory = [environment.memory.tool] if environment.memory.tool else []
+    unfiltered = [*memory, *environment.extra_tools.functions, *environment.tools, *delegate]
+    # Without a server that cannot be reached, the run has fewer tools, but it runs.
+    has_others = settings.mcp_servers or environment.delegate or environment.extra_tools.functions or memory
+    if resolved.nothing_known and settings.tools and not has_others:
+        why = "".join(f"; {name}: {reason}" for name, reason in environment.extra_tools.withheld.items())
+        raise UsageError(
+            f"{file.place('tools')}: tools: none of {', '.join(settings.tools)} exists{why}; "
+            f"available: {', '.join(known)}"
+        )
+    tools = [*(known[name] for name in resolved.names), *unfiltered]
+    allowed = set(resolve_tools(None, settings.disallowed_tools, known).names)
+    not_chosen = [
+        DroppedTool(name, "not in the list", "tools")
+        if name in allowed
+        else DroppedTool(name, "disallowed", "disallowed_tools")
+        for name in known
+        if name not in resolved.names
+    ]
+    if settings.agents and environment.delegate is None:
+        not_chosen.append(DroppedTool(DELEGATE, "none of them can be called", "agents"))
+    elif environment.delegate and not delegate:
+        not_chosen.append(DroppedTool(DELEGATE, "disallowed", "disallowed_tools"))
+    not_chosen += _without_memory(settings, environment)
+    withheld = {**environment.extra_tools.withheld}
+    if environment.memory.withheld:
+        withheld[MEMORY] = environment.memory.withheld
+    unknown = _unknown(resolved.unknown, settings, tools, withheld)
+    return ChosenTools(tools, (*not_chosen, *unknown))
+
+
+def _planning(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
+    """Return the tools that only record what the model writes, if the file names them."""
+    made: dict[str, Callable[[], Tool]] = {TODO: partial(todo_tool, environment.plan), THINK: think_tool}
+    return [make() for name, make in made.items() if names_tool(settings.tools, name)]
+
+
+def _without_memory(settings: Specialist, environment: RunEnvironment) -> list[DroppedTool]:
+    """Return the tool for notes as missing, if the file has the key but does not get the tool.
+
+    If it is named in `tools`, it is reported with the other names there.
+    """
+    if settings.memory is None or environment.memory.tool or names_tool(settings.tools, MEMORY):
+        return []
+    why = environment.memory.withheld
+    return [DroppedTool(MEMORY, why, "memory") if why else DroppedTool(MEMORY, "disallowed", "disallowed_tools")]
+
+
+def _unknown(
+    names: Iterable[str], settings: Specialist, tools: Sequence[Tool], withheld: Mapping[str, str]
+) -> list[DroppedTool]:
+    """Return the names in `tools` that match no tool of the run; those of MCP servers are reported elsewhere.
+
+    withheld: as in `ExtraTools`.
+    """
+    offered = [*(tool.name for tool in tools), "respond", "get_tool_response"]
+    dropped = []
+    for name in names:
+        of_server = settings.mcp_servers and (name.startswith("mcp__") or "/" in name)
+        if of_server or resolve_tools([name], (), offered).names:
+            continue
+        asks = resolve_tools([name], (), [DELEGATE]).names
+        other = "a tool of an editor" if is_editor_tool(name) else "no such tool here"
+        reason = "offered only with `agents` that can be called" if asks else other
+        reason = next((withheld[one] for one in resolve_tools([name], (), withheld).names), reason)
+        dropped.append(DroppedTool(name, reason, "tools"))
+    return dropped
+
+
+def unmatched_tools(file: SpecialistFile, settings: Specialist, environment: RunEnvironment) -> list[str]:
+    """Return a warning if `tools` excludes tools of MCP servers, which may be unintended."""
+    served = [tool.name for tool in environment.extra_tools.served]
+    if settings.tools is None or not served:
+        return []
+    place, available = file.place("tools"), _abbreviated(served)
+    resolved = resolve_tools(settings.tools, (), served)
+    unmatched = [name for name in resolved.unknown if name.startswith("mcp__") or "/" in name]
+    if unmatched:
+        return [f"{place}: tools: no tool of an MCP server matches {', '.join(unmatched)}; available: {available}"]
+    if resolved.names:
+        return []
+    return [f"{place}: tools: lists no tool of the MCP servers, so none can be called; available: {available}"]
+
+
+def _abbreviated(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_LISTED
+    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _delegate(settings: Specialist, environment: RunEnvironment) -> list[Tool]:
+    tool = environment.delegate
+    return [tool] if tool and resolve_tools(None, settings.disallowed_tools, [tool.name]).names else []
+
+
+# Share a context of known length between prompt, tools, results and reply: defaults and warnings that follow from it.
+#
+# The provider limits a reply to a quarter. The rest, without the prompt, the tools, the question and the reply, is the
+# room for the work. One result takes at most a third of it and all results of a turn half, so that two turns fit
+# whatever they read. The transcript is summarized above three quarters: the estimate of what was added last may be a
+# sixth too low. docs/models.md explains the shares.
+
+CHARACTERS_PER_TOKEN = 3
+"""Low estimate, so that results fit even if they consist of code, numbers or names [characters]."""
+RESULT_SHARE, TURN_SHARE, SUMMARY_SHARE = 3, 2, 8
+"""Divisors of the room: the maximum of one result, of all results of a turn, and of a summary."""
+SHORTEST_RESULT = 400
+"""Minimum length of a result, below which searching would be pointless [characters]."""
+SHORTEST_SUMMARY = 100
+"""Minimum length of a summary [tokens]."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextShares:
+    """The shares of a context."""
+
+    front: int
+    """Estimated size of what is in every request: system prompt, tools and question [tokens]."""
+    room: int
+    """The remainder for results and replies of the run [tokens]; at least 0."""
+
+    @property
+    def result_chars(self) -> int:
+        """Maximum length of one result [characters]."""
+        return max(self.room * CHARACTERS_PER_TOKEN // RESULT_SHARE, SHORTEST_RESULT)
+
+    @property
+    def turn_chars(self) -> int:
+        """Maximum length of all results of one turn [characters]."""
+        return max(self.room * CHARACTERS_PER_TOKEN // TURN_SHARE, SHORTEST_RESULT)
+
+    @property
+    def longest_history(self) -> int:
+        """Maximum size of a request beside the newest results, which take the other half of the room [tokens]."""
+        return self.front + max(self.room // TURN_SHARE, 1)
+
+    @property
+    def summarizing(self) -> dict[str, int]:
+        """The settings of summarizing, by key [tokens]."""
+        return {
+            "summarize_at": self.front + max(3 * self.room // 4, 1),
+            "context_target": self.longest_history,
+            "summary_limit": min(SUMMARY_LIMIT, max(self.room // SUMMARY_SHARE, SHORTEST_SUMMARY)),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FittedSettings:
+    """Settings of a run that fit the context of its model."""
+
+    settings: Specialist
+    turn_chars: int | None = None
+    """Maximum length of all results of a turn [characters]; None = no limit."""
+    longest_history: int | None = None
+    """Size above which the results of another turn might not fit [tokens]; None = not known."""
+    warnings: tuple[str, ...] = ()
+
+
+def share(context_tokens: int, reply_tokens: int, front_chars: int) -> ContextShares:
+    """Share a context.
+
+    reply_tokens: maximum length of a reply.
+    front_chars: length of what is in every request [characters].
+    """
+    front = -(-front_chars // CHARACTERS_PER_TOKEN)
+    return ContextShares(front, max(context_tokens - reply_tokens - front, 0))
+
+
+def fit_to_context(settings: Specialist, capabilities: Capabilities, front_chars: Callable[[], int]) -> FittedSettings:
+    """Return settings that fit the context, if its length is known; explicit ones stay, with a warning if too large.
+
+    front_chars: returns the length of what is in every request [characters].
+    """
+    context = capabilities.context_tokens
+    if context is None:
+        return FittedSettings(settings)
+    shares = share(context, capabilities.max_output_tokens, front_chars())
+    given = _given(settings)
+    changed: dict[str, Any] = {} if "summarize_at" in given else shares.summarizing
+    if "tool_result_limit" not in given:
+        changed["tool_result_limit"] = min(settings.tool_result_limit, shares.result_chars)
+    fitted = settings.model_copy(update={key: value for key, value in changed.items() if key not in given})
+    # A result of the length that the user has set passes whole, even if it is the only one of its turn.
+    turn_chars = max(shares.turn_chars, fitted.tool_result_limit)
+    warnings = _context_warnings(settings, given, capabilities, shares)
+    return FittedSettings(fitted, turn_chars, shares.longest_history, tuple(warnings))
+
+
+def _given(settings: Specialist) -> set[str]:
+    """Return the keys that were set for this specialist, not only by a preset, which must suit every model."""
+    preset = PRESETS[settings.preset] if settings.preset else {}
+    return {key for key in settings.model_fields_set if key not in preset or preset[key] != getattr(settings, key)}
+
+
+def _context_warnings(
+    settings: Specialist, given: set[str], capabilities: Capabilities, shares: ContextShares
+) -> list[str]:
+    context = capabilities.context_tokens or 0
+    found = [capabilities.context_note] if capabilities.context_note else []
+    if shares.room * CHARACTERS_PER_TOKEN < SHORTEST_RESULT:
+        found.append(
+            f"system prompt, tools and question take about {shares.front:,} of the {context:,} tokens of the context, "
+            "and little is left for results; give the model a longer context, or the specialist fewer tools"
+        )
+    most = shares.room * CHARACTERS_PER_TOKEN
+    if "tool_result_limit" in given and settings.tool_result_limit > most:
+        found.append(
+            f"tool_result_limit: a result of {settings.tool_result_limit:,} characters does not fit into the context "
+            f"of {context:,} tokens, which holds about {most:,} characters of results"
+        )
+    at = settings.summarize_at
+    if "summarize_at" in given and at is not None and at > shares.front + shares.room:
+        found.append(
+            f"summarize_at: {at:,} tokens are never reached, because the context of {context:,} tokens is full at "
+            f"about {shares.front + shares.room:,}"
+        )
+    return found
+
+
+_DIGITS = 12
+"""Number of characters of a digest in a message."""
+
+
+def origin(
+    file: SpecialistFile,
+    settings: Specialist,
+    schema: AnswerSchema | None,
+    environment: RunEnvironment,
+    warnings: Sequence[str],
+) -> Mapping[str, Any]:
+    """Return the JSON values from which the same job can be built again, even if the file has changed."""
+    overridden = _overridden(file, settings)
+    return {
+        "settings": settings_of(settings, schema),
+        "given": sorted(settings.model_fields_set),
+        "file": str(file.path),
+        # The digest of the content that was read: the file may have changed since.
+        "digest": file.digest or digest(file.path),
+        "root": str(environment.root),
+        "project": project_path(environment.root),
+        "changed_limits": _changed_limits(overridden, is_child=environment.parent is not None),
+        "overridden": overridden,
+        "given_tools": [tool.name for tool in environment.tools],
+        "parents": environment.parent.names if environment.parent else (),
+        "warnings": list(warnings),
+        **({"dry_run": True} if environment.patch is not None else {}),
+        **({"models": models} if len(models := [one.model for one in models_of(environment.provider)]) > 1 else {}),
+    }
+
+
+def settings_of(settings: Specialist, schema: AnswerSchema | None) -> dict[str, Any]:
+    """Return settings as a run stores them.
+
+    schema: the content of `output_schema`.
+    """
+    replaced = {
+        "output_schema": schema and dict(schema.schema),
+        "mcp_servers": without_secrets(settings.mcp_servers),
+        "path": None,
+    }
+    return settings.model_copy(update=replaced).model_dump(mode="json", by_alias=True)
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal; empty if it cannot be read or does not exist."""
+    with suppress(OSError, ValueError), open_file(path, None) as file:
+        return hashlib.sha256(file.read()).hexdigest()
+    return ""
+
+
+def digests(begun: str, current: str) -> str:
+    """Return a clause with the digest of the file that a run began with, and the current one."""
+    return f"its digest was {begun[:_DIGITS] or 'none'} and is {current[:_DIGITS] or 'none'}"
+
+
+def resumed(stored: Mapping[str, Any], changed: Sequence[Kind], question: str | None) -> Mapping[str, Any]:
+    """Return the values that a resumption changes.
+
+    stored: the values so far.
+    changed: the limits that the resumption sets.
+    question: a further question.
+    """
+    settings = stored["settings"]
+    # By these the run is recognized when it is taken up.
+    begun = {kind.key: settings[kind.key] for kind in changed if kind.key in settings} | stored.get("begun_limits", {})
+    return {
+        **({"begun_limits": begun} if begun else {}),
+        "changed_limits": sorted({*stored["changed_limits"], *(kind.key for kind in changed)}),
+        "questions": [*stored.get("questions", ()), *([question] if question else [])],
+    }
+
+
+def _overridden(file: SpecialistFile, settings: Specialist) -> list[str]:
+    """Return the keys of settings that differ from the file, because of a flag or of a parent's smaller budget."""
+    if file.specialist is None:
+        return []
+    by_file = resolve(file, {}).settings
+    return [key for key in Specialist.model_fields if getattr(settings, key) != getattr(by_file, key)]
+
+
+def _changed_limits(overridden: Collection[str], *, is_child: bool) -> list[str]:
+    """Return the keys of limits that differ from the file.
+
+    The time of a child does not count, because the parent's time always limits it.
+    """
+    return [kind.key for kind in Kind if kind.key in overridden and not (is_child and kind is Kind.TIME)]
+
+
+def own_cost_left(job: Job) -> float | None:
+    """Return the remainder of a job's own cost limit; None without a limit [USD]."""
+    limit = job.budget[Kind.COST].limit
+    return None if limit is None else max(limit - _spent(job), 0.0)
+
+
+def granted(job: Job, cost: float) -> Job:
+    """Return a job that may spend this additional amount [USD].
+
+    The limit counts down and lands like any other, but the system prompt has the same bytes in all runs.
+    """
+    return replace(job, budget=job.budget.limited(_spent(job) + cost, Kind.COST))
+
+
+def _spent(job: Job) -> float:
+    return job.resume_state.snapshot.used.get(Kind.COST, 0.0)
+
+
+_BOUNDS = ("max_uses", "max_content_tokens")
+"""Parts of the definition of an API tool that depend on limits, which a resumption may change."""
+
+
+def as_stored(definitions: Sequence[Mapping[str, Any]], tools: Toolset) -> Toolset:
+    """Return the tools with their stored definitions and their current functions."""
+    return Toolset(_with_definition(definition, tools.get(definition["name"])) for definition in definitions)
+
+
+def _with_definition(definition: Mapping[str, Any], tool: Tool | None) -> Tool:
+    if "input_schema" not in definition:
+        return _of_server(definition, tool)
+    name, description, schema = definition["name"], definition["description"], definition["input_schema"]
+    if tool is None:
+        return Tool(name, description, _unavailable, schema=schema)
+    return replace(tool, description=description, schema=schema)
+
+
+def _of_server(definition: Mapping[str, Any], tool: Tool | None) -> Tool:
+    """Return a tool that the API runs, with its stored bounds.
+
+    Others may have written to the store, and the API runs every offered tool. So a tool that the run would not get
+    today is replaced by one that does nothing, although this changes the prompt.
+    """
+    if tool is None or not tool.on_server:
+        return Tool(definition["name"], "No longer available.", _unavailable, schema={"type": "object"})
+    is_same = _unbounded(definition) == _unbounded(tool.on_server)
+    return replace(tool, on_server=definition) if is_same else tool
+
+
+def _unbounded(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: value for key, value in definition.items() if key not in _BOUNDS}
+
+
+def _unavailable(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
+    del arguments
+    raise ToolError("this tool is no longer there")

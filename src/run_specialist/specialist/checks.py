@@ -1,4 +1,4 @@
-"""Check the values of a specialist file and report each problem with its position."""
+"""Convert and check the values of a file; each problem has a position."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,20 +7,46 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
-from run_specialist.specialist.editor_tools import is_editor_tool
-from run_specialist.specialist.field_values import expected
-from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.foreign_models import served_name, unserved
-from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
-from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
-from run_specialist.specialist.keys import canonical
-from run_specialist.specialist.model_list import KEY as FALLBACKS
-from run_specialist.specialist.problems import START, Problems, shown
-from run_specialist.specialist.reading.frontmatter import Field, FrontMatter
-from run_specialist.specialist.reading.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from run_specialist.specialist.reading.toml_file import PROMPT
-from run_specialist.specialist.tool_names import BUILT_IN, EDIT, SEARCH, WRITE, names_tool, resolve_tools
+from run_specialist.specialist.answer_schema import NEEDS_QUOTES, AnswerSchema, has_quotes
+from run_specialist.specialist.dialects import served_name, take_foreign, unserved
+from run_specialist.specialist.fields import (
+    CANONICAL,
+    INERT,
+    KEPT_BY_READING,
+    RESTRICTING,
+    Countdown,
+    Expected,
+    Specialist,
+    canonical,
+    nearest,
+)
+from run_specialist.specialist.front_matter import PROMPT, Field, FrontMatter
+from run_specialist.specialist.positions import (
+    CORE_TAGS,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    UnreadableError,
+    is_null,
+    plain_value,
+    scalar_value,
+    value_of,
+)
+from run_specialist.specialist.problems import START, Position, Problems, shown
+from run_specialist.specialist.tool_names import (
+    BUILT_IN,
+    EDIT,
+    SEARCH,
+    WRITE,
+    is_editor_tool,
+    join_parentheses,
+    names_tool,
+    resolve_tools,
+    split_names,
+)
 
 # Bad values of these keys are replaced with a warning, because that lifts no restriction; None = ignored.
 _REPLACED: Mapping[str, str | None] = {"effort": None, "memory": None, "mcp_servers": None, "offline": "refuse"}
@@ -112,9 +138,9 @@ def validate(given: Mapping[str, Any], front: FrontMatter, problems: Problems) -
     values = {**given, "prompt": front.body, "path": problems.path}
     if "model" in given:
         values["model"] = _served(given["model"], front.fields["model"], problems)
-    if FALLBACKS in given:
-        served = (_served(name, front.fields[FALLBACKS], problems) for name in given[FALLBACKS])
-        values[FALLBACKS] = tuple(name for name in dict.fromkeys(served) if name != values.get("model"))
+    if KEY in given:
+        served = (_served(name, front.fields[KEY], problems) for name in given[KEY])
+        values[KEY] = tuple(name for name in dict.fromkeys(served) if name != values.get("model"))
     try:
         specialist = Specialist.model_validate(values)
     except ValidationError as error:
@@ -174,3 +200,306 @@ def _found(node: Node, field: Field) -> str:
     if isinstance(node, ScalarNode):
         return shown(field.chunk.text[node.start : node.end].strip()) or "nothing"
     return "a list" if isinstance(node, SequenceNode) else "a map"
+
+
+TEXTS = frozenset({"name", "description", "model", "landing_prompt"})
+NAMES = frozenset(
+    (
+        *("tools", "disallowed_tools", "agents", "paths", "python_tools"),
+        *("allowed_domains", "required_mcp_servers", "skills", "writable", "fallback_models"),
+    )
+)
+_SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
+_VERBATIM = frozenset({"name", "description", "model"})
+
+
+def expected(key: str, inner: str | None = None) -> Expected | None:
+    """Return the expected value of a field, or of the key `inner` in its map; None for an unknown key."""
+    info: FieldInfo | None = Specialist.model_fields[key]
+    if inner is not None:
+        info = next((f for name, f in Countdown.model_fields.items() if name.rstrip("_") == inner), None)
+    return next((item for item in info.metadata if isinstance(item, Expected)), None) if info else None
+
+
+def text_value(key: str, field: Field, problems: Problems) -> str | None:
+    """Return a text value; keeps ` #`, a leading `!` and a leading `&`, although they have a meaning in YAML."""
+    node = field.node
+    if isinstance(node, ScalarNode):
+        return (_as_written(field, node, problems, key) if key in _VERBATIM else node.text).strip()
+    kind = "a list" if isinstance(node, SequenceNode) else "a map"
+    texts = [item.text for item in node.items if isinstance(item, ScalarNode)] if isinstance(node, SequenceNode) else []
+    if key == "name":
+        problems.warn(field.place, f"must be text, got {kind}; using the file name", key)
+        return None
+    if key == "model":
+        if not texts:
+            problems.warn(field.place, f"must be a model or a list of models, got {kind}; ignored", key)
+        return next((text.strip() for text in texts if text.strip()), None)
+    problems.warn(field.place, f"must be text, got {kind}; using its text", key)
+    return ", ".join(texts) if texts else " ".join(field.source.split())
+
+
+def _as_written(field: Field, node: ScalarNode, problems: Problems, key: str) -> str:
+    text = field.chunk.text
+    marked = text[node.start : node.start + 1] in ("!", "&") and node.tag not in CORE_TAGS
+    if not node.plain:
+        return node.text
+    stop = text.find("\n", node.end)
+    line_end = len(text) if stop < 0 else stop
+    tail = text[node.end : line_end].strip()
+    if not marked and not tail.startswith("#"):
+        return node.text
+    part = "a leading ! or &" if marked else "the text after #"
+    problems.warn(field.place, f"{part} is kept; put the value in quotes to apply the standard YAML rules", key)
+    return " ".join(text[node.start : line_end].split())
+
+
+def names_value(key: str, field: Field, problems: Problems) -> tuple[list[str] | None, list[str]]:
+    """Return the names in a list, and the names that a map of booleans disables; None = not restricted."""
+    node, warn = field.node, problems.warner(field.place, key)
+    if isinstance(node, ScalarNode):
+        return split_names(node.text, warn), []
+    if isinstance(node, SequenceNode):
+        return join_parentheses(name for item in node.items if (name := _name(item, field, problems, key))), []
+    warn("must be a list, got a map; using the keys whose value is true")
+    named = ((name.text.strip(), value) for name, value in node.pairs if isinstance(name, ScalarNode))
+    switches = {name: _on(value) for name, value in named if name}
+    on = [name for name, value in switches.items() if value]
+    off = [name for name, value in switches.items() if not value]
+    if "*" in off:
+        return on, [name for name in off if name != "*"]
+    # A map that only disables names does not restrict the others.
+    return (on if on or not off else None), off
+
+
+def _on(value: Node) -> bool:
+    if not isinstance(value, ScalarNode):
+        return True
+    return scalar_value(value) not in (False, None, 0) and value.text.lower() not in ("no", "off", "deny", "false")
+
+
+def _name(item: Node, field: Field, problems: Problems, key: str) -> str | None:
+    if isinstance(item, ScalarNode):
+        return item.text.strip()
+    place = field.chunk.place(item.start)
+    if isinstance(item, MappingNode):
+        named = [(k.text, v.text) for k, v in item.pairs if isinstance(k, ScalarNode) and isinstance(v, ScalarNode)]
+        # YAML parses `- Bash(git log: *)` as a map; `- name: read` is an intended one.
+        if name := dict(named).get("name"):
+            problems.warn(place, "must be a name, got a map; using its name", key)
+            return name
+        if len(named) == 1:
+            problems.warn(place, "must be a name, got a map; using its text", key)
+            return " ".join(field.chunk.text[item.start : item.end].split())
+    # An unreadable name must neither allow a tool nor fail to disallow one.
+    report = problems.error if key == "disallowed_tools" else problems.warn
+    report(place, "must be a name, got a list or a map; ignored", key)
+    return None
+
+
+def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, object]:
+    """Return whether the field has a value to validate, and that value."""
+    try:
+        value, repeated = value_of(field.node)
+    except UnreadableError as error:
+        problems.error(field.place, str(error), key)
+        return False, None
+    for node in repeated:
+        problems.warn(field.chunk.place(node.start), f"{shown(node.text)} is given twice; the last value is used", key)
+    expected_value = expected(key)
+    if key == "mcp_servers" and isinstance(value, str) and "\n" not in value and value[:1] not in ("[", "{"):
+        return True, split_names(value, problems.warner(field.place, key))
+    if key == "countdown" and isinstance(field.node, MappingNode) and isinstance(value, dict):
+        _warn_about_empty(field.node, field, problems)
+        return True, {canonical(inner): item for inner, item in value.items() if item is not None}
+    if expected_value and isinstance(value, str) and not _has_own_tag(field.node):
+        value = _unquoted(key, value, field, expected_value, problems)
+    if key == "effort" and isinstance(value, str) and value.strip().lower() == "minimal":
+        problems.notice(field.place, "minimal is read as low", key)
+        value = "low"
+    if key == "time_limit" and _in_minutes(field.key) and isinstance(value, int | float) and _is_number(value):
+        value *= 60
+    return True, value
+
+
+def _warn_about_empty(node: MappingNode, field: Field, problems: Problems) -> None:
+    """Warn about inner keys without a value; like top-level keys, they count as not given."""
+    for key, value in node.pairs:
+        if isinstance(key, ScalarNode) and is_null(value):
+            text = f"{shown(key.text)} is empty and ignored"
+            problems.warn(field.chunk.place(key.start), text, canonical(field.key))
+
+
+def _has_own_tag(node: Node) -> bool:
+    return isinstance(node, ScalarNode) and node.tag is not None and node.tag not in CORE_TAGS
+
+
+def _in_minutes(key: str) -> bool:
+    return key.replace("-", "").replace("_", "").lower() == "timeoutmins"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _unquoted(key: str, value: str, field: Field, expected_value: Expected, problems: Problems) -> object:
+    """Return the number or boolean in a quoted text, with a warning; otherwise the text."""
+    converted: object = value
+    if expected_value.number:
+        number = plain_value(value.strip())
+        converted = number if _is_number(number) else value
+    elif expected_value.phrase == "true or false":
+        converted = _SWITCHES.get(value.strip().lower(), value)
+    if converted is not value:
+        problems.warn(field.place, f"{shown(field.source)} is text; read as {shown(str(converted))}", key)
+    return converted
+
+
+def is_empty(field: Field) -> bool:
+    """Return whether a key has no value and therefore counts as not given."""
+    node = field.node
+    if not is_null(node):
+        return False
+    rest = field.chunk.text[node.end :].partition("\n")[0]
+    return not (canonical(field.key) in _VERBATIM and rest.strip().startswith("#"))
+
+
+KEY = "fallback_models"
+WEIGHTS = "local:"
+"""Prefix of a weights file, which comes last, because its path may contain commas."""
+_COMMA = re.compile(r",(?![^()]*\))")
+
+
+def split_models(text: str) -> tuple[str, ...]:
+    """Return the models in a text such as `sonnet, openai:gpt-5`, each once; the text itself if there are none."""
+    found = re.search(rf"(?:^|,)\s*{WEIGHTS}", text)
+    head, weights = (text, "") if found is None else (text[: found.start()], text[found.start() :].lstrip(", "))
+    names = (name.strip() for name in (*_COMMA.split(head), weights))
+    return tuple(dict.fromkeys(name for name in names if name)) or (text,)
+
+
+def model_settings(model: str | None, settings: Mapping[str, Any], by_file: Sequence[str]) -> dict[str, Any]:
+    """Return the settings of a call that names one model or several; they replace all models of the file.
+
+    settings: the other settings of the call.
+    by_file: the fallback models of the file.
+    """
+    if model is None:
+        return {}
+    first, *others = split_models(model)
+    others += [name for name in settings.get(KEY, ()) if name != first]
+    # The settings identify a batch, so they contain only what differs.
+    return {"model": first, **({KEY: tuple(dict.fromkeys(others))} if others or by_file else {})}
+
+
+def take_values(front: FrontMatter, problems: Problems) -> dict[str, Any]:
+    """Return the values of the known keys; report every other key as a problem."""
+    given: dict[str, Any] = {}
+    others = {key: field for key, field in front.fields.items() if key not in CANONICAL}
+    for key, field in front.fields.items():
+        if key not in others:
+            _take_value(key, field, given, problems)
+    take_models(front, given, problems)
+    only_reads = not any(given.get(key) for key in ("agents", "mcp_servers", "python_tools", "writable"))
+    taken = take_foreign(front, given, problems)
+    only_reads = only_reads and not given.get("memory")
+    for key, field in others.items():
+        if key not in taken:
+            _report_other_key(key, field, problems, only_reads=only_reads)
+    return given
+
+
+def _take_value(key: str, field: Field, given: dict[str, Any], problems: Problems) -> None:
+    if is_empty(field):
+        problems.warn(field.place, "is empty and ignored", key)
+    elif key in TEXTS:
+        if text := text_value(key, field, problems):
+            given[key] = text
+        elif isinstance(field.node, ScalarNode):
+            problems.warn(field.place, "is empty and ignored", key)
+    elif key in NAMES:
+        _take_names(key, field, given, problems)
+    else:
+        usable, value = other_value(key, field, problems)
+        if usable:
+            given[key] = value
+
+
+def _take_names(key: str, field: Field, given: dict[str, Any], problems: Problems) -> None:
+    names, off = names_value(key, field, problems)
+    if key == "tools" and names is not None and "*" in names:
+        problems.notice(field.place, "* does not restrict anything", key)
+        names = None
+    if key == "tools" and names == [] and isinstance(field.node, ScalarNode):
+        problems.warn(field.place, "contains no name, so no tool is allowed", key)
+    if off and key == "tools":
+        given["disallowed_tools"] = (*given.get("disallowed_tools", ()), *off)
+    if names is not None:
+        given[key] = (*given.get(key, ()), *names)
+
+
+def _report_other_key(key: str, field: Field, problems: Problems, *, only_reads: bool) -> None:
+    written = shown(field.key)
+    if only_reads and key in KEPT_BY_READING and KEPT_BY_READING[key] in {None, field.source.strip("\"' ").lower()}:
+        problems.notice(field.key_place, "has no effect here, because all tools only read", written)
+    elif key in RESTRICTING:
+        problems.warn(field.key_place, "restricts agents in other programs but has no effect here", written)
+    elif key in INERT:
+        problems.notice(field.key_place, "has no effect here", written)
+    else:
+        close = None if problems.full else nearest(key)
+        problems.warn(field.key_place, f"unknown key{f'; did you mean {close}?' if close else ''}", written)
+
+
+NO_MODELS = ("inherit", "offline")
+"""Values of `model` that cannot be fallbacks."""
+
+
+def take_models(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:
+    """Move all models after the first one to the fallbacks, without duplicates."""
+    field = front.fields.get("model")
+    first, *others = split_models(given["model"]) if "model" in given else ("",)
+    if field is not None and isinstance(field.node, SequenceNode):
+        others += _after_the_first(field.node, first)
+    if first:
+        given["model"] = first
+    named = dict.fromkeys([*others, *given.get(KEY, ())])
+    place = front.fields.get(KEY) or field
+    if not named or place is None:
+        return
+    for name in [name for name in named if name.lower() in NO_MODELS]:
+        problems.warn(place.place, f"{shown(name)} cannot follow another model; ignored", KEY)
+    given[KEY] = tuple(name for name in named if name != first and name.lower() not in NO_MODELS)
+    front.fields.setdefault(KEY, place)
+
+
+def _after_the_first(node: SequenceNode, first: str) -> list[str]:
+    names = [name for item in node.items if isinstance(item, ScalarNode) for name in split_models(item.text.strip())]
+    return [name for name in names if name and name != first]
+
+
+DESCRIPTION = "TODO: say in a sentence or two when a parent agent should use this specialist"
+PURPOSE = "TODO: say what you are for, and what you need to know before you start."
+"""Line of the prompt in place of a missing purpose."""
+PROBLEM = "is a placeholder"
+"""Text that each problem of this check contains."""
+
+_PLACEHOLDER = re.compile(r"\s*TODO\b")
+
+
+def check_placeholders(data: bytes | str, given: Mapping[str, Any], front: FrontMatter, problems: Problems) -> None:
+    """Warn about a description, a model or a path that begins with TODO, and about the template's line in the prompt.
+
+    data: The whole file.
+    """
+    for key, what in (("description", "say when a parent should use it"), ("model", "name a model, or remove the key")):
+        if isinstance(value := given.get(key), str) and _PLACEHOLDER.match(value) and key in front.fields:
+            problems.warn(front.fields[key].place, f"{PROBLEM}; {what}", key)
+    for key in ("paths", "writable"):
+        if any(_PLACEHOLDER.match(str(path)) for path in given.get(key) or ()):
+            problems.warn(front.fields[key].place, f"{PROBLEM}; name folders, or remove the key", key)
+    if PURPOSE in front.body:
+        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+        lines = [number for number, line in enumerate(text.splitlines(), start=1) if line.strip() == PURPOSE]
+        for number in lines:
+            problems.warn(Position(number, 1), f"the prompt {PROBLEM}; say what the specialist is for")

@@ -1,4 +1,4 @@
-"""The programs whose agent files are supported: their folders, and their file names.
+"""Agent files of other programs: their folders, keys, permissions and model names.
 
 Sources: https://code.claude.com/docs/en/sub-agents, https://docs.github.com/en/copilot/reference/custom-agents-
 configuration,
@@ -8,10 +8,16 @@ https://cursor.com/docs/subagents.
 """
 
 import os
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from run_specialist.specialist.home import config_folder, home_path
+from run_specialist.specialist.front_matter import FrontMatter
+from run_specialist.specialist.positions import MappingNode, Node, ScalarNode, scalar_value
+from run_specialist.specialist.problems import START, Problems, shown
+from run_specialist.specialist.tool_names import EDIT, SHELL, WRITE, names_tool, shell_rules, split_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +102,225 @@ def user_folders() -> list[Path]:
 
 def _user_folder(folder: str) -> Path:
     return config_folder() / folder[2:] if folder.startswith("$/") else home_path(folder)
+
+
+def home_path(path: str) -> Path:
+    """Return a path with `~` replaced; it is not absolute if there is no home folder."""
+    # Path.expanduser raises if there is no home folder; here a path that does not exist is sufficient.
+    return Path(os.path.expanduser(path))  # noqa: PTH111
+
+
+def config_folder() -> Path:
+    """Return the folder in which programs keep their configuration; not absolute if there is no home folder."""
+    config = home_path(os.environ.get("XDG_CONFIG_HOME", ""))
+    # A relative path would point into the current project, whose files must not be trusted like the user's own.
+    return config if config.is_absolute() else home_path("~/.config")
+
+
+_HEAD = 4096
+"""Length of the beginning of a file that is searched for a list of remote agents [characters]."""
+_AGENTS = re.compile(r"(?:agent|task|runsubagent)\s*\((?P<names>.*)\)", re.IGNORECASE | re.DOTALL)
+_CARDS = ("agent_card_url", "agent_card_json")
+_LIST_OF_REMOTE = re.compile(
+    r"\s*-{3,}[ \t]*\n(?:[ \t]*#[^\n]*\n)*-[ \t](?:.*\n)*?[-\t ]+(?:kind:[ \t]*remote\b|agent_card_url:)"
+)
+
+
+def take_foreign(front: FrontMatter, given: dict[str, Any], problems: Problems) -> frozenset[str]:
+    """Add the values that follow from keys of other programs; report an agent that this program cannot run.
+
+    A derived key gets the field of the key from which it was derived.
+    Returns the keys that had an effect or were reported.
+    """
+    _refuse_remote(front, problems)
+    if "agents" not in front.fields and (names := agents_in(given.get("tools") or ())):
+        given["agents"] = names
+        front.fields["agents"] = front.fields["tools"]
+    infer = front.fields.get("infer")
+    if infer and "disable_model_invocation" not in front.fields and _is(infer.node, False):
+        given["disable_model_invocation"] = True
+        front.fields["disable_model_invocation"] = infer
+    if "memory" not in front.fields and names_tool(given.get("tools"), "memory"):
+        given["memory"] = "local"
+        front.fields["memory"] = front.fields["tools"]
+    _take_instructions(front, given, problems)
+    restricts_only_tools = take_permission(front, given)
+    return frozenset({"kind", "infer", "omit_claude_md", *_CARDS, *([KEY] if restricts_only_tools else [])})
+
+
+def _take_instructions(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:
+    """Add the project's instructions to agents of programs that do the same, unless the file says otherwise."""
+    if "project_instructions" in front.fields:
+        return
+    omit = front.fields.get("omit_claude_md")
+    if omit and _is(omit.node, True):
+        given["project_instructions"] = False
+        front.fields["project_instructions"] = omit
+    elif dialect_of(problems.path).has_instructions:
+        given["project_instructions"] = True
+
+
+def agents_in(tools: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the specialists that entries such as `Agent(a, b)` and `Task(a)` allow."""
+    found = (match for tool in tools if (match := _AGENTS.fullmatch(tool.strip())))
+    names = (name for match in found for name in split_names(match["names"], lambda _: None))
+    return tuple(dict.fromkeys(names))
+
+
+def _refuse_remote(front: FrontMatter, problems: Problems) -> None:
+    text = "a remote agent, which works on another server, cannot be run here"
+    kind = front.fields.get("kind")
+    if kind and isinstance(kind.node, ScalarNode) and kind.node.text.strip().lower() == "remote":
+        problems.error(kind.place, text, "kind")
+    elif card := next((front.fields[key] for key in _CARDS if key in front.fields), None):
+        problems.error(card.place, text, shown(card.key))
+    elif not front.present and _LIST_OF_REMOTE.match(front.body[:_HEAD]):
+        # Gemini CLI takes several remote agents in one file, as a list.
+        problems.error(START, text)
+
+
+def _is(node: object, value: bool) -> bool:  # noqa: FBT001 - a value to compare with
+    return isinstance(node, ScalarNode) and scalar_value(node) is value
+
+
+# Apply the key `permission` of opencode: uses that it forbids, or would ask about, are not allowed here.
+#
+# Source: https://opencode.ai/docs/permissions. There the last rule that matches a command applies.
+
+KEY = "permission"
+_ALLOW = "allow"
+_EVERYTHING = "*"
+_TOOLS = {"bash": (SHELL,), "edit": (EDIT, WRITE), "webfetch": ("fetch",)}
+"""Tools by their names in the key."""
+
+
+def take_permission(front: FrontMatter, given: dict[str, Any]) -> bool:
+    """Restrict the tools of a file by its permissions; return whether all of them could be applied."""
+    field = front.fields.get(KEY)
+    if field is None:
+        return False
+    named = dict(_rules(field.node))
+    for key, tools in _TOOLS.items():
+        node = named.get(key, named.get(_EVERYTHING))
+        if node is None:
+            continue
+        if key == "bash" and isinstance(node, MappingNode):
+            _restrict_shell([*_rules(node)], given)
+        elif not _is_allowed(node):
+            given["disallowed_tools"] = (*given.get("disallowed_tools", ()), *tools)
+    if "disallowed_tools" in given:
+        front.fields.setdefault("disallowed_tools", field)
+    return isinstance(field.node, MappingNode) and named.keys() <= {*_TOOLS, _EVERYTHING}
+
+
+def _restrict_shell(rules: Sequence[tuple[str, Node]], given: dict[str, Any]) -> None:
+    # A later rule for everything replaces all rules before it.
+    last = max((index for index, (pattern, _) in enumerate(rules) if pattern == _EVERYTHING), default=-1)
+    all_allowed = last < 0 or _is_allowed(rules[last][1])
+    allowed = [pattern for pattern, node in rules[last + 1 :] if _is_allowed(node)]
+    denied = [pattern for pattern, node in rules[last + 1 :] if not _is_allowed(node)]
+    given["disallowed_tools"] = (*given.get("disallowed_tools", ()), *(f"{SHELL}({pattern})" for pattern in denied))
+    if all_allowed or "tools" not in given:
+        return
+    others = [name for name in given["tools"] if not shell_rules([name])]
+    named = shell_rules(given["tools"])
+    # Rules of both kinds would both have to hold.
+    kept = [] if any(rule is not None for _, rule in named) else allowed
+    if named and kept:
+        given["tools"] = (*others, *(f"{SHELL}({pattern})" for pattern in kept))
+    else:
+        given["disallowed_tools"] = (*given["disallowed_tools"], SHELL)
+
+
+def _rules(node: Node) -> Iterator[tuple[str, Node]]:
+    """Yield each key with its value, only the last one of a repeated key; a single value applies to everything."""
+    if isinstance(node, ScalarNode):
+        yield _EVERYTHING, node
+    elif isinstance(node, MappingNode):
+        found: dict[str, Node] = {}
+        for key, value in node.pairs:
+            if isinstance(key, ScalarNode):
+                # A repeated key counts in its last place.
+                found.pop(key.text.strip(), None)
+                found[key.text.strip()] = value
+        yield from found.items()
+
+
+def _is_allowed(node: Node) -> bool:
+    if isinstance(node, MappingNode):
+        return all(_is_allowed(value) for _, value in node.pairs)
+    return isinstance(node, ScalarNode) and node.text.strip().lower() == _ALLOW
+
+
+_FAMILY = "opus|sonnet|haiku|fable|mythos"
+_IN_PARENTHESES = re.compile(r"\s*\([^()]*\)\s*$")
+_ROUTER = re.compile(r"(?:openrouter|github-copilot|copilot|opencode|vercel)/(?=[^/]+)", re.IGNORECASE)
+_VENDORS = {"anthropic/": "", "openai/": "openai:", "ollama/": "ollama:", "lmstudio/": "lmstudio:"}
+"""Vendor prefixes in opencode and in routers, with their replacements."""
+_CLAUDE = re.compile(
+    rf"claude-(?:(?P<before>{_FAMILY})-)?(?P<major>\d{{1,2}})(?:-(?P<minor>\d{{1,2}}))?"
+    rf"(?:-(?P<after>{_FAMILY}))?(?:-thinking)?"
+)
+_OF_CHAT = re.compile(r"(?:gpt|chatgpt|codex)-[a-z0-9.-]+|o[1-9](?:-[a-z0-9-]+)?")
+_OF_OTHERS = re.compile(
+    r"(?:gemini|gemma|grok|deepseek|mistral|magistral|devstral|codestral|qwen|llama|kimi|glm|minimax)(?:[-\d. ].*)?"
+)
+_REORDERED_SINCE = 4
+"""First version whose ids have the family before the number."""
+
+
+def served_name(model: str) -> str:
+    """Return the name of a model in this program; a name that no other program uses stays unchanged.
+
+    Display names such as `Claude Sonnet 4.5 (copilot)`, and prefixes of vendors such as `anthropic/`, are replaced.
+    """
+    bare = _IN_PARENTHESES.sub("", model.strip())
+    if _has_own_endpoint():
+        # An id has no blanks, so only a display name has.
+        return _claude_id(bare) or model if " " in bare else model
+    name = _ROUTER.sub("", bare)
+    vendor = next((prefix for prefix in _VENDORS if name.lower().startswith(prefix)), "")
+    if vendor:
+        name = name[len(vendor) :]
+        return f"{_VENDORS[vendor]}{name}" if _VENDORS[vendor] else _claude_id(name) or name
+    if claude := _claude_id(name):
+        return claude
+    folded = "-".join(name.lower().split())
+    return f"openai:{folded}" if _OF_CHAT.fullmatch(folded) else model
+
+
+def unserved(model: str) -> str:
+    """Return why no endpoint here can serve a model, in one clause; empty if one may.
+
+    model: as `served_name` returns it.
+    """
+    if _has_own_endpoint():
+        return ""
+    if not _OF_OTHERS.fullmatch(model.strip().lower()) and not _is_routed(model):
+        return ""
+    return (
+        "the vendor's Messages API does not serve it; name another one, e.g. sonnet, openai:ID or ollama:NAME, or set "
+        "ANTHROPIC_BASE_URL to a server that does"
+    )
+
+
+def _has_own_endpoint() -> bool:
+    """Return whether requests go to a server that the user has set, which may serve any model under any name."""
+    return bool(os.environ.get("ANTHROPIC_BASE_URL", "").strip())
+
+
+def _is_routed(model: str) -> bool:
+    """Return whether a name has a vendor before a slash; names with this program's prefixes may have slashes, too."""
+    return re.match(r"[a-z][\w-]*/", model, re.IGNORECASE) is not None
+
+
+def _claude_id(name: str) -> str | None:
+    """Return the id of a Claude model from any spelling of family and version; None for other models."""
+    folded = "-".join(name.lower().replace(".", "-").split())
+    found = _CLAUDE.fullmatch(folded)
+    if found is None or bool(found["before"]) == bool(found["after"]) or int(found["major"]) < _REORDERED_SINCE:
+        return None
+    major, minor = int(found["major"]), found["minor"]
+    if minor is None and major == _REORDERED_SINCE:
+        minor = "0"
+    return f"claude-{found['before'] or found['after']}-{major}{f'-{minor}' if minor else ''}"

@@ -1,33 +1,145 @@
-"""Typed fields of a specialist."""
+"""The fields of a specialist: keys, aliases, types, descriptions, and the schema for editors."""
 
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from run_specialist.budget.ladder import Style
+from run_specialist.budget import Preset, Style
 from run_specialist.record.messages import CallFormat
 from run_specialist.record.outcome import EvidencePolicy, OfflinePolicy
-from run_specialist.specialist.field_types import (
-    AsList,
-    Count,
-    Expected,
-    FunctionName,
-    InnerPath,
-    Limit,
-    Money,
-    Names,
-    OptionalCount,
-    OptionalNames,
-    Seconds,
-    Share,
-    Switch,
-    Time,
-    lower,
-    none_word,
-    path_not_markup,
-)
-from run_specialist.specialist.presets import Preset
+from run_specialist.specialist.tool_names import BUILT_IN
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([smh])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Expected value of a field."""
+
+    phrase: str
+    """Noun phrase for error messages, following "must be"."""
+    number: bool = False
+    """Whether a quoted number is accepted as a number, with a warning."""
+    if_number: str = ""
+    """The key that was probably meant if the value is a number; empty if there is none."""
+
+    def hint(self, found: object) -> str:
+        """Return advice for an invalid value, as the end of the error message; empty if there is none.
+
+        found: the value, or its text in the file.
+        """
+        is_limit = re.fullmatch(r"[0-9]+|none", str(found).strip().strip("'\""), re.IGNORECASE)
+        return f"; to limit their number use {self.if_number}" if self.if_number and is_limit else ""
+
+
+def none_word(value: object) -> object:
+    """Return None for the word `none`; other values unchanged."""
+    return None if isinstance(value, str) and value.strip().lower() == "none" else value
+
+
+def _duration(value: object) -> object:
+    match = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    return float(match[1]) * _SECONDS[match[2]] if match else value
+
+
+def lower(value: object) -> object:
+    """Return a text in lower case, without spaces at its ends; other values unchanged."""
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _share_or_calls(value: object) -> object:
+    if isinstance(value, float) and value > 1:
+        raise ValueError("a share is at most 1.0")
+    return value
+
+
+def _inside(folder: str) -> str:
+    if not folder.strip():
+        raise ValueError("empty")
+    if folder.startswith(("/", "~")) or ".." in folder.replace("\\", "/").split("/"):
+        raise ValueError("outside of the root")
+    return folder
+
+
+def path_not_markup(value: object) -> object:
+    """Return the value; raise ValueError for a text that cannot be a path."""
+    # Invalid YAML arrives as text and must not be used as a file name.
+    if isinstance(value, str) and (value.startswith(("{", "[")) or "\n" in value):
+        raise ValueError("not a path")
+    return value
+
+
+def _function(name: str) -> str:
+    if not _FUNCTION.fullmatch(name):
+        raise ValueError("not module:function")
+    return name
+
+
+def _schema(kind: str, *, none: bool = False, least: int = 0, text: bool = False) -> WithJsonSchema:
+    """Return the schema for editors: a number, or the string "none" or a duration."""
+    choices: list[dict[str, Any]] = [{"type": kind, "minimum": least}]
+    if text:
+        choices.append({"type": "string", "pattern": "^([0-9]+(\\.[0-9]+)? ?[smh]|none)$"})
+    elif none:
+        choices.append({"const": "none"})
+    return WithJsonSchema({"anyOf": choices} if len(choices) > 1 else choices[0])
+
+
+_Whole = Annotated[int, Field(strict=True, ge=0)]
+_Positive = Annotated[int, Field(strict=True, ge=1)]
+_Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+
+_OrNone = BeforeValidator(none_word)
+Limit = Annotated[
+    _Whole | None, _OrNone, _schema("integer", none=True), Expected("an integer of at least 0, or none", number=True)
+]
+Money = Annotated[
+    _Amount | None,
+    _OrNone,
+    _schema("number", none=True),
+    Expected("an amount in USD of at least 0, or none", number=True),
+]
+Time = Annotated[
+    _Amount | None,
+    BeforeValidator(_duration),
+    _OrNone,
+    _schema("number", text=True),
+    Expected("a number of seconds, a duration like 90s, 10m or 1h, or none", number=True),
+]
+Seconds = Annotated[
+    Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)],
+    BeforeValidator(_duration),
+    _schema("number", text=True),
+    Expected("a number of seconds above 0, or a duration like 90s or 10m", number=True),
+]
+Count = Annotated[_Positive, _schema("integer", least=1), Expected("an integer of at least 1", number=True)]
+OptionalCount = Annotated[
+    _Positive | None,
+    _OrNone,
+    _schema("integer", none=True, least=1),
+    Expected("an integer of at least 1, or none", number=True),
+]
+Switch = Annotated[bool, Field(strict=True), Expected("true or false")]
+Share = Annotated[
+    Annotated[int, Field(strict=True, ge=0)] | Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] | None,
+    _OrNone,
+    AfterValidator(_share_or_calls),
+    _schema("number", none=True),
+    Expected("a share from 0.0 to 1.0, an integer number of calls left, or none"),
+]
+AsList = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+Names = Annotated[tuple[str, ...], AsList, Expected("a list of names")]
+OptionalNames = Annotated[tuple[str, ...] | None, AsList, Expected("a list of names")]
+InnerPath = Annotated[str, AfterValidator(_inside)]
+FunctionName = Annotated[str, AfterValidator(_function)]
+
 
 MemoryScope = Literal["user", "project", "local"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
@@ -167,3 +279,200 @@ class Specialist(BaseModel):
         Expected("soft-landing, soft-warning, finalize, budget-notice or openai-loop"),
     ] = None
     """Named set of the settings above; keys in the file override it."""
+
+
+_TOOLS = tuple(name for name in BUILT_IN if name != "respond")
+"""Tools that a file may name; `respond` is always offered."""
+
+
+def json_schema(models: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the schema (draft 2020-12) of the canonical keys; any other key is allowed.
+
+    models: Names of models that editors suggest; any other name is valid too.
+    """
+    model_schema = Specialist.model_json_schema()
+    countdown = model_schema["$defs"]["Countdown"]
+    properties = {key: _property(model_schema["properties"][key]) for key in CANONICAL}
+    # A validator expands the string "none" to a map, so the model's own schema does not allow it.
+    reference = properties["countdown"].pop("$ref")
+    for key in ("tools", "disallowed_tools"):
+        for choice in properties[key]["anyOf"]:
+            if choice.get("type") == "array":
+                choice["items"] = _suggested(_TOOLS)
+    one = _suggested(models) if models else {"anyOf": [{"type": "string"}]}
+    several = {"type": "array", "items": {"type": "string"}}
+    properties["model"] = {"anyOf": [*one["anyOf"], several], "description": properties["model"]["description"]}
+    properties["countdown"]["anyOf"] = [{"$ref": reference}, {"const": "none"}]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Specialist",
+        "description": "Front matter of a specialist's Markdown file.",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": True,
+        "$defs": {
+            "Countdown": countdown
+            | {"properties": {key: _property(schema) for key, schema in countdown["properties"].items()}}
+        },
+    }
+
+
+def _property(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of one key without titles and null, because null in a file means an empty value."""
+    kept = {key: value for key, value in schema.items() if key not in ("title", "default", "anyOf")}
+    default = schema.get("default")
+    if default not in (None, []) and not isinstance(default, dict):
+        kept["default"] = default
+    choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
+    if not choices:
+        return kept
+    return kept | (choices[0] if len(choices) == 1 else {"anyOf": choices})
+
+
+def _suggested(names: Sequence[str]) -> dict[str, Any]:
+    """Return the schema of a text for which editors suggest names."""
+    return {"anyOf": [{"enum": list(names)}, {"type": "string"}]}
+
+
+CANONICAL = (
+    "name",
+    "description",
+    "tools",
+    "paths",
+    "disallowed_tools",
+    "model",
+    "fallback_models",
+    "effort",
+    "tool_calls_limit",
+    "turns_limit",
+    "total_tokens_limit",
+    "cost_limit",
+    "time_limit",
+    "patience",
+    "tool_chars_limit",
+    "parallel_tools_limit",
+    "tool_timeout",
+    "tool_result_limit",
+    "tool_calls",
+    "landing",
+    "landing_prompt",
+    "evidence",
+    "offline",
+    "budget_notice",
+    "countdown",
+    "summarize_at",
+    "context_target",
+    "summary_limit",
+    "output_schema",
+    "agents",
+    "share_budget",
+    "disable_model_invocation",
+    "mcp_servers",
+    "required_mcp_servers",
+    "skills",
+    "project_instructions",
+    "memory",
+    "python_tools",
+    "allowed_domains",
+    "server_tools",
+    "writable",
+    "preset",
+)
+
+# In snake_case; camelCase and kebab-case are converted before the lookup.
+ALIASES = {
+    "fallback_model": "fallback_models",
+    "max_tool_calls": "tool_calls_limit",
+    "tool_call_limit": "tool_calls_limit",
+    "max_turns": "turns_limit",
+    "max_steps": "turns_limit",
+    "steps": "turns_limit",
+    "max_cost_usd": "cost_limit",
+    "timeout": "time_limit",
+    "timeout_mins": "time_limit",
+    "max_total_chars": "tool_chars_limit",
+    "max_parallel_tools": "parallel_tools_limit",
+    "max_token": "summarize_at",
+    "context_token_limit": "context_target",
+    "summary_token_limit": "summary_limit",
+    "reasoning_effort": "effort",
+    "model_reasoning_effort": "effort",
+    "thinking_level": "effort",
+    "inherit_project_context": "project_instructions",
+}
+
+# Restrictions of other programs that hold here too, as long as all tools only read; None = by any value.
+KEPT_BY_READING = {
+    "isolation": None,
+    "permission_mode": "plan",
+    "read_only": None,
+    "readonly": None,
+    "sandbox": None,
+    "sandbox_mode": None,
+}
+
+# Other programs restrict an agent by these keys. They have no effect here, so each gets a warning.
+RESTRICTING = frozenset(
+    """
+    allowed_tools approval_mode blocked_tools denied_tools deny_tools exclude_tools excluded_tools hooks isolation
+    permission permission_mode permissions readonly read_only sandbox sandbox_mode
+    """.split()  # noqa: SIM905
+)
+
+# Keys of other programs, accepted without effect.
+INERT = RESTRICTING | frozenset(
+    """
+    agent aliases always_apply apply_to argument_hint arguments author auto_load
+    autoload background capabilities categories category color colour command compatibility context created date
+    default_context default_progress default_reads dependencies disable disabled display_name domain
+    emoji enabled examples expertise expertise_level extends globs handoffs hidden icon id
+    include_mcp_json infer inherit_skills initial_prompt input inputs is_background keyboard_shortcut
+    keywords kind language last_updated license max_output_tokens max_tokens metadata mode model_provider
+    model_reasoning_summary model_verbosity nickname_candidates omit_claude_md output outputs
+    owner priority proactive prompt provider reasoning requires role scope skill source
+    specialization status subagent_type system_prompt system_prompt_mode tags target temperature text_verbosity
+    thinking title tool_aliases tool_choice tools_settings top_k top_p triggers type updated
+    use_when user_invocable user_invokable variant version voice_id welcome_message when_to_use whento_use
+    """.split()  # noqa: SIM905, a list of a hundred quoted words is harder to read
+)
+
+# Keys that are also common before a colon in prose and examples.
+_PROSE = frozenset(
+    """
+    agent arguments command context date domain emoji examples expertise id input inputs language output outputs
+    owner prompt provider reasoning requires role scope source status title triggers type
+    """.split()  # noqa: SIM905
+)
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_LONGEST_SUGGESTED = 40
+
+
+def canonical(key: str) -> str:
+    """Return the canonical form of a key: converted to snake_case, aliases resolved."""
+    snake = _HUMP.sub("_", key.strip()).replace("-", "_").lower()
+    return ALIASES.get(snake, snake)
+
+
+def is_known(key: str) -> bool:
+    """Return whether a key, in any spelling, belongs to this program or to another known one."""
+    folded = canonical(key)
+    return folded in _CANONICAL or folded in INERT
+
+
+def starts_field_in_prose(key: str) -> bool:
+    """Return whether `key:` at the start of a line ends the field before it, even a description."""
+    return key[:1].islower() and is_known(key) and canonical(key) not in _PROSE
+
+
+def nearest(key: str) -> str | None:
+    """Return the most similar canonical key, or None."""
+    folded = canonical(key)
+    if len(folded) > _LONGEST_SUGGESTED:
+        return None
+    close = difflib.get_close_matches(folded, _CANDIDATES, n=1, cutoff=0.75)
+    return ALIASES.get(close[0], close[0]) if close else None
+
+
+_CANONICAL = frozenset(CANONICAL)
+_CANDIDATES = (*CANONICAL, *ALIASES)

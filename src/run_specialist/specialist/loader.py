@@ -1,4 +1,4 @@
-"""Load specialist files; any content, even invalid, gives a result that can be listed."""
+"""Load one specialist file, whatever it contains; write a new one."""
 
 import hashlib
 import os
@@ -8,19 +8,62 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from run_specialist.safe_files import safe_open
-from run_specialist.specialist.checks import check_output_schema, check_tools, validate
-from run_specialist.specialist.defaults import Default
+import frontmatter
+
+from run_specialist.errors import UsageError
+from run_specialist.safety import safe_files
+from run_specialist.specialist.checks import (
+    DESCRIPTION,
+    PROBLEM,
+    PURPOSE,
+    check_output_schema,
+    check_placeholders,
+    check_tools,
+    take_values,
+    validate,
+)
 from run_specialist.specialist.dialects import ENDINGS, dialect_of, is_file_name, is_toml
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.mcp_servers.server_checks import check_servers
+from run_specialist.specialist.front_matter import FrontMatter, read, read_toml
+from run_specialist.specialist.mcp_servers import check_servers
 from run_specialist.specialist.origins import OriginKind
-from run_specialist.specialist.placeholders import check_placeholders
 from run_specialist.specialist.problems import START, Problem, Problems, shown
 from run_specialist.specialist.project import is_own
-from run_specialist.specialist.raw_fields import take_values
-from run_specialist.specialist.reading.frontmatter import FrontMatter, read
-from run_specialist.specialist.reading.toml_file import read_toml
+
+Scope = Literal["project", "user"]
+"""The owner of a config file: the project, which may come from somebody else, or the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A value and its place."""
+
+    value: Any
+    """Checked value, in the form of a specialist file."""
+    scope: Scope
+    path: Path
+    line: int
+    users: "Default | None" = None
+    """The value of the user's own file for the same key, if the project's one is used instead."""
+
+    @property
+    def of_user(self) -> "Default | None":
+        """The value of the user's own file; None if that has none."""
+        return self if self.scope == "user" else self.users
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """Settings used if neither the call nor the specialist's file sets them."""
+
+    settings: Mapping[str, Default] = field(default_factory=dict)
+    """Settings by key of a specialist file, including `preset`."""
+    model: str | None = None
+    """Model used if the environment variable sets none."""
+
+
+NO_DEFAULTS = Defaults()
+
 
 LARGEST = 32 * 1024 * 1024
 _SUFFIXES = (".agent", ".chatmode", ".subagent")
@@ -110,9 +153,9 @@ def load(path: Path, project: Path | None = None) -> SpecialistFile:
     project: Project that contains the file; symlinks must not lead out of it. None to follow all symlinks.
     """
     try:
-        with safe_open.open_file(path, project) as file:
+        with safe_files.open_file(path, project) as file:
             data = file.read(LARGEST + 1)
-    except safe_open.NotRegular:
+    except safe_files.NotRegular:
         return load_unreadable(path, "is not a regular file")
     except OSError as error:
         return load_unreadable(path, f"cannot be read: {error.strerror or error}")
@@ -205,3 +248,92 @@ def _limit_as_given(value: object, problems: Problems) -> int | Literal["none"] 
     if any(p.key == "tool_calls_limit" and p.level == "error" for p in problems.found):
         return None
     return value if isinstance(value, int) else "none" if isinstance(value, str) else None
+
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_WORD = re.compile(r"[a-z0-9]+")
+_LONGEST_NAME = 64
+
+_PROMPT = """\
+You are `{name}`, and another agent has put a question to you. {purpose}
+
+## How you work
+
+- Answer the question that you are given, and no other.
+- Search first, and read only the lines around a hit; never open file after file.
+- Your tool calls are limited: make lookups that do not depend on each other in one turn, and stop when you know enough.
+
+## What counts
+
+- Every statement rests on something that you have read: name it as `path:line` and quote it word for word.
+- Where sources disagree, say so, and say which is newer.
+- Say what you did not find. Never fill a gap with a guess.
+
+## Your answer
+
+1. The answer itself, in one or two sentences.
+2. What it rests on, the most important first, each with its source.
+3. What is still open."""
+
+
+def check_new(folder: Path, name: str, *, overwrite: bool = False) -> Path:
+    """Return the path of a new specialist's file; writes nothing.
+
+    Raises UsageError for a name that some file systems or shells reject, and for an existing file.
+    """
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+        near = "-".join(_WORD.findall(name.lower()))[:_LONGEST_NAME].strip("-")
+        raise UsageError(
+            f"invalid name {shown(name)}: use lower-case letters, digits and single hyphens, at most {_LONGEST_NAME} "
+            f"characters{f'; for example {near}' if near else ''}"
+        )
+    path = folder / f"{name}.md"
+    if os.path.lexists(path) and not overwrite:
+        raise _exists(path)
+    return path
+
+
+def strict_problems(name: str, given: Mapping[str, object]) -> list[Problem]:
+    """Return the problems of a new file that a strict check finds, without those of its placeholders.
+
+    given: as for `write_new`.
+    """
+    found = load_text(_text(name, given), Path(f"{name}.md")).strict().problems
+    return [problem for problem in found if PROBLEM not in problem.text]
+
+
+def write_new(
+    folder: Path, name: str, given: Mapping[str, object], *, overwrite: bool = False, project: Path | None = None
+) -> Path:
+    """Write `folder`/`name`.md with a prompt template and return its path.
+
+    given: Front matter in addition to the name, by canonical key; without a description, placeholders are written.
+    project: Project that contains the folder; symlinks must not lead out of it. None to follow all symlinks.
+    Raises UsageError for a name or value that fails a strict check, and for an existing file.
+    """
+    path = check_new(folder, name, overwrite=overwrite)
+    if problems := strict_problems(name, given):
+        raise UsageError("; ".join(f"{problem.key}: {problem.text}" for problem in problems))
+    text = _text(name, given)
+    try:
+        top, relative = safe_files.locate(folder, project)
+        (top / relative).mkdir(parents=True, exist_ok=True)
+        with safe_files.create_file(path, project, overwrite=overwrite) as file:
+            file.write(text.encode())
+    except FileExistsError:
+        raise _exists(path) from None
+    except OSError as error:
+        raise UsageError(f"{shown(str(path), None)} cannot be written: {error.strerror}") from None
+    return path
+
+
+def _exists(path: Path) -> UsageError:
+    return UsageError(f"{shown(str(path), None)} already exists; use --force to overwrite it")
+
+
+def _text(name: str, given: Mapping[str, object]) -> str:
+    description = " ".join(str(given.get("description", DESCRIPTION)).split())
+    purpose = f"What you are for: {description.rstrip('.')}." if "description" in given else f"\n\n{PURPOSE}"
+    post = frontmatter.Post(_PROMPT.format(name=name, purpose=purpose).replace(" \n", "\n"))
+    post.metadata = {"name": name, **given, "description": description}
+    return frontmatter.dumps(post, sort_keys=False, width=10_000) + "\n"

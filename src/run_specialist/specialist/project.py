@@ -1,15 +1,14 @@
-"""Find the project of a folder and the folders to search for specialist files."""
+"""Find the root of the project and the folders with specialists; check who owns a file."""
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from run_specialist.errors import UsageError
-from run_specialist.safe_files import safe_open
-from run_specialist.specialist.dialects import DIALECTS, user_folders
-from run_specialist.specialist.home import config_folder
-from run_specialist.specialist.ownership import VARIABLE, ownership_problem
+from run_specialist.safety import safe_files
+from run_specialist.specialist.dialects import DIALECTS, config_folder, user_folders
 from run_specialist.specialist.problems import shown
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -75,9 +74,9 @@ def result_path(path: Path) -> Path:
         if (real := os.path.realpath(named)) == os.path.join(top, inside):  # noqa: PTH118, as above
             continue
         try:
-            safe_open.locate(named, above)
+            safe_files.locate(named, above)
         except OSError:
-            raise safe_open.OutsideRoot(
+            raise safe_files.OutsideRoot(
                 f"a link of the project leads to {real}; name that file if you mean it"
             ) from None
     return Path(os.path.realpath(named))
@@ -192,3 +191,42 @@ def identity(path: Path, project: Path | None) -> str:
     if not real or (project is not None and not Path(real).is_relative_to(os.path.realpath(project))):
         return os.path.abspath(path)  # noqa: PTH100, as above
     return real
+
+
+VARIABLE = "SPECIALIST_SAFE_DIRECTORY"
+"""Environment variable with folders that may belong to any user, separated as in PATH; `*` means every folder."""
+
+_ROOT = 0
+"""User id of root, who can change every file anyway and so counts as a trusted owner."""
+
+
+def ownership_problem(top: Path, *inside: Path) -> str | None:
+    """Return a sentence naming the first path that belongs to another user, or None.
+
+    Checks the folder, its `.git` and the paths inside, both symlinks and their targets. On Windows nothing is checked.
+    Source: https://git-scm.com/docs/git-config#Documentation/git-config.txt-safedirectory
+    """
+    if not hasattr(os, "geteuid") or _is_listed(top):
+        return None
+    users = _users()
+    for path in (top, top / ".git", *inside):
+        for follow in (False, True):
+            with suppress(OSError):
+                owner = os.stat(path, follow_symlinks=follow).st_uid  # noqa: PTH116, Path.stat raises ValueError on a NUL in some versions only
+                if owner not in users:
+                    return f"{path} belongs to another user (uid {owner})"
+    return None
+
+
+def _users() -> set[int]:
+    """Return the trusted user ids: root, the current user and, under sudo, the user who called it."""
+    users = {_ROOT, os.geteuid()}
+    caller = os.environ.get("SUDO_UID", "")
+    if os.geteuid() == _ROOT and caller.isdecimal():
+        users.add(int(caller))
+    return users
+
+
+def _is_listed(folder: Path) -> bool:
+    listed = [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
+    return "*" in listed or os.path.realpath(folder) in map(os.path.realpath, listed)

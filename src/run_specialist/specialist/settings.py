@@ -1,12 +1,283 @@
-"""Settings of a specialist and their origins, formatted as text or JSON."""
+"""Resolve the settings of a run from the call, the file, presets and defaults, with the origin of each."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypedDict
 
-from run_specialist.specialist.keys import CANONICAL
-from run_specialist.specialist.mcp_servers.servers import without_secrets
+from pydantic import ValidationError
+
+from run_specialist.budget import PRESETS, Preset, Style
+from run_specialist.errors import SpecialistUnusable, UsageError
+from run_specialist.record.messages import CallFormat
+from run_specialist.record.outcome import EvidencePolicy, OfflinePolicy
+from run_specialist.specialist.checks import expected
+from run_specialist.specialist.fields import CANONICAL, Countdown, Specialist, nearest
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.mcp_servers import without_secrets
+from run_specialist.specialist.origins import OriginKind, ValueOrigins, refusal, rule, stricter
 from run_specialist.specialist.problems import shown
-from run_specialist.specialist.resolve import Origin, ResolvedSettings
+
+# Resolve the settings of a run from the call, the file, presets and defaults, with the origin of each.
+#
+# Precedence, highest first: a single setting of the call, the preset of the call, the same of data such as an eval
+# case, a key of the file, the preset of the file, a key of a config file, the preset of a config file, the default. A
+# preset of the call replaces that of the file and overrides the keys of the file that it sets. A preset of a config
+# file applies only if there is no other preset.
+#
+# Of a limit that a project sets, in its config file or a specialist's file, the stricter one holds: a project cannot
+# raise a limit of the user's own config file. Data is refused if the table of origins does not allow it.
+
+SettingSource = Literal["flag", "data", "file", "preset", "project", "user", "default"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Origin of a value."""
+
+    source: SettingSource
+    """`flag` for the call, by a single setting or a preset; `data` for an eval case or a queue; `preset` for the preset
+    of the file; `project` and `user` for their config files."""
+    line: int | None = None
+    """Line of the key, or of `preset`, in the file or the config file."""
+    preset: Preset | None = None
+    """Preset that set the value, whether named by the call, by the file or by a config file."""
+    path: Path | None = None
+    """Config file; None for the other sources."""
+    kind: OriginKind = "caller"
+    """Decides what the value may do."""
+
+    def __str__(self) -> str:
+        """Return `line 5`, `preset finalize`, `--preset finalize`, `pyproject.toml:5`, `default` or the like."""
+        if self.path:
+            preset = f"preset {self.preset}, " if self.preset else ""
+            return f"{preset}{self.path.name}:{self.line}"
+        if self.preset:
+            return f"{'--' if self.source == 'flag' else ''}preset {self.preset}"
+        return f"line {self.line}" if self.line else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSettings:
+    """Resolved settings of one run."""
+
+    settings: Specialist
+    """Effective values; `model_fields_set` contains those set by the call, the file or a preset."""
+    origins: Mapping[str, Origin]
+    """Origins of the values that are not defaults, by key; parts of the countdown by `countdown.from` and so on."""
+
+    capped: tuple[str, ...] = ()
+    """A warning for each limit of a project that is not used because the user's own one is stricter."""
+
+    def origin(self, key: str) -> Origin:
+        """Return the origin of the value of a key."""
+        return self.origins.get(key, Origin("default"))
+
+    @property
+    def kinds(self) -> ValueOrigins:
+        """The origins that decide what the values may do."""
+        return ValueOrigins({key: origin.kind for key, origin in self.origins.items()})
+
+
+@dataclass(frozen=True)
+class Data:
+    """Settings from data: an eval case, or a batch in a queue."""
+
+    settings: Mapping[str, Any]
+    place: Callable[[str], str]
+    """Returns the place of a key, for errors."""
+    models: Collection[str] = ()
+    """Models that it may name besides those of the file and the call."""
+
+
+_SHARED = ("total_tokens_limit", "cost_limit")
+"""Limits of what is paid for, on which the children of a project's specialist draw in any case."""
+
+_Layer = tuple[Specialist, Callable[[str], Origin]]
+
+
+def resolve(
+    file: SpecialistFile, overrides: Mapping[str, Any], *, strict: bool = False, data: Data | None = None
+) -> ResolvedSettings:
+    """Return the settings of a run.
+
+    overrides: Settings of the call by canonical key, including `preset`. None means no limit; a preset of None is
+        ignored.
+    strict: Reject files with warnings, too.
+    data: Weaker than those of the call, and refused if the table of origins does not allow it.
+    Raises SpecialistUnusable for a file that cannot be run, UsageError for an invalid setting.
+    """
+    file = file.strict() if strict else file
+    if file.specialist is None:
+        raise SpecialistUnusable("\n".join(str(problem) for problem in file.problems if problem.level == "error"))
+    call = checked({key: value for key, value in overrides.items() if (key, value) != ("preset", None)})
+    given = _checked_data(file, call, data) if data else checked({})
+    of_data = Origin("data", kind="data")
+    by_file: _Layer = (file.specialist, lambda key: Origin("file", file.lines.get(key), kind=file.origin))
+    by_data: _Layer = (given, lambda _: of_data)
+    by_call: _Layer = (call, lambda key: Origin("flag", None, call.preset if key == "preset" else None))
+    if call.preset:
+        layers = [by_file, by_data, _layer(call.preset, Origin("flag", None, call.preset)), by_call]
+    elif given.preset:
+        layers = [by_file, _layer(given.preset, of_data), by_data, by_call]
+    elif named := file.specialist.preset:
+        by_preset = Origin("preset", file.lines.get("preset"), named, kind=file.origin)
+        layers = [_layer(named, by_preset), by_file, by_data, by_call]
+    else:
+        layers = [by_file, by_data, by_call]
+    merged = _merged([*_default_layers(file, call, given), *layers], _limits_of_user(file))
+    sharing = merged.origins.get("share_budget", of_data)
+    if merged.values.get("share_budget") is False and rule("share_budget", sharing.kind) == "lower":
+        limited = [key for key, origin in merged.origins.items() if key in _SHARED and origin.kind == "caller"]
+        if own := next((key for key in limited if merged.values[key] is not None), ""):
+            merged.values["share_budget"] = True
+            merged.capped.append(f"share_budget: specialists that it asks could exceed your own {own}; true holds")
+    return ResolvedSettings(file.specialist.model_copy(update=merged.values), merged.origins, tuple(merged.capped))
+
+
+def _checked_data(file: SpecialistFile, call: Specialist, data: Data) -> Specialist:
+    """Return the settings of data; raises UsageError, with the place, for one that is invalid or must not be used."""
+    below = resolve(file, {}).settings
+    allowed = {*data.models, below.model, *below.fallback_models, call.model, *call.fallback_models}
+    for key, value in data.settings.items():
+        try:
+            given = getattr(checked({key: value}), key)
+        except UsageError as error:
+            raise UsageError(f"{data.place(key)}: {error}") from None
+        models = {one for one in allowed if one is not None}
+        if why := refusal(key, given, "data", without=getattr(below, key), allowed=models):
+            raise UsageError(f"{data.place(key)}: {key}: {why}")
+    return checked(data.settings)
+
+
+def _limits_of_user(file: SpecialistFile) -> Mapping[str, tuple[Any, Origin]]:
+    """Return the limits of the user's own config file, with their places; a project cannot raise them."""
+    users = {key: own for key, default in file.defaults.items() if (own := default.of_user) is not None}
+    limits = checked({key: own.value for key, own in users.items() if rule(key, "project") == "lower"})
+    return {
+        key: (getattr(limits, key), Origin("user", users[key].line, path=users[key].path))
+        for key in limits.model_fields_set
+    }
+
+
+def overridden(settings: Specialist, overrides: Mapping[str, Any]) -> Specialist:
+    """Return resolved settings with those of a call applied; a preset among them replaces the previous one.
+
+    Raises UsageError for an invalid setting.
+    """
+    call = checked({key: value for key, value in overrides.items() if (key, value) != ("preset", None)})
+    by: Callable[[str], Origin] = lambda _: Origin("flag")  # noqa: E731 - origins are of no interest here
+    layers: list[_Layer] = [(settings, by)]
+    if call.preset:
+        layers = [(_without_preset(settings), by), (checked(PRESETS[call.preset]), by)]
+    dropped = layers[0][0]
+    return dropped.model_copy(update=_merged([*layers, (call, by)]).values)
+
+
+def _without_preset(settings: Specialist) -> Specialist:
+    """Return settings with the default in place of each value that the preset has set."""
+    if settings.preset is None:
+        return settings
+    preset = checked(PRESETS[settings.preset])
+    set_by_it = {key for key in preset.model_fields_set if getattr(preset, key) == getattr(settings, key)}
+    defaults = {key: Specialist.model_fields[key].get_default(call_default_factory=True) for key in set_by_it}
+    without = settings.model_copy(update=defaults)
+    without.model_fields_set.difference_update(set_by_it)
+    return without
+
+
+def checked(settings: Mapping[str, Any]) -> Specialist:
+    """Validate settings and return a specialist in which only these are set.
+
+    Raises UsageError for the first invalid setting.
+    """
+    for key in settings:
+        if key not in Specialist.model_fields:
+            close = nearest(key)
+            raise UsageError(f"unknown setting: {shown(key)}{f'; did you mean {close}?' if close else ''}")
+    try:
+        partial = Specialist.model_validate({"name": "", "description": "", "prompt": "", **settings})
+    except ValidationError as error:
+        raise UsageError(_message(settings, error)) from None
+    partial.model_fields_set.intersection_update(settings)
+    return partial
+
+
+def _default_layers(file: SpecialistFile, *stronger: Specialist) -> list[_Layer]:
+    """Return the layers of the config files: the preset, unless another layer or the file names one, then the keys."""
+    given = dict(file.defaults)
+    if any(one.preset for one in (*stronger, *([file.specialist] if file.specialist else []))):
+        given.pop("preset", None)
+    if not given:
+        return []
+
+    def origin(key: str, preset: Preset | None = None) -> Origin:
+        default = given[key]
+        kind: OriginKind = "project" if default.scope == "project" else "caller"
+        return Origin(default.scope, default.line, preset, default.path, kind)
+
+    keys = checked({key: default.value for key, default in given.items()})
+    by_keys: _Layer = (keys, lambda key: origin(key, keys.preset if key == "preset" else None))
+    return [*([_layer(keys.preset, origin("preset", keys.preset))] if keys.preset else []), by_keys]
+
+
+def _layer(preset: Preset, origin: Origin) -> _Layer:
+    return checked(PRESETS[preset]), lambda _: origin
+
+
+@dataclass
+class _Merged:
+    """The result of merging layers."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
+    capped: list[str] = field(default_factory=list)
+
+
+def _merged(layers: Sequence[_Layer], caps: Mapping[str, tuple[Any, Origin]] | None = None) -> _Merged:
+    """Merge layers, lowest precedence first; the countdown is merged key by key.
+
+    caps: limits of the user, which layers with the rule `lower` cannot raise.
+    """
+    merged, countdown = _Merged(), dict[str, Any]()
+    capped: dict[str, str] = {}
+    for partial, origin_of in layers:
+        for key in partial.model_fields_set - {"countdown"}:
+            value, origin = getattr(partial, key), origin_of(key)
+            capped.pop(key, None)
+            cap = (caps or {}).get(key)
+            if cap is not None and rule(key, origin.kind) == "lower" and stricter(value, cap[0]) != value:
+                place = str(origin) if origin.path else f"the specialist's file ({origin})"
+                capped[key] = (
+                    f"{key}: {_amount(value)} of {place} is above your own limit; {_amount(cap[0])} ({cap[1]}) holds"
+                )
+                value, origin = cap
+            merged.values[key] = value
+            merged.origins[key] = origin
+        for inner in partial.countdown.model_fields_set if "countdown" in partial.model_fields_set else ():
+            countdown[inner] = getattr(partial.countdown, inner)
+            merged.origins[f"countdown.{inner.rstrip('_')}"] = origin_of("countdown")
+    merged.values |= {"countdown": Countdown(**countdown)} if countdown else {}
+    merged.capped = [*capped.values()]
+    return merged
+
+
+def _amount(limit: float | None) -> str:
+    return "none" if limit is None else f"{limit:g}"
+
+
+def _message(settings: Mapping[str, Any], error: ValidationError) -> str:
+    first = error.errors()[0]
+    key, *inside = map(str, first["loc"])
+    inner = inside[0] if key == "countdown" and inside else None
+    expected_value = expected(key, inner)
+    if inner and not expected_value:
+        return f"{key}.{inner}: unknown key"
+    found = first["input"] if inner else settings[key]
+    rule = f"must be {expected_value.phrase}" if expected_value else first["msg"]
+    hint = expected_value.hint(found) if expected_value else ""
+    return f"{key}{f'.{inner}' if inner else ''}: {rule}, got {found!r}{hint}"
+
 
 _SHOWN_SEPARATELY = ("name", "description")
 _UNSET = {"tools": "all", "paths": "all", "summarize_at": "none", "summary_limit": "-", "patience": "none"}
@@ -78,3 +349,76 @@ def _setting(key: str, value: object, resolved: ResolvedSettings) -> Setting:
         highest,
         {inner: origin for inner, origin in origins.items() if origin.source != "default" and origin != highest},
     )
+
+
+Names = list[str] | tuple[str, ...]
+Share = float | Literal["none"] | None
+CountdownSetting = TypedDict(
+    "CountdownSetting", {"from": Share, "style": Literal["remaining", "budget", "json"], "warn_at": Share}, total=False
+)
+
+
+class OtherLimits(TypedDict, total=False):
+    """The limits of a run except its cost; None means no limit."""
+
+    tool_calls_limit: int | None
+    turns_limit: int | None
+    total_tokens_limit: int | None
+    """Input and output tokens."""
+    time_limit: float | str | None
+    """Seconds, or a duration such as `90s`, `10m` or `1h`."""
+    tool_chars_limit: int | None
+    """Characters of all tool results."""
+
+
+class Limits(OtherLimits, total=False):
+    """The limits of a run; None means no limit."""
+
+    cost_limit: float | None
+    """[USD]"""
+
+
+class OtherSettings(TypedDict, total=False):
+    """The keys of a specialist's file that a call can override, except `model` and the limits."""
+
+    tools: Names | None
+    paths: Names | None
+    disallowed_tools: Names
+    fallback_models: Names
+    """Models with which a run continues if the model of the file cannot answer; a model of the call replaces them."""
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None
+    patience: float | str | None
+    """Maximum time for which one request is retried: seconds, or a duration such as `2m`."""
+    offline: OfflinePolicy
+    parallel_tools_limit: int
+    tool_timeout: float | str
+    tool_result_limit: int
+    tool_calls: CallFormat
+    landing: Style
+    landing_prompt: str | None
+    evidence: EvidencePolicy
+    budget_notice: bool
+    countdown: CountdownSetting | Literal["none"] | None
+    summarize_at: int | None
+    context_target: int | None
+    summary_limit: int | None
+    output_schema: dict[str, Any] | str | None
+    """A JSON Schema, or the path of one."""
+    agents: Names
+    share_budget: bool
+    disable_model_invocation: bool
+    mcp_servers: dict[str, Any] | list[Any] | None
+    required_mcp_servers: Names
+    skills: Names
+    project_instructions: bool
+    memory: Literal["user", "project", "local", "none"] | None
+    """Where notes are kept from run to run."""
+    python_tools: Names
+    allowed_domains: Names
+    server_tools: bool
+    writable: Names
+    preset: Preset | None
+
+
+class Settings(Limits, OtherSettings, total=False):
+    """The keys of a specialist's file that a call can override, except `model`; docs/reference.md has them."""

@@ -1,4 +1,4 @@
-"""Find and read the skills that a specialist names: folders with a `SKILL.md`, in the open agent-skills format.
+"""Texts from other files: skills, and the instructions of the project.
 
 Source: https://agentskills.io/specification
 """
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from run_specialist.errors import UsageError
-from run_specialist.safe_files import safe_open
-from run_specialist.specialist.home import config_folder, home_path
+from run_specialist.safety import safe_files
+from run_specialist.specialist.dialects import config_folder, home_path
+from run_specialist.specialist.front_matter import read
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.ownership import ownership_problem
 from run_specialist.specialist.problems import Problems, shown
-from run_specialist.specialist.reading.frontmatter import read
+from run_specialist.specialist.project import ownership_problem
 
 SKILL = "SKILL.md"
 LARGEST = 256 * 1024
@@ -85,7 +85,7 @@ def _read(name: str, path: Path, place: _SkillsFolder) -> Skill:
     if place.project and (owner := ownership_problem(place.project, place.folder, path.parent)):
         raise UsageError(f"the skill {name} is not read: {owner}")
     try:
-        with safe_open.open_file(path, place.project) as opened:
+        with safe_files.open_file(path, place.project) as opened:
             data = opened.read(LARGEST + 1)
         has_others = len([*path.parent.iterdir()]) > 1
     except (OSError, ValueError) as error:
@@ -103,3 +103,46 @@ def _listed(places: list[_SkillsFolder]) -> str:
     """Return the existing folders for skills, or some possible ones if none exists."""
     there = [place.folder for place in places if place.folder.is_dir()] or [places[0].folder, places[-1].folder]
     return " or ".join(dict.fromkeys(shown(str(one), None) for one in there))
+
+
+LARGEST_INSTRUCTIONS = 32 * 1024
+"""Maximum size of the text that is added to a prompt [bytes]; the same as in Codex."""
+_NAMES = ("AGENTS.md", "CLAUDE.md")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectInstructions:
+    """The instructions of a project."""
+
+    name: str
+    """Name of the file; empty if there is none."""
+    text: str
+    problem: str = ""
+    """Why some or all of the text is missing."""
+
+
+def read_instructions(project: Path, dialect: str) -> ProjectInstructions:
+    """Read the first of the two files that exists at the top of a project; symlinks must not lead out of it.
+
+    dialect: For `claude`, CLAUDE.md comes first, otherwise AGENTS.md.
+    """
+    for name in _NAMES[::-1] if dialect == "claude" else _NAMES:
+        path = project / name
+        try:
+            with safe_files.open_file(path, project) as file:
+                data = file.read(LARGEST_INSTRUCTIONS + 1)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            return ProjectInstructions(name, "", f"{shown(str(path), None)} cannot be read: {reason}")
+        if owner := ownership_problem(project, path):
+            return ProjectInstructions(name, "", f"{name} is not read: {owner}")
+        text = (
+            data[:LARGEST_INSTRUCTIONS]
+            .decode("utf-8-sig", "ignore" if len(data) > LARGEST_INSTRUCTIONS else "replace")
+            .strip()
+        )
+        cut = f"{name} is cut after {LARGEST_INSTRUCTIONS // 1024} KiB" if len(data) > LARGEST_INSTRUCTIONS else ""
+        return ProjectInstructions(name, text, cut)
+    return ProjectInstructions("", "")

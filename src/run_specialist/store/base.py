@@ -1,10 +1,17 @@
-"""The interface of the writer's database session: transactions of plain SQL statements."""
+"""The interfaces of a session and of an owner; the wait between attempts."""
 
+import hashlib
+import os
+import secrets
+import socket
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from run_specialist.store.statements import Statements, Values
+from run_specialist.store.schema import Statements, Values
 
 
 class StoreFailure(Exception):
@@ -45,3 +52,63 @@ class Session(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Exponential backoff: an immediate second attempt, then growing pauses until a time limit."""
+
+    first: float = 0.1
+    """First pause; each further pause is twice as long [s]."""
+    longest: float = 2.0
+    """Maximum pause [s]."""
+    patience: float | None = None
+    """How long to retry after the first failure; None = the default of the store [s]."""
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def pauses(self, patience: float) -> Iterator[float]:
+        """Yield the pause before each retry, starting at the first failure [s].
+
+        patience: time limit if `self.patience` is None [s].
+        """
+        until = self.clock() + (patience if self.patience is None else self.patience)
+        yield 0
+        pause = self.first
+        while (left := until - self.clock()) > 0:
+            yield min(pause, left)
+            pause = min(2 * pause, self.longest)
+
+
+class Owner(ABC):
+    """Holds a lock until it is closed or the process dies."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_hex(16)
+        """Identifies this process in the runs that it writes."""
+        self._process = os.getpid()
+
+    def close(self) -> None:
+        """Release the lock; idempotent. A forked child inherits the lock but must not release it for its parent."""
+        if self._process == os.getpid():
+            self._release()
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Reacquire the lock if the connection that held it was closed.
+
+        Raises StoreUnusable.
+        """
+
+    @abstractmethod
+    def _release(self) -> None: ...
+
+
+def process_description() -> str:
+    """Return a description of this process for people: process id, host, start time."""
+    return f"process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def digest(token: str) -> bytes:
+    """Return the hash that names a lock; an untrusted token can so never form a path."""
+    return hashlib.sha256(token.encode(errors="replace")).digest()

@@ -7,14 +7,11 @@ from itertools import islice
 from typing import Any, Self, TypeVar
 
 from run_specialist.errors import StoreUnusable
-from run_specialist.store.as_text import column_text, json_text
-from run_specialist.store.backoff import Backoff
-from run_specialist.store.base import StoreFailure, StoreOutage
-from run_specialist.store.batch_statements import CANCELLED, OPEN, WAITING, BatchStatements
+from run_specialist.store.base import Backoff, StoreFailure, StoreOutage
 from run_specialist.store.location import shown
-from run_specialist.store.open_session import open_session
-from run_specialist.store.packing import pack
-from run_specialist.store.statements import Values, values
+from run_specialist.store.rows import column_text, json_text, pack
+from run_specialist.store.schema import CANCELLED, OPEN, WAITING, BatchStatements, Values, values
+from run_specialist.store.sqlite import open_session
 
 PORTION = 2_000
 """Number of items per transaction; other processes can write between two transactions."""

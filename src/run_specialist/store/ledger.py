@@ -7,23 +7,13 @@ from typing import TypeVar
 from run_specialist.errors import AtWork, NotResumable, StoreUnusable
 from run_specialist.record.journal import Opened, Record
 from run_specialist.store import owners
-from run_specialist.store.backoff import Backoff
-from run_specialist.store.base import StoreFailure, StoreOutage
-from run_specialist.store.known_run import KnownRun, known_run
+from run_specialist.store.base import Backoff, StoreFailure, StoreOutage
 from run_specialist.store.location import file_of, shown
-from run_specialist.store.open_session import open_session
 from run_specialist.store.owners import describe, is_alive, may_reconnect
-from run_specialist.store.statements import (
-    ADDED,
-    Values,
-    answer_values,
-    begin_values,
-    end_values,
-    snapshot_values,
-    values,
-)
+from run_specialist.store.rows import RUNNING, KnownRun, Rows, known_run, rows_of
+from run_specialist.store.schema import ADDED, Values, answer_values, begin_values, end_values, snapshot_values, values
+from run_specialist.store.sqlite import open_session
 from run_specialist.store.stored import StoredRun
-from run_specialist.store.to_rows import RUNNING, Rows, rows_of
 
 _T = TypeVar("_T")
 

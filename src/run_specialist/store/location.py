@@ -1,4 +1,4 @@
-"""Choose the store and format its name for people; imports no database library, since every start needs it."""
+"""The location of a store: its URL or path, and how it is shown; the constants that identify a store."""
 
 import os
 import re
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from run_specialist.errors import StoreUnusable
-from run_specialist.store.identity import VERSION
 
 NONE = "none"
 """The value that disables storing."""
@@ -79,3 +78,11 @@ def newer_version_error(shown: str, version: int) -> StoreUnusable:
         f"{shown} was written by a newer run-specialist (its tables are of version {version}, this one knows "
         f"{VERSION}); update run-specialist, or {ELSEWHERE}"
     )
+
+
+VERSION = 1
+"""Version of the tables: the number of revisions in `migrations`."""
+APPLICATION_ID = 0x52537031
+"""SQLite `application_id` of the stores; also the advisory lock for their creation on PostgreSQL."""
+NAMESPACE = "run_specialist"
+"""PostgreSQL schema of the tables; avoids conflicts with other tables named `runs`."""

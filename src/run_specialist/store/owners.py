@@ -1,17 +1,17 @@
-"""Detect whether the process that writes a run is alive: it holds a lock that is released when the process dies.
+"""Detect whether the process that writes a run is alive.
 
 This relies on neither clocks nor process ids, so it works across containers that share a folder or a server. For an
 SQLite store the lock is on a small file in the folder `<store>.owners`; for PostgreSQL it is an advisory lock.
 """
 
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 from run_specialist.errors import StoreUnusable
+from run_specialist.store.base import Owner, digest, process_description
 from run_specialist.store.location import ELSEWHERE, file_of
-from run_specialist.store.locks import is_free, make_locked
-from run_specialist.store.owner import Owner, digest, process_description
 
 GRACE = 2.0
 """Delay before a free lock on a server is checked again; a live process reconnects within this time [s]."""
@@ -27,7 +27,7 @@ def acquire(url: str) -> Owner:
     path = file_of(url)
     if path is not None:
         return _FileOwner(path)
-    from run_specialist.store.server_owner import ServerOwner  # noqa: PLC0415 - a database library
+    from run_specialist.store.postgresql import ServerOwner  # noqa: PLC0415 - a database library
 
     return ServerOwner(url)
 
@@ -67,9 +67,9 @@ def is_alive(url: str, token: str) -> bool:
     """
     store = file_of(url)
     if store is None:
-        from run_specialist.store import server_owner  # noqa: PLC0415 - a database library
+        from run_specialist.store import postgresql  # noqa: PLC0415 - a database library
 
-        return server_owner.is_alive(url, token)
+        return postgresql.is_alive(url, token)
     file = _file(store, token)
     if not is_free(file):
         return True
@@ -91,9 +91,9 @@ def describe(url: str, token: str) -> str:
     """
     store = file_of(url)
     if store is None:
-        from run_specialist.store import server_owner  # noqa: PLC0415 - a database library
+        from run_specialist.store import postgresql  # noqa: PLC0415 - a database library
 
-        return server_owner.describe(url, token) or UNKNOWN
+        return postgresql.describe(url, token) or UNKNOWN
     try:
         return _file(store, token).read_text(errors="replace").strip() or UNKNOWN
     except OSError:
@@ -108,3 +108,55 @@ def _folder(store: Path) -> Path:
 
 def _file(store: Path, token: str) -> Path:
     return _folder(store) / f"{digest(token).hex()[:32]}.lock"
+
+
+if sys.platform == "win32":  # written from the documentation, never tested
+    import msvcrt
+
+    _LOCKED_BYTE = 1 << 30
+    """Offset of the locked byte: past the text, which other processes read."""
+
+    def _lock(descriptor: int, *, wait: bool) -> None:
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    # Not `lockf`: its locks are released when the process closes any descriptor of the file.
+    def _lock(descriptor: int, *, wait: bool) -> None:
+        # A check uses a shared lock, so that two simultaneous checks do not mistake each other for the owner.
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def make_locked(file: Path, text: str) -> int:
+    """Create a file with mode 0600, lock it, write `text`; return the descriptor, which holds the lock.
+
+    The file is empty until it is locked, so an empty file without a lock does not mean that its process is dead.
+    Raises OSError.
+    """
+    descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    try:
+        _lock(descriptor, wait=True)
+        os.write(descriptor, text.encode())
+    except OSError:
+        os.close(descriptor)
+        file.unlink(missing_ok=True)
+        raise
+    return descriptor
+
+
+def is_free(file: Path) -> bool:
+    """Return whether a file is unlocked or does not exist; False if permissions forbid the check."""
+    try:
+        descriptor = os.open(file, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    except OSError as error:
+        return isinstance(error, (FileNotFoundError, NotADirectoryError))
+    try:
+        _lock(descriptor, wait=False)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

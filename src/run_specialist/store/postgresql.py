@@ -1,18 +1,29 @@
-"""Create, upgrade and open a store in a PostgreSQL database, in a dedicated schema."""
+"""A store on a PostgreSQL server: its database, session and owner."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import selectors
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
-from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url, text
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.installation import adding
-from run_specialist.store.failures import reason_of
-from run_specialist.store.identity import APPLICATION_ID, NAMESPACE, VERSION
-from run_specialist.store.location import ELSEWHERE, newer_version_error, shown
-from run_specialist.store.versions import make_tables, upgrade
+from run_specialist.store.base import Owner, Session, StoreFailure, StoreOutage, digest, process_description
+from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, NAMESPACE, VERSION, newer_version_error, shown
+from run_specialist.store.schema import Statements, Values
+from run_specialist.store.tables import make_tables, reason_of, upgrade
 
 SCHEMES = ("postgresql://", "postgresql+", "postgres://")
 """URL prefixes of a PostgreSQL store; the driver is always psycopg, even if the URL names another."""
@@ -158,3 +169,208 @@ def readable_server_errors(url: str) -> Iterator[None]:
     except SQLAlchemyError as error:
         reason = re.sub(r"^connection (failed|is bad): |FATAL: +", "", reason_of(error))
         raise StoreUnusable(f"{shown(url)} cannot be opened: {reason}; correct the URL, or {ELSEWHERE}") from error
+
+
+PING = 5.0
+"""Interval of the pings that check the session which holds the lock [s]."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
+"""First and maximum pause between attempts to reacquire the lock; each pause doubles [s]."""
+RELEASE_TIMEOUT = 1.0
+"""How long releasing the lock waits for an attempt in progress [s]."""
+
+_HELD = (
+    "pg_locks where locktype = 'advisory' and objsubid = 1 and granted "
+    "and database = (select oid from pg_database where datname = current_database()) "
+    "and (classid::bigint << 32) | objid::bigint = :key"
+)
+"""The lock of one owner in the server's catalog."""
+# Keepalives do not apply while sent data is unacknowledged. PostgreSQL has this setting from version 12 on.
+_DROP_VANISHED = (
+    "select set_config(name, :milliseconds, false) from pg_settings "
+    "where name = 'tcp_user_timeout' and source = 'default'"
+)
+
+
+class ServerOwner(Owner):
+    """Holds an advisory lock in a dedicated session.
+
+    A thread pings the session, and reacquires the lock as soon as the session ends.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+        self._renewing = threading.Lock()
+        self._closed = threading.Event()
+        with readable_server_errors(url):
+            self._connection = self._locked()
+        self._waker, self._woken = socket.socketpair()
+        try:
+            threading.Thread(target=self._keep_alive, name="run-specialist owner", daemon=True).start()
+        except RuntimeError:
+            self._connection.close()
+            raise
+
+    def renew(self) -> None:
+        """Ping the session; if it has ended, acquire the lock in a new one."""
+        with self._renewing, readable_server_errors(self._url):
+            if self._closed.is_set():
+                return
+            try:
+                self._connection.execute(text("select 1"))
+            except SQLAlchemyError:
+                self._connection.close()
+                self._connection = self._locked()
+                self._wake()
+            if self._closed.is_set():
+                self._connection.close()
+
+    def _keep_alive(self) -> None:
+        """Renew the lock every `PING` seconds, and immediately if the server ends the session."""
+        pause = PING
+        while not self._closed.is_set():
+            self._wait(pause)
+            try:
+                self.renew()
+                pause = PING
+            except Exception:  # noqa: BLE001 - if the thread ended, the run would lose its lock
+                pause = SHORTEST_PAUSE if pause == PING else min(2 * pause, LONGEST_PAUSE)
+        self._waker.close()
+        self._woken.close()
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for a timeout, a wake-up, or data from the server, which means that it ends the session."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._woken, selectors.EVENT_READ)
+            # A closed session has no socket.
+            with suppress(Exception):
+                selector.register(self._connection.connection.driver_connection, selectors.EVENT_READ)  # type: ignore[arg-type]
+            if any(key.fileobj is self._woken for key, _ in selector.select(seconds)):
+                self._woken.recv(64)
+
+    def _wake(self) -> None:
+        with suppress(OSError):
+            self._waker.send(b"\0")
+
+    def _locked(self) -> Connection:
+        """Return a new session that holds the lock."""
+        connection = _connect(self._url, process_description())
+        try:
+            connection.execute(text(_DROP_VANISHED), {"milliseconds": str(DEAD_PEER_TIMEOUT * 1_000)})
+            # A shared lock does not wait for a broken session that the server has not detected yet.
+            connection.execute(text("select pg_advisory_lock_shared(:key)"), {"key": _key(self.token)})
+        except SQLAlchemyError:
+            connection.close()
+            raise
+        return connection
+
+    def _release(self) -> None:
+        self._closed.set()
+        self._wake()
+        # An attempt in progress closes the session itself.
+        if self._renewing.acquire(timeout=RELEASE_TIMEOUT):
+            self._connection.close()
+            self._renewing.release()
+
+
+def is_alive(url: str, token: str) -> bool:
+    """Return whether the process with this token still holds its lock.
+
+    Raises StoreUnusable if the server cannot be queried.
+    """
+    return bool(_query(url, f"select 1 from {_HELD}", token))  # noqa: S608 - constants
+
+
+def challenge(url: str, token: str) -> bool:
+    """End the session that holds the lock of a process; return whether there was one.
+
+    A live process reconnects immediately. A frozen one, or one on a host that cannot be reached, keeps its session and
+    its lock, although it does not work.
+    Raises StoreUnusable if the server cannot be queried.
+    """
+    # A session that has just been opened shows that its process is alive.
+    held = f"select pid from {_HELD}"  # noqa: S608 - constants
+    old = f"backend_start < clock_timestamp() - interval '{PING} seconds'"
+    ended = f"select pg_terminate_backend(pid) from pg_stat_activity where {old} and pid in ({held})"  # noqa: S608
+    return _query(url, ended, token) is not None
+
+
+def describe(url: str, token: str) -> str | None:
+    """Return the description of the process with this token; None if no process holds its lock.
+
+    Raises StoreUnusable if the server cannot be queried.
+    """
+    held = f"select pid from {_HELD}"  # noqa: S608 - constants
+    return _query(url, f"select application_name from pg_stat_activity where pid in ({held})", token)  # noqa: S608
+
+
+def _key(token: str) -> int:
+    return int.from_bytes(digest(token)[:8], signed=True)
+
+
+def _connect(url: str, name: str = "") -> Connection:
+    """Connect in autocommit mode."""
+    with readable_server_errors(url):
+        named = parsed(url).update_query_dict({"application_name": name} if name else {})
+        return create_engine(named, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect()
+
+
+def _query(url: str, statement: str, token: str) -> str | None:
+    with readable_server_errors(url), _connect(url) as connection:
+        value = connection.execute(text(statement), {"key": _key(token)}).scalar()
+    return None if value is None else str(value)
+
+
+PATIENCE = 60.0
+"""How long to retry while the server restarts [s]."""
+
+_TEMPORARY = (OperationalError, InterfaceError, InternalError)
+"""Errors for a closed connection, a starting server, a full disk, a standby that is not promoted yet."""
+
+
+class ServerSession(Session):
+    """A session on a SQLAlchemy connection, which is replaced after an error."""
+
+    statements = Statements("%s", f"{NAMESPACE}.", " for update")
+    patience = PATIENCE
+
+    def __init__(self, engine: Engine) -> None:
+        """Connect to the database."""
+        self._engine = engine
+        self._connection: Connection | None = engine.connect()
+
+    @contextmanager
+    def transaction(self, *, lasting: bool = False) -> Iterator[None]:  # noqa: ARG002 - the server syncs each commit
+        """Run the block in a transaction, which is rolled back if the block raises."""
+        try:
+            with self._connected().begin():
+                yield
+        except (DataError, IntegrityError):
+            raise
+        except SQLAlchemyError as error:
+            self._disconnect()
+            raise (StoreOutage if isinstance(error, _TEMPORARY) else StoreFailure)(reason_of(error)) from error
+
+    def write(self, statement: str, rows: Sequence[Values]) -> int:
+        """Execute a statement once per row of values; return the number of rows affected."""
+        return self._connected().exec_driver_sql(statement, [*rows]).rowcount
+
+    def read(self, statement: str, values: Values) -> list[Values]:
+        """Return the rows of a query."""
+        return [tuple(row) for row in self._connected().exec_driver_sql(statement, values)]
+
+    def close(self) -> None:
+        """Close the connection and its engine."""
+        self._disconnect()
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return self._connection
+
+    def _disconnect(self) -> None:
+        """Close the connection and the engine's pool: after a failure, pooled connections may be broken too."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        self._engine.dispose()

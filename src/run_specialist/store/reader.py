@@ -1,33 +1,97 @@
-"""Read a store: list, find and load runs, and the finished runs of a specialist; delete runs."""
+"""Load, follow and delete stored runs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+import os
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import Connection, Select, func, select, text
+from sqlalchemy import Connection, Engine, Select, Table, bindparam, delete, exists, func, select, text
+from sqlalchemy.exc import DBAPIError
 
-from run_specialist.errors import RunNotFound, StoreUnusable
-from run_specialist.store.as_text import column_text
-from run_specialist.store.deleting import delete_runs
-from run_specialist.store.descendants import children, portions
-from run_specialist.store.failures import readable_errors
-from run_specialist.store.file_changes import StoredChange, changes_of
-from run_specialist.store.forks import forks_of, with_sources
-from run_specialist.store.from_rows import stored_run
-from run_specialist.store.id_errors import ambiguous, no_such_run
-from run_specialist.store.identity import NAMESPACE
-from run_specialist.store.location import file_of, shown
-from run_specialist.store.opening import open_engine
-from run_specialist.store.owners import is_alive
-from run_specialist.store.past_runs import newest_outcomes, outcomes_of_file, past_runs
-from run_specialist.store.run_rows import run_rows
-from run_specialist.store.run_trees import first_trees, newest_first
-from run_specialist.store.selection import INTERRUPTED, LISTED, UNENDED, Selection
-from run_specialist.store.stored import ListedRun, PastRun, StoredRun
-from run_specialist.store.tables import runs
-from run_specialist.store.to_rows import RUNNING
+from run_specialist.errors import RunNotFound, StoreUnusable, UsageError
+from run_specialist.record.journal import FileChanging
+from run_specialist.record.messages import Usage
+from run_specialist.store.location import NAMESPACE, file_of, shown
+from run_specialist.store.owners import GRACE, describe, is_alive, may_reconnect
+from run_specialist.store.rows import RUNNING, column_text, outcome, stored_run
+from run_specialist.store.schema import OPEN, PAUSED
+from run_specialist.store.selection import (
+    INTERRUPTED,
+    LISTED,
+    NEWEST_FIRST,
+    UNENDED,
+    Selection,
+    ambiguous,
+    children,
+    forks_of,
+    no_such_run,
+    portions,
+    with_descendants,
+    with_sources,
+)
+from run_specialist.store.sqlite import ALONE, connect, open_engine
+from run_specialist.store.stored import ListedRun, PastRun, StoredRun, first_trees, newest_first
+from run_specialist.store.tables import (
+    batches,
+    calls,
+    changes,
+    events,
+    gates,
+    items,
+    messages,
+    metadata,
+    outputs,
+    readable_errors,
+    runs,
+    turns,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChange:
+    """A change that a run was about to make; whether it was made, only the file shows."""
+
+    run_id: str
+    root: str
+    """The folder that its path is relative to."""
+    change: FileChanging
+
+
+def changes_of(connection: Connection, run_id: str) -> list[StoredChange]:
+    """Return the changes of a run and of its descendants, oldest first."""
+    ids = with_descendants(connection, [run_id])
+    rows = [
+        row
+        for part in portions(ids)
+        for row in connection.execute(
+            select(changes, runs.c.frozen).join(runs, runs.c.run_id == changes.c.run_id).where(runs.c.run_id.in_(part))
+        )
+    ]
+    return [
+        StoredChange(
+            row.run_id,
+            str(json.loads(row.frozen).get("root", "")),
+            FileChanging(
+                change_id=row.change_id,
+                path=row.path,
+                before=row.old_digest,
+                after=row.new_digest or None,
+                content=row.old_content,
+                temporary=row.temporary_name,
+                folders=row.folders,
+                at=row.at,
+            ),
+        )
+        for row in sorted(rows, key=lambda row: (row.at, row.change_id))
+    ]
+
 
 LAST = "last"
 """Alias for the newest run that has no parent."""
@@ -241,3 +305,303 @@ def _listed(row: Mapping[str, Any], is_dead: Callable[[str], bool]) -> dict[str,
     """Return the fields of `ListedRun`; a run without an outcome is interrupted if its process has died."""
     fields = {column.name: row[column.name] for column in LISTED}
     return fields | ({"status": INTERRUPTED} if row["status"] == RUNNING and is_dead(row["owner"]) else {})
+
+
+NEEDS_SPACE = (
+    "free disk space, or delete all runs with --all --all-projects, which needs none if no other process uses the store"
+)
+
+
+def delete_runs(url: str, ids: Sequence[str]) -> None:
+    """Delete runs and their descendants, all or none; raises the same errors as `Store.delete`."""
+    try:
+        _delete(url, ids)
+    except StoreUnusable as error:
+        path = file_of(url)
+        # A deletion needs disk space for the WAL.
+        if path is None or "disk is full" not in str(error):
+            raise
+        if not _remove(path, url, set(ids)):
+            raise StoreUnusable(f"{error}; {NEEDS_SPACE}") from None
+
+
+def delete_whole_batches(url: str, batch_ids: Sequence[str]) -> None:
+    """Delete batches with their items and runs, all or none; raises the same errors as `Store.delete`."""
+    _delete(url, (), batch_ids)
+
+
+def _delete(url: str, ids: Sequence[str], of_batches: Sequence[str] = ()) -> None:
+    engine = open_engine(url)
+    try:
+        with readable_errors(url), engine.begin() as connection:
+            ids = with_descendants(connection, [*ids, *runs_of(connection, of_batches)])
+            _require_finished(connection, url, ids)
+            touched = batches_of(connection, ids)
+            deleted = [{"deleted": run_id} for run_id in ids]
+            for table in metadata.tables.values() if deleted else ():
+                if "run_id" in table.c:
+                    connection.execute(delete(table).where(table.c.run_id == bindparam("deleted")), deleted)
+            delete_batches(connection, of_batches)
+            delete_batches(connection, without_runs(connection, touched))
+        if file_of(url):
+            # Fails while other processes use the file; SQLite then reuses the space instead of returning it.
+            with suppress(DBAPIError):
+                _shrink(engine)
+    finally:
+        engine.dispose()
+
+
+def _remove(path: Path, url: str, ids: Collection[str]) -> bool:
+    """Remove the file of a store if all its runs are selected for deletion, which needs no disk space.
+
+    Return False if it contains other runs, or if another process uses it.
+    """
+    path = path.resolve()
+    try:
+        # The connection stays open until the files are removed, so that no process writes to an unlinked file.
+        with closing(connect(path, ALONE)) as alone:
+            found = alone.execute("select run_id, status, owner from runs").fetchall()
+            if any(
+                run_id not in ids or (status == RUNNING and is_alive(url, owner)) for run_id, status, owner in found
+            ):
+                return False
+            # The database first: a WAL without its database has no effect.
+            for suffix in ("", "-wal", "-shm"):
+                path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+    except sqlite3.Error:
+        return False
+    return True
+
+
+def _require_finished(connection: Connection, url: str, ids: Sequence[str]) -> None:
+    unfinished = select(runs.c.run_id, runs.c.owner).where(runs.c.status == RUNNING)
+    chosen = [unfinished.where(runs.c.run_id.in_(part)).with_for_update() for part in portions(ids)]
+    found = [row for rows in chosen for row in connection.execute(rows).all()]
+    for attempt in range(2 if found and may_reconnect(url) else 1):
+        time.sleep(attempt * GRACE)
+        for run_id, owner in found:
+            if is_alive(url, owner):
+                running = f"{run_id} is still running: {describe(url, owner)}"
+                raise UsageError(f"{running}; stop it first; nothing was deleted")
+
+
+def _shrink(engine: Engine) -> None:
+    with closing(engine.raw_connection()) as raw, closing(raw.cursor()) as cursor:
+        # A script runs each statement to completion; `execute` would free only one page.
+        cursor.executescript("pragma incremental_vacuum; pragma wal_checkpoint(truncate)")
+
+
+def runs_of(connection: Connection, batch_ids: Sequence[str]) -> list[str]:
+    """Return the ids of the stored runs of some batches, including earlier calls."""
+    joined = select(items.c.run_id).join(runs, runs.c.run_id == items.c.run_id)
+    chosen = (joined.where(items.c.batch_id.in_(part)) for part in portions(batch_ids))
+    return [run_id for query in chosen for run_id in connection.execute(query).scalars()]
+
+
+def batches_of(connection: Connection, run_ids: Sequence[str]) -> list[str]:
+    """Return the ids of the batches that contain any of these runs."""
+    chosen = (select(items.c.batch_id).where(items.c.run_id.in_(part)).distinct() for part in portions(run_ids))
+    return list(dict.fromkeys(batch_id for query in chosen for batch_id in connection.execute(query).scalars()))
+
+
+def without_runs(connection: Connection, batch_ids: Sequence[str]) -> list[str]:
+    """Return those batches that have no items, or have no runs and are not in progress."""
+    found: list[str] = []
+    has_items = exists().where(items.c.batch_id == batches.c.batch_id)
+    has_runs = exists().where(items.c.batch_id == batches.c.batch_id, runs.c.run_id == items.c.run_id)
+    at_work = batches.c.state.in_([OPEN, PAUSED])
+    for part in portions(batch_ids):
+        empty = select(batches.c.batch_id).where(batches.c.batch_id.in_(part), ~has_items | (~at_work & ~has_runs))
+        found += connection.execute(empty).scalars().all()
+    return found
+
+
+def delete_batches(connection: Connection, batch_ids: Sequence[str]) -> None:
+    """Delete batches with their items and gates, but not their runs."""
+    for part in portions(batch_ids):
+        for table in (items, gates, batches):
+            connection.execute(delete(table).where(table.c.batch_id.in_(part)))
+
+
+def past_runs(connection: Connection, specialist: str, project: str | None) -> list[PastRun]:
+    """Return the runs of a specialist that have an outcome, newest first.
+
+    project: only those of this project; None = all.
+    """
+    chosen = [] if project is None else [runs.c.project == column_text(project)]
+    finished = (runs.c.specialist == column_text(specialist), runs.c.outcome.is_not(None), *chosen)
+    counted = (
+        select(calls.c.run_id, func.count(), func.count().filter(calls.c.repeated))
+        .join(runs, runs.c.run_id == calls.c.run_id)
+        .where(*finished)
+        .group_by(calls.c.run_id)
+    )
+    columns = (runs.c.run_id, runs.c.started_at, runs.c.outcome, runs.c.digest, runs.c.limits_changed)
+    ended = select(*columns).where(*finished).order_by(*NEWEST_FIRST)
+    counts = {run_id: (made, repeated) for run_id, made, repeated in connection.execute(counted)}
+    return [
+        PastRun(run_id, started_at, outcome(body) or {}, *counts.get(run_id, (0, 0)), *version)
+        for run_id, started_at, body, *version in connection.execute(ended).all()
+    ]
+
+
+def newest_outcomes(connection: Connection, specialist: str, most: int) -> list[tuple[str, str]]:
+    """Return the stored origin and outcome of a specialist's newest ended runs, as text, newest first."""
+    finished = (runs.c.specialist == column_text(specialist), runs.c.outcome.is_not(None))
+    query = select(runs.c.frozen, runs.c.outcome).where(*finished).order_by(*NEWEST_FIRST).limit(most)
+    return [(frozen, ended) for frozen, ended in connection.execute(query).all()]
+
+
+def outcomes_of_file(rows: Iterable[tuple[str, str]], path: Path) -> list[Mapping[str, Any]]:
+    """Return the outcomes of the runs that began with a given file.
+
+    rows: as `newest_outcomes` returns them.
+    """
+    wanted = os.path.realpath(path)
+    return [
+        outcome(ended) or {}
+        for frozen, ended in rows
+        if os.path.realpath(str(json.loads(frozen).get("file", ""))) == wanted
+    ]
+
+
+_TABLES = metadata.tables
+_QUERIES = {
+    "turns": select(turns).order_by(turns.c.number),
+    "calls": select(calls, outputs.c.body)
+    .join(outputs, (outputs.c.run_id == calls.c.run_id) & (outputs.c.number == calls.c.number))
+    .order_by(calls.c.number),
+    "messages": select(messages).order_by(messages.c.part, messages.c.place),
+    "events": select(events).order_by(events.c.number),
+}
+"""By table name."""
+
+
+def run_rows(connection: Connection, run_id: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the ordered rows of a run by table name; those of `calls` include the `body` of their output."""
+    return {
+        name: [row._asdict() for row in connection.execute(query.where(_TABLES[name].c.run_id == run_id))]
+        for name, query in _QUERIES.items()
+    }
+
+
+def run_statuses(url: str, ids: Sequence[str]) -> dict[str, str]:
+    """Return the statuses of those runs that are stored; `running` for all without an outcome.
+
+    Raises StoreUnusable, also if the store does not exist.
+    """
+    engine = open_engine(url, write=False)
+    try:
+        with readable_errors(url), engine.begin() as connection:
+            found: dict[str, str] = {}
+            for part in portions(ids):
+                query = select(runs.c.run_id, runs.c.status).where(runs.c.run_id.in_(part))
+                found |= {str(row.run_id): str(row.status) for row in connection.execute(query)}
+            return found
+    finally:
+        engine.dispose()
+
+
+_RUN = (runs.c.run_id, runs.c.specialist, runs.c.model, runs.c.status, runs.c.started_at, runs.c.ended_at)
+_USAGE = (
+    turns.c.input_tokens,
+    turns.c.cache_read_input_tokens,
+    turns.c.cache_creation_input_tokens,
+    turns.c.output_tokens,
+)
+_REQUEST = (turns.c.run_id, turns.c.number, turns.c.at, turns.c.seconds, *_USAGE)
+_CALL = (
+    calls.c.run_id,
+    calls.c.number,
+    calls.c.at,
+    calls.c.seconds,
+    calls.c.call_id,
+    calls.c.name,
+    calls.c.arguments,
+    calls.c.is_error,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStep:
+    """One answered request."""
+
+    number: int
+    at: float
+    """Time of the reply [seconds since 1970]."""
+    seconds: float
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class CallStep:
+    """One executed tool call."""
+
+    number: int
+    at: float
+    """Time of return [seconds since 1970]."""
+    seconds: float
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any] | None
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunSteps:
+    """The requests and calls of a run."""
+
+    run_id: str
+    specialist: str
+    model: str
+    status: str
+    started_at: float
+    """[seconds since 1970]"""
+    ended_at: float | None
+    """[seconds since 1970]"""
+    requests: tuple[RequestStep, ...]
+    calls: tuple[CallStep, ...]
+
+
+def run_steps(url: str, ids: Sequence[str]) -> dict[str, RunSteps]:
+    """Return the requests and calls of those runs that are stored; raises StoreUnusable, also without a store."""
+    engine = open_engine(url, write=False)
+    try:
+        with readable_errors(url), engine.begin() as connection:
+            found: dict[str, RunSteps] = {}
+
+            def rows(table: Table, columns: Sequence[Any], part: Sequence[str]) -> dict[str, list[Any]]:
+                by_run = defaultdict(list)
+                query = select(*columns).where(table.c.run_id.in_(part)).order_by(table.c.run_id, table.c.number)
+                for run_id, *values in connection.execute(query):
+                    by_run[run_id].append(values)
+                return by_run
+
+            for part in portions(ids):
+                requests, called = rows(turns, _REQUEST, part), rows(calls, _CALL, part)
+                for run in connection.execute(select(*_RUN).where(runs.c.run_id.in_(part))):
+                    found[run.run_id] = RunSteps(
+                        *run,
+                        tuple(_request(*row) for row in requests.get(run.run_id, ())),
+                        tuple(_call(*row) for row in called.get(run.run_id, ())),
+                    )
+            return found
+    finally:
+        engine.dispose()
+
+
+def _request(number: int, at: float, seconds: float, *usage: int) -> RequestStep:
+    return RequestStep(number, at, seconds, Usage(*usage))
+
+
+def _call(  # noqa: PLR0913, PLR0917 - the columns of a row
+    number: int,
+    at: float,
+    seconds: float,
+    call_id: str,
+    name: str,
+    arguments: str | None,
+    is_error: bool,  # noqa: FBT001 - as above
+) -> CallStep:
+    given = None if arguments is None else json.loads(arguments)
+    return CallStep(number, at, seconds, call_id, name, given, is_error)

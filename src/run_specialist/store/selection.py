@@ -1,19 +1,23 @@
-"""Select runs for a listing, as conditions and queries for either database."""
+"""Select stored runs: filters, ids, descendants, forks."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, FromClause, Select, and_, exists, func, or_, select
+from sqlalchemy import Boolean, ColumnElement, Connection, FromClause, Select, and_, exists, func, or_, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
 from run_specialist.errors import RunNotFound
-from run_specialist.store.as_text import column_text
-from run_specialist.store.folding import folded
-from run_specialist.store.tables import items, runs, search
-from run_specialist.store.to_rows import RUNNING
+from run_specialist.record.journal import RunSnapshot
+from run_specialist.record.messages import Usage, searches
+from run_specialist.record.outcome import Child, merged_changes
+from run_specialist.store.rows import RUNNING, child, column_text, file_change, folded, outcome, run_snapshot
+from run_specialist.store.stored import MARK, ListedRun
+from run_specialist.store.tables import events, items, runs, search, turns
 
 INTERRUPTED = "interrupted"
 """Status of a run without an outcome whose process has died."""
@@ -161,3 +165,142 @@ def _with_words(words: Sequence[str]) -> Select[Any]:
     return select(search.c.run_id).where(
         and_(*(or_(_Contains(search.c.question, part), _Contains(search.c.answer, part)) for part in parts))
     )
+
+
+def with_sources(connection: Connection, found: Sequence[ListedRun]) -> list[ListedRun]:
+    """Return runs, with the source of each fork."""
+    ids = [one.run_id for one in found if one.run_id.endswith(MARK)]
+    queries = (select(runs.c.run_id, runs.c.frozen).where(runs.c.run_id.in_(part)) for part in portions(ids))
+    frozen = {run_id: text for query in queries for run_id, text in connection.execute(query)}
+    return [_with_source(one, json.loads(frozen[one.run_id])) if one.run_id in frozen else one for one in found]
+
+
+def _with_source(run: ListedRun, frozen: Mapping[str, Any]) -> ListedRun:
+    """Return a run with its source, if it is a fork.
+
+    frozen: as in `Opened.frozen`.
+    """
+    source = frozen.get("fork")
+    return replace(run, forked_from=source["run_id"], forked_at=source["at"]) if source else run
+
+
+def forks_of(connection: Connection, run_id: str, since: float) -> list[str]:
+    """Return the ids of the forks of a run, oldest first.
+
+    since: start of that run [seconds since 1970].
+    """
+    later = (
+        select(runs.c.run_id, runs.c.frozen)
+        .where(runs.c.started_at >= since, runs.c.run_id.endswith(MARK))
+        .order_by(*NEWEST_FIRST)
+    )
+    wanted = column_text(run_id)
+    found: Iterable[Any] = connection.execute(later)
+    return [fork for fork, frozen in found if (json.loads(frozen).get("fork") or {}).get("run_id") == wanted][::-1]
+
+
+PORTION = 1_000
+"""Maximum number of ids per statement."""
+
+
+def children(connection: Connection, run_id: str) -> tuple[Child, ...]:
+    """Return the children of a run, in the order of their start."""
+    query = select(runs).where(runs.c.parent_id == run_id).order_by(runs.c.started_at, runs.c.run_id)
+    return tuple(_child(connection, row._asdict()) for row in connection.execute(query).all())
+
+
+def with_descendants(connection: Connection, ids: Sequence[str]) -> list[str]:
+    """Return the ids of these runs and of all their descendants."""
+    found = dict.fromkeys(ids)
+    newest = list(found)
+    while newest:
+        queries = (select(runs.c.run_id).where(runs.c.parent_id.in_(part)) for part in portions(newest))
+        below = (run_id for query in queries for run_id in connection.execute(query).scalars())
+        newest = [run_id for run_id in below if run_id not in found]
+        found |= dict.fromkeys(newest)
+    return list(found)
+
+
+def portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the ids in portions small enough for one statement."""
+    return (ids[at : at + PORTION] for at in range(0, len(ids), PORTION))
+
+
+def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
+    final = outcome(run["outcome"])
+    # The outcome of a run that was resumed and is running again is outdated.
+    if final is not None and run["status"] != RUNNING:
+        of_child = {key: final[key] for key in ("run_id", "specialist", "status", "usage", "cost_usd", "evidence")}
+        kin = {"children": final.get("children", ()), "changes": final.get("changes", ())}
+        return child({**of_child, "tool_calls": final["tool_calls"]["used"], **kin})
+    snapshot = RunSnapshot({}) if run["standing"] is None else run_snapshot(json.loads(run["standing"]))
+    below = children(connection, run["run_id"])
+    total = snapshot.total
+    used = snapshot.used.get("tool_calls", 0) + _begun(connection, run["run_id"]) - snapshot.calls
+    for usage, cost in _paid_since(connection, run["run_id"], snapshot.turns):
+        total = total.plus(usage, cost)
+    shared = json.loads(run["frozen"])["settings"]["share_budget"]
+    for one in snapshot.missing_children(below):
+        total = total.plus(one.usage, one.cost_usd)
+        used += one.tool_calls if shared else 0
+    changed = (file_change(body) for body in _events(connection, run["run_id"]))
+    changes = [*filter(None, changed), *(one for inner in below for one in inner.changes)]
+    return Child(
+        run["run_id"],
+        run["specialist"],
+        "aborted",
+        int(used),
+        total.usage,
+        total.cost_usd,
+        children=below,
+        changes=merged_changes(changes),
+    )
+
+
+def _paid_since(connection: Connection, run_id: str, turn: int) -> Iterator[tuple[Usage, float | None]]:
+    """Yield usage and cost of the replies received after a turn."""
+    amounts = (turns.c[one.name] for one in fields(Usage) if one.name in turns.c)
+    newer = select(*amounts, turns.c.blocks, turns.c.cost_usd).where(turns.c.run_id == run_id, turns.c.number > turn)
+    for *counts, blocks, cost in connection.execute(newer):
+        yield replace(Usage(*counts), web_search_requests=searches(json.loads(blocks))), cost
+
+
+def _begun(connection: Connection, run_id: str) -> int:
+    """Return the number of calls that a run has started, including those in progress when its process ended."""
+    bodies = _events(connection, run_id)
+    return sum(body["event"] == "tool_call" and body["phase"] == "started" for body in bodies)
+
+
+def _events(connection: Connection, run_id: str) -> Iterator[Mapping[str, Any]]:
+    query = select(events.c.body).where(events.c.run_id == run_id).order_by(events.c.number)
+    return map(json.loads, connection.execute(query).scalars())
+
+
+MAX_LISTED_IDS = 5
+"""Maximum number of matching ids in an error message."""
+MAX_COMPARED_IDS = 1_000
+"""Maximum number of ids that are searched for a similar one."""
+
+
+def ambiguous(what: str, beginning: str, ids: Sequence[str]) -> str:
+    """Return the error for a prefix of several ids.
+
+    what: `run` or `batch`.
+    """
+    listed = ", ".join(ids[:MAX_LISTED_IDS])
+    more = f" and {len(ids) - MAX_LISTED_IDS} more" if len(ids) > MAX_LISTED_IDS else ""
+    return f"{len(ids)} {what} ids start with {beginning}: {listed}{more}; use more of the id"
+
+
+def no_such_run(connection: Connection, run_id: str, store: str) -> str:
+    """Return the error for an unknown run id, with similar ids or the newest one.
+
+    store: location of the store, in the form for people.
+    """
+    newest = select(runs.c.run_id).order_by(*NEWEST_FIRST).limit(MAX_COMPARED_IDS)
+    ids = connection.execute(newest).scalars().all()
+    if not ids:
+        return f"{store} contains no runs yet"
+    similar = difflib.get_close_matches(run_id, ids)
+    hint = f"did you mean {' or '.join(similar)}?" if similar else f"the newest is {ids[0]}"
+    return f"there is no run {run_id} in {store}; {hint}"

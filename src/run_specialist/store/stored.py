@@ -1,12 +1,25 @@
-"""Frozen dataclasses of a stored run, for reports, listings and resuming."""
+"""Stored runs and batches, as frozen values."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
-from run_specialist.record.blocks import Block
+from run_specialist.loop.compaction import FlattenedTranscript, turns
+from run_specialist.loop.transcript import with_portable_ids
 from run_specialist.record.journal import RunSnapshot
-from run_specialist.record.messages import Message, Reply, Stop, ToolCall, Usage
+from run_specialist.record.messages import (
+    Block,
+    Message,
+    Reply,
+    Stop,
+    ToolCall,
+    Usage,
+    is_result,
+    server_calls,
+    spoken,
+    text_of,
+)
 from run_specialist.record.outcome import Child
 
 
@@ -182,3 +195,234 @@ class StoredRun(ListedRun):
         """The reply that was received but not processed, because the process ended."""
         done = self.snapshot.turns if self.snapshot else 0
         return next((turn for turn in self.turns if turn.number > done), None)
+
+
+# Convert the conversation of a stored run to rows. Pure.
+#
+# Messages that a summarization copied to a new part of the transcript are omitted, so that each message appears once.
+
+Row = Mapping[str, Any]
+"""`role`, `kind`, and by kind: `text` (user, assistant, summary), `name`, `id` and `arguments` (tool_call), or `name`,
+`id`, `content` and `is_error` (tool_result)."""
+
+
+def transcript_rows(run: StoredRun) -> list[Row]:
+    """Return the conversation in order, without thinking and without empty text of the model.
+
+    A pending reply comes last, with the results of its calls received so far.
+    """
+    names: dict[object, str] = {}
+    rows = [row for message in _in_order(run.messages) for row in _rows_of(message, names)]
+    if pending := run.pending:
+        rows += _rows("assistant", pending.blocks, names)
+        rows += (_result_of(call) for call in run.calls if call.turn == pending.number)
+    return rows
+
+
+def copied_rows(run: StoredRun) -> int:
+    """Return how many rows at the beginning a fork has copied from another run."""
+    fork = run.frozen.get("fork")
+    if not fork:
+        return 0
+    left, names = fork["messages"], dict[object, str]()
+    copied: list[Row] = []
+    for message in _in_order(run.messages):
+        if left == 0:
+            break
+        left -= isinstance(message, Message)
+        copied += _rows_of(message, names)
+    is_note = bool(copied) and copied[-1]["kind"] == "user" and copied[-1]["text"] == fork["note"]
+    return len(copied) - is_note
+
+
+def _rows_of(message: Message | str, names: dict[object, str]) -> Iterator[Row]:
+    return _summary(message) if isinstance(message, str) else _rows(message.role, message.content, names)
+
+
+def _in_order(messages: Sequence[StoredMessage]) -> list[Message | str]:
+    """Return the messages of all parts, with each summary at the point of its creation."""
+    ordered: list[Message | str] = []
+    for _, part in groupby(messages, key=lambda one: one.part):
+        stored = [*part]
+        copies = [one.message for one in stored if one.copied]
+        if copies:
+            # The last message of the previous part was sent only as this copy, to which text may have been added.
+            last = ordered[-1] if ordered else None
+            if isinstance(last, Message):
+                ordered[-1] = _with_added(last, copies[-1])
+            # A part that a change of models began has no summary, or repeats the previous one.
+            summary = _summary_among(copies)
+            ordered += [summary] if summary and summary not in ordered else []
+        ordered += (one.message for one in stored if not one.copied)
+    return ordered
+
+
+def _with_added(last: Message, copy: Message) -> Message:
+    """Return a message with the text that was added to its copy; the copy's calls may have ids for another model."""
+    size = len(last.blocks)
+    same = copy.blocks[:size] in (last.blocks, with_portable_ids([last])[0].blocks)
+    added = replace(last, blocks=(*last.blocks, *copy.blocks[size:]), landing_instruction=copy.landing_instruction)
+    return added if same else last
+
+
+def _summary_among(copies: Sequence[Message]) -> str:
+    """Return the summary at the start of a part: the result of a call, or a section of the first message."""
+    summaries = [turn.summary for turn in turns(copies[1:]) if turn.summary is not None]
+    return summaries[-1] if summaries else FlattenedTranscript.of(copies[0]).summary
+
+
+def _rows(role: str, blocks: Sequence[Block], names: dict[object, str]) -> Iterator[Row]:
+    """Yield the rows of a message.
+
+    names: tool names of the calls so far, by call id; extended with the calls of this message.
+    """
+    uses = {use.call.id: use for use in server_calls(blocks)}
+    for kind, group in groupby(blocks, key=lambda block: "server" if is_result(block) else block.get("type")):
+        match kind:
+            case "server":
+                for block in group:
+                    use = uses[str(block.get("tool_use_id"))]
+                    yield _result(use.call.name, use.call.id, use.text, is_error=bool(use.error))
+            case "server_tool_use":
+                yield from map(_call, group)
+            case "text":
+                yield from _text(role, text_of([*group]))
+            case "tool_use":
+                for block in group:
+                    names[block.get("id")] = str(block.get("name", ""))
+                    yield _call(block)
+            case "tool_result":
+                for block in group:
+                    call_id, is_error = block.get("tool_use_id"), bool(block.get("is_error"))
+                    yield _result(names.get(call_id), call_id, text_of(block.get("content")), is_error=is_error)
+
+
+def _call(block: Block) -> Row:
+    arguments = block.get("input")
+    return {
+        "role": "assistant",
+        "kind": "tool_call",
+        "name": str(block.get("name", "")),
+        "id": block.get("id"),
+        "arguments": arguments if isinstance(arguments, Mapping) else None,
+    }
+
+
+def _text(role: str, text: str) -> Iterator[Row]:
+    if role == "user":
+        yield {"role": role, "kind": "user", "text": text}
+    elif visible := spoken(text).strip():
+        yield {"role": role, "kind": "assistant", "text": visible}
+
+
+def _summary(text: str) -> Iterator[Row]:
+    yield {"role": "assistant", "kind": "summary", "text": text}
+
+
+def _result_of(call: StoredCall) -> Row:
+    content = "\n".join(filter(None, [call.text, call.note]))
+    return _result(call.call.name, call.call.id, content, is_error=call.is_error)
+
+
+def _result(name: str | None, call_id: object, content: str, *, is_error: bool) -> Row:
+    return {
+        "role": "tool",
+        "kind": "tool_result",
+        "name": name,
+        "id": call_id,
+        "content": content,
+        "is_error": is_error,
+    }
+
+
+def newest_first(found: Iterable[ListedRun]) -> list[ListedRun]:
+    """Return the runs in the order of a listing."""
+    return sorted(found, key=lambda run: (run.started_at, run.run_id), reverse=True)
+
+
+def first_trees(found: Sequence[ListedRun], limit: int | None) -> list[ListedRun]:
+    """Return the first runs without a listed parent, with all their descendants, newest first.
+
+    limit: maximum number, descendants not counted.
+    """
+    chosen: list[ListedRun] = []
+    trees = 0
+    for run, depth in as_tree(found):
+        trees += depth == 0
+        if limit is not None and trees > limit:
+            break
+        chosen.append(run)
+    return newest_first(chosen)
+
+
+def as_tree(found: Sequence[ListedRun]) -> Iterator[tuple[ListedRun, int]]:
+    """Yield each run with its depth in the tree; children follow their parent, oldest first.
+
+    found: newest first.
+    """
+    listed = {one.run_id for one in found}
+    children: dict[str | None, list[ListedRun]] = {}
+    for one in found:
+        children.setdefault(one.parent_id if one.parent_id in listed else None, []).append(one)
+    stack = [(one, 0) for one in reversed(children.pop(None, []))]
+    while stack:
+        one, depth = stack.pop()
+        yield one, depth
+        stack += [(child, depth + 1) for child in children.pop(one.run_id, ())]
+
+
+MARK = "-fork"
+"""Suffix of the id of each fork, so that a listing need not read the origin of every run."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTotals:
+    """Counts and sums over the items of a batch."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Items of the newest call by status, in the order of `ITEM_STATUSES`; statuses without items are missing."""
+    earlier: int = 0
+    """Items that only earlier calls had."""
+    runs: int = 0
+    """Number of stored runs, including earlier calls; the following fields count the same runs."""
+    cost_usd: float = 0.0
+    """Known cost [USD]."""
+    unknown_costs: int = 0
+    """Number of runs with unknown cost."""
+    tool_calls: int = 0
+    worked_s: float = 0.0
+    """Working time of all runs together [s]."""
+    started_at: float | None = None
+    """Start of the first run; None without runs [seconds since 1970]."""
+    ended_at: float | None = None
+    """Latest end of a run; None if none has ended [seconds since 1970]."""
+
+    @property
+    def items(self) -> int:
+        """Number of items of the newest call."""
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ItemResult:
+    """An item with its status and result."""
+
+    number: int
+    """Place in the newest call, from 1."""
+    run_id: str
+    input: Any
+    """A JSON value."""
+    question: str
+    status: str
+    """One of `ITEM_STATUSES`."""
+    outcome: Mapping[str, Any] | None
+    """Outcome of its run, as `--json` prints it; None while there is none."""
+    error: str | None
+    """Error of the item itself, e.g. why it has no run."""
+    tool_calls: int = 0
+    cost_usd: float | None = None
+    """Cost so far; None without a run, or if a price is unknown [USD]."""
+    seconds: float | None = None
+    """Working time of the run; None if it is unknown [s]."""
+    started_at: float | None = None
+    """Start of the run; None without one [seconds since 1970]."""

@@ -1,9 +1,35 @@
-"""The tables for SQLAlchemy, made from `schema.py`."""
+"""SQLAlchemy's tables and engines, revisions, readable errors."""
 
-from sqlalchemy import Boolean, Column, Dialect, Float, Index, Integer, LargeBinary, MetaData, String, Table
+import re
+import sqlite3
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Connection,
+    Dialect,
+    Engine,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    insert,
+)
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.types import TypeDecorator
 
-from run_specialist.store.packing import pack, unpack
+from run_specialist.errors import StoreUnusable
+from run_specialist.store.location import NAMESPACE, VERSION, shown
+from run_specialist.store.rows import pack, unpack
 from run_specialist.store.schema import SCHEMAS
 
 
@@ -43,3 +69,91 @@ def _table(name: str) -> Table:
 
 
 runs, turns, messages, calls, outputs, events, changes, search, batches, items, gates = map(_table, SCHEMAS)
+
+
+MIGRATIONS = "run_specialist.store:migrations"
+"""The folder of the revisions."""
+_ALEMBIC = threading.Lock()
+"""Serializes upgrades, since Alembic keeps its context in globals."""
+
+stamp = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+"""Alembic's table with the newest applied revision."""
+
+
+def make_tables(connection: Connection) -> None:
+    """Create the newest tables in an empty schema, without importing Alembic, which takes longer than a run."""
+    metadata.create_all(connection, checkfirst=False)
+    stamp.metadata.create_all(connection, checkfirst=False)
+    connection.execute(insert(stamp).values(version_num=f"{VERSION:04}"))
+
+
+def upgrade(connection: Connection) -> None:
+    """Apply the missing revisions in the transaction of this connection."""
+    from alembic import command  # noqa: PLC0415 - only an older store needs it
+    from alembic.config import Config  # noqa: PLC0415 - as above
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", MIGRATIONS)
+    with _ALEMBIC:
+        command.upgrade(config, "head")
+
+
+def upgrade_file(connect: Callable[[], sqlite3.Connection]) -> None:
+    """Upgrade an SQLite file in one transaction, unless another process was faster.
+
+    Raises sqlite3.Error.
+    """
+    engine = file_engine(connect, "begin immediate")
+    try:
+        with engine.begin() as connection:
+            if int(connection.exec_driver_sql("pragma user_version").scalar_one()) < VERSION:
+                upgrade(connection)
+                connection.exec_driver_sql(f"pragma user_version = {VERSION}")
+    except DBAPIError as error:
+        raise (error.orig if isinstance(error.orig, sqlite3.Error) else error) from None
+    finally:
+        engine.dispose()
+
+
+def file_engine(connect: Callable[[], sqlite3.Connection], begin: str) -> Engine:
+    """Return an engine that starts each transaction with the statement `begin`."""
+    engine = create_engine("sqlite:///any", creator=connect)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    return engine
+
+
+@contextmanager
+def readable_errors(url: str) -> Iterator[None]:
+    """Convert errors of the database and of decoding stored values to StoreUnusable."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise StoreUnusable(f"{shown(url)}: {reason_of(error)}") from None
+    except (zlib.error, ValueError, LookupError, TypeError) as error:
+        raise StoreUnusable(f"{shown(url)} is damaged: {error}") from None
+
+
+def reason_of(error: SQLAlchemyError) -> str:
+    """Return the first line of the driver's or the server's message, or else of SQLAlchemy's.
+
+    A missing privilege is followed by the statement that grants it.
+    """
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return with_grant(cause)
+
+
+def with_grant(error: BaseException, role: str = "ROLE") -> str:
+    """Return the first line of an error, with the statement that grants a missing privilege.
+
+    role: the role of the session.
+    """
+    reason = str(error).strip().partition("\n")[0] or type(error).__name__
+    found = re.fullmatch(r"permission denied for (schema|database|table|sequence) (\S+)", reason)
+    if found is None:
+        return reason
+    kind, name = found.groups()
+    privilege = {"schema": "USAGE", "database": "CREATE", "sequence": "USAGE"}.get(kind)
+    if kind == "table":
+        schema = f"{NAMESPACE}_queue" if name.startswith("pgqueuer") else NAMESPACE
+        privilege, name = "SELECT, INSERT, UPDATE, DELETE", f"{schema}.{name}"
+    return f'{reason}; their owner can grant it: GRANT {privilege} ON {kind.upper()} {name} TO "{role}"'

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from run_specialist.errors import ToolError
 from run_specialist.record.messages import ToolCall
-from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.base import Tool
 
 NAME = "respond"

@@ -1,19 +1,69 @@
-"""HTML page of a batch: its counts, the reasons of failures, and a table of all items with their answers."""
+"""The page of a batch, and its failures."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from run_specialist.budget import units
+from run_specialist import budget
 from run_specialist.record.outcome import NO_MODEL, OFFLINE
 from run_specialist.store.batches import StoredBatch
-from run_specialist.store.stored_batch import BatchTotals, ItemResult
-from run_specialist.views.batch_failures import Failure, reason_of
-from run_specialist.views.html_page import HtmlPage
-from run_specialist.views.page import formats
+from run_specialist.store.stored import BatchTotals, ItemResult
+from run_specialist.views import page
+from run_specialist.views.page import HtmlPage
+
+LONGEST = 200
+"""Maximum length of a reason [characters]."""
+EXAMPLES = 5
+"""Number of items named for each reason."""
+
+
+@dataclass(slots=True)
+class Failure:
+    """A reason why items have no answer."""
+
+    reason: str
+    count: int = 0
+    numbers: list[int] = field(default_factory=list)
+    """Numbers of the first items, from 1."""
+    example: str = ""
+    """Error of the first item; empty if it is the same as the reason."""
+
+
+def failures(items: Iterable[ItemResult]) -> list[Failure]:
+    """Return the reasons of failed items, the most frequent first.
+
+    items: iterated once, and not kept.
+    """
+    found: dict[str, Failure] = {}
+    for item in items:
+        reason, error = reason_of(item)
+        failure = found.setdefault(reason, Failure(reason, example=error if error != reason else ""))
+        failure.count += 1
+        if len(failure.numbers) < EXAMPLES:
+            failure.numbers.append(item.number)
+    return sorted(found.values(), key=lambda failure: -failure.count)
+
+
+def reason_of(item: ItemResult) -> tuple[str, str]:
+    """Return the reason by which a failed item is counted, and its error; each is one line.
+
+    The reason is the kind of the error, if it has one.
+    """
+    outcome = item.outcome or {}
+    warnings = outcome.get("warnings") or [""]
+    # The error of an outcome is the last of its warnings.
+    error = _line(item.error or str(warnings[-1])) or item.status
+    kind = outcome.get("error_kind")
+    return (str(kind).replace("_", " ") if kind else error), error
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+
 
 MOST_ITEMS = 10_000
 """Maximum number of rows; further items are counted, not listed."""
@@ -32,7 +82,7 @@ _MARKS = re.compile(r"^ {0,3}(#{1,6} |```.*$|> |[-*+] )|[*`]", re.MULTILINE)
 
 
 def _answer_html(item: Mapping[str, Any]) -> str:
-    from run_specialist.views.page.answer_html import answer_html  # noqa: PLC0415 - only the HTML page needs it
+    from run_specialist.views.markdown import answer_html  # noqa: PLC0415 - only the HTML page needs it
 
     return answer_html(item)
 
@@ -42,8 +92,8 @@ def _share(count: int, whole: int) -> str:
 
 
 _FILTERS = {
-    **{name: getattr(formats, name) for name in ("counted", "lasted", "moment", "pretty", "stamp")},
-    "dollars": units.dollars,
+    **{name: getattr(page, name) for name in ("counted", "lasted", "moment", "pretty", "stamp")},
+    "dollars": budget.dollars,
     "answer_html": _answer_html,
     "share": _share,
 }
@@ -127,7 +177,7 @@ def _shown_input(value: object) -> str:
         return value
     if isinstance(value, Mapping) and all(isinstance(one, str | int | float | None) for one in value.values()):
         return ", ".join("" if one is None else str(one) for one in value.values())
-    return formats.brief(value, LONGEST_BEGINNING)
+    return page.brief(value, LONGEST_BEGINNING)
 
 
 def _evidence(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from statistics import fmean
 from typing import Any
 from urllib.parse import quote
 
-from run_specialist.budget import units
-from run_specialist.views.html_page import HtmlPage
-from run_specialist.views.page import formats
+from run_specialist import budget
+from run_specialist.views import page
+from run_specialist.views.page import HtmlPage
 
 MOST_CASES = 5_000
 """Maximum number of rows; further cases are counted, not listed."""
@@ -33,9 +33,9 @@ def signed(value: float | None) -> str:
 def _amount(value: float, name: str) -> str:
     match name:
         case "cost_usd":
-            return units.dollars(value)
+            return budget.dollars(value)
         case "seconds":
-            return formats.lasted(value)
+            return page.lasted(value)
     return f"{value:,.0f}" if value >= _LARGE else f"{value:,.1f}".removesuffix(".0")
 
 
@@ -46,9 +46,9 @@ def _change(value: float, name: str) -> str:
 
 
 _FILTERS: Mapping[str, Callable[..., Any]] = {
-    "counted": formats.counted,
-    "lasted": formats.lasted,
-    "dollars": units.dollars,
+    "counted": page.counted,
+    "lasted": page.lasted,
+    "dollars": budget.dollars,
     "signed": signed,
     "amount": _amount,
     "change": _change,

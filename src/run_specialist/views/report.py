@@ -1,40 +1,361 @@
-"""HTML report of one run: question, answer, evidence, budget, timeline and tokens."""
+"""The page of a run: question, answer, children, forks, changed files."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from run_specialist.budget import units
-from run_specialist.store.stored import StoredRun
-from run_specialist.views.html_page import HtmlPage
-from run_specialist.views.page import chart_geometry, formats
-from run_specialist.views.page.answer_section import answer, facts, status
-from run_specialist.views.page.asked_models import models
-from run_specialist.views.page.axis import axis
-from run_specialist.views.page.budget_chart import budget
-from run_specialist.views.page.calls import turns
-from run_specialist.views.page.changed_files import file_changes
-from run_specialist.views.page.child_runs import Descendants, child_runs, children, spent
-from run_specialist.views.page.marks import marks
-from run_specialist.views.page.quotes import holders
-from run_specialist.views.page.requests import requests
-from run_specialist.views.page.setup import setup
-from run_specialist.views.page.side_by_side import NO_KIN, RelatedRuns, comparison, copied
-from run_specialist.views.page.timeline import timeline
+from run_specialist import budget
+from run_specialist.budget import Kind
+from run_specialist.errors import RunNotFound
+from run_specialist.loop.account import drawn
+from run_specialist.record.messages import Usage
+from run_specialist.record.outcome import NO_MODEL, OFFLINE, Child
+from run_specialist.store.rows import child as child_of
+from run_specialist.store.stored import StoredCall, StoredRun, StoredTurn
+from run_specialist.tools.delegate import NAME as DELEGATE
+from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.views import page
+from run_specialist.views.page import HtmlPage, brief, counted
+from run_specialist.views.run_charts import HOW, axis, budget_chart, marks, timeline
+from run_specialist.views.run_turns import holders, models, requests, turns
+
+MOST_CALLS = 200
+"""Maximum number of calls shown per child run; the child's own report shows all."""
+BRIEF = 160
+"""Maximum length of a call's arguments [characters]."""
+
+Descendants = Mapping[str, StoredRun]
+"""Child runs, and their child runs, by id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRun:
+    """One child run."""
+
+    child: Child
+    run: StoredRun | None
+    """The stored run; None if it is no longer stored."""
+    call: StoredCall | None
+    """The `delegate` call that started the run; None if it did not return."""
+
+
+def descendants(run: StoredRun, load: Callable[[str], StoredRun]) -> dict[str, StoredRun]:
+    """Return all child runs, and their child runs, by id.
+
+    load: returns a stored run by its id.
+    """
+    found: dict[str, StoredRun] = {}
+    remaining = [*run.children]
+    while remaining:
+        run_id = remaining.pop().run_id
+        if run_id not in found:
+            found[run_id] = load(run_id)
+            remaining += found[run_id].children
+    return found
+
+
+def child_runs(run: StoredRun, stored: Descendants) -> list[ChildRun]:
+    """Return the direct child runs, in the order of their start."""
+    in_outcome = [child_of(values) for values in (run.outcome or {}).get("children", ())]
+    stored_ids = {one.run_id for one in run.children}
+    # A fork's copied calls have no child runs of its own.
+    unmatched = [call for call in run.calls if call.call.name == DELEGATE and call.turn > (run.forked_at or 0)]
+    found = []
+    for child in (*run.children, *(one for one in in_outcome if one.run_id not in stored_ids)):
+        child_run = stored.get(child.run_id)
+        call = next((one for one in unmatched if _matches(one, child, child_run)), None)
+        if call:
+            unmatched.remove(call)
+        found.append(ChildRun(child, child_run, call))
+    return found
+
+
+def _matches(call: StoredCall, child: Child, run: StoredRun | None) -> bool:
+    arguments = call.call.arguments or {}
+    same = arguments.get("specialist") == child.specialist
+    return same and (run is None or arguments.get("query") == run.question)
+
+
+def spent(run: StoredRun, found: Sequence[ChildRun]) -> Iterator[tuple[float, Kind, float]]:
+    """Yield the amounts that child runs spent of a shared budget: time [seconds since 1970], kind, amount."""
+    if not _shares_budget(run):
+        return
+    for one in found:
+        ends = (one.call.at if one.call else None, one.run.ended_at if one.run else None, run.ended_at)
+        at = next((moment for moment in ends if moment is not None), run.started_at)
+        for kind, amount in drawn(one.child).items():
+            yield at, kind, amount
+
+
+def children(run: StoredRun, found: Sequence[ChildRun], stored: Descendants) -> dict[str, Any]:
+    """Return the tree of child runs and its total usage; the usage of each run includes its own children."""
+    costs = [one.child.cost_usd for one in found]
+    return {
+        "asked": [_child(one, stored) for one in found],
+        "calls": sum(one.child.tool_calls for one in found),
+        "tokens": sum(one.child.usage.total_tokens for one in found),
+        "cost_usd": None if None in costs else sum(cost for cost in costs if cost is not None),
+        "shared": _shares_budget(run),
+    }
+
+
+def _child(one: ChildRun, stored: Descendants) -> dict[str, Any]:
+    child, run = one.child, one.run
+    outcome = (run and run.outcome) or {}
+    return {
+        "run_id": child.run_id,
+        "specialist": child.specialist,
+        "status": run.status if run else child.status,
+        "call": one.call and one.call.number,
+        "calls": child.tool_calls,
+        "limit": (outcome.get("tool_calls") or {}).get("limit"),
+        "tokens": child.usage.total_tokens,
+        "cost_usd": child.cost_usd,
+        "kept": run is not None,
+        "model": run.model if run else None,
+        "question": run.question if run else None,
+        "seconds": axis(run).seconds if run else None,
+        "answer": outcome.get("answer", ""),
+        "unjudged": NO_MODEL if run and run.model == OFFLINE else None,
+        "evidence": [dict(quote) for quote in outcome.get("evidence", ())],
+        "gaps": list(outcome.get("gaps", ())),
+        "did": [_call(call) for call in run.calls[:MOST_CALLS]] if run else [],
+        "left_out": max(len(run.calls) - MOST_CALLS, 0) if run else 0,
+        "asked": [_child(inner, stored) for inner in _grandchildren(one, stored)],
+    }
+
+
+def _grandchildren(one: ChildRun, stored: Descendants) -> list[ChildRun]:
+    if one.run is not None:
+        return child_runs(one.run, stored)
+    return [ChildRun(child, stored.get(child.run_id), None) for child in one.child.children]
+
+
+def _call(call: StoredCall) -> dict[str, Any]:
+    state = "failed" if call.is_error else "finished"
+    return {"number": call.number, "name": call.call.name, "brief": brief(call.call.arguments, BRIEF), "state": state}
+
+
+def _shares_budget(run: StoredRun) -> bool:
+    return bool((run.frozen.get("settings") or {}).get("share_budget", True))
+
+
+_STATUS = {
+    "answered": "answered by itself",
+    "landed": "answered at a limit",
+    "partial": "a partial answer, or the gathered material",
+    "failed": "no answer",
+    "aborted": "stopped before it answered",
+    "running": "still running; this report shows the data stored so far",
+    "interrupted": "its process ended before it answered",
+}
+
+
+def status(run: StoredRun) -> str:
+    """Return the status as a sentence, with the limit that was reached."""
+    meaning = _STATUS.get(run.status, run.status)
+    outcome = run.outcome or {}
+    landing = outcome.get("landing")
+    if not landing:
+        return meaning
+    kind = Kind(landing["reason"])
+    limit = outcome["limits"][kind]["limit"]
+    cause = "the context window was full" if limit is None else f"the limit of {budget.amount(kind, limit)} was reached"
+    how = HOW.get(landing["how"], landing["how"])
+    requests = landing["requests"]
+    effort = f" in {counted(requests, 'request')}" if requests else ""
+    return ("" if run.status == "landed" else f"{meaning}; ") + f"{cause}, and {how}{effort}"
+
+
+def answer(
+    run: StoredRun,
+    turns: Sequence[Mapping[str, Any]],
+    holders: Sequence[StoredCall | None],
+) -> dict[str, Any]:
+    """Return the answer with its evidence; each quote links to its position in the report.
+
+    turns: the turns as shown in the report.
+    holders: for each piece of evidence, the call whose result contains it.
+    """
+    outcome = run.outcome or {}
+    marked = {piece["quote"] for turn in turns for call in turn["calls"] for piece in call["result"]}
+    return {
+        "text": outcome.get("answer", ""),
+        "output": outcome.get("output"),
+        "newest_text": "" if run.outcome or not run.snapshot else run.snapshot.last_text,
+        "evidence": [
+            {
+                "number": number,
+                "source": one["source"],
+                "quote": one["quote"],
+                "verified": one["verified"],
+                "call": call and call.number,
+                "name": call and call.call.name,
+                "target": call and (f"quote-{number}" if number in marked else f"result-{call.number}"),
+            }
+            for number, (one, call) in enumerate(zip(outcome.get("evidence", ()), holders, strict=True), 1)
+        ],
+        "gaps": list(outcome.get("gaps", ())),
+        "warnings": list(outcome.get("warnings", _warnings(run))),
+        "unjudged": NO_MODEL if run.model == OFFLINE else None,
+        "error": outcome.get("error"),
+    }
+
+
+def _warnings(run: StoredRun) -> Sequence[str]:
+    return run.snapshot.warnings if run.snapshot else ()
+
+
+def facts(run: StoredRun, kinds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the calls, turns, tokens and cost of the run.
+
+    kinds: usage by kind, as shown in the report.
+    """
+    used = {kind["kind"]: kind["used"] for kind in kinds}
+    outcome = run.outcome or {}
+    skipped = run.snapshot.skipped if run.snapshot else 0
+    return {
+        "calls": int(used[Kind.TOOL_CALLS]),
+        "limit": next(kind["limit"] for kind in kinds if kind["kind"] == Kind.TOOL_CALLS),
+        "failed": sum(call.is_error for call in run.calls),
+        "skipped": outcome["tool_calls"]["skipped"] if outcome else skipped,
+        "turns": len(run.own_turns),
+        # `usage` includes child runs, also if they do not share the budget.
+        "tokens": Usage(**outcome["usage"]).total_tokens if outcome else int(used[Kind.TOKENS]),
+        "cost_usd": outcome.get("cost_usd", run.cost_usd),
+    }
+
+
+MOST_FORKS = 20
+"""Maximum number of forks compared with their source; the newest are used."""
+BRIEF_CALL = 120
+"""Maximum length of the description of the first turn that differs [characters]."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedRuns:
+    """The runs that a run is compared with."""
+
+    source: StoredRun | None = None
+    """The source run of a fork; None for other runs, or if it is no longer stored."""
+    forks: tuple[StoredRun, ...] = ()
+    """The runs that begin with its turns, oldest first."""
+
+
+NO_KIN = RelatedRuns()
+
+
+def kin(run: StoredRun, load: Callable[[str], StoredRun], forks: Sequence[str]) -> RelatedRuns:
+    """Return the runs that a run is compared with.
+
+    load: returns a stored run by its whole id.
+    forks: ids of its forks, oldest first.
+    """
+    found = tuple(other for one in forks[-MOST_FORKS:] if (other := _loaded(one, load)) is not None)
+    return RelatedRuns(_loaded(run.forked_from, load) if run.forked_from else None, found)
+
+
+def _loaded(run_id: str, load: Callable[[str], StoredRun]) -> StoredRun | None:
+    try:
+        found = load(run_id)
+    except RunNotFound:
+        return None
+    # The id of a deleted run may be the beginning of another one.
+    return found if found.run_id == run_id else None
+
+
+def copied(run: StoredRun) -> dict[str, int]:
+    """Return how many turns and tool calls a fork has copied."""
+    calls = sum(call.turn <= (run.forked_at or 0) for call in run.calls)
+    return {"turns": len(run.turns) - len(run.own_turns), "calls": calls}
+
+
+def comparison(run: StoredRun, kin: RelatedRuns) -> list[dict[str, Any]]:
+    """Return the pairs of the report: the run and its source, then the run and each of its forks."""
+    pairs = [_pair(run, kin.source, run)] if run.forked_from else []
+    return [*pairs, *(_pair(run, run, fork) for fork in kin.forks)]
+
+
+def _pair(this: StoredRun, source: StoredRun | None, fork: StoredRun) -> dict[str, Any]:
+    at = fork.forked_at or 0
+    before = source or fork
+    calls = sum(call.turn <= at for call in before.calls)
+    gone = {"run_id": fork.forked_from, "kept": False, "model": (fork.frozen.get("fork") or {}).get("model")}
+    sides = [
+        {"role": "source", **(gone if source is None else _side(source, at))},
+        {"role": "fork", **_side(fork, at)},
+    ]
+    return {"at": at, "calls": calls, "sides": [{**one, "this": one["run_id"] == this.run_id} for one in sides]}
+
+
+def _side(run: StoredRun, at: int) -> dict[str, Any]:
+    later = [turn for turn in run.turns if turn.number > at]
+    outcome = run.outcome or {}
+    evidence = outcome.get("evidence", ())
+    tokens, cost = _spent(run, at, later)
+    return {
+        "run_id": run.run_id,
+        "kept": True,
+        "model": run.model,
+        "status": run.status,
+        "status_words": status(run),
+        "turns": len(later),
+        "calls": sum(call.turn > at for call in run.calls),
+        "tokens": tokens,
+        "cost_usd": cost,
+        "next": _did(later[0]) if later else "",
+        # With its quotes in place, because they are not listed below it.
+        "answer": {"text": outcome.get("answer", ""), "evidence": []},
+        "output": outcome.get("output"),
+        "quotes": len(evidence),
+        "verified": sum(one["verified"] is True for one in evidence),
+        "unjudged": NO_MODEL if run.model == OFFLINE else None,
+    }
+
+
+def _spent(run: StoredRun, at: int, later: Sequence[StoredTurn]) -> tuple[int, float | None]:
+    """Return tokens and cost of a run after its first turns, including summaries and child runs.
+
+    at: number of these turns.
+    """
+    since = max((turn.at for turn in run.turns if turn.number <= at), default=run.started_at)
+    summaries = [one.body for one in run.events if one.body.get("event") == "summarized" and one.at > since]
+    children = [one.child for one in child_runs(run, {}) if one.call is None or one.call.turn > at]
+    usages = [turn.usage for turn in later]
+    usages += [Usage(**body["usage"]) for body in summaries]
+    usages += [child.usage for child in children]
+    costs = [turn.cost_usd for turn in later]
+    costs += [body["cost_usd"] for body in summaries]
+    costs += [child.cost_usd for child in children]
+    known = [cost for cost in costs if cost is not None]
+    return sum(usage.total_tokens for usage in usages), sum(known) if len(known) == len(costs) else None
+
+
+def _did(turn: StoredTurn) -> str:
+    """Return the calls of a turn, otherwise its text, on one line."""
+    calls = [_call_text(one.name, one.arguments) for one in turn.calls]
+    text = ", ".join(calls) or " ".join(turn.reply.text.split())
+    return text if len(text) <= BRIEF_CALL else f"{text[: BRIEF_CALL - 1]}…"
+
+
+def _call_text(name: str, arguments: Mapping[str, Any] | None) -> str:
+    return name if name == RESPOND else f"{name} {brief(arguments, BRIEF_CALL)}"
+
 
 NO_DESCENDANTS: Descendants = MappingProxyType({})
 
 
 def _answer_html(answer: Mapping[str, Any]) -> str:
-    from run_specialist.views.page.answer_html import answer_html  # noqa: PLC0415 - only the HTML report needs it
+    from run_specialist.views.markdown import answer_html  # noqa: PLC0415 - only the HTML report needs it
 
     return answer_html(answer)
 
 
 _FILTERS = {
-    **{name: getattr(formats, name) for name in ("clock", "counted", "lasted", "moment", "pretty", "stamp", "ticks")},
-    **{name: getattr(chart_geometry, name) for name in ("path", "percent")},
-    "dollars": units.dollars,
+    **{name: getattr(page, name) for name in ("clock", "counted", "lasted", "moment", "pretty", "stamp", "ticks")},
+    **{name: getattr(page, name) for name in ("path", "percent")},
+    "dollars": budget.dollars,
     "answer_html": _answer_html,
 }
 _PAGE = HtmlPage("report", _FILTERS)
@@ -52,7 +373,7 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Related
     direct = child_runs(run, descendants)
     child_ids = {one.call.number: one.child.run_id for one in direct if one.call}
     replies = turns(run, working, marks_between, sources, child_ids)
-    usage = budget(run, working, spent(run, direct))
+    usage = budget_chart(run, working, spent(run, direct))
     return {
         "run_id": run.run_id,
         "parent_id": run.parent_id,
@@ -89,3 +410,74 @@ def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Relat
     kin: the runs that it is compared with.
     """
     return _PAGE.render(data(run, descendants, kin))
+
+
+MOST_LINES = 2_000
+"""Maximum number of lines shown of one diff."""
+_KINDS = {"+": "new", "-": "old", "@": "place"}
+_HEADERS = ("diff --git ", "--- ", "+++ ", "new file mode ", "deleted file mode ")
+
+
+def file_changes(run: StoredRun, descendants: Descendants) -> list[dict[str, Any]]:
+    """Return the changes in the order in which they were made, each with the lines of its diff.
+
+    descendants: the child runs and their child runs, by id.
+    """
+    found = [(at, change) for one in (run, *descendants.values()) for at, change in _changes(one, run)]
+    return [change for _, change in sorted(found, key=lambda one: one[0])]
+
+
+def _changes(run: StoredRun, top: StoredRun) -> Iterator[tuple[float, dict[str, Any]]]:
+    numbers = {call.call.id: call.number for call in run.calls}
+    for event in run.events:
+        body = event.body
+        if body.get("event") != "file_changed":
+            continue
+        diff = str(body["diff"]).removesuffix("\n")
+        lines = [*_shown(diff.split("\n"))] if diff else []
+        yield (
+            event.at,
+            {
+                "path": str(body["path"]),
+                "is_new": bool(body["is_new"]),
+                "change": str(body.get("change", "created" if body["is_new"] else "changed")),
+                "undoable": bool(body.get("undoable", True)),
+                "dry_run": bool(body["dry_run"]),
+                "added": body["added"],
+                "removed": body["removed"],
+                "by": None if run is top else run.specialist,
+                "call": numbers.get(str(body["call_id"])) if run is top else None,
+                "lines": lines[:MOST_LINES],
+                "left_out": max(len(lines) - MOST_LINES, 0),
+            },
+        )
+
+
+def _shown(lines: list[str]) -> Iterator[dict[str, str]]:
+    begun = False
+    for line in lines:
+        begun = begun or line.startswith("@@")
+        if not begun and line.startswith(_HEADERS):
+            continue
+        yield {"kind": _KINDS.get(line[:1], "same"), "text": line}
+
+
+_FACTS = ("file", "digest", "root", "effort", "version")
+
+
+def setup(run: StoredRun) -> dict[str, Any]:
+    """Return the stored system prompt, tools, settings, and their sources."""
+    frozen = run.frozen
+    return {
+        "system": str(frozen.get("system") or ""),
+        "tools": [_tool(one) for one in frozen.get("tools") or ()],
+        "settings": frozen.get("settings"),
+        "facts": {key: str(frozen[key]) for key in _FACTS if frozen.get(key) is not None},
+    }
+
+
+def _tool(definition: Any) -> dict[str, str]:  # noqa: ANN401 - JSON
+    if not isinstance(definition, Mapping):
+        return {"name": str(definition), "description": ""}
+    inner = definition.get("function", definition)
+    return {"name": str(inner.get("name", "")), "description": str(inner.get("description", ""))}

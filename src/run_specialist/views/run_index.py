@@ -5,10 +5,10 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from run_specialist.budget import units
+from run_specialist import budget
 from run_specialist.store.stored import ListedRun
-from run_specialist.views.html_page import HtmlPage
-from run_specialist.views.page import formats
+from run_specialist.views import page
+from run_specialist.views.page import HtmlPage
 
 MOST_RUNS = 5_000
 """Maximum number of rows; older runs are counted, not listed."""
@@ -16,8 +16,8 @@ QUESTION_LENGTH = 160
 """Longest question of a row [characters]."""
 
 _FILTERS = {
-    **{name: getattr(formats, name) for name in ("counted", "lasted", "moment", "stamp")},
-    "dollars": units.dollars,
+    **{name: getattr(page, name) for name in ("counted", "lasted", "moment", "stamp")},
+    "dollars": budget.dollars,
 }
 _PAGE = HtmlPage("run_index", _FILTERS, styles=("report",))
 

@@ -1,17 +1,298 @@
-"""Statistics of a specialist's stored runs, and a suggested tool-call limit; pure functions."""
+"""Suggest limits from past runs."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
+from itertools import count
+from math import inf
 from statistics import median
 from typing import Any, Literal, Self
 
+from run_specialist.budget import Kind
 from run_specialist.record.messages import Usage
 from run_specialist.store.stored import PastRun
-from run_specialist.views.advice import SHARE, Suggestion, suggest
-from run_specialist.views.file_versions import FileVersion, Version, comparable
-from run_specialist.views.needs import Need, NeedBar, bars, enough_for, reason
+
+# Estimate the number of tool calls that questions need, from runs of which some were cut by a limit; pure functions.
+#
+# A run that ended by itself needed the calls it used. A run that a limit cut needed at least that many; ignoring it
+# would underestimate the need exactly where the limit is too low. Such data are right-censored, and the product-limit
+# estimator handles them: E. L. Kaplan and P. Meier, "Nonparametric Estimation from Incomplete Observations", Journal of
+# the American Statistical Association 53 (1958), 457-481.
+
+CONTEXT = "context"
+"""Cause of a landing at a full context window: the outcome then gives `tokens` as the reason, without a limit."""
+JUDGED = ("answered", "landed", "partial")
+"""Statuses of runs that are evaluated; other runs ended for unrelated reasons."""
+MOST_BARS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The tool calls that one run needed."""
+
+    calls: int
+    """Number of calls used."""
+    known: bool
+    """True if the run ended by itself and needed exactly `calls`; else it needed at least `calls`."""
+    limit: int | None
+    """The tool-call limit of the run; None = no limit."""
+    cut_by: str | None = None
+    """The kind of limit that cut the run, or `context`; None without a landing."""
+
+    @classmethod
+    def of(cls, outcome: Mapping[str, Any]) -> Self | None:
+        """Return the need shown by an outcome in the form of `--json`; None if the run failed or was aborted."""
+        if outcome["status"] not in JUDGED:
+            return None
+        calls = outcome["tool_calls"]
+        return cls(calls["used"], outcome["status"] == "answered", calls["limit"], reason(outcome))
+
+    def could_end_after(self, calls: int) -> bool:
+        """Return whether the run could have used that many calls and then ended by itself."""
+        return self.calls > calls or (self.known and (self.limit is None or self.limit > calls))
+
+
+def reason(outcome: Mapping[str, Any]) -> str | None:
+    """Return the cause of a landing: a kind of limit, or `context`; None if the run did not land."""
+    landing = outcome["landing"]
+    if landing is None:
+        return None
+    kind = str(landing["reason"])
+    return CONTEXT if outcome["limits"][kind]["limit"] is None else kind
+
+
+def enough_for(needs: Sequence[Need], share: Fraction) -> int | None:
+    """Return the smallest number of calls within which this share of runs ends by itself.
+
+    None if too many runs were cut to estimate it. A run cut after n calls counts as at risk only below n, because it
+    might have ended after exactly n calls.
+    Source: Kaplan and Meier (1958), see the module's docstring.
+    """
+    ended = Counter(need.calls for need in needs if need.known)
+    cut = Counter(need.calls for need in needs if not need.known)
+    surviving = Fraction(1)
+    for calls in sorted(ended):
+        at_risk = sum(ended[n] for n in ended if n >= calls) + sum(cut[n] for n in cut if n > calls)
+        surviving *= 1 - Fraction(ended[calls], at_risk)
+        if surviving <= 1 - share:
+            return calls
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class NeedBar:
+    """One bar of a histogram of calls used."""
+
+    first: int
+    last: int
+    """Largest number of calls in the bar, inclusive."""
+    ended: int
+    """Number of runs that ended by themselves."""
+    cut: int
+    """Number of runs that were cut."""
+
+
+def bars(needs: Sequence[Need]) -> tuple[NeedBar, ...]:
+    """Return a histogram of calls used, with at most twelve bars of equal width."""
+    if not needs:
+        return ()
+    least, most = min(need.calls for need in needs), max(need.calls for need in needs)
+    width = next(
+        size
+        for ten in count()
+        for size in (10**ten, 2 * 10**ten, 5 * 10**ten)
+        if most // size - least // size < MOST_BARS
+    )
+    found = Counter((need.calls // width, need.known) for need in needs)
+    return tuple(
+        NeedBar(index * width, (index + 1) * width - 1, found[index, True], found[index, False])
+        for index in range(least // width, most // width + 1)
+    )
+
+
+SHARE = Fraction(9, 10)
+"""Target share of runs that end by themselves; the others land."""
+FEWEST = 10
+"""Minimum number of runs for a suggestion: with fewer, nothing can be said about nine of ten."""
+FEWEST_UNCUT = 5
+"""Minimum number of runs that could have used the suggested number of calls and then ended by themselves."""
+SLACK = 5
+"""One extra call is added per this number of calls, which is 20 %."""
+REPEATS = 0.2
+"""From this share of repeated calls, usage reflects a flaw of the prompt rather than the need."""
+
+Verdict = Literal["raise", "lower", "set", "keep", "probe", "prompt", "other cause", "too early"]
+"""Raise the limit; lower it; set a first one; keep it; raise it as an experiment; fix the prompt first; fix another
+cause of cut runs; not enough data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A recommended tool-call limit and its reason."""
+
+    verdict: Verdict
+    tool_calls_limit: int | None
+    """The suggested limit; None without a suggestion, and if the runs do not show which limit is enough."""
+    reason: str
+    """One sentence."""
+
+
+def suggest(needs: Sequence[Need], now: int | None, repeated: float) -> Suggestion:
+    """Return the limit with which nine of ten runs end by themselves, with some slack.
+
+    now: the current limit; None = no limit.
+    repeated: share of calls that repeated an earlier one, 0 to 1.
+    """
+    if now == 0:
+        return Suggestion("keep", 0, "with a limit of 0 it answers immediately, without tool calls")
+    if len(needs) < FEWEST:
+        count = "no run shows" if not needs else f"{_runs(len(needs))} {'shows' if len(needs) == 1 else 'show'}"
+        more = f"{FEWEST - len(needs)}{' more' if needs else ''}"
+        return Suggestion("too early", None, f"{count} the number of calls needed, and {more} are required")
+    if repeated >= REPEATS:
+        return Suggestion(
+            "prompt",
+            None,
+            f"{100 * repeated:.0f} % of its tool calls exactly repeated an earlier one; improve the prompt before "
+            "the limit, e.g. explain how to search",
+        )
+    enough = enough_for(needs, SHARE)
+    return _unknown(needs, now) if enough is None or _is_thin(needs, enough) else _known(needs, enough, now)
+
+
+def limit_for(enough: int) -> int:
+    """Return the limit for a run that needs `enough` calls, with 20 % slack, rounded up.
+
+    The limit is at least one more than needed, because a run lands on its last call, even if it would answer next.
+    """
+    return _rounded(enough + 1 + enough // SLACK)
+
+
+def _is_thin(needs: Sequence[Need], enough: int) -> bool:
+    """Return whether the estimate rests on few runs, because most were cut before using so many calls."""
+    cut_before = sum(not need.known and need.calls <= enough for need in needs)
+    return cut_before > len(needs) * (1 - SHARE) and sum(need.could_end_after(enough) for need in needs) < FEWEST_UNCUT
+
+
+def _known(needs: Sequence[Need], enough: int, now: int | None) -> Suggestion:
+    # No run shows the effect of a limit above all observed ones.
+    observed = max(inf if need.limit is None else need.limit for need in needs)
+    limit = int(min(limit_for(enough), max(observed, enough + 1)))
+    ended = sum(need.known and need.calls <= enough for need in needs)
+    cut = sum(not need.known for need in needs)
+    others = f", and the {'one that was' if cut == 1 else f'{cut} that were'} cut may need more" if cut else ""
+    why = f"{ended} of {_runs(len(needs))} ended by themselves with {_calls_text(enough)} or fewer{others}"
+    if now is None:
+        return Suggestion("set", limit, why)
+    if now <= enough:
+        return Suggestion("raise", limit, why)
+    return Suggestion("keep", now, why) if now < 2 * limit else Suggestion("lower", limit, why)
+
+
+def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
+    """Return a suggestion if too many runs were cut to estimate the need."""
+    cut = Counter(need.cut_by for need in needs if not need.known)
+    many = f"{cut.total()} of {_runs(len(needs))} were cut before they showed the number of calls needed"
+    if 2 * cut[Kind.TOOL_CALLS] < cut.total():
+        by, times = next((by, times) for by, times in cut.most_common() if by != Kind.TOOL_CALLS)
+        return Suggestion("other cause", None, f"{many}, {times} of them {_cause(by)}")
+    comparable = sum(need.limit is None or (now is not None and need.limit >= now) for need in needs)
+    if comparable < FEWEST:
+        current = "no limit" if now is None else f"the limit of {now}"
+        few = "none" if not comparable else "only one" if comparable == 1 else f"only {comparable}"
+        return Suggestion("too early", None, f"{many}, and {few} of them had the current setting, {current}; run more")
+    if now is None:
+        return Suggestion("too early", None, f"{many}; there is no limit to raise, run more")
+    return Suggestion("probe", None, f"{many}, so no run shows how many calls are enough")
+
+
+def _cause(cut_by: str | None) -> str:
+    if cut_by is None:
+        return "by no limit; their warnings give the reason"
+    if cut_by == CONTEXT:
+        return "because the model's context window was full; lower summarize_at to summarize earlier"
+    kind = Kind(cut_by)
+    return f"by the limit of {kind.label}; raise {kind.key} first"
+
+
+def _rounded(calls: int) -> int:
+    """Round up to a multiple of 5 above 20, of 10 above 100, of 50 above 500."""
+    step = next((step for most, step in ((20, 1), (100, 5), (500, 10)) if calls <= most), 50)
+    return -(-calls // step) * step
+
+
+def _calls_text(number: int) -> str:
+    return f"{number} tool call{'' if number == 1 else 's'}"
+
+
+def _runs(number: int) -> str:
+    return f"{number} run{'' if number == 1 else 's'}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """The specialist's file as it is now."""
+
+    digest: str
+    """SHA-256 of its content."""
+    limits: Mapping[str, float | None]
+    """Its limits by kind; None = no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The runs of one version of the file."""
+
+    digest: str | None
+    """SHA-256 of the file; None if it is unknown, empty for a specialist without a file."""
+    runs: int
+    first_at: float
+    """Start of the oldest run [seconds since 1970]."""
+    last_at: float
+    """Start of the newest run [seconds since 1970]."""
+    counted: bool
+    """Whether the statistics are about this version."""
+
+    @classmethod
+    def of(cls, runs: Sequence[PastRun], *, counted: bool) -> Self:
+        """Summarize the runs of one version, of which there is at least one."""
+        starts = [run.started_at for run in runs]
+        return cls(runs[0].digest, len(runs), min(starts), max(starts), counted)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparableRuns:
+    """The runs that count, and those that do not."""
+
+    runs: Sequence[PastRun]
+    changed_limits: dict[str, int]
+    """Runs of the counted versions that do not count, because their limits are not those of the file, by status."""
+    versions: tuple[Version, ...]
+    """All versions, the newest run first."""
+
+
+def comparable(runs: Sequence[PastRun], file: FileVersion | None, *, all_versions: bool) -> ComparableRuns:
+    """Return the runs of the current version of the file that had its limits.
+
+    runs: oldest first.
+    file: None if there is no valid file; the version of the newest run then counts as the current one.
+    all_versions: count the runs of all versions.
+    """
+    current = file.digest if file else runs[-1].digest if runs else None
+    by_digest: dict[str | None, list[PastRun]] = {}
+    for run in runs[::-1]:
+        by_digest.setdefault(run.digest, []).append(run)
+    counts = {digest: all_versions or digest == current for digest in by_digest}
+    of_version = [run for run in runs if counts[run.digest]]
+    changed = [run for run in of_version if run.limits_changed]
+    left_out = {run.run_id for run in changed}
+    return ComparableRuns(
+        runs=[run for run in of_version if run.run_id not in left_out],
+        changed_limits=dict(Counter(run.outcome["status"] for run in changed).most_common()),
+        versions=tuple(Version.of(found, counted=counts[digest]) for digest, found in by_digest.items()),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,3 +497,41 @@ def _iso(at: float | None) -> str | None:
         if at is None
         else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Medians:
+    """The medians of some runs."""
+
+    model: str
+    runs: int
+    tool_calls: float
+    seconds: float
+    cost_usd: float | None
+    """None if the price of every run is unknown."""
+
+    @classmethod
+    def of(cls, model: str, outcomes: Sequence[Mapping[str, Any]]) -> Self:
+        """Return the medians of at least one outcome in the form of `--json`."""
+        costs = [one["cost_usd"] for one in outcomes if one["cost_usd"] is not None]
+        return cls(
+            model,
+            len(outcomes),
+            median(one["tool_calls"]["used"] for one in outcomes),
+            round(median(one["duration_s"] for one in outcomes), 3),
+            round(median(costs), 8) if costs else None,
+        )
+
+
+def medians_by_model(outcomes: Iterable[Mapping[str, Any]]) -> tuple[Medians, ...]:
+    """Return the medians of all runs with an answer, by model, the model with the most runs first."""
+    by_model: dict[str, list[Mapping[str, Any]]] = {}
+    for one in outcomes:
+        if one.get("status") in {"answered", "landed", "partial"}:
+            by_model.setdefault(one["model"], []).append(one)
+    return tuple(Medians.of(model, by_model[model]) for model in sorted(by_model, key=lambda one: -len(by_model[one])))
+
+
+def as_json(medians: Iterable[Medians]) -> list[dict[str, Any]]:
+    """Return plain values."""
+    return [asdict(one) for one in medians]

@@ -2,11 +2,11 @@
 
 import inspect
 
-from run_specialist.budget.budget import Kind
+from run_specialist.api.config_files import KEYS, ONLY_OPTIONS
+from run_specialist.budget import Kind
 from run_specialist.cli.ask import run
-from run_specialist.cli.from_config import registry_in
-from run_specialist.config.config_keys import KEYS, ONLY_OPTIONS
-from run_specialist.specialist.resolve import resolve
+from run_specialist.cli.flags import registry_in
+from run_specialist.specialist.settings import resolve
 from tests.cli.config.question import QUESTION
 
 

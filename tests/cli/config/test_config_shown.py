@@ -3,7 +3,7 @@
 import json
 import re
 
-from run_specialist.config.config_keys import KEYS
+from run_specialist.api.config_files import KEYS
 from tests.cli.specialists_command import call as manage
 from tests.contracts.printed_tables import PRINTED
 from tests.contracts.shapes import faults

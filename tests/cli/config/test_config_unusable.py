@@ -71,8 +71,8 @@ def test_without_a_table_nothing_is_parsed(write, notes):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = done.stdout.split()
-    assert "run_specialist.config.config" in modules
-    assert not {"tomllib", "platformdirs", "run_specialist.config.project_model"} & set(modules)
+    assert "run_specialist.api.config_files" in modules
+    assert not {"tomllib", "platformdirs"} & set(modules)
 
 
 def test_completion_ignores_a_broken_file(user_file, capsys):

@@ -201,7 +201,7 @@ def test_e8_wrong_calls_are_one_line(eval_, cases, finder):
 
 def test_without_the_extra_one_line_says_what_to_install(eval_, monkeypatch):
     """The packages are looked for before anything else of the eval."""
-    monkeypatch.setattr("run_specialist.cli.evals.extra.find_spec", lambda _: None)
+    monkeypatch.setattr("run_specialist.cli.eval.find_spec", lambda _: None)
     result = eval_()
     assert result.exit_code == 2
     assert "evals need the extra `eval`, run-specialist[eval]; " in result.stderr
@@ -251,7 +251,7 @@ def says_many(api):
 
 def test_p7_a_pattern_that_takes_for_ever_ends_with_its_check(says_many, eval_, cases, monkeypatch):
     """It is a check that could not be made, in one line with exit code 4; the other checks hold."""
-    monkeypatch.setattr("run_specialist.evals.evaluators.answers.PATTERN_TIMEOUT", 0.5)
+    monkeypatch.setattr("run_specialist.evals.evaluators.PATTERN_TIMEOUT", 0.5)
     cases(ENDLESS)
     result = eval_()
     assert result.exit_code == 4
@@ -264,7 +264,7 @@ def test_p7_a_pattern_that_takes_for_ever_ends_with_its_check(says_many, eval_, 
 def test_p7_ctrl_c_ends_the_command_while_a_pattern_is_searched_for(says_many, program, cases, monkeypatch):
     """One Ctrl-C ends the command with exit code 130, and the search with it."""
     cases(ENDLESS)
-    code = f"import run_specialist.evals.evaluators.answers as one; one.PATTERN_TIMEOUT = 1e6\n{MAIN}"
+    code = f"import run_specialist.evals.evaluators as one; one.PATTERN_TIMEOUT = 1e6\n{MAIN}"
     process = program("eval", "finder", code=code)
     own, found = psutil.Process(process.pid), []
     while not found:

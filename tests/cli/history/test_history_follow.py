@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.cli.follow import follow
-from run_specialist.cli.stored_run_flags import ALL, DEFAULT_LIMIT
+from run_specialist.cli.runs import ALL, DEFAULT_LIMIT, follow
 from run_specialist.store.location import place
 from run_specialist.store.selection import Selection
 from run_specialist.store.writer import Writer
@@ -80,8 +79,8 @@ def test_a_run_that_begins_during_the_first_look_is_printed(monkeypatch, capsys)
             begun_runs.append(listed_run(run_id="fresh"))
             return []
 
-    monkeypatch.setattr("run_specialist.cli.follow.PAUSE", 0)
-    monkeypatch.setattr("run_specialist.cli.follow.open_store", lambda store: nullcontext(Store()))
+    monkeypatch.setattr("run_specialist.cli.runs.PAUSE", 0)
+    monkeypatch.setattr("run_specialist.cli.runs.open_store", lambda store: nullcontext(Store()))
     with pytest.raises(KeyboardInterrupt):
         follow(None, Selection(), 5, json_=True, projects=False)
     assert json.loads(capsys.readouterr().out)["run_id"] == "fresh"
@@ -158,7 +157,7 @@ def test_it_begins_with_the_newest_runs_as_json_too(store, monkeypatch, given, l
         begun.append(limit)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("run_specialist.cli.follow.follow", follow_runs)
+    monkeypatch.setattr("run_specialist.cli.runs.follow", follow_runs)
     for shape in ((), ("--json",)):
         assert call("runs", "--follow", *shape, *given).exit_code == 130
     assert begun == [limit, limit]

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from run_specialist.cli.report_file import report_path
+from run_specialist.cli.report import report_path
 from run_specialist.record.messages import Message, ToolResult
 from run_specialist.store.location import file_of, place
 from run_specialist.store.writer import Writer

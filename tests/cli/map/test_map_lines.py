@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.batch.counts import Counts
-from run_specialist.cli.batch import map_lines
-from run_specialist.cli.batch.map_lines import ItemLines
-from run_specialist.cli.batch.map_progress import MapProgress
-from run_specialist.cli.batch.map_summary import MapSummary, SameCall
+from run_specialist.batch.item import Counts
+from run_specialist.cli import map_progress
+from run_specialist.cli.map_progress import ItemLines, MapProgress
+from run_specialist.cli.map_run import MapSummary, SameCall
 from tests.loop_jobs import Clock
 from tests.map_batches import LookedAt, done, item
 
@@ -52,7 +51,7 @@ def test_failures_do_not_fill_a_log(total):
     """After the first ones, failures are only counted, and the last line says so."""
     ends = [done(number, "failed", error="no") for number in range(1, 200)]
     said = lines_of(Counts(total=total), *ends)
-    assert len(said) == map_lines.MOST_FAILURES
+    assert len(said) == map_progress.MOST_FAILURES
     assert said[-1].endswith("; further ones are only counted")
 
 

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from run_specialist.batch.breaker import Pause
-from run_specialist.batch.counts import Counts
-from run_specialist.cli.batch import map_live
-from run_specialist.cli.batch.map_live import MapView
-from run_specialist.cli.batch.map_progress import MapProgress
+from run_specialist.batch.item import Counts
+from run_specialist.batch.limits import Pause
+from run_specialist.cli import map_progress
+from run_specialist.cli.map_progress import MapProgress, MapView
 from run_specialist.record.events import Called, Replied, Requested
 from run_specialist.record.messages import Usage
 from tests.loop_jobs import Clock
@@ -85,7 +84,7 @@ def test_before_five_items_nothing_is_expected(clock):
 
 def test_a_pause_shows_its_reason_and_the_next_try(clock, monkeypatch):
     """The seconds count down; then the try is said to be on its way."""
-    monkeypatch.setattr(map_live.time, "time", lambda: 1_000.0)
+    monkeypatch.setattr(map_progress.time, "time", lambda: 1_000.0)
     batch = LookedAt(COUNTS, paused=Pause("quota", "the quota is used up\x1b[2J", 1_025.0))
     view = MapView(batch, progress_of(clock))
     assert drawn(view)[3] == "  paused, next try in 25 s: the quota is used up\ufffd[2J"

@@ -61,7 +61,7 @@ def test_events_of_the_batch_and_of_its_runs(api, items, map_):
 
 def test_the_tables_have_every_event_of_a_batch():
     """The names of the events are those of the code."""
-    from run_specialist.batch.batch_events import BatchEvent
+    from run_specialist.batch.item import BatchEvent
 
     assert {one.event for one in BatchEvent.__subclasses__()} == set(BATCH_EVENTS)
 

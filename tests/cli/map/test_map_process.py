@@ -152,7 +152,7 @@ def test_on_a_terminal_a_dear_batch_is_asked_about(api, items, map_, typed, code
 
 HANGS = """
 import asyncio, os, sys
-from run_specialist.providers.offline.provider import OfflineConversation, OfflineProvider
+from run_specialist.providers.offline import OfflineConversation, OfflineProvider
 sys.argv[0] = "specialists"
 
 async def wait_for_ever(*arguments):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from run_specialist.cli.batch.map_units import counted, duration, fitting, label, rate, spread
+from run_specialist.cli.map_progress import counted, duration, fitting, label, rate, spread
 
 
 @pytest.mark.parametrize(

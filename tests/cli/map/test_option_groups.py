@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from run_specialist.cli.option_groups import GroupedCommand, grouped
+from run_specialist.cli.help import GroupedCommand, grouped
 
 
 @dataclass(frozen=True)

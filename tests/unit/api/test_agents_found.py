@@ -5,7 +5,7 @@ import pytest
 from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
-from run_specialist.mcp_server.catalogue import read_catalogue
+from run_specialist.mcp_server.tools import read_catalogue
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.spawning.availability import obstacles
 

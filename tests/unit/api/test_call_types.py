@@ -12,12 +12,11 @@ import pytest
 from pydantic import TypeAdapter
 
 import run_specialist
-from run_specialist.api.run_options import MapOptions, ResumeOptions, RunOptions
+from run_specialist.api.runner import MapOptions, ResumeOptions, RunOptions
+from run_specialist.budget import PRESETS
 from run_specialist.errors import UsageError
-from run_specialist.specialist.call_settings import Countdown, Limits, Settings
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.presets import PRESETS
-from run_specialist.specialist.resolve import checked
+from run_specialist.specialist.settings import CountdownSetting, Limits, Settings, checked
 
 SOURCES = Path(run_specialist.__file__).parents[1]
 IDENTITY = {"name", "description", "prompt", "path"}
@@ -85,7 +84,7 @@ def test_the_values_of_presets_fit_the_types(preset):
     for key, value in PRESETS[preset].items():
         if key == "countdown":
             # Before Python 3.12, pydantic does not read a TypedDict.
-            assert value == "none" or set(value) <= set(Countdown.__annotations__)
+            assert value == "none" or set(value) <= set(CountdownSetting.__annotations__)
         else:
             assert TypeAdapter(hints[key]).validate_python(value, strict=True) == value
 

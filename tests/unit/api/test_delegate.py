@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.api.delegate import delegate_tool
 from run_specialist.api.runner import Runner
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.errors import SpecialistNotFound, SpecialistUnusable, UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 

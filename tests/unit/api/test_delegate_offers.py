@@ -3,10 +3,9 @@
 import pytest
 
 from run_specialist.api.delegate import delegate_tool
-from run_specialist.api.once import run
-from run_specialist.api.runner import Runner
+from run_specialist.api.runner import Runner, run
 from run_specialist.errors import UsageError
-from run_specialist.providers.offline.provider import OfflineProvider
+from run_specialist.providers.offline import OfflineProvider
 
 pytestmark = pytest.mark.anyio
 

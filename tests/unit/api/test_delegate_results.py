@@ -4,7 +4,7 @@ import pytest
 
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Evidence, LandingReport
-from run_specialist.tools.delegate_tool import has_failed, outcome_text
+from run_specialist.tools.delegate import has_failed, outcome_text
 from tests.unit.record.outcomes import outcome
 
 pytestmark = pytest.mark.anyio

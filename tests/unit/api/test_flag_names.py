@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.api.flag_names import with_flags
-from run_specialist.api.once import run
-from run_specialist.errors import UsageError
+from run_specialist.api.runner import run
+from run_specialist.errors import UsageError, with_flags
 
 
 @pytest.mark.parametrize(

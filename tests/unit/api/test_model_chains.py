@@ -5,8 +5,7 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.base import Capabilities
-from run_specialist.providers.chosen_models import choose_models
-from run_specialist.providers.model_chain import ModelChain
+from run_specialist.providers.choose import ModelChain, choose_models
 
 pytestmark = pytest.mark.anyio
 VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "SPECIALIST_MODEL")

@@ -3,11 +3,10 @@
 import pytest
 
 from run_specialist.api.delegate import delegate_tool
-from run_specialist.api.once import run, run_sync
-from run_specialist.api.runner import Runner
+from run_specialist.api.runner import Runner, run, run_sync
 from run_specialist.errors import UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
-from run_specialist.record.blocks import text_of
+from run_specialist.record.messages import text_of
 from tests.unit.api.finder_scripts import FINDER
 from tests.wire.serving import serving
 

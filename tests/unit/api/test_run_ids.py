@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.api.taking_up import checked_id
+from run_specialist.api.run_maker import checked_id
 from run_specialist.errors import UsageError
 from run_specialist.store.reader import LAST
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from run_specialist.api.once import run, run_sync
+from run_specialist.api.runner import run, run_sync
 from run_specialist.errors import UsageError
 from tests.journals import load
 from tests.unit.api.streaming import FINDER
@@ -36,7 +36,7 @@ async def test_run_and_run_sync_return_the_same(tmp_path):
 PROGRAM = """
 import sys
 from run_specialist import Specialist, Tool, run_sync
-from run_specialist.api import provider_pool, runner
+from run_specialist.api import model_choice, runner
 from run_specialist.providers.scripted import ScriptedProvider, calls
 
 def look(query: str) -> str:
@@ -53,7 +53,7 @@ def look(query: str) -> str:
     return f"note on {query}"
 
 script = [calls(("look", {"query": "a"})), calls(("look", {"query": "b"}), first_id=2)]
-provider_pool.make_provider = lambda model: ScriptedProvider(script)
+model_choice.make_provider = lambda model: ScriptedProvider(script)
 one = runner.Runner.__init__
 runner.Runner.__init__ = lambda self, **given: one(self, tools=[Tool("look", "Look.", look)], **given)
 finder = Specialist(name="finder", description="", prompt="You find.", tools=())

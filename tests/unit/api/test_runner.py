@@ -5,8 +5,7 @@ import inspect
 
 import pytest
 
-from run_specialist.api.once import run, run_sync
-from run_specialist.api.runner import Runner
+from run_specialist.api.runner import Runner, run, run_sync
 from run_specialist.errors import NotResumable, SpecialistNotFound, UsageError
 from run_specialist.providers.base import Choice, Delta
 from run_specialist.providers.scripted import ScriptedProvider, calls, says

@@ -8,7 +8,7 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.providers.base import Capabilities, Choice
 from run_specialist.providers.scripted import calls
-from run_specialist.record.blocks import text_of
+from run_specialist.record.messages import text_of
 from tests.loop_jobs import LOOK
 from tests.unit.api.finder_scripts import FINDER
 
@@ -105,7 +105,7 @@ async def test_children_of_one_model_share_a_connection_pool(monkeypatch):
         made.append(Shared(children=1, model=model))
         return made[-1]
 
-    monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", make)
+    monkeypatch.setattr("run_specialist.api.model_choice.make_provider", make)
     async with Runner(tools=[LOOK]) as runner:
         for model in ("haiku", "opus", "haiku", "inherit"):
             await runner.prepare(FINDER.model_copy(update={"model": model}), "What?")
@@ -135,7 +135,7 @@ async def test_the_default_model_depends_on_the_environment(monkeypatch, environ
     SPECIALIST_MODEL overrides both unless it is empty.
     """
     made = []
-    monkeypatch.setattr("run_specialist.api.provider_pool.make_provider", lambda name: made.append(name) or Shared(1))
+    monkeypatch.setattr("run_specialist.api.model_choice.make_provider", lambda name: made.append(name) or Shared(1))
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     async with Runner() as runner:

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 
 from run_specialist import Specialist, run_sync
-from run_specialist.api import shutdown
+from run_specialist.api import event_loop
 
 PATIENCE = 90
 """Timeout, after which a hanging test fails [s]."""
@@ -33,7 +33,7 @@ def in_time(function):
 @pytest.fixture
 def impatient(monkeypatch):
     """Give tasks no time to clean up."""
-    monkeypatch.setattr(shutdown, "PATIENCE", 0)
+    monkeypatch.setattr(event_loop, "PATIENCE", 0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -68,7 +68,7 @@ def test_a_task_that_cleans_up_is_awaited():
         await asyncio.sleep(0)
         return "an answer"
 
-    assert in_time(lambda: asyncio.run(shutdown.with_bounded_cleanup(work()))) == "an answer"
+    assert in_time(lambda: asyncio.run(event_loop.with_bounded_cleanup(work()))) == "an answer"
     assert done == ["tidied"]
 
 
@@ -82,4 +82,4 @@ def test_an_exception_propagates_despite_remaining_tasks():
         raise ValueError(left.get_name())
 
     with pytest.raises(ValueError, match="Task"):
-        asyncio.run(shutdown.with_bounded_cleanup(work()))
+        asyncio.run(event_loop.with_bounded_cleanup(work()))

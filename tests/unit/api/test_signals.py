@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from run_specialist.api.signals import with_signal_wakeup
+from run_specialist.api.event_loop import with_signal_wakeup
 
 PATIENCE = 90
 

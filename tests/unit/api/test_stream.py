@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from run_specialist.api.runner import Runner
-from run_specialist.api.stream import Stream
+from run_specialist.api.runner import Runner, Stream
 from run_specialist.errors import SpecialistNotFound, UsageError
 from run_specialist.providers.scripted import OffScript, ScriptedProvider, calls
 from run_specialist.tools.base import Tool

@@ -6,9 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from run_specialist.batch.done import Done
-from run_specialist.batch.item import Input, InputRecord, Item
-from run_specialist.batch.items.reading import source_of
+from run_specialist.batch.item import Done, Input, InputRecord, Item
+from run_specialist.batch.read_items import source_of
 from tests.unit.record.outcomes import outcome
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)

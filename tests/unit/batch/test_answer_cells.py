@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.batch.answers.answer_cells import (
+from run_specialist.batch.answer_rows import (
     LAST,
     cells_of,
     columns_of,
     guarded_cell,
     input_cells,
+    parse_row,
+    row_line,
     unguarded_cell,
 )
-from run_specialist.batch.answers.answer_rows import parse_row, row_line
-from run_specialist.batch.done import Done
-from run_specialist.batch.item import Item
+from run_specialist.batch.item import Done, Item
 from run_specialist.record.outcome import Evidence
 from tests.unit.batch.item_sources import INPUTS, OBJECTS, done
 

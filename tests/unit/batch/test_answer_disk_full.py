@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from run_specialist.batch.answers.answer_file import AnswerFile
+from run_specialist.batch.answer_file import AnswerFile
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import done
 from tests.unit.batch.test_answer_file import left, numbers, write

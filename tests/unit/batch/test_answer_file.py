@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.batch.answers import answer_part
-from run_specialist.batch.answers.answer_cells import cells_of, unguarded_cell
-from run_specialist.batch.answers.answer_file import AnswerFile
+from run_specialist.batch import answer_file
+from run_specialist.batch.answer_file import AnswerFile
+from run_specialist.batch.answer_rows import cells_of, unguarded_cell
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import INPUTS, done, rows
 
@@ -190,7 +190,7 @@ def test_two_calls_cannot_write_one_file(tmp_path):
 def test_a_file_that_another_process_has_just_renamed_is_not_used(tmp_path, monkeypatch):
     """Between the opening of the file beside and its lock, the other call may have ended."""
     path = tmp_path / "a.jsonl"
-    real, renamed = answer_part._lock, []
+    real, renamed = answer_file._lock, []
 
     def lock(descriptor):
         if not renamed:
@@ -198,7 +198,7 @@ def test_a_file_that_another_process_has_just_renamed_is_not_used(tmp_path, monk
             renamed.append(True)
         real(descriptor)
 
-    monkeypatch.setattr(answer_part, "_lock", lock)
+    monkeypatch.setattr(answer_file, "_lock", lock)
     write(path, [done(1)])
     assert numbers(path) == [1]
     assert (tmp_path / "elsewhere").read_bytes() == b""

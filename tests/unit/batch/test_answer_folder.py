@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.batch.answers.answer_folder import AnswerFolder, folder_for
-from run_specialist.batch.done import Done
-from run_specialist.batch.item import Item
+from run_specialist.batch.answer_file import AnswerFolder, folder_for
+from run_specialist.batch.item import Done, Item
 from run_specialist.record.outcome import Evidence
-from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.files import file_tools
 from tests.unit.batch.item_sources import INPUTS, done
 
 

@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from run_specialist.batch.answers.answer_file import AnswerFile
-from run_specialist.batch.answers.answer_rows import rows_in
+from run_specialist.batch.answer_file import AnswerFile
+from run_specialist.batch.answer_rows import rows_in
 from tests.unit.batch.item_sources import done
 from tests.unit.batch.test_answer_file import NAMES, left, numbers, write
 
@@ -31,7 +31,7 @@ CASES = [*product(NAMES, [True, False], [True, False], PLACES)]
 DYING = """
 import json, os, sys
 from pathlib import Path
-from run_specialist.batch.answers.answer_file import AnswerFile
+from run_specialist.batch.answer_file import AnswerFile
 from tests.unit.batch.item_sources import done
 
 OWNERS = {"write": os, "fsync": os, "open": Path, "replace": Path, "unlink": Path, "chmod": Path}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.batch.answers.answer_stream import AnswerStream, InOrder
+from run_specialist.batch.answer_file import AnswerStream, InOrder
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import done
 

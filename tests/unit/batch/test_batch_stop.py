@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from run_specialist.batch.batch_record import NoRecord
+from run_specialist.batch.record import NoRecord
 from run_specialist.record.outcome import Exit
 from tests.unit.batch.scripted_items import LIMIT, ScriptedRuns, all_of, batch_of, outcome
 

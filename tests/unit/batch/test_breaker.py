@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from run_specialist.batch.breaker import ENDING, PAUSING, USAGE, Breaker
+from run_specialist.batch.limits import ENDING, PAUSING, USAGE, Breaker
 from run_specialist.errors import UsageError
 from run_specialist.record.outcome import Exit
 from tests.unit.batch.scripted_items import Clock, ScriptedRuns, all_of, batch_of, failed, outcome

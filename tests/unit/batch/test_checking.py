@@ -5,10 +5,8 @@ import sys
 
 import pytest
 
-from run_specialist.batch.items.checking import CheckedItems, check
-from run_specialist.batch.items.file_items import files_source
-from run_specialist.batch.items.question_template import Template
-from run_specialist.batch.items.reading import source_of
+from run_specialist.batch.questions import CheckedItems, Template, check
+from run_specialist.batch.read_items import files_source, source_of
 from run_specialist.errors import UsageError
 
 TEMPLATE = Template("Why {a}?")

@@ -6,10 +6,10 @@ import os
 import pytest
 
 from run_specialist.batch.item import keyed
-from run_specialist.batch.items.file_items import files_source
-from run_specialist.batch.items.question_template import Template, asked
+from run_specialist.batch.questions import Template, asked
+from run_specialist.batch.read_items import files_source
 from run_specialist.errors import UsageError
-from run_specialist.tools.sandbox.sandbox import Sandbox
+from run_specialist.tools.sandbox import Sandbox
 
 FILES = {
     "README.md": "read me",

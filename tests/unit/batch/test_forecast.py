@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.batch.forecast import Typical, forecast
+from run_specialist.batch.limits import Typical, forecast
 from run_specialist.store.stored import PastRun
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.batch.batch import Batch, Bounds
-from run_specialist.batch.batch_record import NoRecord
-from run_specialist.batch.grants import Grants
+from run_specialist.batch.limits import Grants
+from run_specialist.batch.record import NoRecord
 from tests.unit.batch.scripted_items import Clock, ScriptedRuns, all_of, batch_of, items, outcome
 
 COSTS = st.floats(0, 10, allow_nan=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from run_specialist.batch.inputs import ATTEMPTS, ItemQueue
+from run_specialist.batch.batch import ATTEMPTS, ItemQueue
 from tests.unit.batch.scripted_items import items
 
 

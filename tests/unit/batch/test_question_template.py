@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.batch.item import InputRecord
-from run_specialist.batch.items.question_template import LONGEST_QUESTION, Template, asked
+from run_specialist.batch.questions import LONGEST_QUESTION, Template, asked
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import JSON, TEXTS
 

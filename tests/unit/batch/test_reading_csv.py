@@ -8,8 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from run_specialist.batch.item import InputRecord
-from run_specialist.batch.items.csv_items import csv_items
-from run_specialist.batch.items.decoded_lines import decoded_lines, stop
+from run_specialist.batch.read_items import csv_items, decoded_lines, stop
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import TEXTS, inputs_in, items_in
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.batch.item import InputRecord
-from run_specialist.batch.items.decoded_lines import stop
-from run_specialist.batch.items.json_items import json_array_items, json_line_items
+from run_specialist.batch.read_items import json_array_items, json_line_items, stop
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import INPUTS, inputs_in, items_in
 

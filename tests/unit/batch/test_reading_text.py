@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from run_specialist.batch.items.decoded_lines import LONGEST_LINE
-from run_specialist.batch.items.reading import source_of
+from run_specialist.batch.read_items import LONGEST_LINE, source_of
 from run_specialist.errors import UsageError
 from tests.unit.batch.item_sources import inputs_in, items_in
 

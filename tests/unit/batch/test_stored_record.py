@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from run_specialist.batch import stored_record
-from run_specialist.batch.stored_record import StoredRecord
+from run_specialist.batch import record as stored_record
+from run_specialist.batch.record import StoredRecord
 from run_specialist.store.batches import StoredBatch
 from tests.map_batches import item
 

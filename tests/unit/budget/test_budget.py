@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from run_specialist.budget.budget import Budget, Kind, Limit, Phase
+from run_specialist.budget import Budget, Kind, Limit, Phase
 from tests.plugins.tiers import examples
 
 CALLS = Kind.TOOL_CALLS

@@ -5,8 +5,7 @@ from typing import get_args
 
 import pytest
 
-from run_specialist.budget.budget import Kind
-from run_specialist.budget.ladder import LadderPosition, Rung, Style, ladder
+from run_specialist.budget import Kind, LadderPosition, Rung, Style, ladder
 
 FORCE, ORDER, SCHEMA, NONE = Rung.FORCE, Rung.ORDER, Rung.SCHEMA, Rung.NONE
 COUNTED = {FORCE, ORDER, SCHEMA, Rung.FINALIZE, NONE}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from run_specialist.budget import units
-from run_specialist.budget.budget import Kind
+from run_specialist import budget
+from run_specialist.budget import Kind
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,10 @@ from run_specialist.budget.budget import Kind
 )
 def test_x_14_each_kind_has_its_own_unit(kind, value, words):
     """Every kind has its own unit, the same text for models and for people."""
-    assert units.amount(kind, value) == words
+    assert budget.amount(kind, value) == words
 
 
 def test_after_of_the_plural_is_used_even_for_one():
     """After `of` the plural is used even for one, as in `1 of 1 tool calls`."""
-    assert units.of(Kind.TOOL_CALLS, 1) == "1 tool calls"
-    assert units.of(Kind.COST, 0.1) == "$0.10"
+    assert budget.of(Kind.TOOL_CALLS, 1) == "1 tool calls"
+    assert budget.of(Kind.COST, 0.1) == "$0.10"

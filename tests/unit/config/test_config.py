@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.config import config_places
-from run_specialist.config.config import Config, read_config, read_user_config
-from run_specialist.config.config_file import LARGEST
-from run_specialist.config.config_keys import KEYS
+from run_specialist.api import config_files
+from run_specialist.api.config_files import KEYS, LARGEST, Config, read_config, read_user_config
 from run_specialist.errors import UsageError
 
 HEAD = "[tool.run-specialist]\n"
@@ -229,7 +227,7 @@ def test_a_project_of_another_user_is_ignored(project, monkeypatch):
     """As its specialists are, unless the user names the project."""
     (project / "pyproject.toml").write_text(f"{HEAD}model = 'haiku'")
     monkeypatch.setattr(
-        "run_specialist.config.config_file.ownership_problem", lambda top, *inside: f"{inside[0]} belongs to another"
+        "run_specialist.api.config_files.ownership_problem", lambda top, *inside: f"{inside[0]} belongs to another"
     )
     config = read_config(project)
     assert (config.get("model"), config.ignored) == (
@@ -243,7 +241,7 @@ def test_a_folder_of_another_user_is_refused(project, monkeypatch):
     """A folder in the project that another user can write is not searched for specialists, unless the user named it."""
     (project / "pyproject.toml").write_text(f"{HEAD}dir = 'more'")
     monkeypatch.setattr(
-        "run_specialist.config.config_file.ownership_problem",
+        "run_specialist.api.config_files.ownership_problem",
         lambda top, *inside: "it belongs to another" if project / "more" in inside else None,
     )
     assert problems(project) == ["pyproject.toml:2: dir: it belongs to another"]
@@ -272,10 +270,10 @@ def test_the_place_of_the_users_file(project, user, monkeypatch, tmp_path):
 
 def test_other_systems_have_a_second_place(project, user, monkeypatch):
     """On macOS and Windows the folder of the system is tried after the one that holds the user's specialists."""
-    assert config_places.user_files() == (user,)
-    monkeypatch.setattr(config_places.sys, "platform", "darwin")
+    assert config_files.user_files() == (user,)
+    monkeypatch.setattr(config_files.sys, "platform", "darwin")
     monkeypatch.setattr("platformdirs.user_config_path", lambda *_, **__: Path("/Library/run-specialist"))
-    assert config_places.user_files() == (user, Path("/Library/run-specialist/config.toml"))
+    assert config_files.user_files() == (user, Path("/Library/run-specialist/config.toml"))
 
 
 def test_a_file_that_cannot_be_read_is_an_error_for_the_user_only(project, user):

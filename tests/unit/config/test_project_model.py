@@ -2,8 +2,7 @@
 
 import pytest
 
-from run_specialist.config.config import read_config
-from run_specialist.config.project_model import check_chosen_model, model_claim
+from run_specialist.api.config_files import check_chosen_model, model_claim, read_config
 from run_specialist.errors import NotTrusted
 from run_specialist.spawning.trust import Trust
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.specialist.reading.toml_table import InvalidToml, read_table
+from run_specialist.specialist.positions import InvalidToml, read_table
 
 NAMES = ("tool", "run-specialist")
 NOISE = st.sampled_from(

@@ -6,10 +6,7 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
-from run_specialist.fleet.batch_here import BatchHere
-from run_specialist.fleet.frozen_batch import freeze
-from run_specialist.fleet.putting import put
-from run_specialist.fleet.roots import Root
+from run_specialist.fleet.batches import BatchHere, Root, freeze, put
 from run_specialist.specialist.loader import load
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.errors import UsageError
-from run_specialist.fleet.frozen_batch import FrozenBatch, freeze
+from run_specialist.fleet.batches import FrozenBatch, freeze
 from run_specialist.specialist.loader import load
 from run_specialist.specialist.registry import Registry
 

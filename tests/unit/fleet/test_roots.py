@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from run_specialist.errors import UsageError
-from run_specialist.fleet.roots import RootMissing, find_root, root_ids, roots_of
+from run_specialist.fleet.batches import RootMissing, find_root, root_ids, roots_of
 
 
 def test_without_roots_the_project_has_its_own_name(tmp_path):

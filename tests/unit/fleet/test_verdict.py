@@ -4,10 +4,10 @@ from typing import get_args
 
 import pytest
 
-from run_specialist.api.price_check import PriceUnknown
-from run_specialist.batch.item_run import LimitReached, NotAffordable
+from run_specialist.api.batch_maker import PriceUnknown
+from run_specialist.batch.item import LimitReached, NotAffordable
 from run_specialist.errors import AtWork, StoreUnusable, UsageError
-from run_specialist.fleet.job_verdict import (
+from run_specialist.fleet.job import (
     AT_WORK_DELAY,
     MAX_SERVER_ERRORS,
     SHARE_DELAY,

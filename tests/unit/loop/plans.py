@@ -2,7 +2,7 @@
 
 import json
 
-from run_specialist.loop.compaction.plan import CompactionPlan, plan
+from run_specialist.loop.compaction import CompactionPlan, plan
 from tests.wire.simulator.rules import blocks, messages
 from tests.wire.simulator.rules.base import Call
 

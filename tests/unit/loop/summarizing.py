@@ -1,6 +1,6 @@
 """A pass of the summarizer with scripted replies."""
 
-from run_specialist.loop.compaction.summarizer import Summarizer, Summary
+from run_specialist.loop.summarizer import Summarizer, Summary
 from run_specialist.providers.scripted import Line, ScriptedProvider
 from run_specialist.record.messages import Message, Usage
 from run_specialist.tools.archive import Archive

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.budget.budget import Budget, Kind, Phase
-from run_specialist.loop.spending.account import MAX_TOKENS, MIN_REPLY_TOKENS, Account
+from run_specialist.budget import Budget, Kind, Phase
+from run_specialist.loop.account import MAX_TOKENS, MIN_REPLY_TOKENS, Account
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child

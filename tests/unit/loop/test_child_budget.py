@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.budget.budget import Budget, Kind
-from run_specialist.loop.observing.observers import Observers
-from run_specialist.loop.spending.account import Account
-from run_specialist.loop.spending.child_budget import SHARED_KINDS, ChildBudget, ChildBudgets
+from run_specialist.budget import Budget, Kind
+from run_specialist.loop.account import SHARED_KINDS, Account, ChildBudget, ChildBudgets
+from run_specialist.loop.observing import Observers
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child

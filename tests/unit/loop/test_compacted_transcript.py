@@ -2,9 +2,9 @@
 
 import pytest
 
-from run_specialist.loop.compaction.plan import plan
-from run_specialist.loop.compaction.turns import SUMMARIZE
+from run_specialist.loop.compaction import plan
 from run_specialist.record.messages import Message, ToolResult
+from run_specialist.tools.archive import SUMMARIZE
 from tests.transcripts import (
     HIDDEN,
     QUESTION,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from run_specialist.loop.compaction.plan import plan
+from run_specialist.loop.compaction import plan
 from run_specialist.record.messages import Message, ToolResult
 from tests.transcripts import (
     QUESTION,

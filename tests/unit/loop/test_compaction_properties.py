@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from run_specialist.loop.compaction.plan import packed, plan
+from run_specialist.loop.compaction import packed, plan
 from run_specialist.record.messages import Message
 from tests.transcripts import (
     HIDDEN,

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from run_specialist.budget.budget import Budget, Kind
+from run_specialist.budget import Budget, Kind
 from run_specialist.loop import evidence
 from run_specialist.loop.evidence import GATHERED_QUOTE, SALVAGED_RESULT, SALVAGED_TOTAL
-from run_specialist.loop.executed import Executed
+from run_specialist.loop.job import Executed
 from run_specialist.record.messages import ToolCall
 
 BUDGET = Budget.of({Kind.TOOL_CALLS: 9})

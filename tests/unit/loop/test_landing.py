@@ -2,13 +2,12 @@
 
 import pytest
 
-from run_specialist.budget.budget import Budget, Kind
-from run_specialist.budget.ladder import Rung
+from run_specialist.budget import Budget, Kind, Rung
+from run_specialist.loop.account import Account
 from run_specialist.loop.job import RunContext
 from run_specialist.loop.landing import Landing
-from run_specialist.loop.observing.observers import Observers
-from run_specialist.loop.spending.account import Account
-from run_specialist.loop.stop_signal import StopSignal
+from run_specialist.loop.observing import Observers
+from run_specialist.loop.retries import StopSignal
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.events import Landed

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.loop.partial_reply import PartialReply
+from run_specialist.loop.exchange import PartialReply
 from run_specialist.providers.base import Delta
-from run_specialist.record.blocks import spoken
+from run_specialist.record.messages import spoken
 
 
 def test_the_answer_in_respond_is_preferred_to_text():

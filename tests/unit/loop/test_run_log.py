@@ -2,8 +2,8 @@
 
 import pytest
 
-from run_specialist.loop.observing.observers import Observers
-from run_specialist.loop.tool_calls.run_log import CallLog
+from run_specialist.loop.observing import Observers
+from run_specialist.loop.tool_calls import CallLog
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import EventLogged, FileChanging
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.loop.partial_reply import PartialReply
-from run_specialist.loop.schema_replies import SchemaStream
+from run_specialist.loop.exchange import PartialReply, SchemaStream
 from run_specialist.providers.base import Delta
 
 

@@ -12,7 +12,7 @@ from opentelemetry.environment_variables import OTEL_PYTHON_TRACER_PROVIDER
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.sdk.trace import TracerProvider
 
-from run_specialist.loop.observing import spans, telemetry
+from run_specialist.loop import observing
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import Reply, Stop, ToolCall, Usage
 from tests.spans import recorded
@@ -33,12 +33,12 @@ print(outcome.status, "opentelemetry" in sys.modules, "anthropic" in sys.modules
 def agent():
     """Return the span of a run."""
     provider = ScriptedProvider([])
-    return telemetry.invoke_agent("owls", "run-1", provider, "What?", parent_id=None, resumed=False)
+    return observing.invoke_agent("owls", "run-1", provider, "What?", parent_id=None, resumed=False)
 
 
 def test_the_variable_has_opentelemetrys_name():
     """The variable has OpenTelemetry's name, which is copied because looking it up would be an import."""
-    assert spans.PROVIDER_VARIABLE == OTEL_PYTHON_TRACER_PROVIDER
+    assert observing.PROVIDER_VARIABLE == OTEL_PYTHON_TRACER_PROVIDER
 
 
 def test_an_offline_run_imports_nothing_of_opentelemetry(tmp_path):
@@ -57,13 +57,13 @@ from opentelemetry.sdk.trace import TracerProvider
 begun = TracerProvider.get_tracer
 TracerProvider.get_tracer = lambda *given, **more: print("traced by", given[1]) or begun(*given, **more)
 {PROGRAM}"""
-    told = run(tmp_path, watch, **{spans.PROVIDER_VARIABLE: "sdk_tracer_provider"})
+    told = run(tmp_path, watch, **{observing.PROVIDER_VARIABLE: "sdk_tracer_provider"})
     assert told.stdout.splitlines() == ["traced by run_specialist", "answered True False"], told.stderr
 
 
 def test_an_unknown_provider_disables_tracing(tmp_path):
     """If the variable names no provider, OpenTelemetry reports the error and the run is not traced."""
-    told = run(tmp_path, PROGRAM, **{spans.PROVIDER_VARIABLE: "nonsense"})
+    told = run(tmp_path, PROGRAM, **{observing.PROVIDER_VARIABLE: "nonsense"})
     assert told.stdout == "answered True False\n"
 
 
@@ -86,8 +86,8 @@ def test_a_no_op_provider_makes_no_span(monkeypatch, provider):
     """With a no-op provider no span is made, even if a vendor's SDK has imported the library."""
     monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
     monkeypatch.setattr("opentelemetry.trace.NoOpTracer.start_span", None)
-    with agent() as span, telemetry.chat(ScriptedProvider([]), 100) as request, telemetry.execute_tool(CALL) as call:
-        assert (span.tracer, type(request), type(call)) == (None, telemetry.NoSpan, telemetry.NoSpan)
+    with agent() as span, observing.chat(ScriptedProvider([]), 100) as request, observing.execute_tool(CALL) as call:
+        assert (span.tracer, type(request), type(call)) == (None, observing.NoSpan, observing.NoSpan)
         request.replied(Reply(Stop.ANSWERED, ()), Usage(1, 0, 0, 1))
         request.failed("timeout")
         call.returned("mice", None, is_error=True)
@@ -117,7 +117,7 @@ def test_outside_of_a_run_nothing_is_traced():
     """A request or call outside of a run has no span, with or without a provider."""
     with recorded() as seen:
         for _ in range(2):
-            with telemetry.chat(ScriptedProvider([]), 100), telemetry.execute_tool(CALL):
+            with observing.chat(ScriptedProvider([]), 100), observing.execute_tool(CALL):
                 pass
             with agent():
                 pass
@@ -127,18 +127,18 @@ def test_outside_of_a_run_nothing_is_traced():
 @pytest.mark.parametrize("value", ["", "false", "no_content", "event_only", "1"])
 def test_content_is_not_recorded_for_unconventional_values(monkeypatch, value):
     """Content is recorded only for the values that the conventions define for spans."""
-    monkeypatch.setenv(telemetry.CONTENT, value)
-    with recorded() as seen, agent(), telemetry.execute_tool(CALL) as call:
+    monkeypatch.setenv(observing.CONTENT, value)
+    with recorded() as seen, agent(), observing.execute_tool(CALL) as call:
         call.returned("mice", None, is_error=False)
     assert not any("mice" in span.to_json() or "What?" in span.to_json() for span in seen.all)
 
 
 def test_invalid_json_arguments_are_recorded_as_text(monkeypatch):
     """Arguments that are not JSON are recorded as text; missing ones as null."""
-    monkeypatch.setenv(telemetry.CONTENT, "true")
+    monkeypatch.setenv(observing.CONTENT, "true")
     with recorded() as seen, agent():
         for arguments in ({"at": object}, None):
-            with telemetry.execute_tool(ToolCall("call_1", "look", arguments)):
+            with observing.execute_tool(ToolCall("call_1", "look", arguments)):
                 pass
     told = [span.attributes["gen_ai.tool.call.arguments"] for span in seen.named("execute")]
     assert told == ['{"at": "<class \'object\'>"}', "null"]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from run_specialist.loop.compaction.plan import estimate
-from run_specialist.loop.compaction.summarizer import Summarizer
-from run_specialist.loop.compaction.summary_prompts import SYSTEM_PROMPT
+from run_specialist.loop.compaction import estimate
+from run_specialist.loop.summarizer import Summarizer
+from run_specialist.prompts import SYSTEM_PROMPT
 from run_specialist.providers.base import Choice
 from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.messages import Reply, Stop, Usage

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from run_specialist.errors import ContextExceeded, ProviderError
-from run_specialist.loop.compaction.summarizer import Summarizer
+from run_specialist.loop.summarizer import Summarizer
 from run_specialist.providers.scripted import ScriptedProvider, says
 from run_specialist.record.messages import Reply, Stop, Usage
 from run_specialist.tools.archive import Archive

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers.json_reader import EncodedMessages
+from run_specialist.providers.transport import EncodedMessages
 from run_specialist.record.messages import Message
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from run_specialist.loop.compaction.plan import estimate
+from run_specialist.loop.compaction import estimate
 from run_specialist.record.messages import Message, ToolResult, Usage
 from tests.transcripts import (
     THOUGHT,

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from run_specialist.mcp_server.line_reader import TAIL, LineReader, TooLong
+from run_specialist.mcp_server.server import TAIL, LineReader, TooLong
 
 LONGEST = 4 * TAIL
 LONG = "x" * 10 * LONGEST

@@ -1,6 +1,6 @@
 """Progress notifications of MCP clients while a request waits for its turn."""
 
-from run_specialist.mcp_server.progress import ProgressReporter
+from run_specialist.mcp_server.runs import ProgressReporter
 from run_specialist.record.events import ChildTold, Waiting
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers.local.local_servers import base_url_of, is_loopback, ollama_url, root_of
+from run_specialist.providers.local_servers import base_url_of, is_loopback, ollama_url, root_of
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers.call_shape import call_schema, read_call, written, written_arguments
-from run_specialist.providers.tool_list import tool_list
+from run_specialist.providers.json_calls import call_schema, read_call, tool_list, written, written_arguments
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import respond_tool
 from tests.wire.json_mode import broken_in

@@ -6,10 +6,9 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from run_specialist.loop.partial_reply import PartialReply
+from run_specialist.loop.exchange import PartialReply
 from run_specialist.providers.base import Delta
-from run_specialist.providers.call_shape import written
-from run_specialist.providers.call_stream import CallStream
+from run_specialist.providers.json_calls import CallStream, written
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist import errors
 from run_specialist.errors import ProviderError, ProviderErrorKind, Unavailable
-from run_specialist.providers.error_bodies import KINDS, NAMES, STATUSES, kind_of, passing_status
+from run_specialist.providers.errors import KINDS, NAMES, STATUSES, kind_of, passing_status
 from run_specialist.record.outcome import ErrorKind
 
 ALL = set(get_args(ProviderErrorKind))

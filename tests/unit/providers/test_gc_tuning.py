@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from run_specialist.providers.gc_tuning import paused
+from run_specialist.providers.transport import paused
 
 NEW = "not_imported_yet"
 

@@ -9,7 +9,7 @@ from run_specialist.providers.base import Capabilities, Choice, Request
 from run_specialist.providers.knowledge import Knowledge
 from run_specialist.providers.scripted import calls, says
 from run_specialist.record.messages import Message, Reply, Stop
-from run_specialist.specialist.json_schema.strict import strict
+from run_specialist.specialist.answer_schema import strict
 from run_specialist.tools.respond import respond_tool
 
 SCHEMA = strict(respond_tool().input_schema)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers.leaked_calls import MOST_NESTED, leaked_calls, with_calls
+from run_specialist.providers.knowledge import MOST_NESTED, leaked_calls, with_calls
 from run_specialist.providers.scripted import calls, says
 from run_specialist.record.messages import Reply, Stop
 

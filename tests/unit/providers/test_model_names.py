@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.errors import UsageError
-from run_specialist.providers.model_names import FAMILIES, PREFIXES, check_spelling
-from run_specialist.providers.models import ALIASES
+from run_specialist.providers.models import ALIASES, FAMILIES, PREFIXES, check_spelling
 
 
 @pytest.fixture(autouse=True)

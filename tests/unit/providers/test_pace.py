@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.base import Choice, Opening, Request
 from run_specialist.providers.openai_chat import ChatProvider
-from run_specialist.providers.pace import AT_ONCE, Pace, pace
+from run_specialist.providers.transport import AT_ONCE, Pace, pace
 from run_specialist.record.messages import Message
 from run_specialist.tools.base import Toolset
 

@@ -6,7 +6,7 @@ from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.providers.prices import cost
+from run_specialist.providers.models import cost
 from run_specialist.record.messages import Usage
 from tests.plugins.tiers import examples
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers.retry_headers import is_retryable, requested_wait
+from run_specialist.providers.errors import is_retryable, requested_wait
 
 NOW = "Wed, 21 Oct 2026 07:28:00 GMT"
 

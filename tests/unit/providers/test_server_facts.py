@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers.local import local_provider as facts
+from run_specialist.providers import local as facts
 from tests.wire.local_api import llamacpp, lmstudio, ollama, vllm
 
 LIES = [-1, 0, 255, 2**25 + 1, 10**400, 8192.0, "8192", True, None, [8192], {"n": 8192}]

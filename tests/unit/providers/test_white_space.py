@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers.white_space import COMPLETE, CUT, MOST_WHITE_SPACE, WhiteSpace, stop_reason
+from run_specialist.providers.transport import COMPLETE, CUT, MOST_WHITE_SPACE, WhiteSpace, stop_reason
 
 BLANK = st.text(" \n\t\r", max_size=30)
 

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.record.blocks import sendable, text_of
-from run_specialist.record.messages import Message, Reply, Stop, ToolCall, ToolResult
+from run_specialist.record.messages import Message, Reply, Stop, ToolCall, ToolResult, sendable, text_of
 
 THINKING = {"type": "thinking", "thinking": "secret", "signature": "s"}
 REDACTED = {"type": "redacted_thinking", "data": "secret"}

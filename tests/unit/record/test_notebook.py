@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from run_specialist.record.notebook import harmless
-from run_specialist.record.outcome import Evidence
+from run_specialist.record.outcome import Evidence, harmless
 from tests.unit.record.outcomes import outcome
 
 PIECES = [

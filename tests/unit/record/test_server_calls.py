@@ -3,9 +3,16 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.record.blocks import text_of
-from run_specialist.record.messages import Reply, Stop
-from run_specialist.record.server_calls import counted, has_server_calls, is_result, searches, server_calls
+from run_specialist.record.messages import (
+    Reply,
+    Stop,
+    counted,
+    has_server_calls,
+    is_result,
+    searches,
+    server_calls,
+    text_of,
+)
 
 URL = "https://example.com"
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from run_specialist.redaction import MASK, redact
+from run_specialist.safety.credentials import MASK
+from run_specialist.safety.redact import redact
 
 WITH_A_VALUE = [
     # Environment files and shells

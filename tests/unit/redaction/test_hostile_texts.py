@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.redaction import MASK, redact
+from run_specialist.safety.credentials import MASK
+from run_specialist.safety.redact import redact
 
 DASHES = "-" * 5
 UNITS = [
@@ -44,7 +45,7 @@ def test_long_hostile_texts_do_not_hang_redaction(before):
     """Thousands of secret prefixes in one text do not hang redaction."""
     code = (
         "import sys, json\n"
-        "from run_specialist.redaction import redact\n"
+        "from run_specialist.safety.redact import redact\n"
         "for unit in json.load(sys.stdin): redact(sys.argv[1] + unit * (100_000 // len(unit)))"
     )
 

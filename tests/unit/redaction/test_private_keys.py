@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from run_specialist.redaction import MASK, lines_without_keys, redact
+from run_specialist.safety.credentials import MASK, lines_without_keys
+from run_specialist.safety.redact import redact
 
 BODY = base64.b64encode(random.Random(1).randbytes(48 * 12 + 20)).decode()  # noqa: S311 - not used for secrets
 LINES = [BODY[at : at + 64] for at in range(0, len(BODY), 64)]

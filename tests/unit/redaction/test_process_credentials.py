@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.redaction import MASK, credentials, passwords, redactor
+from run_specialist.safety.credentials import MASK
+from run_specialist.safety.redact import credentials, passwords, redactor
 
 SECRET = 'zebra/card+igan "lämp" 100%'  # noqa: S105 - not a real credential
 FORMS = {

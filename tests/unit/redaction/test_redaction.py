@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.redaction import MASK, redact
+from run_specialist.safety.credentials import MASK
+from run_specialist.safety.redact import redact
 
 B64 = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0NTY3ODkw"
 PEM = "-----BEGIN {0}PRIVATE KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQ==\n-----END {0}PRIVATE KEY-----"
@@ -162,7 +163,9 @@ def test_a_token_is_masked_between_any_lines(kind, before, after):
 )
 def test_a_hostile_megabyte_does_not_hang_redaction(before, unit):
     """A megabyte of repeated secret prefixes, as a tool may return, does not hang redaction."""
-    code = f"from run_specialist.redaction import redact\nredact({before!r} + {unit!r} * (1_000_000 // len({unit!r})))"
+    code = (
+        f"from run_specialist.safety.redact import redact\nredact({before!r} + {unit!r} * (1_000_000 // len({unit!r})))"
+    )
     # Run in a separate process, because a runaway regular expression cannot be interrupted.
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

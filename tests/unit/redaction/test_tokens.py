@@ -6,8 +6,8 @@ import string
 
 import pytest
 
-from run_specialist.redaction import MASK, redact
-from run_specialist.redaction.tokens import ANYWHERE, BEGINNINGS
+from run_specialist.safety.credentials import ANYWHERE, BEGINNINGS, MASK
+from run_specialist.safety.redact import redact
 
 LETTERS = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"

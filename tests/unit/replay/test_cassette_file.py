@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from run_specialist.budget.ladder import Rung
+from run_specialist.budget import Rung
 from run_specialist.errors import UsageError
 from run_specialist.providers.base import Choice
 from run_specialist.record.messages import Message, Reply, Stop, Usage

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.replay.compare_requests import LONGEST_LINE, MOST_LINES, Difference
+from run_specialist.replay.differences import LONGEST_LINE, MOST_LINES, Difference
 
 
 def test_c2_the_block_names_place_part_and_hints():

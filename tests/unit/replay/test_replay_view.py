@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.cli.replay_command import _changed, _pairs, _styled
+from run_specialist.cli.replay import _changed, _pairs, _styled
 
 HEAD = ["--- stored", "+++ now"]
 RED, GREEN, BOLD, OFF = "\x1b[31m", "\x1b[32m", "\x1b[1m", "\x1b[0m"

@@ -2,10 +2,9 @@
 
 import pytest
 
-from run_specialist.spawning import agent_memory as subject
-from run_specialist.spawning.agent_memory import MemoryRequest, agent_memory
+from run_specialist.spawning import prompt_texts as subject
+from run_specialist.spawning.prompt_texts import MemoryRequest, agent_memory
 from run_specialist.spawning.trust import Trust, origins_of, origins_of_stored
-from run_specialist.specialist import memory_place
 from run_specialist.specialist.loader import load
 from run_specialist.specialist.origins import ValueOrigins
 from tests.projects import project
@@ -159,7 +158,7 @@ def test_a_folder_of_another_user_is_not_used(given, monkeypatch):
 
 def test_without_a_home_folder_there_are_no_notes_of_the_user(given, monkeypatch):
     """The reason is named, and nothing is written into the current folder."""
-    monkeypatch.setattr(memory_place, "home_path", lambda _: memory_place.Path("~/nowhere"))
+    monkeypatch.setattr(subject, "home_path", lambda _: subject.Path("~/nowhere"))
     found = given("memory: user", folder=".claude/agents", trust=True)
     assert (found.tool, found.withheld) == (None, "there is no home folder for the notes of the user")
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from run_specialist.budget import PRESETS
 from run_specialist.providers.base import Capabilities
 from run_specialist.providers.scripted import ScriptedProvider
-from run_specialist.spawning.context_shares import CHARACTERS_PER_TOKEN, fit_to_context, share
+from run_specialist.spawning.spawner import CHARACTERS_PER_TOKEN, fit_to_context, share
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.presets import PRESETS
 from tests.loop_jobs import job
 
 FRONT = 6_000

@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from run_specialist.spawning.offered_tools import offered_tools
+from run_specialist.spawning import server_tools as subject
+from run_specialist.spawning.extra_tools import offered_tools
 from run_specialist.spawning.trust import Trust, origins_of, origins_of_stored
 from run_specialist.specialist.loader import load
 from run_specialist.specialist.origins import ValueOrigins
-from run_specialist.tools.shell import bubblewrap, seatbelt
-from run_specialist.tools.web import fetch_offer as subject
+from run_specialist.tools.shell import system_sandbox
 from tests.projects import project
 
 
@@ -78,8 +78,8 @@ def test_stored_settings_of_others_are_not_trusted(given):
 @pytest.fixture
 def sandboxed(monkeypatch):
     """Let there be a sandbox, whatever this machine has."""
-    monkeypatch.setattr(bubblewrap, "why_unusable", lambda: "")
-    monkeypatch.setattr(seatbelt, "why_unusable", lambda: "")
+    monkeypatch.setattr(system_sandbox, "why_no_bwrap", lambda: "")
+    monkeypatch.setattr(system_sandbox, "why_no_sandbox_exec", lambda: "")
 
 
 @pytest.mark.parametrize(
@@ -169,14 +169,14 @@ def test_commands_never_see_the_home_folder(given, sandboxed, monkeypatch, tmp_p
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other sandboxes")
 def test_without_a_sandbox_there_is_no_shell(given, monkeypatch, program, reason):
     """The warning says why, and what to install or allow; it is tried once."""
-    monkeypatch.setattr(bubblewrap, "program", lambda: program)
-    bubblewrap.why_unusable.cache_clear()
-    bubblewrap._knows.cache_clear()
+    monkeypatch.setattr(system_sandbox, "program", lambda: program)
+    system_sandbox.why_no_bwrap.cache_clear()
+    system_sandbox._knows.cache_clear()
     try:
         found = given("tools: [read, bash]", trust=True)
     finally:
-        bubblewrap.why_unusable.cache_clear()
-        bubblewrap._knows.cache_clear()
+        system_sandbox.why_no_bwrap.cache_clear()
+        system_sandbox._knows.cache_clear()
     assert found.tools == ()
     assert reason in found.withheld["bash"]
 

@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.budget.budget import Kind
+from run_specialist.budget import Kind
 from run_specialist.providers.scripted import ScriptedProvider
-from run_specialist.spawning.origin import resumed
-from run_specialist.spawning.run_environment import Parent, RunEnvironment
-from run_specialist.spawning.spawner import spawn
+from run_specialist.spawning.spawner import Parent, RunEnvironment, resumed, spawn
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.project import project_path
-from run_specialist.specialist.resolve import resolve
+from run_specialist.specialist.settings import resolve
 
 FILE = load_text(
     "---\nname: finder\ndescription: Finds\ntool_calls_limit: 5\n---\nYou find.\n", Path("specialists/finder.md")

@@ -9,13 +9,12 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 from run_specialist.providers.scripted import ScriptedProvider, calls
-from run_specialist.safe_files.safe_open import Folder
-from run_specialist.spawning.paths_check import check_paths
+from run_specialist.safety.safe_files import Folder
+from run_specialist.spawning.availability import check_paths
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load_text
-from run_specialist.tools.files.files import file_tools
-from run_specialist.tools.sandbox.listing import files
-from run_specialist.tools.sandbox.sandbox import Sandbox
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.sandbox import Sandbox, files
 from tests.slow_folders import PATIENCE, EndlessWalk, HeldWalk
 
 pytestmark = pytest.mark.anyio

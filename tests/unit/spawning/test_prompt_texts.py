@@ -8,7 +8,7 @@ from run_specialist.errors import UsageError
 from run_specialist.spawning import prompt_texts
 from run_specialist.spawning.prompt_texts import missing_skill, read_texts, with_skills_checked
 from run_specialist.spawning.trust import Trust
-from run_specialist.specialist import project_instructions, skills
+from run_specialist.specialist import skills as project_instructions
 from run_specialist.specialist.loader import SpecialistFile, load
 
 
@@ -135,10 +135,10 @@ def test_instructions_are_bounded_and_one_file_stands_in_for_the_other(project: 
     file = agent(project, "project_instructions: true")
     assert file.specialist is not None
     assert added(file, project) == []
-    (project / "CLAUDE.md").write_bytes(b"\xef\xbb\xbf" + "ä".encode() * project_instructions.LARGEST)
+    (project / "CLAUDE.md").write_bytes(b"\xef\xbb\xbf" + "ä".encode() * project_instructions.LARGEST_INSTRUCTIONS)
     texts = read_texts(file, file.specialist, project, Trust(given=True))
     assert texts.texts[0].name == "CLAUDE.md"
-    assert texts.texts[0].text.count("ä") == (project_instructions.LARGEST - 3) // 2
+    assert texts.texts[0].text.count("ä") == (project_instructions.LARGEST_INSTRUCTIONS - 3) // 2
     assert texts.warnings[0].endswith(":4:1: project_instructions: CLAUDE.md is cut after 32 KiB")
 
 
@@ -146,7 +146,7 @@ def test_a_skill_that_is_empty_too_large_or_no_file_is_an_error(project: Path) -
     """The error for an invalid skill names its path."""
     folder = project / ".agents" / "skills"
     skill(folder / "empty", "---\nname: empty\n---\n")
-    skill(folder / "large", "x" * (skills.LARGEST + 1))
+    skill(folder / "large", "x" * (project_instructions.LARGEST + 1))
     (folder / "folder" / "SKILL.md").mkdir(parents=True)
     for name, reason in (("empty", "is empty"), ("large", "is larger than 256 KiB"), ("folder", "cannot be read")):
         file = agent(project, f"skills: {name}")
@@ -163,7 +163,7 @@ def test_skills_in_a_project_of_another_user_are_not_read(project: Path, monkeyp
     file = agent(project, "skills: [a]", "project_instructions: true")
     assert file.specialist is not None
     assert len(added(file, project)) == 2
-    for module in (skills, project_instructions):
+    for module in (project_instructions, project_instructions):
         monkeypatch.setattr(module, "ownership_problem", lambda *_: "it belongs to another user")
     assert "belongs to another user" in missing_skill(file, file.specialist, project)
     texts = prompt_texts.read_texts(file, file.specialist.model_copy(update={"skills": ()}), project, Trust(given=True))

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from run_specialist.loop.spending.account import NOT_STARTED
+from run_specialist.loop.account import NOT_STARTED
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Message
-from run_specialist.spawning.resume_state import state_after_turns, state_when_stopped
+from run_specialist.spawning.resuming import state_after_turns, state_when_stopped
 from run_specialist.store.stored import StoredMessage, StoredRun
 
 QUESTION, SUMMARY, NEWEST = Message.user("What is known?"), Message.user("A summary."), Message.user("On.")

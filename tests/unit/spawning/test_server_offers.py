@@ -2,12 +2,12 @@
 
 import pytest
 
-from run_specialist.spawning.offered_tools import OFFERS, offered_tools
-from run_specialist.spawning.server_offers import with_server_tools
+from run_specialist.spawning import server_tools
+from run_specialist.spawning.extra_tools import OFFERS, offered_tools
+from run_specialist.spawning.server_tools import with_server_tools
 from run_specialist.spawning.trust import Trust, origins_of, origins_of_stored
 from run_specialist.specialist.loader import load
 from run_specialist.specialist.origins import ValueOrigins
-from run_specialist.tools.web import fetch_offer
 from tests.projects import project
 
 BOTH = "tools: search, WebSearch, WebFetch"
@@ -17,7 +17,7 @@ BOTH = "tools: search, WebSearch, WebFetch"
 def given(tmp_path, monkeypatch):
     """Return a function that writes a specialist and returns what it is offered."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(fetch_offer, "is_installed", lambda: True)
+    monkeypatch.setattr(server_tools, "is_installed", lambda: True)
     with project(tmp_path / "project") as made:
 
         def write(*lines, trust=True, on_server=True, by_program=False, resumed=None):
@@ -48,7 +48,7 @@ def test_a_file_that_allows_it_gets_both(given):
 
 def test_the_api_needs_no_extra_to_read_pages(given, monkeypatch):
     """Without the packages of the extra there is nothing behind the tool of the API."""
-    monkeypatch.setattr(fetch_offer, "is_installed", lambda: False)
+    monkeypatch.setattr(server_tools, "is_installed", lambda: False)
     assert [tool.instead for tool in given(BOTH, "server_tools: true").tools] == [None, None]
 
 

@@ -4,13 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.budget.budget import Budget, Kind, Phase
-from run_specialist.spawning.server_offers import server_tools
-from run_specialist.spawning.server_share import MOST_AT_ONCE, reserved
-from run_specialist.spawning.stored_tools import as_stored
+from run_specialist.budget import Budget, Kind, Phase
+from run_specialist.spawning.server_tools import (
+    MOST_AT_ONCE,
+    fetch_tool,
+    reserved,
+    search_tool,
+    server_tools,
+    uses_at_once,
+)
+from run_specialist.spawning.spawner import as_stored
 from run_specialist.specialist.fields import Specialist
 from run_specialist.tools.base import Tool, Toolset
-from run_specialist.tools.server_tools import fetch_tool, search_tool, uses_at_once
 
 LOCAL = Tool("fetch", "Reads a page.", lambda url: url)
 BOTH = ("web_search", "fetch")

@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from run_specialist import prompts
-from run_specialist.budget.budget import Budget, Kind
+from run_specialist.budget import Budget, Kind
 from run_specialist.errors import UsageError
-from run_specialist.loop.executed import Executed
+from run_specialist.loop.job import Executed
 from run_specialist.providers.scripted import ScriptedProvider
 from run_specialist.record.messages import ToolCall
-from run_specialist.spawning.run_environment import RunEnvironment
-from run_specialist.spawning.spawner import spawn
+from run_specialist.spawning.spawner import RunEnvironment, spawn
 from run_specialist.specialist.loader import load_text
-from run_specialist.specialist.resolve import resolve
+from run_specialist.specialist.settings import resolve
 from run_specialist.tools.base import Tool
 
 PATH = Path("specialists/finder.md")

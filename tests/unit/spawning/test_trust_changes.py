@@ -12,7 +12,7 @@ from run_specialist.errors import NotTrusted
 from run_specialist.spawning.extra_tools import wanted_by
 from run_specialist.spawning.trust import Claim, Trust
 from run_specialist.specialist.loader import load
-from run_specialist.tools import command_files, imports, python
+from run_specialist.tools import project_modules, python_tools
 from tests.projects import Project, project
 
 
@@ -121,7 +121,7 @@ def test_the_import_search_imports_nothing_and_survives_broken_files(modules):
         "__import__('\\0')",
         "def lookup() -> str: return ''",
     )
-    found = python.find(f"{modules.package}.tools:lookup", modules.root)
+    found = python_tools.find(f"{modules.package}.tools:lookup", modules.root)
     names = [module.name.partition(".")[2] for module in found.imported.modules]
     assert names == ["broken", "near", "nul", "raises"]
 
@@ -133,9 +133,11 @@ def test_installed_packages_are_not_followed(modules, monkeypatch):
     modules.write(".venv/lib/site-packages/PKGinstalled/more.py")
     monkeypatch.syspath_prepend(installed)
     modules.write("PKG/tools.py", "import PKGinstalled, json", "def lookup() -> str:", "    return ''")
-    found = python.find(f"{modules.package}.tools:lookup", modules.root)
-    assert found.imported == imports.ImportedModules()
-    assert python.find(f"{modules.package}installed:it", modules.root).imported == imports.ImportedModules()
+    found = python_tools.find(f"{modules.package}.tools:lookup", modules.root)
+    assert found.imported == project_modules.ImportedModules()
+    assert (
+        python_tools.find(f"{modules.package}installed:it", modules.root).imported == project_modules.ImportedModules()
+    )
 
 
 @pytest.mark.parametrize("bound", ["MAX_MODULES", "MAX_SOURCE", "depth"])
@@ -145,7 +147,7 @@ def test_beyond_the_search_limits_trust_is_not_stored(modules, tmp_path, monkeyp
     if bound == "depth":
         source = f"WORD = {'+'.join(['1'] * 20_000)}"
     else:
-        monkeypatch.setattr(imports, bound, 3)
+        monkeypatch.setattr(project_modules, bound, 3)
     modules.write("PKG/tools.py", source, "def lookup() -> str:", "    return ''")
     asked = claim_of(modules)
     assert asked.demands[0].fingerprint is None
@@ -169,14 +171,14 @@ async def test_the_inspected_source_runs_and_not_a_compiled_copy(modules):
         "    import PKGlazy",
         "    return f'{near.WORD}, {PKGlazy.WORD}'",
     )
-    found = python.find(f"{modules.package}.tools:lookup", modules.root)
+    found = python_tools.find(f"{modules.package}.tools:lookup", modules.root)
     for path in (near, modules.root / f"{modules.package}lazy.py"):
         looked = path.read_text()
         path.write_text("WORD = 'swapped'")
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
         py_compile.compile(str(path), importlib.util.cache_from_source(str(path)), invalidation_mode=mode)
         path.write_text(looked)
-    made = python.load(found, modules.root)
+    made = python_tools.load(found, modules.root)
     near.write_text("WORD = 'changed'")
     (modules.root / f"{modules.package}lazy.py").write_text("WORD = 'changed'")
     assert (await made.call({})).text == "looked at, looked at"
@@ -285,7 +287,7 @@ def test_a_command_without_project_files_keeps_its_fingerprint(scripts, entry):
 @pytest.mark.parametrize("bound", ["MAX_PATHS", "MAX_SIZE"])
 def test_a_command_with_too_many_files_needs_trust_each_time(scripts, monkeypatch, bound):
     """A command with too many arguments or too large files needs trust each time."""
-    monkeypatch.setattr(command_files, bound, 1)
+    monkeypatch.setattr(project_modules, bound, 1)
     scripts.specialist("mcp_servers: {it: {command: node hook.js run.sh compose.yaml}}")
     assert [demand.fingerprint for demand in claim_of(scripts).demands] == [None]
 
@@ -361,7 +363,7 @@ async def test_a_computed_import_runs_the_source_and_not_a_compiled_copy(modules
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
         py_compile.compile(str(file), importlib.util.cache_from_source(str(file)), invalidation_mode=mode)
         file.write_text(looked)
-    made = python.load(python.find(f"{modules.package}.tools:lookup", modules.root), modules.root)
+    made = python_tools.load(python_tools.find(f"{modules.package}.tools:lookup", modules.root), modules.root)
     assert (await made.call({})).text == "side, x"
 
 

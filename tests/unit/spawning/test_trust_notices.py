@@ -2,8 +2,8 @@
 
 import pytest
 
+from run_specialist.spawning.availability import with_trust_noted
 from run_specialist.spawning.trust import Trust
-from run_specialist.spawning.trust_notices import with_trust_noted
 from run_specialist.specialist.loader import load
 from tests.projects import project
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist.answer_schema import AnswerSchema
 
 PERSON = {
     "type": "object",

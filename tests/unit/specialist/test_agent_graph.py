@@ -7,10 +7,10 @@ import pytest
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import SpecialistUnusable
-from run_specialist.specialist import agent_graph
+from run_specialist.specialist import registry as agent_graph
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.registry import Registry
-from run_specialist.specialist.resolve import resolve
+from run_specialist.specialist.settings import resolve
 
 
 def file(name, *agents, lines=(), folder="/s"):

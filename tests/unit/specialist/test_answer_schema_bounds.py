@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from run_specialist.specialist.json_schema import schema_checks
-from run_specialist.specialist.json_schema.schema_keywords import MOST_PATTERNS
+from run_specialist.specialist import schema_checks
+from run_specialist.specialist.schema_checks import MOST_PATTERNS
 from tests.unit.specialist.schemas import DRAFT7, PERSON, load_schema, refused
 
 

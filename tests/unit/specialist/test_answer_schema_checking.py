@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from run_specialist.specialist.json_schema import schema_checks
-from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist import schema_checks
+from run_specialist.specialist.answer_schema import AnswerSchema
 from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, load_schema, refused
 
 

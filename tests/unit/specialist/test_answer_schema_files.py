@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.loader import load, load_text
 from tests.unit.specialist.schemas import DRAFT4, DRAFT7, PERSON, load_schema, refused
 

@@ -9,8 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.specialist.editor_schema import json_schema
-from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.fields import Specialist, json_schema
 from run_specialist.specialist.loader import SpecialistFile, load_text
 from tests.plugins.tiers import examples
 

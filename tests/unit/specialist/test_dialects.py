@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from run_specialist.specialist.dialects import dialect_of
-from run_specialist.specialist.registry import Registry, packaged, places
+from run_specialist.specialist.project import packaged, places
+from run_specialist.specialist.registry import Registry
 
 TEXT = "---\ndescription: d\n---\nBody\n"
 TOML = 'description = "d"\ndeveloper_instructions = "Body"\n'

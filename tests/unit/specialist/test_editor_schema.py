@@ -3,8 +3,7 @@
 import jsonschema
 import pytest
 
-from run_specialist.specialist.editor_schema import json_schema
-from run_specialist.specialist.keys import CANONICAL
+from run_specialist.specialist.fields import CANONICAL, json_schema
 
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 

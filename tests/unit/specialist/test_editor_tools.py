@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.specialist.editor_tools import is_editor_tool
 from run_specialist.specialist.loader import load_text
-from run_specialist.specialist.tool_names import BUILT_IN, resolve_tools
+from run_specialist.specialist.tool_names import BUILT_IN, is_editor_tool, resolve_tools
 
 
 def warnings(tools: str) -> list[str]:

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from run_specialist.specialist.checks import model_settings, split_models
 from run_specialist.specialist.loader import load_text
-from run_specialist.specialist.model_list import model_settings, split_models
-from run_specialist.specialist.resolve import resolve
-from run_specialist.specialist.settings import settings_of
+from run_specialist.specialist.settings import resolve, settings_of
 
 
 def loaded(*lines):

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from run_specialist.specialist.fields import Countdown, Specialist
-from run_specialist.specialist.keys import CANONICAL
+from run_specialist.specialist.fields import CANONICAL, Countdown, Specialist
 from run_specialist.specialist.loader import SpecialistFile, load_text
 
 HEAD = "name: agent\ndescription: d\n"

@@ -6,9 +6,8 @@ import pytest
 
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.providers.choose import make_provider
-from run_specialist.spawning.model_trust import check_model
-from run_specialist.spawning.trust import Trust
-from run_specialist.specialist.foreign_models import served_name, unserved
+from run_specialist.spawning.trust import Trust, check_model
+from run_specialist.specialist.dialects import served_name, unserved
 from run_specialist.specialist.loader import load, load_text
 
 SERVED = {

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from run_specialist.specialist.front_matter import LenientHandler
 from run_specialist.specialist.loader import SpecialistFile, load_text
 from run_specialist.specialist.problems import MAX_PROBLEMS, Problems
-from run_specialist.specialist.reading.frontmatter import LenientHandler
 
 PATH = Path("agent.md")
 HEAD = "name: agent\ndescription: d\n"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from run_specialist.spawning.prompt_texts import folder_name, memory_place
 from run_specialist.specialist.loader import load_text
-from run_specialist.specialist.memory_place import folder_name, memory_place
 
 PROJECT = Path("/project")
 

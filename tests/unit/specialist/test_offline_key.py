@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from run_specialist.errors import UsageError
-from run_specialist.specialist.editor_schema import json_schema
+from run_specialist.specialist.fields import json_schema
 from run_specialist.specialist.loader import load_text
-from run_specialist.specialist.registry import Registry, packaged
-from run_specialist.specialist.resolve import resolve
-from run_specialist.specialist.settings import settings_of
+from run_specialist.specialist.project import packaged
+from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.settings import resolve, settings_of
 
 
 def loaded(*lines: str):

@@ -8,12 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from run_specialist import Runner
-from run_specialist.api.flag_names import with_flags
 from run_specialist.cli import ask, manage
-from run_specialist.errors import SpecialistNotFound
-from run_specialist.specialist.ownership import VARIABLE, ownership_problem
-from run_specialist.specialist.project import project_root
-from run_specialist.specialist.registry import Registry, packaged, places
+from run_specialist.errors import SpecialistNotFound, with_flags
+from run_specialist.specialist.project import VARIABLE, ownership_problem, packaged, places, project_root
+from run_specialist.specialist.registry import Registry
 
 if not hasattr(os, "geteuid"):
     pytest.skip("nobody owns a file here", allow_module_level=True)
@@ -47,7 +45,7 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
 
     def give_away(*paths: Path) -> None:
         strangers.update(map(str, paths))
-        monkeypatch.setattr("run_specialist.specialist.ownership.os.stat", stat)
+        monkeypatch.setattr("run_specialist.specialist.project.os.stat", stat)
 
     return give_away
 
@@ -180,7 +178,7 @@ def test_a_subfolder_used_as_root_is_its_own_project(shared: Path) -> None:
 
 def test_an_mcp_json_of_another_user_is_ignored(shared: Path, give: Give) -> None:
     """Another user's `.mcp.json` above the current folder is ignored; one in the current folder is used."""
-    from run_specialist.specialist.mcp_servers.servers import project_file
+    from run_specialist.specialist.mcp_servers import project_file
 
     (shared / ".git").rmdir()
     (shared / ".mcp.json").write_text("{}")

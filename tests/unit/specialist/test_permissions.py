@@ -2,9 +2,9 @@
 
 import pytest
 
+from run_specialist.spawning.extra_tools import SHELL_OFFER
 from run_specialist.specialist.loader import load
-from run_specialist.tools.shell.command_rules import CommandRules
-from run_specialist.tools.shell.shell_offer import SHELL
+from run_specialist.tools.shell.tool import CommandRules
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_allowed_commands_stay_and_others_do_not(loaded, permission, allowed, re
     file = loaded("tools: {bash: true, read: true}", permission)
     settings = file.specialist
     rules = CommandRules.of(settings.tools, settings.disallowed_tools)
-    assert SHELL.is_wanted(settings)
+    assert SHELL_OFFER.is_wanted(settings)
     assert rules.refusal(allowed) == ""
     assert refused is None or rules.refusal(refused)
     assert "permission" not in {problem.key for problem in file.problems}
@@ -56,13 +56,13 @@ def test_allowed_commands_stay_and_others_do_not(loaded, permission, allowed, re
 )
 def test_what_would_be_asked_or_denied_is_not_offered(loaded, permission):
     """Nobody can be asked here."""
-    assert not SHELL.is_wanted(loaded("tools: [bash, read]", permission).specialist)
+    assert not SHELL_OFFER.is_wanted(loaded("tools: [bash, read]", permission).specialist)
 
 
 def test_rules_of_both_kinds_allow_nothing(loaded):
     """Both would have to hold, which is not decided."""
     file = loaded("tools: ['Bash(git:*)']", "permission: {bash: {'*': deny, 'git log': allow}}")
-    assert not SHELL.is_wanted(file.specialist)
+    assert not SHELL_OFFER.is_wanted(file.specialist)
 
 
 def test_other_permissions_are_still_reported(loaded):

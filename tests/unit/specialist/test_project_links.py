@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from run_specialist.errors import UsageError
-from run_specialist.specialist.loader import SpecialistFile, load
+from run_specialist.specialist.loader import SpecialistFile, load, write_new
 from run_specialist.specialist.project import SearchFolder, places, project_of, project_root
 from run_specialist.specialist.registry import Registry
-from run_specialist.specialist.template import write_new
 from tests.link_swapper import can_swap, swapped
 
 TEXT = "---\nname: NAME\ndescription: Finds.\n---\nYou find notes.\n"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from run_specialist.errors import SpecialistNotFound, UsageError
-from run_specialist.specialist.registry import Registry, packaged, places, project_root
+from run_specialist.specialist.project import packaged, places, project_root
+from run_specialist.specialist.registry import Registry
 
 IN_PROJECT = (
     "specialists",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.specialist.json_schema.evidence_shape import NEEDS_QUOTES, has_quotes
+from run_specialist.specialist.answer_schema import NEEDS_QUOTES, has_quotes
 from run_specialist.specialist.loader import load_text
 
 ITEM = {"type": "object", "properties": {"source": {"type": "string"}, "quote": {"type": "string"}}}

@@ -6,11 +6,11 @@ from typing import Any, get_args
 
 import pytest
 
+from run_specialist.budget import PRESETS, Preset
 from run_specialist.errors import SpecialistUnusable, UsageError
 from run_specialist.specialist.fields import Countdown, Specialist
 from run_specialist.specialist.loader import SpecialistFile, load_text
-from run_specialist.specialist.presets import PRESETS, Preset
-from run_specialist.specialist.resolve import Origin, checked, resolve
+from run_specialist.specialist.settings import Origin, checked, resolve
 
 LIMITS = ("tool_calls_limit", "turns_limit", "total_tokens_limit", "cost_limit", "time_limit", "tool_chars_limit")
 

@@ -8,10 +8,8 @@ import pytest
 
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import load_text
-from run_specialist.specialist.mcp_servers.server_config import ServerConfig
-from run_specialist.specialist.mcp_servers.servers import servers_of, without_secrets
-from run_specialist.specialist.resolve import ResolvedSettings
-from run_specialist.specialist.settings import settings_of
+from run_specialist.specialist.mcp_servers import ServerConfig, servers_of, without_secrets
+from run_specialist.specialist.settings import ResolvedSettings, settings_of
 
 HERE = Path("/nowhere")
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.specialist.json_schema.schema_checks import reason
-from run_specialist.specialist.json_schema.strict import MOST_PARTS, restored, strict
-from run_specialist.specialist.json_schema.strict_parts import matches
+from run_specialist.specialist.answer_schema import MOST_PARTS, matches, restored, strict
+from run_specialist.specialist.schema_checks import reason
 from run_specialist.tools.respond import respond_tool
 from tests.wire import structured_outputs as outputs
 

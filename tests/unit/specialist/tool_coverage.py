@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from run_specialist.specialist.editor_tools import is_editor_tool
 from run_specialist.specialist.loader import load
-from run_specialist.specialist.tool_names import BUILT_IN, RESERVED, resolve_tools
+from run_specialist.specialist.tool_names import BUILT_IN, RESERVED, is_editor_tool, resolve_tools
 from tests.unit.specialist.corpus import AGENTS, MANIFEST
 
 OTHERS = "tools of MCP servers and extensions that only their authors have"

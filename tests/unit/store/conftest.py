@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from run_specialist.store import writer as writers
-from run_specialist.store.backoff import Backoff
+from run_specialist.store.base import Backoff
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.location import Location
 from run_specialist.store.writer import Writer

@@ -8,7 +8,7 @@ from sqlalchemy import func, insert, select
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.store import tables
-from run_specialist.store.opening import open_engine
+from run_specialist.store.sqlite import open_engine
 
 RUN = {
     "specialist": "looker",
@@ -23,7 +23,7 @@ RUN = {
 
 AT_ONCE = """
 import os, sys
-from run_specialist.store.opening import open_engine
+from run_specialist.store.sqlite import open_engine
 from sqlalchemy import text
 url, processes, saying, *first = sys.argv[1:]
 for library in first:

@@ -20,9 +20,8 @@ from run_specialist.record.journal import (
 )
 from run_specialist.record.messages import Message, Reply, Stop, ToolCall, ToolResult, Usage
 from run_specialist.record.outcome import Outcome, ToolCalls
-from run_specialist.store.identity import NAMESPACE
-from run_specialist.store.location import Location, file_of
-from run_specialist.store.packing import unpack
+from run_specialist.store.location import NAMESPACE, Location, file_of
+from run_specialist.store.rows import unpack
 from run_specialist.store.stored import StoredRun
 
 TABLES = ("runs", "turns", "messages", "calls", "outputs", "events")

@@ -1,6 +1,6 @@
 """The pauses between attempts to reach an unavailable store."""
 
-from run_specialist.store.backoff import Backoff
+from run_specialist.store.base import Backoff
 from tests.loop_jobs import Clock
 
 

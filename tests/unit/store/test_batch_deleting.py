@@ -4,8 +4,7 @@ import pytest
 
 from run_specialist.errors import UsageError
 from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
-from run_specialist.store.deleting import delete_whole_batches
-from run_specialist.store.reader import Store
+from run_specialist.store.reader import Store, delete_whole_batches
 from tests.unit.store.finished_runs import keep, run_of, write
 from tests.unit.store.records import ask, begun, counts
 

@@ -6,13 +6,12 @@ from contextlib import closing
 
 import pytest
 
-from run_specialist.batch.item_work import ENDPOINT
+from run_specialist.batch.batch import ENDPOINT
 from run_specialist.errors import RunNotFound, StoreMissing, UsageError
 from run_specialist.store import batch_reader
-from run_specialist.store.batch_reader import StoredBatches
-from run_specialist.store.batch_status import ENDPOINT_KINDS, ITEM_STATUSES
+from run_specialist.store.batch_reader import ENDPOINT_KINDS, ITEM_STATUSES, StoredBatches
 from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
-from run_specialist.store.stored_batch import BatchTotals
+from run_specialist.store.stored import BatchTotals
 from tests.unit.store.finished_batches import EVERY_STATE, STARTED, TEMPLATE, item_of, keep_batch
 from tests.unit.store.finished_runs import keep, run_of, write
 from tests.unit.store.records import begun, counts

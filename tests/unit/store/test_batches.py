@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from run_specialist.store import batches
-from run_specialist.store.backoff import Backoff
-from run_specialist.store.base import StoreOutage
+from run_specialist.store.base import Backoff, StoreOutage
 from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
 from tests.unit.store.finished_runs import keep, run_of
 from tests.unit.store.records import ask, unpacked

@@ -9,14 +9,12 @@ import pytest
 from run_specialist.errors import StoreUnusable
 from run_specialist.record.journal import TakenOver
 from run_specialist.store import writer as writers
-from run_specialist.store.backoff import Backoff
-from run_specialist.store.base import StoreOutage
-from run_specialist.store.file_session import FileSession
-from run_specialist.store.inbox import Inbox, RunJournal
-from run_specialist.store.known_run import KnownRun
+from run_specialist.store.base import Backoff, StoreOutage
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.location import Location
-from run_specialist.store.writer import Writer
+from run_specialist.store.rows import KnownRun
+from run_specialist.store.sqlite import FileSession
+from run_specialist.store.writer import Inbox, RunJournal, Writer
 from tests.unit.store.records import ask, begun, change, counts, ended, opened, outcome, stored, turn_of, write
 
 pytestmark = pytest.mark.anyio

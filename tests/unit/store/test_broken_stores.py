@@ -11,9 +11,9 @@ from run_specialist.errors import StoreUnusable
 from run_specialist.record.messages import Message
 from run_specialist.store import ledger
 from run_specialist.store.base import StoreFailure
-from run_specialist.store.identity import APPLICATION_ID
-from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
+from run_specialist.store.location import APPLICATION_ID
+from run_specialist.store.writer import Inbox, RunJournal
 from tests.unit.store.records import (
     ask,
     begun,

@@ -5,8 +5,8 @@ from contextlib import closing
 import pytest
 
 from run_specialist.record.journal import FileChanging
-from run_specialist.store.file_session import FileSession
 from run_specialist.store.reader import Store
+from run_specialist.store.sqlite import FileSession
 from tests.unit.store.records import opened
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@ from dataclasses import asdict
 
 from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Usage
-from run_specialist.store.from_rows import run_snapshot
+from run_specialist.store.rows import run_snapshot
 
 
 def test_a_snapshot_is_read_as_it_was_stored():

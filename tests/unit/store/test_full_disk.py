@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from run_specialist.errors import StoreMissing, StoreUnusable
-from run_specialist.store import deleting
+from run_specialist.store import reader
 from run_specialist.store.reader import Store
 from tests.unit.store.records import begun, change, counts, ended, turn_of, write
 
@@ -73,7 +73,7 @@ def test_a_store_on_a_full_disk_can_be_read_and_emptied(tmp_path):
     assert done.stderr == ""
     told = json.loads(done.stdout)
     assert "the disk is full" in told["some"]
-    assert told["some"].endswith(deleting.NEEDS_SPACE)
+    assert told["some"].endswith(reader.NEEDS_SPACE)
     del told["some"]
     expected = {"listed": ["run-2", "run-1"], "turns": 1, "left": 2, "freed": True, "after": "none", "again": None}
     assert told == expected
@@ -96,7 +96,7 @@ def full(monkeypatch):
     def fail(url, _ids):
         raise StoreUnusable(f"{url}: database or disk is full")
 
-    monkeypatch.setattr(deleting, "_delete", fail)
+    monkeypatch.setattr(reader, "_delete", fail)
 
 
 async def test_deleting_on_a_full_disk_keeps_the_other_runs(url, full, make_writer):
@@ -115,7 +115,7 @@ async def test_deleting_on_a_full_disk_keeps_the_other_runs(url, full, make_writ
 
 async def test_a_store_that_another_process_uses_is_not_removed(url, full, make_writer, monkeypatch):
     """A store that another process uses is not removed, as that process would write on to an unlinked file."""
-    monkeypatch.setattr("run_specialist.store.sqlite_file.WAIT", 0.01)
+    monkeypatch.setattr("run_specialist.store.sqlite.WAIT", 0.01)
     make_writer(url).check()
     with Store(url) as store, pytest.raises(StoreUnusable, match="free disk space"):
         store.delete(["run-1", "run-2"])
@@ -125,7 +125,7 @@ async def test_a_store_that_another_process_uses_is_not_removed(url, full, make_
 async def test_a_store_with_a_running_run_is_not_removed(url, full, monkeypatch):
     """A store with a running run is not removed, even if no process has the file open."""
     change(url, "update runs set status = 'running' where run_id = 'run-2'")
-    monkeypatch.setattr(deleting, "is_alive", lambda _url, _token: True)
+    monkeypatch.setattr(reader, "is_alive", lambda _url, _token: True)
     with Store(url) as store, pytest.raises(StoreUnusable, match="free disk space"):
         store.delete(["run-1", "run-2"])
     assert counts(url)["runs"] == 2
@@ -137,7 +137,7 @@ async def test_an_unwritable_store_is_left_unchanged(url, monkeypatch):
     def fail(url, _ids):
         raise StoreUnusable(f"{url} is damaged")
 
-    monkeypatch.setattr(deleting, "_delete", fail)
+    monkeypatch.setattr(reader, "_delete", fail)
     with Store(url) as store, pytest.raises(StoreUnusable, match="is damaged"):
         store.delete(["run-1", "run-2"])
     assert counts(url)["runs"] == 2

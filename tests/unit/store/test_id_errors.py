@@ -1,6 +1,6 @@
 """What an error says about an id that several runs or batches begin with."""
 
-from run_specialist.store.id_errors import MAX_LISTED_IDS, ambiguous
+from run_specialist.store.selection import MAX_LISTED_IDS, ambiguous
 
 
 def test_the_error_lists_five_ids_and_counts_the_others():

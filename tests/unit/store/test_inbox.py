@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.store import inbox as inbox_
-from run_specialist.store.inbox import Inbox, RunJournal, WriteBatch
+from run_specialist.store import writer as inbox_
+from run_specialist.store.writer import Inbox, RunJournal, WriteBatch
 from tests.unit.store.records import opened, received, returned
 
 

@@ -9,14 +9,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, inspect, select
 
-from run_specialist.store import identity, postgresql, sqlite_file, tables, versions
+from run_specialist.store import location, postgresql, sqlite, tables
 from run_specialist.store.location import file_of
-from run_specialist.store.opening import open_engine
 from run_specialist.store.postgresql import parsed
+from run_specialist.store.sqlite import open_engine
 from tests.stores import make_store
 from tests.unit.store.opened import open_at_once
 
-FOLDER = Path(versions.__file__).parent / "migrations"
+FOLDER = Path(tables.__file__).parent / "migrations"
 REVISION = """
 from alembic import op
 from sqlalchemy import Column, String
@@ -37,9 +37,9 @@ def release(tmp_path, monkeypatch):
     def go():
         shutil.copytree(FOLDER, tmp_path / "migrations")
         (tmp_path / "migrations/versions/0002_added.py").write_text(REVISION)
-        monkeypatch.setattr(versions, "MIGRATIONS", str(tmp_path / "migrations"))
-        for module in (versions, sqlite_file, postgresql):
-            monkeypatch.setattr(module, "VERSION", identity.VERSION + 1)
+        monkeypatch.setattr(tables, "MIGRATIONS", str(tmp_path / "migrations"))
+        for module in (tables, sqlite, postgresql):
+            monkeypatch.setattr(module, "VERSION", location.VERSION + 1)
 
     return go
 
@@ -48,7 +48,7 @@ def looking(url):
     """Return a plain SQLAlchemy engine that finds the tables without naming their schema."""
     if file_of(url):
         return create_engine(url)
-    return create_engine(parsed(url).update_query_dict({"options": f"-csearch_path={identity.NAMESPACE}"}))
+    return create_engine(parsed(url).update_query_dict({"options": f"-csearch_path={location.NAMESPACE}"}))
 
 
 def differences(url):
@@ -81,7 +81,7 @@ def run_ids(url):
 def test_the_schema_version_is_the_number_of_revisions():
     """The schema version is the number of revisions, and the revisions are named by it."""
     assert [file.name[:4] for file in sorted((FOLDER / "versions").glob("0*.py"))] == [
-        f"{number:04}" for number in range(1, identity.VERSION + 1)
+        f"{number:04}" for number in range(1, location.VERSION + 1)
     ]
 
 
@@ -91,7 +91,7 @@ def test_a_new_store_equals_a_migrated_one(store_url, tmp_path):
     assert differences(store_url) == []
     migrated = create_engine(f"sqlite:///{tmp_path}/migrated.db")
     with migrated.begin() as connection:
-        versions.upgrade(connection)
+        tables.upgrade(connection)
     migrated.dispose()
     assert differences(f"sqlite:///{tmp_path}/migrated.db") == []
 
@@ -114,7 +114,7 @@ def test_the_file_header_has_the_new_version_at_once(tmp_path, release):
     other = sqlite3.connect(tmp_path / "runs.db")
     other.execute("select * from runs").fetchall()
     open_engine(f"sqlite:///{tmp_path}/runs.db").dispose()
-    assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == identity.VERSION + 1
+    assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == location.VERSION + 1
     other.close()
 
 
@@ -160,13 +160,13 @@ def test_a_store_with_an_old_header_is_not_migrated_twice(tmp_path, release, mon
         # A reader of the old state prevents the checkpoint.
         held.exec_driver_sql("begin")
         held.exec_driver_sql("select * from runs").all()
-        monkeypatch.setattr("run_specialist.store.sqlite_file.WAIT", 0.05)
+        monkeypatch.setattr("run_specialist.store.sqlite.WAIT", 0.05)
         open_engine(url).dispose()
         assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == 1
         assert run_ids(url) == [("one", None, "Why?")]
     reader.dispose()
     open_engine(url).dispose()
-    assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == identity.VERSION + 1
+    assert int.from_bytes((tmp_path / "runs.db").read_bytes()[60:64]) == location.VERSION + 1
 
 
 def test_a_current_store_is_opened_without_alembic(store_url):

@@ -4,9 +4,9 @@ import stat
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from run_specialist.store import sqlite_file
+from run_specialist.store import sqlite
 from run_specialist.store.location import file_of, place
-from run_specialist.store.opening import open_engine
+from run_specialist.store.sqlite import open_engine
 from tests.unit.store.opened import add_run, count, open_at_once, refusal, snapshot
 
 
@@ -90,7 +90,7 @@ def test_sqlite_commits_are_durable_and_the_file_shrinks(store):
 
 def test_a_transaction_takes_the_write_lock_as_it_begins(store, monkeypatch):
     """A transaction takes the write lock as it begins; if it read first, its first write would be refused."""
-    monkeypatch.setattr(sqlite_file, "WAIT", 0.05)
+    monkeypatch.setattr(sqlite, "WAIT", 0.05)
     one, other = open_engine(f"sqlite:///{store}"), open_engine(f"sqlite:///{store}")
     with one.begin(), other.connect() as second, pytest.raises(DBAPIError, match="locked"):
         second.begin()

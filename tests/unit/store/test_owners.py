@@ -12,9 +12,9 @@ from sqlalchemy import create_engine, text
 
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.location import file_of
-from run_specialist.store.opening import open_engine
 from run_specialist.store.owners import UNKNOWN, acquire, describe, is_alive
 from run_specialist.store.postgresql import parsed
+from run_specialist.store.sqlite import open_engine
 from tests.stores import without_privileges
 
 HOLD = """

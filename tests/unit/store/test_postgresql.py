@@ -3,9 +3,9 @@ import secrets
 import pytest
 from sqlalchemy import create_engine, text
 
-from run_specialist.store import identity
-from run_specialist.store.opening import open_engine
+from run_specialist.store import location
 from run_specialist.store.postgresql import parsed
+from run_specialist.store.sqlite import open_engine
 from tests.stores import postgresql_url
 from tests.unit.store.opened import add_run, refusal
 
@@ -118,6 +118,6 @@ def test_opening_waits_for_another_process_creating_the_store(database, monkeypa
     monkeypatch.setattr("run_specialist.store.postgresql.WAIT", 1)
     engine = create_engine(parsed(database))
     with engine.begin() as held:
-        held.execute(text(f"select pg_advisory_xact_lock({identity.APPLICATION_ID})"))
+        held.execute(text(f"select pg_advisory_xact_lock({location.APPLICATION_ID})"))
         assert "lock timeout" in refusal(database)
     engine.dispose()

@@ -12,8 +12,8 @@ from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls, says
 from run_specialist.record.journal import Opened
 from run_specialist.record.messages import Message, ToolCall
-from run_specialist.store.conversation import transcript_rows
 from run_specialist.store.reader import Store
+from run_specialist.store.stored import transcript_rows
 from run_specialist.store.writer import Writer
 from tests.loop_jobs import job
 from tests.unit.store.finished_runs import keep, named, run_of

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from run_specialist.installation import adding
-from run_specialist.store import identity, sqlite_file
+from run_specialist.store import location, sqlite
 from run_specialist.store.location import NONE
-from run_specialist.store.opening import open_engine
+from run_specialist.store.sqlite import open_engine
 from tests.stores import without_privileges
 from tests.unit.store.opened import add_run, count, refusal, snapshot
 
@@ -86,7 +86,7 @@ def test_a_newer_version_only_in_the_wal_is_refused(store):
     """A newer store is refused even if its new version is still only in the WAL and not in the header."""
     writer = sqlite3.connect(store)
     writer.execute("pragma user_version = 99")
-    assert int.from_bytes(store.read_bytes()[60:64]) == identity.VERSION
+    assert int.from_bytes(store.read_bytes()[60:64]) == location.VERSION
     before = store.read_bytes()
     assert "newer" in refusal(f"sqlite:///{store}")
     assert store.read_bytes() == before
@@ -107,7 +107,7 @@ def test_a_path_that_is_no_regular_file_is_refused(tmp_path):
 
 def test_a_locked_store_is_waited_for_and_refused(store, monkeypatch):
     """A locked store is waited for and then refused, before any request to a model."""
-    monkeypatch.setattr(sqlite_file, "WAIT", 0.05)
+    monkeypatch.setattr(sqlite, "WAIT", 0.05)
     other = sqlite3.connect(store, isolation_level=None)
     other.execute("begin immediate")
     assert "locked by another program" in refusal(f"sqlite:///{store}")

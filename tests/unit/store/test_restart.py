@@ -10,12 +10,11 @@ from run_specialist.loop.run import Run
 from run_specialist.providers.scripted import ScriptedProvider, calls
 from run_specialist.store import owners
 from run_specialist.store import writer as writer_module
-from run_specialist.store.backoff import Backoff
-from run_specialist.store.base import StoreOutage
+from run_specialist.store.base import Backoff, StoreOutage
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.location import Location
+from run_specialist.store.postgresql import ServerSession
 from run_specialist.store.reader import Store
-from run_specialist.store.server_session import ServerSession
 from run_specialist.store.writer import Writer
 from tests.loop_jobs import job
 from tests.postgres_server import postgres_server

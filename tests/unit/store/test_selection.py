@@ -6,8 +6,8 @@ import pytest
 
 from run_specialist.errors import RunNotFound
 from run_specialist.store.reader import Store
-from run_specialist.store.run_trees import as_tree
 from run_specialist.store.selection import Selection
+from run_specialist.store.stored import as_tree
 from run_specialist.store.writer import Writer
 from tests.unit.store.finished_runs import keep, run_of, write
 from tests.unit.store.records import begun, nowhere, opened

@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from run_specialist.errors import StoreUnusable, UsageError
-from run_specialist.store import deleting, server_owner
-from run_specialist.store.opening import open_engine
+from run_specialist.store import postgresql, reader
 from run_specialist.store.owners import acquire, is_alive
 from run_specialist.store.postgresql import parsed
 from run_specialist.store.reader import Store
+from run_specialist.store.sqlite import open_engine
 from tests.stores import postgresql_url
 from tests.unit.store.opened import add_run
 
@@ -35,7 +35,7 @@ def until(holds):
 
 def holder(url, token):
     """Return the id of the server process that holds an owner's lock, or None if none does."""
-    return server_owner._query(url, f"select pid from {server_owner._HELD}", token)  # noqa: S608 - no user input
+    return postgresql._query(url, f"select pid from {postgresql._HELD}", token)  # noqa: S608 - no user input
 
 
 def cut_owners(url):
@@ -52,7 +52,7 @@ def test_a_lock_of_a_terminated_session_is_taken_again_at_once(url, monkeypatch)
 
     The token is the same, the session a new one.
     """
-    monkeypatch.setattr(server_owner, "PING", 3_600)
+    monkeypatch.setattr(postgresql, "PING", 3_600)
     owner = acquire(url)
     first = holder(url, owner.token)
     cut_owners(url)
@@ -64,28 +64,28 @@ def test_a_lock_of_a_terminated_session_is_taken_again_at_once(url, monkeypatch)
 def test_the_lock_is_retried_while_the_server_is_away(url, monkeypatch):
     """The thread that holds the lock keeps retrying while the server is away, and survives every refusal."""
     owner, refused = acquire(url), threading.Semaphore(0)
-    whole = server_owner.ServerOwner._locked
+    whole = postgresql.ServerOwner._locked
 
     def no_server(self):
         refused.release()
         raise StoreUnusable("no server")
 
-    monkeypatch.setattr(server_owner.ServerOwner, "_locked", no_server)
+    monkeypatch.setattr(postgresql.ServerOwner, "_locked", no_server)
     cut_owners(url)
     for _ in range(3):
         assert refused.acquire(timeout=PATIENCE)
     assert not is_alive(url, owner.token)
-    monkeypatch.setattr(server_owner.ServerOwner, "_locked", whole)
+    monkeypatch.setattr(postgresql.ServerOwner, "_locked", whole)
     until(lambda: is_alive(url, owner.token))
     owner.close()
 
 
 def test_an_idle_session_is_pinged(url, monkeypatch):
     """The session is pinged, because a network that drops all packets closes no socket."""
-    monkeypatch.setattr(server_owner, "PING", 0.01)
+    monkeypatch.setattr(postgresql, "PING", 0.01)
     pinged = threading.Semaphore(0)
-    whole = server_owner.ServerOwner.renew
-    monkeypatch.setattr(server_owner.ServerOwner, "renew", lambda self: (whole(self), pinged.release()))
+    whole = postgresql.ServerOwner.renew
+    monkeypatch.setattr(postgresql.ServerOwner, "renew", lambda self: (whole(self), pinged.release()))
     owner = acquire(url)
     for _ in range(3):
         assert pinged.acquire(timeout=PATIENCE)
@@ -137,8 +137,8 @@ def test_a_run_whose_lock_was_taken_again_is_not_deleted(url, monkeypatch):
     add_run(engine, "run-1")
     engine.dispose()
     looks = iter([False, True])
-    monkeypatch.setattr(deleting, "GRACE", 0)
-    monkeypatch.setattr(deleting, "is_alive", lambda _url, _token: next(looks))
+    monkeypatch.setattr(reader, "GRACE", 0)
+    monkeypatch.setattr(reader, "is_alive", lambda _url, _token: next(looks))
     with Store(url) as store:
         with pytest.raises(UsageError, match="run-1 is still running"):
             store.delete(["run-1"])

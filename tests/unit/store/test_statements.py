@@ -10,14 +10,13 @@ import pytest
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from run_specialist.store import file_session, statements
+from run_specialist.store import schema
+from run_specialist.store import sqlite as file_session
 from run_specialist.store.base import StoreFailure
-from run_specialist.store.file_session import FileSession
-from run_specialist.store.identity import VERSION
+from run_specialist.store.location import VERSION
 from run_specialist.store.schema import sqlite_statements
-from run_specialist.store.sqlite_file import open_file
-from run_specialist.store.tables import PackedText, metadata
-from run_specialist.store.versions import stamp
+from run_specialist.store.sqlite import FileSession, open_file
+from run_specialist.store.tables import PackedText, metadata, stamp
 from tests.unit.store.records import begun, counts, ended, turn_of, write
 
 
@@ -43,7 +42,7 @@ def test_the_packed_columns_are_those_of_sqlalchemy():
         name: {column.name for column in table.columns if isinstance(column.type, PackedText)}
         for name, table in metadata.tables.items()
     }
-    assert packed == statements.PACKED
+    assert packed == schema.PACKED
 
 
 WITHOUT = """

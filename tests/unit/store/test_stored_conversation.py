@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 
-from run_specialist.loop.compaction.flattened import FlattenedTranscript
-from run_specialist.loop.compaction.turns import summary_pair
+from run_specialist.loop.compaction import FlattenedTranscript, summary_pair
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Message, ToolCall, ToolResult, Usage
-from run_specialist.store.conversation import transcript_rows
-from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn, transcript_rows
 
 QUESTION = Message.user("What is known?")
 

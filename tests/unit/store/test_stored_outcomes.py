@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from run_specialist.record.journal import Ended
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Child, Evidence, Exit, LandingReport, Outcome, Spent, ToolCalls
-from run_specialist.store.from_rows import outcome, outcome_of
-from run_specialist.store.packing import pack, unpack
-from run_specialist.store.to_rows import rows_of
+from run_specialist.store.rows import outcome, outcome_of, pack, rows_of, unpack
 
 TEXTS = st.text(st.characters(), max_size=20)
 COUNTS = st.integers(0, 2**40)

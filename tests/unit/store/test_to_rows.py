@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from run_specialist.record.events import Called, Finished
 from run_specialist.record.journal import Ended, EventLogged
 from run_specialist.record.messages import Message, Usage
-from run_specialist.store import from_rows
-from run_specialist.store.as_text import column_text, json_text
-from run_specialist.store.packing import pack
-from run_specialist.store.to_rows import LARGEST, RUNNING, Rows, rows_of
+from run_specialist.store import rows as from_rows
+from run_specialist.store.rows import LARGEST, RUNNING, Rows, column_text, json_text, pack, rows_of
 from tests.unit.store import records
 from tests.unit.store.message_blocks import BLOCKS, JSON
 from tests.unit.store.records import unpacked

@@ -14,9 +14,9 @@ from run_specialist.record.events import Finished
 from run_specialist.record.journal import Ended, EventLogged, FileChanging
 from run_specialist.record.messages import Message
 from run_specialist.store.base import StoreFailure
-from run_specialist.store.inbox import Inbox, RunJournal
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.owners import is_alive
+from run_specialist.store.writer import Inbox, RunJournal
 from tests.plugins.tiers import examples
 from tests.unit.store.message_blocks import BLOCKS
 from tests.unit.store.records import (

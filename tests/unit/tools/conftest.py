@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.files import file_tools
 
 Call = Callable[..., str]
 

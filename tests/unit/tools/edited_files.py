@@ -5,12 +5,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from run_specialist.budget.budget import Budget
+from run_specialist.budget import Budget
 from run_specialist.specialist.fields import Specialist
-from run_specialist.tools.context import Context
-from run_specialist.tools.editing.edit_tools import editing_offers
-from run_specialist.tools.editing.working_copy import Patch, WorkingCopy
-from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.base import Context
+from run_specialist.tools.edit import Patch, WorkingCopy, editing_offers
+from run_specialist.tools.files import file_tools
 
 
 class Log:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from run_specialist.specialist.mcp_servers.server_config import ServerConfig
+from run_specialist.specialist.mcp_servers import ServerConfig
 from tests.wire.mcp_servers.running_servers import script
 
 

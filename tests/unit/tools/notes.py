@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from run_specialist.errors import ToolError
-from run_specialist.redaction import redactor
+from run_specialist.safety.redact import redactor
 from run_specialist.tools.base import Tool
-from run_specialist.tools.memory.memory_tool import memory_tool
-from run_specialist.tools.memory.notes_folder import NotesFolder
+from run_specialist.tools.memory import NotesFolder, memory_tool
 
 FOLDER = ".run-specialist/memory-local/finder"
 

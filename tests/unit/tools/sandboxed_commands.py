@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.budget.budget import Budget
+from run_specialist.budget import Budget
 from run_specialist.specialist.fields import Specialist
-from run_specialist.tools.base import Output, Tool
-from run_specialist.tools.context import Context
-from run_specialist.tools.shell import bubblewrap
-from run_specialist.tools.shell.shell import shell_tool
+from run_specialist.tools.base import Context, Output, Tool
+from run_specialist.tools.shell import system_sandbox
+from run_specialist.tools.shell.tool import shell_tool
 
-needs_bubblewrap = pytest.mark.skipif(bool(bubblewrap.why_unusable()), reason="bubblewrap makes no sandbox here")
+needs_bubblewrap = pytest.mark.skipif(bool(system_sandbox.why_no_bwrap()), reason="bubblewrap makes no sandbox here")
 GIT = shutil.which("git") or "git"
 SECONDS = 30.0
 """Timeout of a call, far above what it takes [s]."""

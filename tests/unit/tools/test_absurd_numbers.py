@@ -6,7 +6,7 @@ import pytest
 
 from run_specialist.errors import ToolError
 from run_specialist.tools.archive import Archive, get_tool_response_tool
-from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.files import file_tools
 
 NUMBERS = (-(10**19), -(2**63), -1, 0, 1, 2**31, 2**63 - 1, 2**63, 2**63 + 1, 10**19, 10**40)
 TAKES = {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from run_specialist.errors import ToolError
 from run_specialist.loop import evidence
-from run_specialist.loop.executed import Executed
+from run_specialist.loop.job import Executed
 from run_specialist.record.messages import ToolCall
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Output

@@ -6,11 +6,10 @@ import threading
 import pytest
 from pydantic import BaseModel
 
-from run_specialist.budget.budget import Budget
+from run_specialist.budget import Budget
 from run_specialist.errors import ToolError
-from run_specialist.tools.base import Output, Toolset
-from run_specialist.tools.context import Context
-from run_specialist.tools.decorator import tool
+from run_specialist.tools.base import Context, Output, Toolset
+from run_specialist.tools.python_tools import tool
 from run_specialist.tools.threads import is_cancelled
 
 pytestmark = pytest.mark.anyio

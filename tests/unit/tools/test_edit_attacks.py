@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from run_specialist.errors import ToolError, UsageError
-from run_specialist.safe_files import safe_write
-from run_specialist.tools.editing.text_edit import MOST
+from run_specialist.safety import safe_files
+from run_specialist.tools.text_edit import MOST
 from tests.link_swapper import can_swap, swapped
 from tests.unit.tools.edited_files import EditingRun, names_in
 
@@ -191,8 +191,8 @@ def test_what_is_swapped_before_the_replacement_is_noticed(root, write, tmp_path
     if moment == "recorded":
         run.log.before_storing = swap_now
     else:
-        original = safe_write._write_new
-        monkeypatch.setattr(safe_write, "_write_new", lambda *given: (original(*given), swap_now()))
+        original = safe_files._write_new
+        monkeypatch.setattr(safe_files, "_write_new", lambda *given: (original(*given), swap_now()))
     with pytest.raises(ToolError, match="was not changed: "):
         run.call("edit", path="docs/a.md", old="two", new="2")
     assert (swapped_once != [], away.read_text(), run.log.events) == (True, "two\n", [])

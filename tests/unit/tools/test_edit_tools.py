@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.editing import change as subject
-from run_specialist.tools.editing.change import EVENT_DIFF, RESULT_DIFF
+from run_specialist.tools import edit as subject
+from run_specialist.tools.edit import RESULT_DIFF
+from run_specialist.tools.file_checkpoint import EVENT_DIFF
 from tests.unit.tools.edited_files import EditingRun, apply_patch, names_in
 
 

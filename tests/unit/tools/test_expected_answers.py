@@ -3,7 +3,7 @@
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.sandbox.secret_files import holds_cases
+from run_specialist.tools.secret_files import holds_cases
 
 CLOSED = ["a.evals.yaml", "specialists/A.Evals.YML", "evals/evals.json", "skills/x/evals/EVALS.json"]
 OPEN = [

@@ -3,7 +3,7 @@
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.files import file_tools
 
 
 def test_the_five_tools_are_repeatable_and_described(root):

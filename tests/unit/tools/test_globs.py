@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.sandbox.globs import without_backtracking
-from run_specialist.tools.sandbox.ignore import spec_of
+from run_specialist.tools.ignore import spec_of, without_backtracking
 
 PIECES = st.sampled_from(["*", "*", "**", "/", "/**/", "a", "b", "?", "[ab]", "\\*", ".", " x"])
 PATTERNS = st.lists(PIECES, min_size=1, max_size=9).map("".join)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.files import grep as by_pattern
+from run_specialist.tools import files as by_pattern
 from tests.plugins.tiers import LUCK, examples
 
 needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
@@ -190,9 +190,9 @@ def test_a_search_killed_by_a_limit_is_reported_as_stopped(call, write, monkeypa
 def test_a_failed_search_in_python_is_reported_as_stopped(call, write, monkeypatch, tmp_path):
     """A search in Python that fails, for example out of memory, is reported as stopped, by its exit code."""
     script = tmp_path / "breaks.py"
-    script.write_text(f"import sys; sys.exit({by_pattern.linescan.SEARCH_FAILED})")
+    script.write_text(f"import sys; sys.exit({by_pattern.scripts.SEARCH_FAILED})")
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(by_pattern.linescan, "__file__", str(script))
+    monkeypatch.setattr(by_pattern.scripts, "__file__", str(script))
     write({"a.md": "needle\n"})
     assert call("grep", pattern="needle").startswith("[stopped by a limit of time or memory; use")
 
@@ -200,7 +200,7 @@ def test_a_failed_search_in_python_is_reported_as_stopped(call, write, monkeypat
 def test_a_search_that_cannot_be_started_is_an_error(call, write, monkeypatch, tmp_path):
     """A search that cannot be started is a ToolError, not a result without matches."""
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(by_pattern.linescan, "__file__", str(tmp_path / "nowhere.py"))
+    monkeypatch.setattr(by_pattern.scripts, "__file__", str(tmp_path / "nowhere.py"))
     write({"a.md": "needle\n"})
     with pytest.raises(ToolError, match=r"the search could not be run: .* exited with code 2"):
         call("grep", pattern="needle")

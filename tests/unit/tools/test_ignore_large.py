@@ -10,12 +10,10 @@ import threading
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.safe_files.safe_open import Folder
-from run_specialist.tools.sandbox import ignore_rules
-from run_specialist.tools.sandbox.ignore import ignore_file
-from run_specialist.tools.sandbox.ignore_rules import IgnoreRules
-from run_specialist.tools.sandbox.listing import files
-from run_specialist.tools.sandbox.sandbox import Sandbox
+from run_specialist.safety.safe_files import Folder
+from run_specialist.tools import ignore
+from run_specialist.tools.ignore import IgnoreRules, ignore_file
+from run_specialist.tools.sandbox import Sandbox, files
 
 MANY = 120_000
 
@@ -29,8 +27,8 @@ def compiled(monkeypatch):
         seen.append(threading.current_thread())
         return ignore_file(lines)
 
-    monkeypatch.setattr(ignore_rules, "ignore_file", counted)
-    monkeypatch.setattr(ignore_rules, "_CACHE", ignore_rules._Cache())
+    monkeypatch.setattr(ignore, "ignore_file", counted)
+    monkeypatch.setattr(ignore, "_CACHE", ignore._Cache())
     return seen
 
 
@@ -92,8 +90,8 @@ def test_a_changed_gitignore_takes_effect_with_the_same_time_and_size(call, writ
 
 def test_a_full_cache_evicts_the_oldest_entry(monkeypatch, write, root):
     """A full cache evicts the oldest entry, which is compiled again when needed."""
-    kept = ignore_rules._Cache()
-    monkeypatch.setattr(ignore_rules, "_MAX_CACHED", 3 * ignore_rules._COST_PER_FILE)
+    kept = ignore._Cache()
+    monkeypatch.setattr(ignore, "_MAX_CACHED", 3 * ignore._COST_PER_FILE)
     for number in range(9):
         kept.get(f"{number}.md".encode())
     assert list(kept._files) == [b"7.md", b"8.md"]

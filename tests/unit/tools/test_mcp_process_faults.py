@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from run_specialist.installation import adding
-from run_specialist.specialist.mcp_servers.server_config import ServerConfig
-from run_specialist.tools.mcp.result import LONGEST_RESULT
+from run_specialist.specialist.mcp_servers import ServerConfig
+from run_specialist.tools.mcp import LONGEST_RESULT
 from tests.unit.tools.mcp_configs import good
 from tests.wire.mcp_servers.running_servers import connected, raw, running, until
 

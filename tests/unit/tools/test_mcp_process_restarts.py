@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.specialist.mcp_servers.server_config import ServerConfig
-from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.specialist.mcp_servers import ServerConfig
+from run_specialist.tools.mcp import McpClients
 from tests.unit.tools.mcp_configs import good
 from tests.wire.mcp_servers.running_servers import connected, raw, running, script, until
 
@@ -117,8 +117,8 @@ async def test_cancelling_one_of_two_callers_keeps_the_server_for_the_other(tmp_
 PROGRAM = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from run_specialist.specialist.mcp_servers.server_config import ServerConfig
-from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.specialist.mcp_servers import ServerConfig
+from run_specialist.tools.mcp import McpClients
 
 async def main():
     tools, warnings = await McpClients().tools({"s": ServerConfig("s", tuple(sys.argv[2:]))}, root=Path.cwd())

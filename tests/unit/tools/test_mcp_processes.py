@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.mcp import McpClients
 from tests.unit.tools.mcp_configs import good
 from tests.wire.mcp_servers.running_servers import connected, running, until
 

@@ -7,9 +7,9 @@ import sys
 import httpx2
 import pytest
 
-from run_specialist.redaction import redact
-from run_specialist.specialist.mcp_servers.server_config import ServerConfig
-from run_specialist.tools.mcp.web import Web
+from run_specialist.safety.redact import redact
+from run_specialist.specialist.mcp_servers import ServerConfig
+from run_specialist.tools.mcp_transport import Web
 from tests.wire.mcp_servers.running_servers import connected
 from tests.wire.mcp_servers.web import good_web, raw_web
 
@@ -139,8 +139,8 @@ async def test_only_a_refused_post_is_reported_as_a_failure():
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from run_specialist.specialist.mcp_servers.server_config import ServerConfig
-from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.specialist.mcp_servers import ServerConfig
+from run_specialist.tools.mcp import McpClients
 
 async def main():
     clients = McpClients()

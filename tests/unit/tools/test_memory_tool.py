@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.safe_files.safe_open import Folder
-from run_specialist.tools.memory import folder_lock, notes_folder
-from run_specialist.tools.memory.folder_lock import locked
+from run_specialist.safety.safe_files import Folder
+from run_specialist.tools import memory
+from run_specialist.tools.memory import locked
 from tests.unit.tools.notes import Notes
 
 
@@ -65,7 +65,7 @@ def test_a_note_that_this_run_has_not_seen_is_not_deleted(notes):
 def test_runs_at_the_same_time_lose_no_notes(notes, by_threads, monkeypatch):
     """Eight runs append to one note, even if only the lock of the folder separates them, as between processes."""
     if not by_threads:
-        monkeypatch.setattr(folder_lock, "_in_process", threading.Semaphore(100))
+        monkeypatch.setattr(memory, "_in_process", threading.Semaphore(100))
     errors = []
 
     def write(run):
@@ -89,7 +89,7 @@ def test_a_run_does_not_wait_for_ever(notes):
     """A lock that another run keeps is an error after a while, and the note can be changed once it is free."""
     notes.call("append", "MEMORY.md", file_text="a")
     held, waiting = os.open(notes.folder, os.O_RDONLY), Folder.at(notes.folder)
-    folder_lock._try_lock(held)
+    memory._try_lock(held)
     with pytest.raises(ToolError, match="another run is changing these notes"), locked(waiting, 0.02):
         pass
     os.close(held)
@@ -121,7 +121,7 @@ def test_notes_are_bounded(notes, monkeypatch):
     short = Notes.of(notes.project, result_limit=500).call("view", "a.md")
     assert len(short) <= 500
     assert "of 32000; view on with offset=" in short
-    monkeypatch.setattr(notes_folder, "MOST", 2)
+    monkeypatch.setattr(memory, "MOST", 2)
     assert "there are 2 notes already" in notes.call("create", "c.md", file_text="c")
     assert notes.call("append", "a.md", file_text="more") == "Appended to a.md."
 

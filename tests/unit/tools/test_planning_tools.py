@@ -4,11 +4,10 @@ import asyncio
 
 import pytest
 
-from run_specialist.cli.call_lines import call_text
+from run_specialist.cli.live import call_text
 from run_specialist.errors import ToolError
 from run_specialist.record.events import Called
-from run_specialist.tools.planning.think import think_tool
-from run_specialist.tools.planning.todo import TodoList, current, todo_tool
+from run_specialist.tools.planning import TodoList, current, think_tool, todo_tool
 
 
 def call(tool, **arguments):

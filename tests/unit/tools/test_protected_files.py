@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from run_specialist.tools.sandbox.protected_files import PROTECTED_NAMES, is_protected_from_commands, reason_to_protect
+from run_specialist.tools.secret_files import PROTECTED_NAMES, is_protected_from_commands, reason_to_protect
 
 PROTECTED = """
     .git git~1 .gitmodules .githooks .husky .hg .claude .github .gemini .opencode .codex .cursor .copilot .agents

@@ -7,7 +7,7 @@ from importlib.machinery import SourceFileLoader
 import pytest
 
 from run_specialist.errors import UsageError
-from run_specialist.tools import modules, python
+from run_specialist.tools import project_modules, python_tools
 from tests.projects import project
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ def app(tmp_path):
 
 def tool_of(app, reference):
     """Find a function by its reference, and import it."""
-    return python.load(python.find(reference.replace("PKG", app.package), app.root), app.root)
+    return python_tools.load(python_tools.find(reference.replace("PKG", app.package), app.root), app.root)
 
 
 @pytest.mark.parametrize("init", [True, False], ids=["package", "folder"])
@@ -97,7 +97,7 @@ def test_finding_a_function_runs_no_code(app):
     """Finding a function reads its module and the packages around it, but runs neither."""
     app.write("PKG/__init__.py", "raise RuntimeError('package')")
     app.write("PKG/loud.py", "raise RuntimeError('module')")
-    found = python.find(f"{app.package}.loud:lookup", app.root)
+    found = python_tools.find(f"{app.package}.loud:lookup", app.root)
     assert [module.data for module in found.chain] == [
         b"raise RuntimeError('package')\n",
         b"raise RuntimeError('module')\n",
@@ -109,10 +109,10 @@ def test_the_bytes_that_were_found_are_imported(app):
     """The bytes that were found and allowed are imported, even if the files change; this includes the packages."""
     app.write("PKG/__init__.py", "STATE = 'old'")
     file = app.write("PKG/late.py", "from . import STATE", "def lookup() -> str:", "    return 'old ' + STATE")
-    found = python.find(f"{app.package}.late:lookup", app.root)
+    found = python_tools.find(f"{app.package}.late:lookup", app.root)
     app.write("PKG/__init__.py", "STATE = 'new'")
     app.write("PKG/late.py", "from . import STATE", "def lookup() -> str:", "    return 'new ' + STATE")
-    assert python.load(found, app.root)() == "old old"
+    assert python_tools.load(found, app.root)() == "old old"
     assert file.read_text().endswith("'new ' + STATE\n")
     assert not list(app.root.rglob("late*.pyc"))
 
@@ -146,7 +146,7 @@ def test_modules_of_one_name_in_two_projects_are_refused(app, tmp_path):
     (other / app.package).mkdir(parents=True)
     (other / app.package / "tools.py").write_text("def lookup() -> str:\n    return 'other'\n")
     with pytest.raises(UsageError, match=rf"{app.package}.* is already loaded|is ambiguous: it is also the name of"):
-        python.load(python.find(f"{app.package}.tools:lookup", other), other)
+        python_tools.load(python_tools.find(f"{app.package}.tools:lookup", other), other)
 
 
 def test_a_module_with_the_name_of_an_installed_one_is_refused(app):
@@ -156,24 +156,24 @@ def test_a_module_with_the_name_of_an_installed_one_is_refused(app):
     """
     app.write("tabnanny.py", *LOOKUP)
     with pytest.raises(UsageError, match=r"tabnanny is ambiguous: it is also the name of .*tabnanny\.py; rename"):
-        python.find("tabnanny:lookup", app.root)
+        python_tools.find("tabnanny:lookup", app.root)
 
 
 def test_a_folder_without_init_does_not_shadow_a_package(app):
     """As in Python, a folder `json` without `__init__.py` does not shadow the package `json`."""
     app.write("json/tools.py", *LOOKUP)
     with pytest.raises(UsageError, match=r"no module json\.tools in"):
-        python.find("json.tools:lookup", app.root)
+        python_tools.find("json.tools:lookup", app.root)
 
 
 async def test_an_installed_module_can_be_named_too(app):
     """A module that is not in the project is searched among the installed packages."""
-    found = python.find("textwrap:dedent", app.root)
+    found = python_tools.find("textwrap:dedent", app.root)
     assert not found.module.is_below(app.root)
     sys.modules.pop("tabnanny", None)
-    python.load(python.find("tabnanny:check", app.root), app.root)
+    python_tools.load(python_tools.find("tabnanny:check", app.root), app.root)
     assert type(sys.modules["tabnanny"].__spec__.loader) is SourceFileLoader, "imported as anybody would"
-    assert (await python.load(found, app.root).call({"text": "  a"})).text == "a"
+    assert (await python_tools.load(found, app.root).call({"text": "  a"})).text == "a"
 
 
 WRONG = {
@@ -245,34 +245,34 @@ def test_a_corrected_module_is_imported_again(odd):
 def test_a_reserved_tool_name_is_refused(app, name):
     """A reserved tool name is refused, and the error shows how to choose another one."""
     app.write("PKG/named.py", f"def {name}() -> str:", "    return ''")
-    found = python.find(f"{app.package}.named:{name}", app.root)
+    found = python_tools.find(f"{app.package}.named:{name}", app.root)
     with pytest.raises(UsageError, match=rf"tool name {name} is reserved; choose another one: @tool"):
-        python.check_name(found, python.load(found, app.root), ())
+        python_tools.check_name(found, python_tools.load(found, app.root), ())
 
 
 @pytest.mark.parametrize("name", ["fetch", "bash", "edit", "write", "memory", "todo", "think"])
 def test_a_function_may_have_the_name_of_a_newer_tool(app, name):
     """Functions that were there before these tools still work."""
     app.write("PKG/named.py", f"def {name}() -> str:", "    return ''")
-    found = python.find(f"{app.package}.named:{name}", app.root)
-    python.check_name(found, python.load(found, app.root), ())
+    found = python_tools.find(f"{app.package}.named:{name}", app.root)
+    python_tools.check_name(found, python_tools.load(found, app.root), ())
 
 
 def test_names_of_mcp_tools_and_duplicate_names_are_refused(app):
     """Names reserved for MCP tools and duplicate names are refused."""
     app.write("PKG/named.py", "def mcp__web__get() -> str:", "    return ''")
-    served = python.find(f"{app.package}.named:mcp__web__get", app.root)
+    served = python_tools.find(f"{app.package}.named:mcp__web__get", app.root)
     with pytest.raises(UsageError, match="is reserved for MCP tools"):
-        python.check_name(served, python.load(served, app.root), ())
-    found = python.find(f"{app.package}.tools:lookup", app.root)
-    made = python.load(found, app.root)
-    python.check_name(found, made, ["other"])
+        python_tools.check_name(served, python_tools.load(served, app.root), ())
+    found = python_tools.find(f"{app.package}.tools:lookup", app.root)
+    made = python_tools.load(found, app.root)
+    python_tools.check_name(found, made, ["other"])
     with pytest.raises(UsageError, match="lookup is already used by another function in python_tools"):
-        python.check_name(found, made, ["lookup"])
+        python_tools.check_name(found, made, ["lookup"])
 
 
 def test_an_unreadable_module_is_an_error(app):
     """A broken link in place of a module is an error."""
     (app.root / app.package / "gone.py").symlink_to("nowhere.py")
-    with pytest.raises(modules.CannotImport):
-        modules.find(f"{app.package}.gone", app.root)
+    with pytest.raises(project_modules.CannotImport):
+        project_modules.find(f"{app.package}.gone", app.root)

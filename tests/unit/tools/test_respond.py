@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from run_specialist.errors import ToolError
 from run_specialist.record.messages import ToolCall
-from run_specialist.specialist.json_schema.answer_schema import AnswerSchema
+from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.tools.respond import MOST_EVIDENCE, Citation, Response, respond_tool
 
 

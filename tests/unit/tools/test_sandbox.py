@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.errors import RunSpecialistError, ToolError, UsageError
-from run_specialist.tools.files.files import file_tools
-from run_specialist.tools.sandbox.sandbox import Sandbox
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.sandbox import Sandbox
 
 
 def all_output(call, path: str = "") -> str:

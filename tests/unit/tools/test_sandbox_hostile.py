@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.files.files import file_tools
-from run_specialist.tools.files.present import describe
-from run_specialist.tools.sandbox import text
-from run_specialist.tools.sandbox.listing import Entry
-from run_specialist.tools.sandbox.sandbox import Sandbox
+from run_specialist.tools import sandbox
+from run_specialist.tools.files import describe, file_tools
+from run_specialist.tools.sandbox import Entry, Sandbox
 
 LEVELS = 250
 NAME = "folder-in-folder"
@@ -48,7 +46,7 @@ def test_paths_too_long_for_the_system_are_omitted(call, write, chain):
 
 def test_reading_an_endless_file_stops_at_its_timeout(call, root, monkeypatch):
     """Reading stops at its timeout, both in a line that never ends and among countless lines."""
-    monkeypatch.setattr(text, "TIMEOUT", -1.0)
+    monkeypatch.setattr(sandbox, "TIMEOUT", -1.0)
     with (root / "line.txt").open("wb") as line:
         line.write(b"word " * 2_000)
         line.truncate(1_000_000)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.tools.sandbox.sandbox import escape_path, unescape_path
+from run_specialist.tools.sandbox import escape_path, unescape_path
 
 NAMES = [
     "with space.md",

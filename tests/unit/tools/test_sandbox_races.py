@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.sandbox.sandbox import Sandbox
+from run_specialist.tools.sandbox import Sandbox
 from tests.link_swapper import can_swap, swapped
 
 TRIES = int(os.environ.get("SANDBOX_TRIES", "15"))

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.tools.files.files import file_tools
-from run_specialist.tools.search import index as index_module
-from run_specialist.tools.search.passages import passages
-from run_specialist.tools.search.terms import content_terms, stem
+from run_specialist.tools import search as index_module
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.search import content_terms, passages, stem
 
 
 def paths_of(result: str) -> list[str]:

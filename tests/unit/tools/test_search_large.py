@@ -14,13 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.notes import SEAL, SEALED, write
-from run_specialist.tools.sandbox.linescan import LONGEST_LINE, lines_in, lines_of
-from run_specialist.tools.sandbox.sandbox import Sandbox
-from run_specialist.tools.sandbox.text import read_text
-from run_specialist.tools.search import index as index_module
-from run_specialist.tools.search.file_index import _chunk_bounds
-from run_specialist.tools.search.fts import Table
-from run_specialist.tools.search.index import SearchIndex
+from run_specialist.tools import search as index_module
+from run_specialist.tools.sandbox import Sandbox, read_text
+from run_specialist.tools.scripts import LONGEST_LINE, lines_in, lines_of
+from run_specialist.tools.search import SearchIndex, Table, _chunk_bounds
 
 NOTES = 300
 
@@ -193,7 +190,7 @@ def test_reading_an_endless_file_stops_at_the_limit():
 def test_chunks_cover_the_complete_text(text, each):
     """Chunks of any text are consecutive, cover all of it, and do not exceed the maximum length."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("run_specialist.tools.search.file_index._CHUNK_LENGTH", each)
+        patch.setattr("run_specialist.tools.search._CHUNK_LENGTH", each)
         ends = list(_chunk_bounds(text))
     assert "".join(text[start:end] for start, end in ends) == text
     assert all(end - start <= each for start, end in ends)

@@ -10,14 +10,12 @@ import threading
 
 import pytest
 
-from run_specialist.budget.budget import Budget
-from run_specialist.tools.context import Context
-from run_specialist.tools.files import grep as by_pattern
-from run_specialist.tools.files import limited, search_process
-from run_specialist.tools.files.files import file_tools
-from run_specialist.tools.files.search_process import run
-from run_specialist.tools.sandbox import linescan
-from run_specialist.tools.threads import in_thread
+from run_specialist.budget import Budget
+from run_specialist.tools import files as by_pattern
+from run_specialist.tools import scripts, threads
+from run_specialist.tools.base import Context
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.threads import in_thread, run
 from tests.endless_search import PATIENCE, PATTERN, burning
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has no such limits")
@@ -54,7 +52,7 @@ def fire(root):
 
 def start(*command, seconds=60.0, parent=None, before=()):
     """Run a command under limits."""
-    limits = (sys.executable, limited.__file__, str(seconds), str(os.getpid() if parent is None else parent))
+    limits = (sys.executable, scripts.__file__, "limit", str(seconds), str(os.getpid() if parent is None else parent))
     return subprocess.run([*before, *limits, *command], capture_output=True, check=False, timeout=PATIENCE)
 
 
@@ -67,7 +65,7 @@ def test_a_command_runs_under_limits():
     """Limits on time, CPU time, memory and core dumps apply to the command that replaces the script."""
     limits = json.loads(start(*python(REPORT), seconds=50.5).stdout)
     assert 0 < limits.pop("timer") <= 50.5
-    assert limits == {"RLIMIT_CPU": [51, 51], "RLIMIT_DATA": [limited.MEMORY] * 2, "RLIMIT_CORE": [0, 0]}
+    assert limits == {"RLIMIT_CPU": [51, 51], "RLIMIT_DATA": [scripts.MEMORY] * 2, "RLIMIT_CORE": [0, 0]}
 
 
 def test_a_lower_existing_limit_is_kept():
@@ -95,13 +93,13 @@ def test_a_search_does_not_start_after_its_caller_ended():
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit what is mapped")
 def test_memory_is_limited():
     """A search that exceeds its memory limit gets a MemoryError, and the machine stays usable."""
-    result = start(*python(f"bytearray({limited.MEMORY})"))
+    result = start(*python(f"bytearray({scripts.MEMORY})"))
     assert (result.returncode, b"MemoryError" in result.stderr) == (1, True)
 
 
 def test_a_missing_command_has_its_own_exit_code():
     """A missing command has its own exit code, since 1 would mean that ripgrep found nothing."""
-    assert start("/nowhere/rg").returncode == limited.CANNOT_START
+    assert start("/nowhere/rg").returncode == scripts.CANNOT_START
 
 
 def test_the_output_and_the_exit_code_are_returned(root):
@@ -165,7 +163,7 @@ def test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, how):
 
 def test_without_kernel_limits_cancelling_the_call_ends_the_search(root, fire, monkeypatch):
     """Without kernel limits, as on Windows, cancelling the call still ends its search."""
-    monkeypatch.setattr(search_process, "_CAN_LIMIT", False)
+    monkeypatch.setattr(threads, "_CAN_LIMIT", False)
     test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, "cancel")
 
 
@@ -174,5 +172,5 @@ def test_a_failed_search_has_its_own_exit_code():
 
     Python would exit with 1 after an error, which is ripgrep's code for no match.
     """
-    command = [sys.executable, "-I", "-S", linescan.__file__, "(", "0", "1"]
-    assert subprocess.run(command, check=False, timeout=PATIENCE).returncode == linescan.SEARCH_FAILED
+    command = [sys.executable, "-I", "-S", scripts.__file__, "scan", "(", "0", "1"]
+    assert subprocess.run(command, check=False, timeout=PATIENCE).returncode == scripts.SEARCH_FAILED

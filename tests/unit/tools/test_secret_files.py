@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.files.files import file_tools
-from run_specialist.tools.sandbox.secret_files import is_secret
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.secret_files import is_secret
 
 SECRETS = [
     *(".env", ".env.local", ".env.production", ".env-prod", "prod.env", ".envrc", "deploy/.env", ".ENV", ".Env.Local"),

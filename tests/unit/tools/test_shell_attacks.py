@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from run_specialist.tools.shell import sandboxed_process, usage
+from run_specialist.tools.shell import process
 from tests.unit.tools.sandboxed_commands import Commands, needs_bubblewrap, processes_with, unique_mark
 
 pytestmark = [pytest.mark.anyio, needs_bubblewrap]
@@ -177,8 +177,8 @@ HOG = "python3 -c 'x = bytearray(b\"1\") * 200_000_000; import time; time.sleep(
 )
 async def test_what_never_ends_is_stopped(run, command, stopped, monkeypatch):
     """Endless output, ever more processes, and memory of many processes."""
-    monkeypatch.setattr(sandboxed_process, "MEMORY", 2**29)
-    monkeypatch.setattr(sandboxed_process, "MOST_TASKS", 50)
+    monkeypatch.setattr(process, "MEMORY", 2**29)
+    monkeypatch.setattr(process, "MOST_TASKS", 50)
     output = await run(command)
     assert (output.note, output.is_error) == (f"[stopped: {stopped}]", True)
     assert len(output.text) <= 20_000
@@ -212,9 +212,9 @@ STOPPED = "[stopped: it used more than 0.5 GB of memory]"
 @pytest.mark.parametrize("has_group", [True, False], ids=["group", "counted"])
 async def test_shared_memory_counts(run, kind, text, note, has_group, monkeypatch):
     """Memory that several processes share, or that belongs to none, is limited with and without control groups."""
-    monkeypatch.setattr(sandboxed_process, "MEMORY", 2**29)
+    monkeypatch.setattr(process, "MEMORY", 2**29)
     if not has_group:
-        monkeypatch.setattr(usage, "_places", lambda: ())
+        monkeypatch.setattr(process, "_places", lambda: ())
     run.write("hog.py", f"{LIBRARY}\n{SHARED[kind]}")
     output = await run("python3 hog.py")
     assert text in output.text
@@ -238,7 +238,7 @@ async def test_programs_that_share_memory_work(run):
 
 async def test_a_fork_counts_its_pages_once(run, monkeypatch):
     """Four processes that share what their parent has written are not taken for five times as much."""
-    monkeypatch.setattr(sandboxed_process, "MEMORY", 2**29)
+    monkeypatch.setattr(process, "MEMORY", 2**29)
     program = (
         "import os, time; x = bytearray(b'1') * 200_000_000\n"
         "children = [os.fork() or (time.sleep(1), os._exit(0)) for _ in range(4)]\n"

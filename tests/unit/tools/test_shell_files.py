@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from run_specialist.errors import ToolError
+from run_specialist.spawning.extra_tools import shell_offer
 from run_specialist.specialist.fields import Specialist
-from run_specialist.tools.editing import file_checkpoint
-from run_specialist.tools.editing.working_copy import Patch, WorkingCopy
-from run_specialist.tools.files.files import file_tools
-from run_specialist.tools.shell import one_command, shown_files
-from run_specialist.tools.shell.git_folder import git_folder, plain_config
-from run_specialist.tools.shell.shell_offer import shell_offer
-from run_specialist.tools.shell.shown_files import kernel_folders, writable_places
+from run_specialist.tools import file_checkpoint
+from run_specialist.tools.edit import Patch, WorkingCopy
+from run_specialist.tools.files import file_tools
+from run_specialist.tools.shell import places as shown_files
+from run_specialist.tools.shell import process
+from run_specialist.tools.shell.places import git_folder, kernel_folders, plain_config, writable_places
 from tests.unit.tools.sandboxed_commands import Commands, needs_bubblewrap
 
 pytestmark = [pytest.mark.anyio, needs_bubblewrap]
@@ -297,7 +297,7 @@ async def test_a_folder_of_git_that_is_not_understood_is_hidden(run, monkeypatch
     run.git("init", "-q")
     run.write(".git/modules/inner/config", "canary")
     assert "canary" not in (await run("cat .git/modules/inner/config; ls .git/modules")).text
-    monkeypatch.setattr(one_command, "git_folder", lambda root: None)
+    monkeypatch.setattr(process, "git_folder", lambda root: None)
     assert (await run("ls -A .git")).text == ""
 
 

@@ -11,9 +11,8 @@ from contextlib import suppress
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.shell import bubblewrap, one_command, seatbelt
-from run_specialist.tools.shell.kept_output import KeptOutput
-from run_specialist.tools.shell.sandboxed_process import SandboxedProcess
+from run_specialist.tools.shell import process, system_sandbox
+from run_specialist.tools.shell.process import KeptOutput, SandboxedProcess
 from run_specialist.tools.threads import in_thread
 from tests.unit.tools.sandboxed_commands import (
     PATIENCE,
@@ -140,7 +139,7 @@ async def test_a_command_waits_for_the_program(run, monkeypatch):
 async def test_without_namespaces_the_command_has_a_folder_of_its_own(run, monkeypatch):
     """As on macOS; here the command that would be run by `sandbox-exec` is run as it is."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(seatbelt, "command", lambda *given: [*given[-1]])
+    monkeypatch.setattr(system_sandbox, "command", lambda *given: [*given[-1]])
     output = await run("pwd; test $HOME = $TMPDIR && touch $HOME/x && rm $HOME/x && echo $#; exit 3")
     assert (output.text, output.note) == (f"{run.root}\n0\n", "[exit code 3]")
     mark = unique_mark()
@@ -161,9 +160,9 @@ async def test_impossible_commands_are_errors(run, command, reason):
 
 async def test_a_sandbox_that_cannot_be_made_is_an_error(run, monkeypatch):
     """Nothing is run, and the error says why; a program that is missing too."""
-    monkeypatch.setattr(one_command, "filter_for", lambda: b"\xff" * 8)
+    monkeypatch.setattr(process, "filter_for", lambda: b"\xff" * 8)
     with pytest.raises(ToolError, match=r"the sandbox cannot be made: .*system call filtering"):
         await run("echo ok")
-    monkeypatch.setattr(bubblewrap, "program", lambda: "/missing/bwrap")
+    monkeypatch.setattr(system_sandbox, "program", lambda: "/missing/bwrap")
     with pytest.raises(ToolError, match=r"the sandbox cannot be started: .*No such file"):
         await run("echo ok")

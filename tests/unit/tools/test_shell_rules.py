@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.tools.shell.command_rules import CommandRules
+from run_specialist.tools.shell.tool import CommandRules
 from tests.plugins.tiers import examples
 
 ONLY_GIT = CommandRules.of(["read", "Bash(git log:*, git show:*)", "Bash(npm run build)", "Bash(make * check)"], [])

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from run_specialist.tools.shell.system_calls import filter_for
+from run_specialist.tools.shell.system_sandbox import filter_for
 
 ALLOWED = 0x7FFF0000
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "riscv64": 0xC00000F3}

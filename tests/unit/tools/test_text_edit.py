@@ -3,7 +3,7 @@
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.editing.text_edit import MOST, Replacement, decoded, edited, encoded, rewritten
+from run_specialist.tools.text_edit import MOST, Replacement, decoded, edited, encoded, rewritten
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from typing import Annotated, Optional
 import pytest
 
 import run_specialist
-from run_specialist.budget.budget import Budget, Kind
+from run_specialist.budget import Budget, Kind
 from run_specialist.errors import ToolError
-from run_specialist.tools.context import Context
-from run_specialist.tools.decorator import tool
+from run_specialist.tools.base import Context
+from run_specialist.tools.python_tools import tool
 from tests.unit.tools.decorated_functions import properties
 
 pytestmark = pytest.mark.anyio

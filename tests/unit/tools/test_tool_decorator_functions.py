@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from run_specialist.errors import ToolError, UsageError
-from run_specialist.tools.base import Tool
-from run_specialist.tools.context import Context
-from run_specialist.tools.decorator import tool
+from run_specialist.tools.base import Context, Tool
+from run_specialist.tools.python_tools import tool
 from tests.unit.tools.decorated_functions import Place, properties
 
 pytestmark = pytest.mark.anyio

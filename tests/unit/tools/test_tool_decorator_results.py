@@ -11,7 +11,7 @@ from typing import Any, Literal, Optional
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.decorator import tool
+from run_specialist.tools.python_tools import tool
 from tests.unit.tools.decorated_functions import Place, properties
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ import pytest
 from pydantic import Field
 
 import run_specialist
-from run_specialist.tools.context import Context
-from run_specialist.tools.decorator import tool
+from run_specialist.tools.base import Context
+from run_specialist.tools.python_tools import tool
 from tests.unit.tools.decorated_functions import properties
 
 pytestmark = pytest.mark.anyio

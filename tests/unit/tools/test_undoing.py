@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_specialist.record.journal import FileChanging
-from run_specialist.safe_files.safe_write import digest_of, temporary_name
-from run_specialist.tools.editing.undoing import undo
+from run_specialist.safety.safe_files import digest_of, temporary_name
+from run_specialist.tools.edit import undo
 from tests.unit.tools.edited_files import EditingRun
 
 

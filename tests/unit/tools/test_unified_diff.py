@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from run_specialist.tools.editing import unified_diff as subject
-from run_specialist.tools.editing.unified_diff import diff_of, shortened
+from run_specialist.tools import text_edit as subject
+from run_specialist.tools.text_edit import diff_of, shortened
 from tests.unit.tools.edited_files import apply_patch
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "\r", "@@ -1 +1 @@", "-x", "\\ y"]), max_size=14)

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.web.page_urls import LONGEST, checked
-from run_specialist.tools.web.public_addresses import is_public
+from run_specialist.tools.web import LONGEST, checked, is_public
 
 INSIDE = re.findall(
     r"\S+",

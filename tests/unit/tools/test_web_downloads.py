@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from run_specialist.errors import ToolError
-from run_specialist.tools.web.downloads import MAX_BYTES, MAX_REDIRECTS, Downloads
+from run_specialist.tools.web import MAX_BYTES, MAX_REDIRECTS, Downloads
 from tests.unit.tools.web_pages import replied, serving
 
 pytestmark = pytest.mark.anyio

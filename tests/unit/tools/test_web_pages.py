@@ -3,12 +3,10 @@
 import pytest
 
 from run_specialist.errors import ToolError
+from run_specialist.tools import web
 from run_specialist.tools.base import Output
-from run_specialist.tools.web import page_text
-from run_specialist.tools.web.downloads import Download, Downloads
-from run_specialist.tools.web.extracting import LONGEST_LINE
-from run_specialist.tools.web.fetch import fetch_tool
-from run_specialist.tools.web.page_text import text_of
+from run_specialist.tools.web import Download, Downloads, fetch_tool, text_of
+from run_specialist.tools.web_page import LONGEST_LINE
 from tests.unit.tools.web_pages import replied, serving
 
 HTML = b"""<html><head><title>Retries</title></head><body><nav><a href="/">Start</a></nav><main><h1>How it retries</h1>
@@ -87,7 +85,7 @@ def test_what_is_no_text_is_refused(media_type, body):
 
 def test_a_page_that_takes_too_long_is_given_up(monkeypatch):
     """A page on which the parser spends minutes is ended, with a reason."""
-    monkeypatch.setattr(page_text, "SECONDS", 0.05)
+    monkeypatch.setattr(web, "SECONDS", 0.05)
     with pytest.raises(ToolError, match="it takes more than 0 seconds"):
         text_of(page(HTML))
 

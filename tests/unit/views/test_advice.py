@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.views.advice import limit_for, suggest
-from run_specialist.views.needs import Need, bars, enough_for
-from run_specialist.views.tune import tune
+from run_specialist.views.tune import Need, bars, enough_for, limit_for, suggest, tune
 from tests.unit.views.past_runs import outcome, past
 
 NINE = Fraction(9, 10)

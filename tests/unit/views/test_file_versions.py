@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from run_specialist.views.file_versions import FileVersion
-from run_specialist.views.tune import tune
+from run_specialist.views.tune import FileVersion, tune
 from tests.unit.views.past_runs import outcome, past
 
 FILE = FileVersion("new", {"tool_calls": 30, "tokens": None, "time": None})

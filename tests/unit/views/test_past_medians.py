@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.views.past_medians import Medians, as_json, medians_by_model
+from run_specialist.views.tune import Medians, as_json, medians_by_model
 
 
 def outcome(model="m", status="answered", calls=3, seconds=2.0, cost=0.5):

@@ -9,7 +9,7 @@ from typing import Any
 
 from run_specialist.api.runner import Runner
 from run_specialist.providers import anthropic, openai_chat
-from run_specialist.providers.admission.gate import GATES
+from run_specialist.providers.admission import GATES
 from run_specialist.providers.base import Provider
 from run_specialist.record.outcome import Outcome
 from tests.leak_check import Census, leaks_since_async

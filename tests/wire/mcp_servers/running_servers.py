@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from run_specialist.specialist.mcp_servers.server_config import ServerConfig
+from run_specialist.specialist.mcp_servers import ServerConfig
 from run_specialist.tools.base import Tool
-from run_specialist.tools.mcp.clients import McpClients
+from run_specialist.tools.mcp import McpClients
 
 SCRIPTS = Path(__file__).parent
 

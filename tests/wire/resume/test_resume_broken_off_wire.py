@@ -8,8 +8,8 @@ from run_specialist import prompts
 from run_specialist.loop.run import Run
 from run_specialist.record.journal import Returned
 from run_specialist.record.outcome import Exit
+from run_specialist.spawning.server_tools import search_tool
 from run_specialist.tools.base import Tool
-from run_specialist.tools.server_tools import search_tool
 from tests.journals import Notebook, keep
 from tests.loop_jobs import LOOK
 from tests.wire.chat import faults as chat_faults

@@ -3,10 +3,9 @@
 import asyncio
 from types import SimpleNamespace
 
-from run_specialist.providers.admission.gate import Gate, GatedRequest
-from run_specialist.providers.admission.policy import RateLimitRefusal
-from run_specialist.providers.anthropic import MESSAGES
+from run_specialist.providers.admission import Gate, GatedRequest, RateLimitRefusal
 from run_specialist.providers.base import Choice, Request
+from run_specialist.providers.errors import MESSAGES
 
 
 class Refused(Exception):

@@ -5,9 +5,9 @@ import gc
 import pytest
 
 from run_specialist.errors import UsageError
+from run_specialist.providers import admission as gate_module
 from run_specialist.providers import anthropic, openai_chat
-from run_specialist.providers.admission import gate as gate_module
-from run_specialist.providers.admission.gate import GATES, VARIABLE, Gate, Gates, ceiling
+from run_specialist.providers.admission import GATES, VARIABLE, Gate, Gates, ceiling
 
 KEY = "sk-ant-very-secret-key-123456"
 

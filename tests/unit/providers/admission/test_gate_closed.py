@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from run_specialist.errors import Unavailable
-from run_specialist.providers.admission.gate import Gate
+from run_specialist.providers.admission import Gate
 from run_specialist.providers.base import Queueing
 from tests.unit.providers.admission.gated_requests import Refused, hold, refuse, settle, turn
 

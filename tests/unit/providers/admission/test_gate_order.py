@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from run_specialist.providers.admission.gate import Gate
+from run_specialist.providers.admission import Gate
 from run_specialist.providers.base import Queueing
 from tests.unit.providers.admission.gated_requests import hold, refuse, settle, turn
 

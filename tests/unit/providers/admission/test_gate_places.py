@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers.admission.gate import Gate
+from run_specialist.providers.admission import Gate
 from run_specialist.providers.base import Queueing
 from tests.unit.providers.admission.gated_requests import Refused, hold, settle, turn
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from run_specialist.providers.admission.policy import (
+from run_specialist.providers.admission import (
     GENEROUS,
     LONGEST_CLOSING,
     MINUTE,

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from run_specialist.errors import Unavailable
-from run_specialist.loop.stop_signal import StopSignal
-from run_specialist.providers.admission.gate import Gate
+from run_specialist.loop.retries import StopSignal
+from run_specialist.providers.admission import Gate
 from run_specialist.providers.base import Queueing
 from tests.unit.providers.admission.gated_requests import settle, turn
 

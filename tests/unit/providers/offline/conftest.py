@@ -8,10 +8,10 @@ import pytest
 
 from run_specialist.errors import ToolError
 from run_specialist.providers.base import Choice, Opening, Request
-from run_specialist.providers.offline.provider import OfflineProvider
+from run_specialist.providers.offline import OfflineProvider
 from run_specialist.record.messages import Message, ToolCall, ToolResult
 from run_specialist.tools.base import Toolset
-from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.files import file_tools
 from run_specialist.tools.respond import Response, respond_tool
 
 MAX_TOKENS = 4096

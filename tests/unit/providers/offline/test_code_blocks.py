@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers.offline.code_block import shape
-from run_specialist.providers.offline.code_grouping import code_blocks
-from run_specialist.providers.offline.definitions import defined, is_code, pattern
+from run_specialist.providers.offline_units import code_blocks, defined, is_code, pattern, shape
 from tests.unit.providers.offline.code_project import CART, GATEWAY, LOOP
 
 PIECES = [

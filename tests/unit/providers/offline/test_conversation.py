@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from run_specialist.providers.base import Choice, Delta, Opening, Provider, Request
-from run_specialist.providers.offline.provider import OfflineProvider
+from run_specialist.providers.offline import OfflineProvider
 from run_specialist.record.messages import Message, Stop, ToolResult
 from run_specialist.tools.base import Toolset
-from run_specialist.tools.files.files import file_tools
+from run_specialist.tools.files import file_tools
 from run_specialist.tools.respond import respond_tool
 from tests.plugins.tiers import examples
 

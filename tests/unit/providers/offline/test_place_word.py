@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_specialist.providers.offline.place_word import place_word
+from run_specialist.providers.offline import place_word
 
 CODE = {
     "src/pay.py": "def charge(card):\n    for attempt in range(3):  # payments are retried three times\n        pass\n"

@@ -1,0 +1,598 @@
+"""Read config files: their keys and places, the values and their origins, and the trust that a project's file needs."""
+
+import difflib
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from run_specialist.errors import NotTrusted, UsageError
+from run_specialist.providers.choose import OPENAI, choose_model
+from run_specialist.providers.errors import CHAT
+from run_specialist.providers.local_servers import WEIGHTS, prefix_of
+from run_specialist.record.journal import OnLost
+from run_specialist.record.outcome import OFFLINE
+from run_specialist.safety import safe_files
+from run_specialist.safety.assigned_secrets import ends_like_a_name
+from run_specialist.safety.redact import passwords
+from run_specialist.spawning.trust import Claim, Demand, Trust, to_ask, to_load
+from run_specialist.specialist.checks import split_models
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import Default, Defaults, Scope
+from run_specialist.specialist.origins import rule, stricter
+from run_specialist.specialist.positions import InvalidToml, TomlTable, read_table
+from run_specialist.specialist.problems import shown
+from run_specialist.specialist.project import ownership_problem, user_folder
+from run_specialist.store.location import place
+from run_specialist.store.location import shown as shown_store
+
+ValueKind = Literal["setting", "model", "folder", "store", "on_lost", "switch", "count"]
+TABLE = ("tool", "run-specialist")
+"""Table of the keys in pyproject.toml; the user's file has them at the top level."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key."""
+
+    name: str
+    """Name in snake_case, as in JSON output; files may use hyphens instead."""
+    kind: ValueKind
+    """`setting` for a key of specialist files, with the same values."""
+    variable: str = ""
+    """Environment variable that overrides it; empty if there is none."""
+
+    @property
+    def personal(self) -> bool:
+        """Whether only the user's own file may contain it."""
+        return rule(self.name, "project") == "never"
+
+
+_SETTINGS = (
+    "tool_calls_limit",
+    "turns_limit",
+    "total_tokens_limit",
+    "cost_limit",
+    "time_limit",
+    "patience",
+    "tool_chars_limit",
+    "landing",
+    "evidence",
+    "tool_calls",
+    "preset",
+)
+
+KEYS = {
+    key.name: key
+    for key in (
+        Key("model", "model", variable="SPECIALIST_MODEL"),
+        *(Key(name, "setting") for name in _SETTINGS),
+        Key("dir", "folder"),
+        Key("strict", "switch"),
+        Key("quiet", "switch"),
+        Key("require_model", "switch", variable="SPECIALIST_REQUIRE_MODEL"),
+        Key("store", "store", variable="SPECIALIST_STORE"),
+        Key("on_lost", "on_lost"),
+        Key("requests_at_once", "count", variable="SPECIALIST_REQUESTS_AT_ONCE"),
+    )
+}
+"""All keys, by name."""
+
+ONLY_OPTIONS = frozenset(
+    {"root", "trust", "server_tools", "dry_run", "json", "events", "output", "raw", "force", "yes", "http", "no_token"}
+)
+"""Options that cannot be set in a file, because they are decided for each call."""
+
+_ADDRESSES = ("base_url", "api_base", "endpoint", "host")
+_LONGEST = 40
+
+
+def canonical(name: str) -> str:
+    """Return the name of a key in snake_case."""
+    return name.strip().replace("-", "_").lower()
+
+
+def unknown(name: str) -> str:
+    """Return why a key cannot be used, and a similar key if there is one."""
+    key = canonical(name)
+    if key in ONLY_OPTIONS:
+        return f"this cannot be set in a config file; use the option --{key.replace('_', '-')}"
+    if ends_like_a_name(key):
+        return "secrets do not belong in a config file; set an environment variable, see docs/configuration.md"
+    if key.endswith(_ADDRESSES):
+        return "addresses of servers are set by environment variables only, see docs/configuration.md"
+    close = difflib.get_close_matches(key[:_LONGEST], KEYS, n=1)
+    return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; known are {', '.join(KEYS)}"
+
+
+State = Literal["read", "missing", "no table", "ignored"]
+
+LARGEST = 1024 * 1024
+"""Maximum size of a config file [bytes]."""
+MAX_PROBLEMS = 20
+"""Maximum number of errors of one file."""
+_MENTION = TABLE[-1].encode()
+"""Every file with the table contains these bytes; most project files do not, and are not parsed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A config file, whether or not it exists."""
+
+    path: Path
+    scope: Scope
+    state: State
+    """`no table` for a project file without keys for this program, `ignored` for one that must not be used."""
+    values: Mapping[str, Default] = field(default_factory=dict)
+    """Values with their places, by name of the key."""
+    problems: tuple[str, ...] = ()
+    """Errors, each with `file:line: key: reason`."""
+    reason: str = ""
+    """Why the file is ignored."""
+
+
+def read_project_file(path: Path, project: Path, *, meant: bool) -> ConfigFile:
+    """Read the table of this program in the project file of a project, without leaving the project.
+
+    meant: whether the user named the project, which may then belong to another user.
+    """
+    try:
+        with safe_files.open_file(path, project) as file:
+            data = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        return ConfigFile(path, "project", "missing")
+    except (OSError, ValueError) as error:
+        return ConfigFile(path, "project", "ignored", reason=getattr(error, "strerror", None) or str(error))
+    if _MENTION not in data:
+        return ConfigFile(path, "project", "no table")
+    if not meant and (owner := ownership_problem(project, path)):
+        return ConfigFile(path, "project", "ignored", reason=owner)
+    read = _parsed(path, "project", data, TABLE)
+    return read if meant else _with_owner_of_folder(read, project)
+
+
+def _with_owner_of_folder(read: ConfigFile, project: Path) -> ConfigFile:
+    folder = read.values.get("dir")
+    owner = None if folder is None else ownership_problem(project, folder.value)
+    if folder is None or owner is None:
+        return read
+    return replace(read, problems=(*read.problems, f"{near(read.path)}:{folder.line}: dir: {owner}"))
+
+
+def read_user_file(path: Path) -> ConfigFile:
+    """Read the config file of the user; symlinks are followed anywhere."""
+    try:
+        with safe_files.open_file(path, None) as file:
+            return _parsed(path, "user", file.read(LARGEST + 1), ())
+    except (FileNotFoundError, NotADirectoryError):
+        return ConfigFile(path, "user", "missing")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return ConfigFile(path, "user", "read", problems=(f"{near(path)}: cannot be read: {reason}",))
+
+
+def _parsed(path: Path, scope: Scope, data: bytes, names: tuple[str, ...]) -> ConfigFile:
+    if len(data) > LARGEST:
+        return _bad(path, scope, 1, f"is larger than {LARGEST // 1024**2} MiB")
+    try:
+        # Editors on Windows put a mark before the text.
+        text = data.decode("utf-8").removeprefix("\ufeff")
+        table = read_table(text, names)
+    except UnicodeDecodeError as error:
+        return _bad(path, scope, data.count(b"\n", 0, error.start) + 1, "is not UTF-8")
+    except InvalidToml as error:
+        return _bad(path, scope, error.line, f"invalid TOML: {error}")
+    return ConfigFile(path, scope, "no table") if table is None else _checked(path, scope, table)
+
+
+def _checked(path: Path, scope: Scope, table: TomlTable) -> ConfigFile:
+    values: dict[str, Default] = {}
+    problems: list[str] = []
+    for name, given in table.values.items():
+        key, line = KEYS.get(canonical(name)), table.line(name)
+        try:
+            if key is None:
+                raise ValueError(_unknown(name, scope))  # noqa: TRY301 - one place for the line
+            if key.name in values:
+                raise ValueError(f"given twice, with `-` and with `_`; first on line {values[key.name].line}")  # noqa: TRY301
+            values[key.name] = Default(value_of(key, given, path, scope), scope, path, line)
+        except ValueError as error:
+            problems.append(f"{near(path)}:{line}: {shown(name)}: {error}")
+            if len(problems) == MAX_PROBLEMS:
+                problems.append(f"{near(path)}: further keys were not checked")
+                break
+    return ConfigFile(path, scope, "read", values, tuple(problems))
+
+
+def _unknown(name: str, scope: Scope) -> str:
+    if scope == "user" and name == TABLE[0]:
+        return f"put the keys at the top of this file, without [{'.'.join(TABLE)}]"
+    return unknown(name)
+
+
+def _bad(path: Path, scope: Scope, line: int, reason: str) -> ConfigFile:
+    return ConfigFile(path, scope, "read", problems=(f"{near(path)}:{line}: {shown(reason, 300)}",))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The values of all config files."""
+
+    files: tuple[ConfigFile, ...] = ()
+    """Files in order of precedence, missing ones included."""
+    project: Path | None = None
+    """The project; None if only the user's file was read."""
+
+    @property
+    def values(self) -> Mapping[str, Default]:
+        """The effective value of each key; the project takes precedence over the user, but cannot raise a limit."""
+        values: dict[str, Default] = {}
+        for file in reversed(self.files):
+            for key, value in file.values.items():
+                own = values.get(key)
+                values[key] = value if own is None or own.scope == value.scope else _of_project(key, value, own)
+        return values
+
+    def get(self, key: str) -> Any:  # noqa: ANN401 - as the key
+        """Return the value of a key that no environment variable overrides; None if there is none."""
+        found = self.values.get(key)
+        variable = KEYS[key].variable
+        return None if found is None or (variable and os.environ.get(variable)) else found.value
+
+    @property
+    def defaults(self) -> Defaults:
+        """The settings and the model for specialists whose files do not contain them."""
+        settings = {key: value for key, value in self.values.items() if KEYS[key].kind == "setting"}
+        return Defaults(settings, self.get("model"))
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """A line for each file that exists but must not be used."""
+        return tuple(f"{near(file.path)}: ignored, {file.reason}" for file in self.files if file.reason)
+
+    @property
+    def capped(self) -> tuple[str, ...]:
+        """A line for each limit of the project that is not used because the user's own one is stricter."""
+        values, project = self.values, [file for file in self.files if file.scope == "project"]
+        return tuple(
+            f"{near(given.path)}:{given.line}: {key}: your own value holds, because a project cannot "
+            f"loosen it: {near(values[key].path)}:{values[key].line}"
+            for file in project
+            for key, given in file.values.items()
+            if values[key] is not given and values[key].scope == "user"
+        )
+
+
+def _of_project(key: str, value: Default, own: Default) -> Default:
+    """Return the value of a key that both files have."""
+    if rule(key, "project") == "lower" and stricter(_plain(key, value), _plain(key, own)) != _plain(key, value):
+        return own
+    return replace(value, users=own)
+
+
+def _plain(key: str, given: Default) -> Any:  # noqa: ANN401 - a number, None for no limit, or a switch
+    if KEYS[key].kind != "setting":
+        return given.value
+    # Imported here, because it loads pydantic.
+    from run_specialist.specialist.settings import checked  # noqa: PLC0415
+
+    return getattr(checked({key: given.value}), key)
+
+
+def read_config(project: Path, *, meant: bool = False) -> Config:
+    """Read the config files that apply to a project.
+
+    meant: whether the user named the project, which may then belong to another user.
+    Raises UsageError with one line for each problem.
+    """
+    if is_off():
+        return Config((), project)
+    ours = read_project_file(project / PROJECT_FILE, project, meant=meant)
+    return _without_problems(Config((ours, *_user_files()), project))
+
+
+def read_user_config() -> Config:
+    """Read the config file of the user only, for keys that a project cannot set; raises UsageError as `read_config`."""
+    return Config() if is_off() else _without_problems(Config(_user_files()))
+
+
+def _without_problems(config: Config) -> Config:
+    problems = [line for file in config.files for line in file.problems]
+    if problems:
+        problems.append(f"or set {VARIABLE}={NONE} to read no config file")
+        raise UsageError("\n".join(problems))
+    return config
+
+
+def _user_files() -> tuple[ConfigFile, ...]:
+    """Return the places that were tried, up to the first file that exists."""
+    tried: list[ConfigFile] = []
+    for path in user_files():
+        tried.append(read_user_file(path))
+        if tried[-1].state != "missing":
+            break
+    if is_named() and tried and tried[-1].state == "missing":
+        raise UsageError(f"{VARIABLE}: {tried[-1].path} does not exist")
+    return tuple(tried)
+
+
+_MESSAGES = ""
+"""Server of models whose names have no prefix."""
+
+
+def check_chosen_model(config: Config, trust: Trust) -> tuple[str, ...]:
+    """Check that the model set by the config files may be used; return warnings.
+
+    Not needed for a run whose model is given on the command line.
+    Raises NotTrusted if the user has to allow it first.
+    """
+    claim = model_claim(config)
+    try:
+        return () if claim is None else trust.check(claim)
+    except NotTrusted as error:
+        raise NotTrusted(f"{error}; or choose a model with --model") from None
+
+
+def model_claim(config: Config) -> Claim | None:
+    """Return the permission that the project's choice of a model requires; None if it requires none.
+
+    A project may freely choose another model of the default server, or no model at all.
+    """
+    chosen, project = config.values.get("model"), config.project
+    if config.get("model") is None or chosen is None or chosen.scope != "project" or chosen.value == OFFLINE:
+        return None
+    if project is None:
+        return None
+    own = next((file.values["model"] for file in config.files if file.scope == "user" and "model" in file.values), None)
+    named = str(chosen.value)
+    usual = {_MESSAGES} if own is None else set(map(server_of, split_models(own.value)))
+    if named == (own and own.value):
+        return None
+    servers = {model: server_of(model) for model in split_models(named) if model != OFFLINE}
+    asked = {model: server for model, server in servers.items() if server not in usual or server == WEIGHTS}
+    demands = [_demand(chosen, model, server, project) for model, server in asked.items()]
+    required = tuple(demand for demand in demands if demand is not None)
+    digest = hashlib.sha256(f"model={named}".encode()).hexdigest()
+    return Claim(chosen.path, digest, project, required) if required else None
+
+
+def server_of(model: str) -> str:
+    """Return the prefix of a model, which determines the server; `offline` for no server."""
+    if model == OFFLINE:
+        return OFFLINE
+    return OPENAI if model.startswith(OPENAI) else prefix_of(model) or _MESSAGES
+
+
+def _demand(chosen: Default, model: str, server: str, project: Path) -> Demand | None:
+    place = f"{near(chosen.path)}:{chosen.line}: model"
+    if server == WEIGHTS:
+        return to_load(place, model, project, own=False)
+    if prefix_of(model):
+        return to_ask(place, server, own=False)
+    title = "a server of chat completions" if server == OPENAI else "a server of the Messages API"
+    variable = f" ({CHAT.url}, or the vendor)" if server == OPENAI else ""
+    action = f"send the questions and the tool results to {title}{variable}, as the model {model}"
+    return Demand(place, action, server or "messages")
+
+
+VARIABLE = "SPECIALIST_CONFIG"
+"""Environment variable with the user's config file; `none` = read no config file at all."""
+NONE = "none"
+PROJECT_FILE = "pyproject.toml"
+
+_USER_FILE = "config.toml"
+
+
+def is_off() -> bool:
+    """Return whether config files are switched off."""
+    return os.environ.get(VARIABLE, "").strip().lower() == NONE
+
+
+def user_files() -> tuple[Path, ...]:
+    """Return the possible places of the user's file; the first existing one is read."""
+    named = os.environ.get(VARIABLE, "").strip()
+    if named:
+        return (Path(os.path.abspath(os.path.expanduser(named))),)  # noqa: PTH100, PTH111 - never raise
+    folders = [user_folder()]
+    if sys.platform in ("darwin", "win32"):
+        import platformdirs  # noqa: PLC0415 - takes 20 ms; elsewhere it gives the same folder
+
+        folders.append(platformdirs.user_config_path("run-specialist", appauthor=False))
+    return tuple(dict.fromkeys(folder / _USER_FILE for folder in folders if folder.is_absolute()))
+
+
+def is_named() -> bool:
+    """Return whether the environment names the user's file, which must then exist."""
+    return bool(os.environ.get(VARIABLE, "").strip()) and not is_off()
+
+
+def near(path: Path) -> str:
+    """Return a path for messages: relative to the current folder, or with `~` for the home folder, if possible."""
+    try:
+        if path.is_relative_to(Path.cwd()):
+            return str(path.relative_to(Path.cwd()))
+        return f"~/{path.relative_to(Path.home())}"
+    except (OSError, RuntimeError, ValueError):  # no current folder, no home folder, or somewhere else
+        return str(path)
+
+
+_LONGEST_VALUE = 500
+"""Maximum length of a text [characters]."""
+_LARGEST = 10**18
+
+
+def value_of(key: Key, given: object, file: Path, scope: Scope) -> object:
+    """Return the value of a key in the form that the commands use.
+
+    file: the config file; a folder is relative to the folder of this file.
+    Raises ValueError with the reason for a value that cannot be used.
+    """
+    if key.personal and scope == "project":
+        option = f"--{key.name.replace('_', '-')}"
+        also = f", {key.variable}" if key.variable else ""
+        raise ValueError(f"a project cannot decide this for its users; use your own config file{also} or {option}")
+    if isinstance(given, str) and (len(given) > _LONGEST_VALUE or not given.isprintable()):
+        raise ValueError(f"must be one line of at most {_LONGEST_VALUE} characters without control characters")
+    if isinstance(given, int) and abs(given) >= _LARGEST:
+        raise ValueError("the number is too large; `none` removes a limit")
+    return _CHECKS[key.kind](key, given, file, scope)
+
+
+def _setting(key: Key, given: object, _file: Path, _scope: Scope) -> object:
+    # Imported here, because it loads pydantic.
+    from run_specialist.specialist.settings import checked  # noqa: PLC0415
+
+    try:
+        checked({key.name: given})
+    except UsageError as error:
+        raise ValueError(shown(str(error).removeprefix(f"{key.name}: "), _LONGEST_VALUE)) from None
+    return given
+
+
+def _model(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
+    model = _text(given, "the name of a model")
+    if model == "inherit":
+        raise ValueError("there is nothing to inherit from; name a model")
+    return model
+
+
+def _folder(_key: Key, given: object, file: Path, scope: Scope) -> object:
+    named = _text(given, "the path of a folder")
+    if scope == "project" and named.startswith("~"):
+        raise ValueError("must be a folder inside the project")
+    folder = Path(os.path.abspath(file.parent / os.path.expanduser(named)))  # noqa: PTH100, PTH111 - never raise
+    if scope == "project" and not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(file.parent)):
+        raise ValueError("must be a folder inside the project")
+    if not folder.is_dir():
+        raise ValueError(f"{shown(str(folder), None)} is not a folder")
+    return folder
+
+
+def _store(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
+    store = _text(given, "a file, a URL, or none")
+    if passwords(store) or "password=" in store.lower():
+        raise ValueError("secrets do not belong in a config file; set SPECIALIST_STORE, or use ~/.pgpass")
+    if store.lower() == "none":
+        return store
+    path = store.removeprefix("sqlite:///") if store.startswith("sqlite:") else store
+    is_file = path != store or "://" not in store
+    if is_file and not Path(os.path.expanduser(path)).is_absolute():  # noqa: PTH111 - never raises
+        raise ValueError("must be an absolute path, or begin with ~/, because it applies in every folder")
+    return os.path.expanduser(store) if store.startswith("~") else store  # noqa: PTH111 - as above
+
+
+def _on_lost(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
+    if isinstance(given, str) and (choice := given.replace("-", "_")) in get_args(OnLost):
+        return choice
+    raise ValueError(f"must be go-on or abort, got {_got(given)}")
+
+
+def _switch(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
+    if not isinstance(given, bool):
+        raise ValueError(f"must be true or false, got {_got(given)}")  # noqa: TRY004 - as the other checks
+    return given
+
+
+def _count(_key: Key, given: object, _file: Path, _scope: Scope) -> object:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise ValueError(f"must be an integer of at least 1, got {_got(given)}")
+    return given
+
+
+def _text(given: object, what: str) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise ValueError(f"must be {what}, got {_got(given)}")
+    return given.strip()
+
+
+def _got(given: object) -> str:
+    return shown(repr(given))
+
+
+_CHECKS: dict[ValueKind, Callable[[Key, object, Path, Scope], object]] = {
+    "setting": _setting,
+    "model": _model,
+    "folder": _folder,
+    "store": _store,
+    "on_lost": _on_lost,
+    "switch": _switch,
+    "count": _count,
+}
+
+
+ValueSource = Literal["environment", "project", "user", "default"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """The value of one key."""
+
+    key: str
+    value: object
+    """JSON value; None = not set, or no limit."""
+    source: ValueSource
+    variable: str | None = None
+    """Environment variable that sets it."""
+    path: Path | None = None
+    """Config file that sets it."""
+    line: int | None = None
+
+    @property
+    def origin(self) -> str:
+        """The source: file name and line, name of a variable, or `default`."""
+        if self.path is not None:
+            return f"{self.path.name}:{self.line}"
+        return self.variable or self.source
+
+    @property
+    def shown_value(self) -> str:
+        """The value as written in a file; `-` if there is none."""
+        if self.value is None:
+            return "none" if self.key.endswith("_limit") else "-"
+        if isinstance(self.value, float):
+            return f"{self.value:.15g}"
+        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the object that `specialists config --json` prints for the key."""
+        return {
+            "value": self.value,
+            "source": self.source,
+            "variable": self.variable,
+            "path": None if self.path is None else str(self.path),
+            "line": self.line,
+        }
+
+
+def holdings(config: Config) -> Iterator[ConfigValue]:
+    """Yield the value of each key with its source, in the order of the keys."""
+    for name, key in KEYS.items():
+        found = config.values.get(name)
+        if key.variable and (named := os.environ.get(key.variable)):
+            yield ConfigValue(name, _holding_plain(key, named), "environment", key.variable)
+        elif found is None:
+            yield ConfigValue(name, _default(key), "default")
+        else:
+            yield ConfigValue(name, _holding_plain(key, found.value), found.scope, None, found.path, found.line)
+
+
+def _holding_plain(key: Key, value: object) -> object:
+    """Return a value as JSON; the name of a store has no password."""
+    if key.kind == "store":
+        return shown_store(place(str(value)).url)
+    if key.kind == "on_lost":
+        return str(value).replace("_", "-")
+    return str(value) if isinstance(value, Path) else value
+
+
+def _default(key: Key) -> object:
+    if key.kind == "setting":
+        return Specialist.model_fields[key.name].default
+    if key.kind == "model":
+        return choose_model(None, None)
+    if key.kind == "store":
+        return _holding_plain(key, place(None).url)
+    return {"folder": None, "switch": False, "on_lost": "go-on", "count": None}[key.kind]

@@ -1,1 +1,0 @@
-"""Write the answers of a batch."""

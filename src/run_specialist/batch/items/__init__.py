@@ -1,1 +1,0 @@
-"""Read the items of a batch, and make their questions."""

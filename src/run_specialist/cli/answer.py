@@ -1,0 +1,497 @@
+"""Show answers and transcripts on a terminal."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+from markdown_it.tree import SyntaxTreeNode
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
+from rich.constrain import Constrain
+from rich.rule import Rule
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from run_specialist.cli.console import as_json_text, has_colours, print_styled, printable, say
+from run_specialist.cli.tables import END_OF_COPY, forked_line, local, print_rendered, rendered_lines
+from run_specialist.loop.evidence import is_salvaged
+from run_specialist.record.outcome import Evidence, Outcome
+from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.tools.respond import Response
+from run_specialist.views.markdown import opens, parse, shown_address, without_quotes
+
+if TYPE_CHECKING:
+    from run_specialist.store.stored import Row, StoredRun
+
+
+MOST_WIDTH = 100
+"""Maximum width of prose, because longer lines are hard to read [columns]."""
+_LEAST_WIDTH = 8
+"""Minimum width of indented text, even if its lines then exceed a narrower terminal [columns]."""
+
+
+@dataclass(frozen=True)
+class Screen:
+    """The capabilities of the terminal."""
+
+    unicode: bool
+    """False if the encoding lacks marks and lines outside ASCII."""
+    styled: bool
+    """False with NO_COLOR or TERM=dumb; then no escape sequence is printed."""
+
+    @classmethod
+    def of_stdout(cls) -> "Screen":
+        """Return the capabilities of the terminal on standard output."""
+        encoding = (getattr(sys.stdout, "encoding", None) or "").lower()
+        return cls(encoding.startswith("utf"), has_colours())
+
+    def either(self, character: str, ascii_: str) -> str:
+        """Return a character, or its replacement in ASCII."""
+        return character if self.unicode else ascii_
+
+
+class Prefixed:
+    """A renderable with one text before its first line, and another before each further line."""
+
+    def __init__(self, content: RenderableType, first: str, rest: str | None = None, style: str = "") -> None:
+        """Put texts before the lines of `content`.
+
+        rest: None = as many spaces as `first` is wide.
+        style: of both texts.
+        """
+        self._content, self._first, self._rest, self._style = content, first, rest, style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        first = Segment(self._first, console.get_style(self._style or "none"))
+        rest = Segment(" " * first.cell_length if self._rest is None else self._rest, first.style)
+        width = max(options.max_width - first.cell_length, _LEAST_WIDTH)
+        inner = options.update(width=width, height=None)
+        lines = console.render_lines(self._content, inner, pad=False)
+        for number, line in enumerate(lines):
+            yield rest if number else first
+            yield from line
+            yield Segment.line()
+
+
+_INDENT = "  "
+
+
+def show_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int = 0) -> None:
+    """Show the conversation of a run on the terminal.
+
+    copied: number of rows at the beginning that a fork has copied from another run.
+    """
+    screen = Screen.of_stdout()
+    numbers: dict[object, int] = {}
+    end = [_label(END_OF_COPY)] if run.forked_from else []
+    blocks = [*_blocks(rows[:copied], numbers, screen), *end, *_blocks(rows[copied:], numbers, screen)]
+    page("\n".join(rendered_lines(apart([Group(*_head(run)), *blocks]))))
+
+
+def _head(run: "StoredRun") -> Iterator[Text]:
+    yield _label(f"{run.run_id}  {run.specialist}  {run.status}  {local(run.started_at)}")
+    if run.parent_id:
+        yield _label(f"asked by {run.parent_id}")
+    if run.forked_from:
+        yield _label(forked_line(run))
+    for one in run.children:
+        yield _label(f"asked {one.run_id}  {one.specialist}  {one.status}")
+
+
+def _blocks(rows: Sequence["Row"], numbers: dict[object, int], screen: Screen) -> Iterator[RenderableType]:
+    """Yield a block for each message and each result; the calls of a turn are one block.
+
+    numbers: numbers of the calls before, by id; extended with those of these rows.
+    """
+    calls = len(numbers)
+    for is_call, group in groupby(rows, key=lambda row: row["kind"] == "tool_call"):
+        if not is_call:
+            yield from (_message(row, numbers, screen) for row in group)
+            continue
+        lines: list[RenderableType] = []
+        for row in group:
+            calls += 1
+            numbers[row["id"]] = calls
+            lines.append(_call(row, calls, screen))
+        yield Group(*lines)
+
+
+def _call(row: "Row", number: int, screen: Screen) -> RenderableType:
+    arguments = row["arguments"]
+    label = Prefixed(Text(printable(row["name"]), "bold"), f"call {number}  ", style="dim")
+    if row["name"] == RESPOND and isinstance(arguments, Mapping) and isinstance(arguments.get("answer"), str):
+        return Group(label, Prefixed(_respond_arguments(arguments, screen), _INDENT))
+    text = Text(overflow="fold").append(printable(row["name"]), "bold")
+    text.append(f" {printable(json.dumps(arguments, ensure_ascii=False))}")
+    return Prefixed(text, f"call {number}  ", style="dim")
+
+
+def _respond_arguments(arguments: Mapping[str, object], screen: Screen) -> RenderableType:
+    """Return the arguments of `respond` as an answer, without marks: only the outcome knows which quotes were found."""
+    response = Response.parse(arguments)
+    quotes = [Evidence(one.source, one.quote, verified=None) for one in response.evidence]
+    answer = markdown(without_quotes(response.answer, ((one.source, one.quote) for one in quotes)), screen)
+    return apart([answer, *evidence_block(quotes, screen, marked=False), *gaps_block(response.gaps, screen)])
+
+
+def _message(row: "Row", numbers: Mapping[object, int], screen: Screen) -> RenderableType:
+    match row["kind"]:
+        case "tool_result":
+            number = f" {numbers[row['id']]}" if row["id"] in numbers else ""
+            label = f"result{number}{', an error' if row['is_error'] else ''}"
+            return Group(_label(label), Prefixed(written(row["content"]), _INDENT))
+        case "assistant":
+            return Group(_label("assistant"), Prefixed(markdown(row["text"], screen), _INDENT))
+        case kind:
+            return Group(_label(kind), Prefixed(written(row["text"]), _INDENT))
+
+
+def _label(text: str) -> Text:
+    return Text(printable(text), "dim", overflow="fold")
+
+
+NOT_FOUND = "not found in what was read"
+_PROSE = re.compile(r"\.(md|markdown|txt|rst|adoc)\b", re.IGNORECASE)
+"""Sources whose line breaks only wrap text."""
+_NEW_LINE = re.compile(r"\n(?=[ \t]*([-*+#>|]|[0-9]+[.)] |$)|[ \t]{4})", re.MULTILINE)
+"""Line breaks in prose that must be kept: before lists, headings, tables, code and blank lines."""
+
+_OPENINGS = (":", "{", "(", "[")
+"""Ends of a code line below which the next lines are indented."""
+_STEP = 4
+"""Indentation of a code block that does not show its own [columns]."""
+
+
+def evidence_block(evidence: Sequence[Evidence], screen: Screen, *, marked: bool = True) -> Iterator[RenderableType]:
+    """Yield a heading, and each quote with its source and a mark, explained if the quote was not found.
+
+    marked: False = it is unknown yet which quotes were looked up.
+    """
+    if evidence:
+        yield _heading("Evidence", screen)
+        yield from (_piece(one, screen, marked=marked) for one in evidence)
+
+
+def gaps_block(gaps: Iterable[str], screen: Screen) -> Iterator[RenderableType]:
+    """Yield a heading, and the things that the specialist looked for without finding them."""
+    shown = [Prefixed(_text(gap), screen.either("• ", "- ")) for gap in gaps if gap.strip()]
+    if shown:
+        yield _heading("Gaps", screen)
+        yield Group(*shown)
+
+
+def _heading(text: str, screen: Screen) -> Text:
+    return Text(text if screen.styled else f"{text}:", "bold")
+
+
+def _piece(one: Evidence, screen: Screen, *, marked: bool) -> RenderableType:
+    mark, color, words = {
+        True: (screen.either("✓", "+"), "green", ""),
+        False: (screen.either("✗", "x"), "red", NOT_FOUND),
+        None: (screen.either("•", "-"), "dim", "not looked up" if marked else ""),
+    }[one.verified]
+    source = Text(printable(" ".join(one.source.split())) or "no source given", "cyan", overflow="fold")
+    line = Text.assemble(source, "  " if words else "", (words, color))
+    quote = _text(_unwrapped(one.quote) if _PROSE.search(one.source) else _dedented(one.quote))
+    return Group(Prefixed(line, f"{mark} ", style=color), Prefixed(quote, "    "))
+
+
+def _unwrapped(quote: str) -> str:
+    """Return prose without the line breaks of its file, so that it can be wrapped again."""
+    return _NEW_LINE.sub("\0", quote).replace("\n", " ").replace("\0", "\n")
+
+
+def _dedented(code: str) -> str:
+    """Return code without common indentation; the first line of a quote has already lost its own."""
+    first, *further = code.split("\n")
+    indented = [len(line) - len(line.lstrip()) for line in further if line.strip()]
+    if not indented:
+        return code
+    levels = sorted(set(indented))
+    step = min((upper - lower for lower, upper in pairwise(levels)), default=_STEP)
+    of_first = indented[0] - (step if first.rstrip().endswith(_OPENINGS) else 0)
+    lost = max(min(of_first, levels[0]), 0)
+    return "\n".join([first, *(line[lost:] for line in further)])
+
+
+def _text(text: str) -> Text:
+    return Text(printable(text.strip("\n")), overflow="fold")
+
+
+_WIDE = ("table", "fence", "code_block")
+"""Blocks that use the whole width of the terminal."""
+_LONGEST_WORD = 20
+"""Longer words may be broken in a table [columns]."""
+_GAP = 3
+"""Columns between the columns of a table."""
+_LONGEST_CODE = 10_000
+"""Longer code is shown without colors, which take time [characters]."""
+
+
+def markdown(text: str, screen: Screen) -> RenderableType:
+    """Return a Markdown text as a renderable; unrendered if parsing takes too long or fails."""
+    tokens = parse(text, printable)
+    if tokens is None:
+        return written(text)
+    return apart(_limited(node, screen) for node in SyntaxTreeNode(tokens).children)
+
+
+def written(text: str) -> Text:
+    """Return a text unrendered, wrapped at words."""
+    return Text(printable(text), overflow="fold")
+
+
+def apart(blocks: Iterable[RenderableType]) -> Group:
+    """Return blocks with a blank line between them."""
+    parts: list[RenderableType] = []
+    for block in blocks:
+        parts += [Text(), block] if parts else [block]
+    return Group(*parts)
+
+
+def _limited(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+    block = _block(node, screen)
+    return block if node.type in _WIDE else Constrain(block, MOST_WIDTH)
+
+
+def _inside(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+    """Return the blocks of a list item or a quotation."""
+    blocks = [_block(child, screen) for child in node.children]
+    tight = any(child.type == "paragraph" and child.hidden for child in node.children)
+    return Group(*blocks) if tight else apart(blocks)
+
+
+def _block(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+    match node.type:
+        case "paragraph":
+            block: RenderableType = inline(node.children[0], screen)
+        case "heading":
+            block = _markdown_heading(node, screen)
+        case "fence" | "code_block":
+            block = Prefixed(_code(node, screen), "    ")
+        case "blockquote":
+            bar = screen.either("│ ", "> ")
+            block = Prefixed(_inside(node, screen), bar, bar, "dim")
+        case "bullet_list" | "ordered_list":
+            block = _list(node, screen)
+        case "table":
+            block = _MarkdownTable(node, screen)
+        case "hr":
+            block = Rule(characters=screen.either("─", "-"), style="dim")
+        case _:
+            block = Text(node.content, overflow="fold")
+    return block
+
+
+def _markdown_heading(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+    level = int(node.tag[1:])
+    text = inline(node.children[0], screen, "bold underline" if level == 1 else "bold")
+    # Without a style, the marks show that it is a heading.
+    return text if screen.styled else Prefixed(text, "#" * level + " ")
+
+
+def _code(node: SyntaxTreeNode, screen: Screen) -> Text:
+    code = node.content.rstrip("\n")
+    language = node.info.split()[0] if node.info.split() else ""
+    if not language or not screen.styled or len(code) > _LONGEST_CODE:
+        return Text(code, CODE, overflow="fold")
+    from rich.syntax import Syntax  # noqa: PLC0415 - brings Pygments
+
+    # The colors are those of the terminal, so that they suit its background.
+    highlighted = Syntax(code, language, theme="ansi_dark", background_color="default").highlight(code)
+    highlighted.rstrip()
+    highlighted.overflow, highlighted.no_wrap = "fold", False
+    return highlighted
+
+
+def _list(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
+    items = node.children
+    if node.type == "bullet_list":
+        marks = [screen.either("• ", "- ")] * len(items)
+    else:
+        first = int(node.attrs.get("start", 1))
+        width = len(str(first + len(items) - 1))
+        marks = [f"{number:>{width}}. " for number in range(first, first + len(items))]
+    rows = [Prefixed(_inside(item, screen), mark) for item, mark in zip(items, marks, strict=True)]
+    loose = any(child.type == "paragraph" and not child.hidden for item in items for child in item.children)
+    return apart(rows) if loose else Group(*rows)
+
+
+class _MarkdownTable:
+    """A table in columns, or one line per cell if the columns would be too narrow."""
+
+    def __init__(self, node: SyntaxTreeNode, screen: Screen) -> None:
+        rows = [row for part in node.children for row in part.children]
+        self._sides = [_side(cell) for cell in rows[0].children]
+        self._head, *self._rows = [[inline(cell.children[0], screen) for cell in row.children] for row in rows]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = zip(self._head, *self._rows, strict=True)
+        least = sum(max(_longest_word(cell) for cell in cells) + _GAP for cells in columns) - _GAP
+        yield self._columns() if least <= options.max_width else apart(map(self._record, self._rows or [self._head]))
+
+    def _columns(self) -> Table:
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), border_style="dim")
+        for head, side in zip(self._head, self._sides, strict=True):
+            table.add_column(head, header_style="bold", justify=side, overflow="fold")
+        for row in self._rows:
+            table.add_row(*row)
+        return table
+
+    def _record(self, row: Sequence[Text]) -> RenderableType:
+        if row is self._head:
+            return Text(", ").join(row)
+        named = [(head, cell) for head, cell in zip(self._head, row, strict=True) if cell]
+        return Group(*(Text.assemble(head, ": " if head else "", cell) for head, cell in named))
+
+
+def _side(cell: SyntaxTreeNode) -> JustifyMethod:
+    style = str(cell.attrs.get("style", ""))
+    return "right" if style.endswith("right") else "center" if style.endswith("center") else "left"
+
+
+def _longest_word(cell: Text) -> int:
+    return max((min(cell_len(word), _LONGEST_WORD) for word in cell.plain.split()), default=1)
+
+
+CODE = "cyan"
+_STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
+
+
+def inline(node: SyntaxTreeNode, screen: Screen, style: str = "") -> Text:
+    """Return the text of a block.
+
+    style: of all of it.
+    """
+    text = Text(style=style, overflow="fold")
+    for child in node.children:
+        _add(text, child, screen)
+    return text
+
+
+def _add(text: Text, node: SyntaxTreeNode, screen: Screen) -> None:
+    match node.type:
+        case "softbreak":
+            text.append(" ")
+        case "hardbreak":
+            text.append("\n")
+        case "code_inline":
+            # Without a style, the marks show where a name begins and ends.
+            text.append(node.content if screen.styled else f"`{node.content}`", CODE)
+        case "link" | "image":
+            _add_link(text, node, screen)
+        case _ if node.children:
+            start = len(text)
+            for child in node.children:
+                _add(text, child, screen)
+            if node.type in _STYLES:
+                text.stylize(_STYLES[node.type], start)
+        case _:
+            text.append(node.content)
+
+
+def _add_link(text: Text, node: SyntaxTreeNode, screen: Screen) -> None:
+    """Add the text of a link or an image and then its address; only the address can be clicked."""
+    start = len(text)
+    for child in node.children:
+        _add(text, child, screen)
+    label = text.plain[start:]
+    url = str(node.attrs.get("href" if node.type == "link" else "src", ""))
+    clickable = Style(underline=True, link=url) if opens(url) else Style(dim=True)
+    address = shown_address(url, label, printable)
+    if address:
+        text.append(" (" if label else "").append(address, clickable).append(")" if label else "")
+    elif opens(url):
+        text.stylize(clickable, start)
+
+
+_LESS = "less"
+_SETTINGS = {"LESS": "FRX", "LV": "-c"}
+"""Default settings of pagers: show colors, leave the text on the screen, exit immediately if it fits."""
+_NOT_STARTED = (126, 127)
+"""Exit codes of a shell that could not run the command."""
+
+
+def page(text: str) -> None:
+    """Print a text on a terminal: through the pager if it is longer than the screen.
+
+    text: its untrusted parts must have passed `printable`.
+    """
+    command = pager()
+    if not command or text.count("\n") + 1 < shutil.get_terminal_size().lines:
+        print_styled(text)
+        return
+    if _show(command, text) in _NOT_STARTED:
+        say(f"the pager could not be run: {command}; set PAGER to another command, or to cat for none")
+        print_styled(text)
+
+
+def pager() -> str:
+    """Return the command of the pager: PAGER, else `less`; empty if there is none or none is wanted."""
+    command = os.environ.get("PAGER")
+    if command is None:
+        command = _LESS if shutil.which(_LESS) else ""
+    is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+    return "" if is_dumb or command.strip() == "cat" else command.strip()
+
+
+def _show(command: str, text: str) -> int:
+    """Run the pager until its user leaves it; return its exit code."""
+    encoding = sys.stdout.encoding or "utf-8"
+    environment = _SETTINGS | os.environ
+    # Ctrl-C belongs to the pager, where it stops a search. A handler, unlike SIG_IGN, is not inherited by the pager.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        # PAGER is a shell command, as for git and man.
+        process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=environment)  # noqa: S602
+        with suppress(BrokenPipeError):
+            process.communicate(f"{text}\n".encode(encoding, "backslashreplace"))
+        return process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
+    """Print the answer, if there is one.
+
+    alone: omit evidence and gaps.
+    """
+    screen = Screen.of_stdout()
+    blocks = [*(_answer(outcome, screen) if alone else _answer_and_evidence(outcome, screen))]
+    if blocks:
+        print_rendered(apart(blocks))
+
+
+def _answer_and_evidence(outcome: Outcome, screen: Screen) -> Iterator[RenderableType]:
+    evidence = outcome.evidence
+    if is_salvaged(outcome.answer):
+        # It contains the results that its evidence quotes.
+        evidence = tuple(one for one in evidence if one.quote not in outcome.answer)
+    yield from _answer(outcome, screen, [(one.source, one.quote) for one in evidence])
+    for block in (*evidence_block(evidence, screen), *gaps_block(outcome.gaps, screen)):
+        yield Constrain(block, MOST_WIDTH)
+
+
+def _answer(outcome: Outcome, screen: Screen, quotes: list[tuple[str, str]] | None = None) -> Iterator[RenderableType]:
+    """Yield the answer; structured and salvaged answers unrendered, because they are not Markdown.
+
+    quotes: source and quote of the evidence that is shown below the answer.
+    """
+    if outcome.output is not None:
+        yield written(as_json_text(outcome.output))
+    elif is_salvaged(outcome.answer):
+        yield written(outcome.answer)
+    elif text := without_quotes(outcome.answer, quotes or ()).strip("\n"):
+        yield markdown(text, screen)

@@ -1,0 +1,430 @@
+"""Options of `specialists map` and `specialists eval`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from run_specialist.batch.limits import FAILURES
+from run_specialist.cli.console import STDOUT, fail, say_allowed
+from run_specialist.cli.flags import (
+    Dir,
+    EvidenceFlag,
+    FilesRoot,
+    LandingStyle,
+    Model,
+    OnLostFlag,
+    PatienceTime,
+    PresetName,
+    RequestsAtOnce,
+    RequireModel,
+    StoreUrl,
+    Strict,
+    TimeLimit,
+    ToolCallFormat,
+    ToolCallsLimit,
+    ToolCharsLimit,
+    TotalTokensLimit,
+    TrustFlag,
+    TurnsLimit,
+    configured_runner,
+    quiet_option,
+    setting,
+    settings,
+)
+
+if TYPE_CHECKING:
+    from run_specialist.api.config_files import Config
+    from run_specialist.api.runner import Runner
+
+
+def duration(text: str) -> float:
+    """Parse a duration such as `90s`, `10m` or `1h` [s]."""
+    from run_specialist.errors import UsageError  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.settings import checked  # noqa: PLC0415 - fast `--help`
+
+    try:
+        seconds = checked({"time_limit": setting(text)}).time_limit
+    except UsageError as error:
+        raise typer.BadParameter(str(error).removeprefix("time_limit: ")) from None
+    return float("inf") if seconds is None else seconds
+
+
+def choice(*choices: str) -> Any:  # noqa: ANN401 - keyword arguments of `typer.Option`
+    """Return the parser and the completion of an option with a fixed set of values."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(choices)}")
+        return text
+
+    return {"parser": parse, "autocompletion": lambda: choices}
+
+
+def amount(text: str) -> float:
+    """Parse an amount of dollars; `none` is infinity."""
+    if text == "none":
+        return float("inf")
+    try:
+        value = float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not an amount of dollars; expected e.g. 2.50") from None
+    if not 0 <= value < float("inf"):
+        raise typer.BadParameter(f"{text!r} is not an amount of dollars; expected e.g. 2.50")
+    return value
+
+
+AT_ONCE = 8
+"""Default number of runs at the same time."""
+CONFIRM_ABOVE = 1.0
+"""Forecast above which the command asks for confirmation [USD]."""
+
+
+def at_once_option(help_: str) -> Any:  # noqa: ANN401 - as `typer.Option`
+    """Return the option `--at-once`."""
+    return typer.Option(metavar="N", min=1, help=help_)
+
+
+def cost_limit_option(of: str) -> Any:  # noqa: ANN401 - as `typer.Option`
+    """Return the option `--cost-limit`.
+
+    of: what the limit applies to, for the help text.
+    """
+    return typer.Option(metavar="USD|none", parser=amount, help=f"Maximum cost of {of}.  [default: none]")
+
+
+def confirm_above_option(what: str) -> Any:  # noqa: ANN401 - as `typer.Option`
+    """Return the option `--confirm-above`.
+
+    what: what would be confirmed, for the help text.
+    """
+    return typer.Option(
+        metavar="USD",
+        parser=amount,
+        help=f"Ask before {what} that may cost more; without a terminal, refuse it.  "
+        f"[default: {CONFIRM_ABOVE:.2f} on a terminal]",
+    )
+
+
+@dataclass(frozen=True)
+class MoneyOptions:
+    """Cost."""
+
+    cost_limit: float | None
+    confirm_above: float | None
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+
+    @property
+    def limit(self) -> float | None:
+        """The cost limit of all runs together; None = no limit [USD]."""
+        return None if self.cost_limit == float("inf") else self.cost_limit
+
+
+@dataclass(frozen=True)
+class EachRunOptions:
+    """Each run."""
+
+    model: Model = None
+    require_model: RequireModel = False
+    requests_at_once: RequestsAtOnce = None
+    tool_calls_limit: ToolCallsLimit = None
+    turns_limit: TurnsLimit = None
+    total_tokens_limit: TotalTokensLimit = None
+    time_limit: TimeLimit = None
+    patience: PatienceTime = None
+    tool_chars_limit: ToolCharsLimit = None
+    landing: LandingStyle = None
+    evidence: EvidenceFlag = None
+    tool_calls: ToolCallFormat = None
+    preset: PresetName = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return the keys of the specialist's file to override."""
+        return settings(**{name: getattr(self, name) for name in _SETTINGS})
+
+
+_SETTINGS = tuple(EachRunOptions.__dataclass_fields__)[3:]
+
+
+@dataclass(frozen=True)
+class ProjectOptions:
+    """Project and store."""
+
+    dir_: Dir = None
+    root: FilesRoot = None
+    store: StoreUrl = None
+    on_lost: OnLostFlag = "go_on"
+    strict: Strict = None
+    trust: TrustFlag = False
+
+
+def batch_runner(config: "Config", project: ProjectOptions, each_run: EachRunOptions, *, quiet: bool) -> "Runner":
+    """Return a runner for many runs of the project's specialists.
+
+    quiet: do not print what `--trust` allows.
+    """
+    runner = configured_runner(
+        config,
+        dir_=project.dir_,
+        strict=project.strict,
+        require_model=each_run.require_model,
+        root=project.root,
+        model=each_run.model,
+        store=project.store,
+        on_lost=project.on_lost,
+        trust=project.trust,
+        requests_at_once=each_run.requests_at_once,
+    )
+    runner.allowed = None if quiet else say_allowed
+    return runner
+
+
+FORMATS = ("jsonl", "csv", "lines")
+RETRIED: dict[str | None, tuple[str, ...]] = {
+    None: (),
+    "aborted": ("aborted",),
+    "failed": ("failed", "aborted"),
+    "partial": ("partial", "aborted"),
+    "all": ("failed", "aborted", "partial"),
+}
+"""Statuses of earlier runs to resume, by `--retry`; interrupted runs and endpoint failures are always resumed."""
+
+
+@dataclass(frozen=True)
+class ItemOptions:
+    """Items."""
+
+    question: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Question about each item, with its fields in braces, or {item} if it is a text.  [default: the item, "
+            "or its field `question`]",
+        ),
+    ] = None
+    files: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GLOB",
+            help="Instead of ITEMS: each matching file is an item with the fields {path}, {name} and {stem}.",
+        ),
+    ] = None
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Format of ITEMS: jsonl, csv or lines.  [default: by its name]",
+            **choice(*FORMATS),
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """Batch."""
+
+    at_once: Annotated[
+        int,
+        at_once_option("Maximum number of items under way; given with --queue, that of the whole fleet."),
+    ] = AT_ONCE
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the first questions and the forecast; send nothing.")
+    ] = False
+    retry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STATE",
+            help="Resume earlier runs that ended as failed, aborted or partial, or all of these.",
+            **choice(*filter(None, RETRIED)),
+        ),
+    ] = None
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Continue this batch.  [default: the batch of the same specialist, question, settings and ITEMS]",
+        ),
+    ] = None
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Put the items into the queue of a fleet instead, for workers on any hosts.")
+    ] = False
+    wait: Annotated[bool, typer.Option("--wait", help="With --queue: wait until the fleet has finished all items.")] = (
+        False
+    )
+    priority: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=-1000,
+            max=1000,
+            help="With --queue: batches with a higher number are worked on first; equal ones share the fleet.  "
+            "[default: 0, or that of the earlier call]",
+        ),
+    ] = None
+    breaker: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Pause after N consecutive failures of the endpoint of the same kind."),
+    ] = FAILURES
+    pause_limit: Annotated[
+        Any,
+        typer.Option(
+            metavar="TIME",
+            parser=duration,
+            help="How long the batch waits for an endpoint that refuses requests.  [default: 1h]",
+        ),
+    ] = None
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """Return the limits of the batch that were given, as arguments of `Runner.map`."""
+        given = {"batch": self.batch, "breaker": self.breaker, "pause_limit": self.pause_limit}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class BatchMoneyOptions(MoneyOptions):
+    """Cost."""
+
+    cost_limit: Annotated[float | None, cost_limit_option("all items together")] = None
+    confirm_above: Annotated[float | None, confirm_above_option("a batch")] = None
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """Answers."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Write a row per item to FILE: JSON lines, or CSV if its name ends in .csv; `-` for standard output.",
+        ),
+    ] = None
+    ordered: Annotated[bool, typer.Option("--ordered", help="Write the rows in the order of the items.")] = False
+    reduce: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPECIALIST", help="Then ask this specialist to combine the answers, which it reads as files."
+        ),
+    ] = None
+    json_: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False
+    events: Annotated[
+        bool,
+        typer.Option("--events", help="Print each event as one line of JSON, those of the runs with their `item`."),
+    ] = False
+    quiet: Annotated[bool, quiet_option("Print only rows, JSON and errors.")] = False
+
+    def check(self) -> None:
+        """Exit if options exclude each other."""
+        if self.json_ and self.events:
+            fail("--json and --events cannot be combined; the last event of --events contains the counts")
+        if self.out == STDOUT and (self.json_ or self.events):
+            fail("--out - writes rows to standard output; it cannot be combined with --json or --events")
+
+
+@dataclass(frozen=True)
+class CaseOptions:
+    """Cases."""
+
+    cases: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File with the cases.  [default: NAME.evals.yaml beside the specialist]"),
+    ] = None
+    case: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GLOB", help="Only cases whose name matches; may be repeated."),
+    ] = None
+    new: Annotated[
+        bool, typer.Option("--new", help="Write a first set of cases from stored runs, to be edited; run nothing.")
+    ] = False
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of files with cases; run nothing.")
+    ] = False
+    repeat: Annotated[int, typer.Option(metavar="N", min=1, help="Number of runs of each case with each variant.")] = 1
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Repeat all runs instead of reusing stored runs of the same questions.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class VariantOptions:
+    """Variants."""
+
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,...",
+            help="Run the cases with each value of a key, e.g. model=haiku,sonnet; repeated, with all combinations.",
+        ),
+    ] = None
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Another specialist file to run the cases with; may be repeated."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """Results."""
+
+    min_score: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", min=0, max=1, help="Exit with code 1 if a variant scores less, from 0 to 1."),
+    ] = None
+    json_: Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")] = False
+    quiet: Annotated[bool, quiet_option("Print only the results and errors.")] = False
+
+
+@dataclass(frozen=True)
+class EvalMoneyOptions(MoneyOptions):
+    """Cost."""
+
+    cost_limit: Annotated[float | None, cost_limit_option("the eval, including judges and reused runs")] = None
+    confirm_above: Annotated[float | None, confirm_above_option("an eval")] = None
+
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """Work."""
+
+    at_once: Annotated[int, at_once_option("Maximum number of runs under way.")] = AT_ONCE
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be run and the forecast; send nothing.")
+    ] = False
+    judge_model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Model of the judges.  [default: that of their file or the environment]"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """Comparison."""
+
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REF|EVAL|FILE",
+            help="Compare with the file at a commit, an earlier eval, another .md file, or the .json of --json.",
+        ),
+    ] = None
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            metavar="SCORE", min=0, max=1, help="With --baseline, exit with code 1 only if the score drops by more."
+        ),
+    ] = 0.0
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page with all cases, differences and costs as HTML.")
+    ] = None
+    with_reports: Annotated[
+        bool, typer.Option("--with-reports", help="With --page, write the report of each run into a folder beside it.")
+    ] = False
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the results as JUnit XML, which CI systems show.")
+    ] = None

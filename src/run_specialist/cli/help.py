@@ -1,0 +1,254 @@
+"""Help texts, groups of options, usage errors and the version flag."""
+
+import dataclasses
+import inspect
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from copy import copy
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from run_specialist.cli.console import print_json_error, print_line, stderr_width, wrapped
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from typer._click import Command, Context, Parameter
+    from typer._click import HelpFormatter as ClickHelpFormatter
+
+
+_LABEL = "Error: "
+
+
+def wrap_usage_error(error: Any) -> None:  # noqa: ANN401 - its class is part of click, or of a copy of click in typer
+    """Make the message of a usage error fit the terminal, and print it as JSON if that was asked for.
+
+    Do nothing for other exceptions.
+    """
+    is_usage_error = hasattr(error, "format_message") and hasattr(error, "ctx")
+    if not is_usage_error or "format_message" in vars(error):
+        return
+    print_json_error(error.format_message(), "usage")
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    lines = f"{_LABEL}{error.format_message()}".split("\n")
+    text = "\n".join(part for line in lines for part in wrapped(line, stderr_width()))
+    error.format_message = lambda: text.removeprefix(_LABEL)
+
+
+if TYPE_CHECKING:
+    from typer._click import Context as _Context
+    from typer._click import HelpFormatter as _HelpFormatter
+else:
+    # Part of click, or of a copy of click inside typer.
+    _Context = TyperCommand.context_class
+    _HelpFormatter = _Context.formatter_class
+
+_LEAST_OF_BASE = 50
+"""Minimum width of a help text in the base class [columns]."""
+_LEAST = 24
+"""Minimum width of a help text here [columns]."""
+_NARROW = 60
+"""Width below which long options get a line of their own [columns]."""
+_PYTHON_TYPE = re.compile(r"^(\w+) <(?:str|list\[\w+\])>$")
+_REQUIRED = re.compile(r"\{(\w+)\}")
+_HYPHEN_IN_WORD = re.compile(r"(?<=\w)-(?=\w)")
+_UNBROKEN = "\N{NON-BREAKING HYPHEN}"
+
+
+class HelpFormatter(_HelpFormatter):
+    """A formatter for any width; its base class writes at least 50 columns, so that narrower terminals break words."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        """Set the width; None = that of the terminal, at most `max_width`."""
+        super().__init__(indent_increment, width, max_width)
+        available = shutil.get_terminal_size().columns - 2
+        if width is None and available < _LEAST_OF_BASE:
+            self.width = max(available, _LEAST)
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        """Write the usage line, with a required argument as `NAME` instead of `{NAME}`."""
+        super().write_usage(prog, _REQUIRED.sub(r"\1", args), prefix)
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph, wrapped between words and not at hyphens."""
+        super().write_text(_HYPHEN_IN_WORD.sub(_UNBROKEN, text))
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write names and descriptions in two columns; in a narrow terminal each below the other if names are long."""
+        named = [(_PYTHON_TYPE.sub(r"\1", name), _HYPHEN_IN_WORD.sub(_UNBROKEN, text)) for name, text in rows]
+        longest = max((len(name) for name, _ in named), default=0)
+        is_stacked = self.width < _NARROW and longest > self.width // 3
+        super().write_dl(named, 2 if is_stacked else col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        """Return the help text."""
+        return super().getvalue().replace(_UNBROKEN, "-")
+
+
+class HelpContext(_Context):
+    """The context of a command whose help text is written by `HelpFormatter`, and whose usage errors are wrapped."""
+
+    formatter_class = HelpFormatter
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        """Leave the context; a usage error that passes through is wrapped for the terminal."""
+        if exc_value is not None:
+            wrap_usage_error(exc_value)
+        return super().__exit__(exc_type, exc_value, tb)
+
+
+class CommandList(TyperGroup):
+    """A group of commands whose summaries wrap in a narrow terminal; its base class cuts them."""
+
+    context_class = HelpContext
+
+    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
+        """Return the command with this name, whose help text has the same format."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            command.context_class = HelpContext
+        return command
+
+    def get_params(self, ctx: "Context") -> "list[Parameter]":
+        """Return the options; sets the default of flags to False, because typer imports pydantic to convert None."""
+        found = super().get_params(ctx)
+        for one in found:
+            if getattr(one, "is_flag", False) and one.default is None:
+                one.default = False
+        return found
+
+    def format_commands(self, ctx: "Context", formatter: "ClickHelpFormatter") -> None:
+        """Write the commands below their headings, each with the first sentence of its help."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                heading = getattr(command, "rich_help_panel", None)
+                rows = sections.setdefault(heading if isinstance(heading, str) else "Commands", [])
+                rows.append((name, command.get_short_help_str(limit=sys.maxsize)))
+        # The column of names is equally wide below all headings.
+        widest = max(len(name) for rows in sections.values() for name, _ in rows)
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(widest), summary) for name, summary in rows])
+
+
+_OTHERS = "Other options"
+_WORDS = "run_specialist.words"
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with one option per field of its dataclass parameters.
+
+    command: its parameters are dataclasses, whose fields are annotated as options, or options themselves. The first
+        line of a dataclass's docstring, without its period, is the heading of its options.
+    """
+    return _with_options(command, headings=True)
+
+
+def flattened(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command like `grouped`, but with all options in one section of the help text."""
+    return _with_options(command, headings=False)
+
+
+def _with_options(command: Callable[..., None], *, headings: bool) -> Callable[..., None]:
+    groups: dict[str, type[DataclassInstance]] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        group = parameter.annotation
+        if isinstance(group, type) and dataclasses.is_dataclass(group):
+            groups[parameter.name] = group
+            parameters += _options(group, headings=headings)
+        else:
+            parameters.append(parameter)
+
+    def flat(**given: Any) -> None:  # noqa: ANN401 - the values of any options
+        filled = {
+            name: group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+            for name, group in groups.items()
+        }
+        command(**given, **filled)
+
+    flat.__name__, flat.__doc__, flat.__module__ = command.__name__, command.__doc__, command.__module__
+    flat.__annotations__ = {one.name: one.annotation for one in parameters}
+    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return flat
+
+
+def _options(group: "type[DataclassInstance]", *, headings: bool) -> list[inspect.Parameter]:
+    """Return the fields of a dataclass as keyword parameters of a command."""
+    heading = (group.__doc__ or "").splitlines()[0].rstrip(".")
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
+            annotation=_below(heading, hints[field.name]) if headings else hints[field.name],
+        )
+        for field in dataclasses.fields(group)
+    ]
+
+
+def _below(heading: str, annotation: Any) -> Any:  # noqa: ANN401 - a type form
+    """Return an annotated option that the help text lists below a heading."""
+    if get_origin(annotation) is not Annotated:
+        raise TypeError(f"{annotation} is not an option; use Annotated[..., typer.Option()]")
+    type_, option, *others = get_args(annotation)
+    option = copy(option)
+    option.rich_help_panel = heading
+    return Annotated[type_, option, *others]
+
+
+def given_words(context: "Context") -> tuple[str, ...]:
+    """Return the arguments of a `GroupedCommand` as the user gave them."""
+    return tuple(context.meta.get(_WORDS, ()))
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help text lists its options in groups, in the order of their first options."""
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """Parse the arguments, and store them unparsed, too."""
+        ctx.meta[_WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: "Context", formatter: "ClickHelpFormatter") -> None:
+        """Write the arguments, then each group of options, then those without a group."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        others: list[tuple[str, str]] = []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            heading = getattr(parameter, "rich_help_panel", None)
+            if parameter.param_type_name == "argument":
+                sections["Arguments"].append(record)
+            elif heading:
+                sections.setdefault(heading, []).append(record)
+            else:
+                others.append(record)
+        for title, rows in (*sections.items(), (_OTHERS, others)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from run_specialist.version import NAME, release  # noqa: PLC0415 - reads the metadata of the installation
+
+        print_line(f"{NAME} {release()}")
+        raise typer.Exit
+
+
+VersionFlag = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+]

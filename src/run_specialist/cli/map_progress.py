@@ -1,0 +1,436 @@
+"""Show the progress of a batch: lines, the live view, counts."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.spinner import Spinner
+from rich.text import Text
+
+from run_specialist import budget
+from run_specialist.budget import Kind, dollars
+from run_specialist.cli.console import printable
+from run_specialist.cli.live import STATUSES, RunningTotal, call_text, live_lines, one_line
+from run_specialist.errors import with_flags
+from run_specialist.record.events import Called, ChildTold, Event, Requested, Retrying
+
+if TYPE_CHECKING:
+    from run_specialist.batch.batch import Batch
+    from run_specialist.batch.item import BatchEvent, Counts, Done, Item
+
+
+TELLING = 5
+"""Minimum number of ended items for a forecast."""
+_NEWEST = 64
+"""Number of newest ends from which the speed is calculated."""
+
+
+@dataclass
+class ItemProgress:
+    """A running item."""
+
+    number: int
+    label: str
+    doing: str = "starting"
+    total: RunningTotal = field(default_factory=RunningTotal)
+
+
+class MapProgress:
+    """Follows the events of a batch; a view reads its figures, possibly from another thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin at zero.
+
+        clock: [s]
+        """
+        self.clock = clock
+        self.begun = clock()
+        self.under_way: dict[int, ItemProgress] = {}
+        """The running items by number, the newest last; includes items that were taken back."""
+        self.spent: float | None = 0.0
+        """Cost of all items that this call has ended; None if a price is unknown [USD]."""
+        self.new = 0
+        """Number of items that this call has ended; those of earlier calls do not count."""
+        self.earlier = 0
+        """Number of items that earlier calls have ended."""
+        self.new_cost: float | None = 0.0
+        """Cost of the items that this call has ended [USD]."""
+        self.seconds_paused = 0.0
+        self._ends: deque[float] = deque(maxlen=_NEWEST)
+        self._paused_at: float | None = None
+
+    def begin(self, item: "Item") -> None:
+        """Record that an item begins."""
+        self.under_way[item.number] = ItemProgress(item.number, label(item.input, item.question))
+
+    def hear_batch(self, event: "BatchEvent", items: Iterable["Item"] = ()) -> None:
+        """Record an event of the batch.
+
+        items: the running ones.
+        """
+        match event.event:
+            case "item_started":
+                # An item that was taken back and begins again reports what it has cost so far.
+                for item in items:
+                    if item.number == getattr(event, "number", None):
+                        self.begin(item)
+            case "batch_paused":
+                self._paused_at = self._paused_at or self.clock()
+            case "batch_resumed" | "batch_ended" if self._paused_at is not None:
+                self.seconds_paused += self.clock() - self._paused_at
+                self._paused_at = None
+            case _:
+                pass
+
+    def hear(self, number: int, event: Event) -> None:
+        """Record an event of an item's run."""
+        if (one := self.under_way.get(number)) is None:
+            return
+        one.total.add(event)
+        if (doing := _doing(event)) is not None:
+            one.doing = doing
+
+    def end(self, done: "Done") -> None:
+        """Record that an item has ended."""
+        self.under_way.pop(done.number, None)
+        cost = None if done.outcome is None else done.outcome.cost_usd
+        if done.outcome is not None:
+            self.spent = _sum(self.spent, cost)
+        if done.is_earlier:
+            self.earlier += 1
+            return
+        self.new += 1
+        self._ends.append(self._worked())
+        if done.outcome is not None:
+            self.new_cost = _sum(self.new_cost, cost)
+
+    @property
+    def seconds(self) -> float:
+        """Time since the beginning [s]."""
+        return self.clock() - self.begun
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Cost so far, including running items; None if a price is unknown [USD]."""
+        total = self.spent
+        for one in [*self.under_way.values()]:
+            total = _sum(total, one.total.cost_usd)
+        return total
+
+    @property
+    def per_second(self) -> float | None:
+        """Recent speed [items per second]; None until enough items have ended."""
+        if len(self._ends) < TELLING:
+            return None
+        since = self._ends[0] if len(self._ends) == _NEWEST else 0.0
+        seconds = self._worked() - since
+        return None if seconds <= 0 else len(self._ends) / seconds
+
+    def cost_at_end(self, rest: int) -> float | None:
+        """Return the expected cost of the whole batch, given the number of items left; None if it is unknown [USD]."""
+        if self.new < TELLING or self.new_cost is None or self.spent is None:
+            return None
+        return self.spent + rest * self.new_cost / self.new
+
+    def _worked(self) -> float:
+        """Time since the beginning, without pauses [s]."""
+        pause = 0.0 if self._paused_at is None else self.clock() - self._paused_at
+        return self.seconds - self.seconds_paused - pause
+
+
+def _sum(total: float | None, more: float | None) -> float | None:
+    return None if total is None or more is None else total + more
+
+
+def _doing(event: Event) -> str | None:
+    """Return the activity of a run after an event, as text; None if the event does not change it."""
+    match event:
+        case Requested():
+            return "thinking"
+        case Called() if event.phase == "started":
+            return call_text(event)
+        case Retrying():
+            return f"waits {event.seconds:.0f} s: {event.reason}"
+        case ChildTold():
+            return _doing(event.told)
+        case _:
+            return None
+
+
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+_TELLING = ("path", "name", "title", "id", "key", "question")
+"""Fields that usually name an item, the best first."""
+_LONGEST_LABEL = 200
+
+
+def duration(seconds: float) -> str:
+    """Return a time in one or two units, e.g. `0.4 s`, `31 s`, `8 min`, `2 h 5 min`, `3 d 4 h`."""
+    if seconds < 10:  # noqa: PLR2004 - one digit
+        return f"{seconds:.1f} s" if seconds < 9.95 else "10 s"  # noqa: PLR2004 - rounds to 10.0
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / _MINUTE)
+    if minutes < 60:  # noqa: PLR2004 - an hour
+        return f"{minutes} min"
+    if seconds < _DAY:
+        return _two(divmod(minutes, 60), "h", "min")
+    return _two(divmod(round(seconds / _HOUR), 24), "d", "h")
+
+
+def _two(parts: tuple[int, int], first: str, second: str) -> str:
+    return f"{parts[0]} {first}" + (f" {parts[1]} {second}" if parts[1] else "")
+
+
+def counted(number: int, noun: str = "item") -> str:
+    """Return a number with its noun, e.g. `1 item` or `1,200 items`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def rate(per_second: float, noun: str = "item") -> str:
+    """Return a speed in the unit that gives a readable number, e.g. `4.1 items a minute`."""
+    for seconds, unit in ((1, "second"), (_MINUTE, "minute"), (_HOUR, "hour")):
+        number = per_second * seconds
+        if number >= 2 or unit == "hour":  # noqa: PLR2004 - `1 items` would be wrong, and a rate of one is slow
+            article = "an" if unit == "hour" else "a"
+            return f"{number:,.{0 if number >= 10 else 1}f} {noun}s {article} {unit}"  # noqa: PLR2004 - two digits
+    raise AssertionError  # the last unit always returns
+
+
+def label(given: Any, question: str = "") -> str:  # noqa: ANN401 - an input of a batch
+    """Return a short name of an item on one line: an identifying field, or its text."""
+    text: object = given
+    if isinstance(given, Mapping):
+        named = [given[key] for key in _TELLING if isinstance(given.get(key), str | int) and str(given[key]).strip()]
+        texts = [value for value in given.values() if isinstance(value, str) and value.strip()]
+        text = next(iter([*named, *texts]), question)
+    return printable(" ".join(str(text).split()))[:_LONGEST_LABEL]
+
+
+def fitting(parts: Iterable[str], width: int, before: str = "", between: str = " · ") -> str:
+    """Return the parts that fit the width, skipping those that do not; the first is always included."""
+    from rich.cells import cell_len  # noqa: PLC0415 - fast `--help`
+
+    line, is_first = before, True
+    for part in filter(None, parts):
+        longer = line + ("" if is_first else between) + part
+        if is_first or cell_len(longer) <= width:
+            line, is_first = longer, False
+    return line
+
+
+def spread(low: float, high: float) -> str:
+    """Return a range of dollars, e.g. `$2.10 to $4.40`, or one amount if both look the same."""
+    least, most = budget.dollars(low), budget.dollars(high)
+    return least if least == most else f"{least} to {most}"
+
+
+EACH_UP_TO = 200
+"""Largest batch with a line per item; a larger one gets a line every `SECONDS` and one per item without an answer."""
+SECONDS = 15.0
+MOST_FAILURES = 50
+"""Maximum number of lines about items without an answer in a large batch."""
+
+
+class ItemLines:
+    """Prints lines about ended items; items that earlier calls have ended are only counted."""
+
+    def __init__(self, batch: "Batch", progress: MapProgress, say: Callable[[str], None], noun: str = "item") -> None:
+        self._batch = batch
+        self._progress = progress
+        self._say = say
+        self._noun = noun
+        self._last = progress.clock()
+        self._failures = 0
+
+    def end(self, done: "Done") -> None:
+        """Print the line that an ended item requires, if any."""
+        if done.is_earlier:
+            return
+        counts = self._batch.counts
+        if counts.total is not None and counts.total <= EACH_UP_TO:
+            self._say(f"{counts.done} of {counts.total}: {self._noun} {ended_line(done)}")
+            return
+        if done.state not in {"answered", "landed", "partial"} and self._failures < MOST_FAILURES:
+            self._failures += 1
+            last = "; further ones are only counted" if self._failures == MOST_FAILURES else ""
+            self._say(f"{self._noun} {ended_line(done)}{last}")
+        if self._progress.clock() - self._last >= SECONDS:
+            self._last = self._progress.clock()
+            self._say(self._state())
+
+    def _state(self) -> str:
+        counts, progress = self._batch.counts, self._progress
+        done = f"{counts.done:,}" if counts.total is None else f"{counts.done:,} of {counts.total:,}"
+        parts = [f"{done} {self._noun}s", *by_state(counts)]
+        if cost := progress.cost_usd:
+            parts.append(dollars(cost))
+        if speed := progress.per_second:
+            parts.append(rate(speed, self._noun))
+            if counts.total is not None:
+                parts.append(f"{duration((counts.total - counts.done) / speed)} left")
+        return " · ".join(parts)
+
+
+def by_state(counts: "Counts") -> Iterator[str]:
+    """Yield the number of items in each non-empty state, e.g. `30 answered`, `2 failed (rate limited 2)`."""
+    for number, state in (
+        (counts.answered, "answered"),
+        (counts.landed, "landed"),
+        (counts.partial, "partial"),
+    ):
+        if number:
+            yield f"{number:,} {state}"
+    if failed := sum(counts.failed.values()):
+        yield f"{failed:,} failed ({', '.join(reasons(counts))})"
+    if counts.aborted:
+        yield f"{counts.aborted:,} interrupted"
+    if counts.at_work_elsewhere:
+        yield f"{counts.at_work_elsewhere:,} at work elsewhere"
+    if counts.not_run:
+        yield f"{counts.not_run:,} not run"
+
+
+def reasons(counts: "Counts") -> Iterator[str]:
+    """Yield the reasons for failed items, the most frequent first, e.g. `2 rate limited`."""
+    for kind in sorted(counts.failed, key=lambda kind: -counts.failed[kind]):
+        yield f"{counts.failed[kind]:,} {kind.replace('_', ' ')}"
+
+
+def ended_line(done: "Done") -> str:
+    """Return a line about an ended item: its state, name, time and cost, and why it has no answer."""
+    name = label(done.input, done.item.question)
+    parts = [f"{done.number:,} {name}" if name else f"{done.number:,}", done.state]
+    if outcome := done.outcome:
+        parts.append(budget.amount(Kind.TOOL_CALLS, outcome.tool_calls.used))
+        if outcome.cost_usd:
+            parts.append(budget.dollars(outcome.cost_usd))
+        parts.append(duration(outcome.duration_s))
+    if done.error:
+        parts[1] = f"{done.state}: {' '.join(with_flags(done.error).split())}"
+    return " · ".join(parts)
+
+
+MOST_ITEMS = 4
+"""How many running items are shown; the newest are preferred."""
+NARROWEST_BAR, WIDEST_BAR = 8, 30
+"""[columns]"""
+COMPLETE = frozenset({"answered", "landed"})
+
+
+class MapView:
+    """Draws the progress of a batch on standard error."""
+
+    def __init__(
+        self,
+        batch: "Batch",
+        progress: MapProgress,
+        console: Console | None = None,
+        *,
+        answers: bool = False,
+        noun: str = "item",
+    ) -> None:
+        """Prepare the view.
+
+        answers: print the beginning of each answer, because it is written to no file.
+        noun: the name of an item, such as `item` or `run`.
+        """
+        self._batch = batch
+        self._progress = progress
+        self.console = console or Console(stderr=True, highlight=False)
+        self._answers = answers
+        self._noun = noun
+        self._spinner = Spinner("dots")
+        self.notice = ""
+        """A line about an early end, e.g. after Ctrl-C."""
+        self.live: AbstractContextManager[object] = live_lines(self.render, self.console)
+
+    def end(self, done: "Done") -> None:
+        """Print, above the view, a line about each item, or only about an item without a complete answer."""
+        if done.is_earlier or (done.state in COMPLETE and not self._answers):
+            return
+        line = Text(ended_line(done), STATUSES.get(done.state, "red"))
+        self.console.print(self._cut(line) if done.state in COMPLETE else line)
+        answer = "" if done.outcome is None or done.state not in STATUSES else one_line(done.outcome.answer)
+        if self._answers and answer:
+            self.console.print(self._cut(Text(f"    {answer}", "dim")))
+
+    def _cut(self, line: Text) -> Text:
+        line.truncate(self.console.width, overflow="ellipsis")
+        return line
+
+    def render(self) -> RenderableType:
+        """Return the lines; they fit the width and the height of the terminal."""
+        width, height = self.console.width, self.console.height
+        first = Text(self._head(width - 2))
+        # The spinner does not keep the settings of its text.
+        first.truncate(max(width - 2, 0), overflow="ellipsis")
+        self._spinner.update(text=self._with_bar(first, width - 2))
+        lines = [*self._figures(width), *self._items(width)]
+        room = max(height - 2, 1)
+        return Group(self._spinner, *lines[: room - 1])
+
+    def _head(self, width: int) -> str:
+        counts = self._batch.counts
+        done = f"{counts.done:,}" if counts.total is None else f"{counts.done:,} of {counts.total:,}"
+        under_way = f"{len(self._batch.under_way)} under way"
+        return fitting([f"{done} {self._noun}s", under_way], width)
+
+    def _with_bar(self, text: Text, width: int) -> Text:
+        counts = self._batch.counts
+        size = min(width - text.cell_len - 2, WIDEST_BAR)
+        if not counts.total or size < NARROWEST_BAR:
+            return text
+        filled = math.floor(size * min(counts.done / counts.total, 1))
+        return text.append("  ").append("━" * filled, "green").append("━" * (size - filled), "bright_black")
+
+    def _figures(self, width: int) -> Iterator[Text]:
+        if counts := fitting(by_state(self._batch.counts), width - 2):
+            yield _row(counts, "", width)
+        yield _row(fitting(self._money_and_time(), width - 2), "dim", width)
+        pause = self._batch.paused
+        if pause is not None:
+            left = max(math.ceil(pause.until - time.time()), 0)
+            when = f"next try in {duration(left)}" if left else "trying again"
+            yield _row(f"paused, {when}: {one_line(pause.reason)}", "yellow", width)
+        if self.notice:
+            yield _row(self.notice, "yellow", width)
+
+    def _money_and_time(self) -> Iterator[str]:
+        progress, counts = self._progress, self._batch.counts
+        # Once the batch ends early, the other items are not asked about.
+        rest = None if counts.total is None or self._batch.ended_because else max(counts.total - counts.done, 0)
+        cost, limit = progress.cost_usd, self._batch.cost_limit
+        if cost is not None and (cost or limit is not None):
+            expected = None if rest is None else progress.cost_at_end(rest)
+            yield " ".join(
+                [
+                    dollars(cost),
+                    *([f"of at most {dollars(limit)}"] if limit is not None else []),
+                    *([f"of about {dollars(max(expected, cost))}"] if expected is not None and limit is None else []),
+                ]
+            )
+        speed = None if self._batch.paused or self._batch.ended_because else progress.per_second
+        if speed and rest:
+            yield f"{duration(rest / speed)} left"
+        yield duration(progress.seconds)
+        if speed:
+            yield rate(speed, self._noun)
+
+    def _items(self, width: int) -> Iterator[Text]:
+        numbers = {item.number for item in self._batch.under_way}
+        shown = [one for one in [*self._progress.under_way.values()] if one.number in numbers]
+        for one in shown[-MOST_ITEMS:]:
+            name = Text(f"{one.number:>4,}  {one.label}", no_wrap=True)
+            name.truncate(max(width // 2 - 2, 8), overflow="ellipsis")
+            yield _row(f"{name.plain}  {one_line(one.doing)}", "cyan", width)
+
+
+def _row(text: str, style: str, width: int) -> Text:
+    line = Text(f"  {text}", style, no_wrap=True, overflow="ellipsis")
+    line.truncate(width, overflow="ellipsis")
+    return line

@@ -1,0 +1,578 @@
+"""The commands `specialists runs` and `transcript`: list, follow, show and delete stored runs."""
+
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from run_specialist.cli.console import fail, guarded, is_terminal, print_json, print_line, print_styled, printable, say
+from run_specialist.cli.flags import Json, StoreUrl
+from run_specialist.cli.tables import (
+    END_OF_COPY,
+    GAP,
+    as_json,
+    cell_width,
+    counted,
+    fitting,
+    forked_line,
+    highlighted,
+    lines_below,
+    local,
+    missing_store,
+    needs_own_line,
+    one_line,
+    pattern_of,
+    print_labelled,
+    print_rows,
+    print_runs,
+    question_of,
+    run_cells,
+    short_path,
+    shortened,
+    size,
+    size_line,
+    store_size,
+)
+from run_specialist.errors import RunNotFound, StoreMissing
+
+if TYPE_CHECKING:
+    from run_specialist.store.reader import Store
+    from run_specialist.store.selection import Selection
+    from run_specialist.store.stored import ListedRun
+
+
+DEFAULT_LIMIT = 20
+"""Number of runs listed without `--limit`."""
+COMPLETIONS = 50
+"""Number of runs offered by shell completion."""
+ALL = sys.maxsize
+"""Value of `--limit none`."""
+STATUSES = ("running", "interrupted", "answered", "landed", "partial", "failed", "aborted")
+
+_AGE = re.compile(r"([0-9]{1,6})\s*([mhdw])", re.ASCII)
+_SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def open_store(store: str | None) -> "Store":
+    """Open the store named by `--store`, or the default store; raises StoreUnusable."""
+    from run_specialist.store.location import place  # noqa: PLC0415 - fast `--help`
+    from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
+
+    return Store(place(store).url)
+
+
+def project_filter(root: Path | None, *, all_projects: bool) -> str | None:
+    """Return the project to which a command is limited, in the form stored with runs; None for all projects."""
+    from run_specialist.specialist.project import project_path  # noqa: PLC0415 - fast `--help`
+
+    if root is not None and not root.is_dir():
+        fail(f"--root: {root} is not a folder")
+    return None if all_projects else project_path((root or Path.cwd()).absolute())
+
+
+def find_run(opened: "Store", run: str, project: str | None) -> str:
+    """Return the id of a run; raises RunNotFound.
+
+    run: as given: an id or a prefix of any project, or `last` for the newest of this project.
+    """
+    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
+
+    try:
+        return opened.find(run, project).run_id
+    except RunNotFound as error:
+        if run == LAST and project and opened.count_elsewhere(project):
+            raise RunNotFound(f"{error}: use --all-projects or the id of a run") from None
+        raise
+
+
+def find_batch(url: str, batch: str, project: str | None) -> str:
+    """Return the id of a batch; raises RunNotFound.
+
+    batch: as given: an id or a prefix of any project, or `last` for the newest of this project.
+    """
+    from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
+
+    with StoredBatches(url) as opened:
+        return opened.find(batch, project).batch_id
+
+
+def nothing_found(opened: "Store", project: str | None, *, filtered: bool) -> str:
+    """Return the line for an empty listing.
+
+    filtered: whether there are filters other than the project.
+    """
+    from run_specialist.store.location import shown  # noqa: PLC0415 - fast `--help`
+
+    what = "no matching runs" if filtered else "no runs"
+    if project is None:
+        return f"{what} in {shown(opened.url)}"
+    elsewhere = opened.count_elsewhere(project)
+    others = f"other projects have {counted(elsewhere)}, listed by --all-projects" if elsewhere else ""
+    return "; ".join([f"{what} of {short_path(project)}", *([others] if others else [])])
+
+
+def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the ids and questions of matching runs for shell completion: without a prefix, those of this project."""
+    from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
+
+    try:
+        with open_store(context.params.get("store")) as opened:
+            project = None if incomplete else project_filter(None, all_projects=False)
+            ids = [incomplete] if incomplete else ()
+            found = opened.trees(Selection(ids, project=project, without_batches=not ids), COMPLETIONS)
+    except Exception:  # noqa: BLE001 - shell completion must not print errors
+        return []
+    return [(one.run_id, printable(one_line(one.question))) for one in found]
+
+
+def complete_batches(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the ids and questions of matching batches for shell completion, like `complete_runs`."""
+    from run_specialist.store.batch_reader import StoredBatches  # noqa: PLC0415 - fast `--help`
+    from run_specialist.store.location import place  # noqa: PLC0415 - fast `--help`
+
+    try:
+        with StoredBatches(place(context.params.get("store")).url) as opened:
+            found = opened.listed(None if incomplete else project_filter(None, all_projects=False))
+    except Exception:  # noqa: BLE001 - shell completion must not print errors
+        return []
+    matching = [one for one in found if one.batch_id.startswith(incomplete)][:COMPLETIONS]
+    return [(one.batch_id, printable(one_line(one.question))) for one in matching]
+
+
+def _age(text: str) -> float:
+    found = _AGE.fullmatch(text.strip().lower())
+    if not found:
+        raise typer.BadParameter(f"{text!r} is not an age; expected e.g. 12h, 30d or 8w")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
+def _count(text: str) -> int:
+    if text.strip().lower() == "none":
+        return ALL
+    if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
+        raise typer.BadParameter(f"{text!r} is not a number of runs; expected a whole number or none")
+    return int(text)
+
+
+def _newest(what: str, otherwise: str) -> Any:  # noqa: ANN401 - as `typer.Option`
+    """Return the option `--limit` of a list.
+
+    what: the listed things, for the help text.
+    otherwise: other defaults with their conditions, for the help text.
+    """
+    return typer.Option(
+        "--limit",
+        metavar="N|none",
+        parser=_count,
+        help=f"Only the newest N {what}.  [default: {DEFAULT_LIMIT}; {otherwise}]",
+    )
+
+
+def _words(text: str) -> str:
+    if not text.strip():
+        raise typer.BadParameter("there are no words to search for")
+    return text
+
+
+def _status(text: str) -> str:
+    if text not in STATUSES:
+        raise typer.BadParameter(f"{text!r} is not a status; expected one of {', '.join(STATUSES)}")
+    return text
+
+
+RunId = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Id of the run, an unambiguous prefix, or `last`: the newest of this project.",
+        autocompletion=complete_runs,
+    ),
+]
+ReportedRun = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="RUN",
+        help="Id of the run or the batch, an unambiguous prefix, or `last`: the newest run.",
+        autocompletion=complete_runs,
+    ),
+]
+RunIds = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="RUN", help="Run ids, prefixes of ids, or `last`.", autocompletion=complete_runs),
+]
+SpecialistFilter = Annotated[str | None, typer.Option("--specialist", metavar="NAME", help="Runs of this specialist.")]
+StatusFilter = Annotated[
+    str | None,
+    typer.Option(
+        "--status",
+        metavar="STATUS",
+        parser=_status,
+        autocompletion=lambda: STATUSES,
+        help=f"Runs with this status: {', '.join(STATUSES)}.",
+    ),
+]
+OlderThan = Annotated[
+    float | None,
+    typer.Option("--older-than", metavar="AGE", parser=_age, help="Runs that ended longer ago, e.g. 12h, 30d or 8w."),
+]
+Limit = Annotated[int | None, _newest("runs", "with --json or --delete, none")]
+AllProjects = Annotated[
+    bool, typer.Option("--all-projects", help="Include the runs of other projects, not only of this one.")
+]
+RunsRoot = Annotated[
+    Path | None, typer.Option("--root", metavar="FOLDER", help="Project of the runs.  [default: the project root]")
+]
+Search = Annotated[
+    str | None,
+    typer.Option(
+        "--search", metavar="WORDS", parser=_words, help="Runs with all these words in the questions or the answer."
+    ),
+]
+BatchLimit = Annotated[int | None, _newest("batches", "with --json, none")]
+BatchFilter = Annotated[
+    str | None,
+    typer.Option("--batch", metavar="ID", autocompletion=complete_batches, help="Runs of this batch."),
+]
+BatchId = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="BATCH",
+        help="Id of a batch, an unambiguous prefix, or `last`: the newest of this project.",
+        autocompletion=complete_batches,
+    ),
+]
+
+
+_UNENDED = ("running", "interrupted")
+
+Follow = Annotated[bool, typer.Option("--follow", help="Print new runs and changes of their status until Ctrl-C.")]
+Delete = Annotated[bool, typer.Option("--delete", help="Delete the selected runs and all their data.")]
+SelectAll = Annotated[bool, typer.Option("--all", help="Select all runs of the project.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Delete without confirmation.")]
+
+
+def runs(
+    ids: RunIds = None,
+    specialist: SpecialistFilter = None,
+    status: StatusFilter = None,
+    older_than: OlderThan = None,
+    search: Search = None,
+    limit: Limit = None,
+    batch: BatchFilter = None,
+    all_projects: AllProjects = False,
+    root: RunsRoot = None,
+    follow: Follow = False,
+    delete: Delete = False,
+    all_: SelectAll = False,
+    yes: Yes = False,
+    store: StoreUrl = None,
+    json_: Json = False,
+) -> None:
+    """List the stored runs of this project, or delete them."""
+    is_filtered = bool(ids or specialist or status or search or batch or older_than is not None)
+    _check_flags(selected=all_ or is_filtered, delete=delete, follow=follow, batch=batch)
+    shows_all = delete or (json_ and not follow)
+    # A batch may have more runs than anybody wants to read; a named run or an unusual status selects all.
+    hides = not (ids or batch or search or shows_all or status in _UNENDED)
+    if limit is None:
+        limit = ALL if all_ or shows_all else DEFAULT_LIMIT
+    with guarded():
+        project = project_filter(root, all_projects=all_projects)
+        before = None if older_than is None else time.time() - older_than
+        filled = partial(_selection, specialist=specialist, status=status, before=before, words=search or "")
+        filled = partial(filled, without_batches=hides)
+        if follow:
+            _follow(store, filled, ids, project, limit, json_=json_)
+        try:
+            opened = open_store(store)
+        except StoreMissing as missing:
+            _print_missing(missing, store, project, delete=delete, json_=json_)
+            return
+        with opened:
+            of_batch = {"batch": find_batch(opened.url, batch, project)} if batch else {}
+            selection = filled(_full_ids(opened, ids or [], project, exact=delete), project, **of_batch)
+            found, has_more = _select(opened, selection, limit)
+            if delete:
+                delete_runs(opened, found, project, named=bool(ids), yes=yes, json_=json_)
+            elif json_:
+                print_json({"runs": [as_json(one) for one in found], **store_size(opened), "project": project})
+            else:
+                _print_found(opened, selection, found, filtered=is_filtered, has_more=has_more, projects=all_projects)
+
+
+def transcript(
+    run: RunId, all_projects: AllProjects = False, root: RunsRoot = None, store: StoreUrl = None, json_: Json = False
+) -> None:
+    """Show the messages and tool calls of a run."""
+    with guarded(), open_store(store) as opened:
+        from run_specialist.store.stored import copied_rows, transcript_rows  # noqa: PLC0415 - fast `--help`
+
+        stored = opened.load(find_run(opened, run, project_filter(root, all_projects=all_projects)))
+        rows, copied = transcript_rows(stored), copied_rows(stored)
+        if json_:
+            head = {"run_id": stored.run_id, "specialist": stored.specialist, "status": stored.status}
+            children = [
+                {"run_id": one.run_id, "specialist": one.specialist, "status": one.status} for one in stored.children
+            ]
+            fork = {"forked_from": stored.forked_from, "forked_at": stored.forked_at, "copied_messages": copied}
+            print_json({**head, "parent_id": stored.parent_id, "children": children, **fork, "messages": rows})
+            return
+        if is_terminal():
+            from run_specialist.cli.answer import show_transcript  # noqa: PLC0415 - fast `--help`
+
+            show_transcript(stored, rows, copied)
+            return
+        print_labelled(f"{stored.run_id}  {stored.specialist}  {stored.status}  {local(stored.started_at)}")
+        if stored.parent_id:
+            print_labelled(f"asked by {stored.parent_id}")
+        for one in stored.children:
+            print_labelled(f"asked {one.run_id}  {one.specialist}  {one.status}")
+        if stored.forked_from:
+            print_labelled(forked_line(stored))
+        print_rows(rows, {copied: END_OF_COPY} if stored.forked_from else {})
+
+
+def _check_flags(*, selected: bool, delete: bool, follow: bool, batch: str | None) -> None:
+    """Exit if options exclude each other, or if `--delete` has no selection."""
+    if delete and not selected:
+        fail("--delete needs a selection: RUN..., --specialist, --status, --older-than, --search, --batch or --all")
+    if follow and (delete or batch):
+        fail(f"--follow and {'--delete' if delete else '--batch'} exclude each other")
+
+
+def _selection(ids: Sequence[str], project: str | None, **filters: Any) -> "Selection":  # noqa: ANN401 - its fields
+    """Return the filters of a listing; runs given by id, and those of a batch, may be of any project."""
+    from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
+
+    return Selection(ids=ids, project=None if ids or filters.get("batch") else project, **filters)
+
+
+def _print_missing(missing: StoreMissing, store: str | None, project: str | None, *, delete: bool, json_: bool) -> None:
+    """Print that there are no runs because the store does not exist."""
+    if json_:
+        print_json({"runs": [], **({"deleted": []} if delete else {}), **missing_store(store), "project": project})
+    say(str(missing))
+
+
+def _print_found(
+    opened: "Store",
+    selection: "Selection",
+    found: list["ListedRun"],
+    *,
+    filtered: bool,
+    has_more: bool,
+    projects: bool,
+) -> None:
+    """Print the selected runs as a table.
+
+    filtered: whether there are filters other than the project.
+    has_more: whether the store has more selected runs.
+    projects: whether the runs may be of several projects.
+    """
+    if found:
+        print_runs(found, projects=projects, words=selection.words)
+        say(f"{'the newest ' if has_more else ''}{counted(len(found))} · {size_line(opened)}", dim=True)
+    else:
+        say(nothing_found(opened, selection.project, filtered=filtered))
+    _say_left_out(opened, selection)
+
+
+def _say_left_out(opened: "Store", selection: "Selection") -> None:
+    """Print how many runs of batches a listing omits, if any."""
+    if selection.without_batches and (number := opened.count_left_out(selection)):
+        one = number == 1
+        say(
+            f"{counted(number)} of {'a batch is' if one else 'batches are'} not listed; "
+            "`specialists batches` lists the batches, --batch ID the runs of one",
+            dim=True,
+        )
+
+
+def _full_ids(opened: "Store", ids: Sequence[str], project: str | None, *, exact: bool) -> list[str]:
+    """Return ids or prefixes that match runs; raises RunNotFound, which suggests similar ids.
+
+    exact: each prefix must match exactly one run, which a deletion requires.
+    """
+    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
+
+    full = [find_run(opened, one, project) if exact or one == LAST else one for one in ids]
+    for one in full:
+        if not opened.runs(ids=[one], limit=1):
+            opened.find(one)
+    return full
+
+
+def _select(opened: "Store", selection: "Selection", limit: int) -> tuple[list["ListedRun"], bool]:
+    """Return the selected runs, and whether there are more than `limit`, without children of listed runs."""
+    from run_specialist.store.stored import first_trees  # noqa: PLC0415 - fast `--help`
+
+    found = opened.trees(selection, None if limit == ALL else limit + 1)
+    chosen = found if limit == ALL else first_trees(found, limit)
+    return chosen, len(chosen) < len(found)
+
+
+def _follow(
+    store: str | None,
+    filled: Callable[[Sequence[str], str | None], "Selection"],
+    ids: Sequence[str] | None,
+    project: str | None,
+    limit: int,
+    *,
+    json_: bool,
+) -> NoReturn:
+    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
+
+    if LAST in (ids or ()):
+        fail(f"--follow needs the id of a run instead of `{LAST}`")
+    try:
+        follow(store, filled(ids or [], project), limit, json_=json_, projects=project is None)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def delete_runs(
+    opened: "Store", found: list["ListedRun"], project: str | None, *, named: bool, yes: bool, json_: bool
+) -> None:
+    """Delete runs with their children; skip those that are running, or fail if they were named by id."""
+    chosen = [one for one in found if named or one.status != "running"]
+    doomed = opened.with_descendants(chosen)
+    if doomed and not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        fail("--yes is required without a terminal; nothing was deleted")
+    if len(chosen) < len(found):
+        say(f"{counted(len(found) - len(chosen))} still running: not deleted")
+    if not json_:
+        print_runs(doomed, projects=project is None)
+    if doomed and not yes and not typer.confirm(f"Delete {counted(len(doomed))} permanently?", err=True):
+        fail("nothing was deleted", 0)
+    from run_specialist.tools.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`
+
+    freed = opened.delete([one.run_id for one in doomed])
+    for one in doomed:
+        forget(one.run_id)
+    if json_:
+        deleted = {"runs": [as_json(one) for one in doomed], "deleted": [one.run_id for one in doomed]}
+        print_json({**deleted, **store_size(opened), "project": project})
+    else:
+        freed_size = f", {size(freed)} freed" if freed else ""
+        say(f"{counted(len(doomed))} deleted{freed_size} · {size_line(opened)}", dim=True)
+        if not found and project is not None and not named:
+            say(nothing_found(opened, project, filtered=True))
+
+
+PAUSE = 0.5
+"""Interval at which the store is polled [s]."""
+LOOK_BACK = 3_600.0
+"""Maximum difference between the clocks of this process and of those that write the store [s]."""
+
+_WIDTHS = {
+    "RUN": 26,
+    "SPECIALIST": 20,
+    "STATUS": 11,
+    "MODEL": 20,
+    "CALLS": 5,
+    "COST": 7,
+    "DURATION": 8,
+    "STARTED": 12,
+    "PROJECT": 24,
+}
+"""Fixed widths of the columns on a terminal, because later rows are unknown."""
+
+
+def follow(store: str | None, selection: "Selection", limit: int, *, json_: bool, projects: bool) -> NoReturn:
+    """Print the newest selected runs, oldest first, then each that begins, is resumed or ends; does not return.
+
+    limit: how many at the beginning, as for `Store.trees`.
+    """
+    printer = _Printer(selection.words, json_=json_, projects=projects)
+    since = time.time() - LOOK_BACK
+    with _wait_for_store(store) as opened:
+        # Runs that are not among the newest ones are not printed before they change. They are asked for first:
+        # a run that begins in between is printed, now or at the next look.
+        earlier = opened.active_since(selection, since)
+        printer.print(opened.trees(selection, limit)[::-1])
+        printer.skip(earlier)
+        while True:
+            time.sleep(PAUSE)
+            printer.print(opened.active_since(selection, since))
+
+
+def _wait_for_store(store: str | None) -> "Store":
+    """Open the store; if it does not exist yet, wait for the first run."""
+    has_said = False
+    while True:
+        try:
+            return open_store(store)
+        except StoreMissing as missing:
+            if not has_said:
+                say(str(missing))
+            has_said = True
+            time.sleep(PAUSE)
+
+
+class _Printer:
+    """Prints each state of a run once."""
+
+    def __init__(self, words: str, *, json_: bool, projects: bool) -> None:
+        self._json = json_
+        self._projects = projects
+        self._words = words
+        self._states: dict[str, tuple[str, float | None]] = {}
+        """Status and end of each run, as printed last."""
+        self._depths: dict[str, int] = {}
+
+    def skip(self, found: Sequence["ListedRun"]) -> None:
+        """Mark the current state of runs as already printed."""
+        for run in found:
+            self._states.setdefault(run.run_id, (run.status, run.ended_at))
+
+    def print(self, found: Sequence["ListedRun"]) -> None:
+        """Print the runs whose state has changed.
+
+        found: oldest first, so that children follow their parents.
+        """
+        for run in found:
+            if self._states.get(run.run_id) == (run.status, run.ended_at):
+                continue
+            self._states[run.run_id] = (run.status, run.ended_at)
+            if self._json:
+                print_json(as_json(run), indent=None)
+            else:
+                self._print_row(run)
+
+    def _print_row(self, run: "ListedRun") -> None:
+        if not self._depths:
+            self._print_head()
+        depth = self._depths[run.run_id] = self._depths.get(run.parent_id or "", -1) + 1
+        cells, question = run_cells(run, depth, projects=self._projects), question_of(run, depth)
+        if not is_terminal():
+            print_line((" " * GAP).join([*(cell.text for cell in cells.values()), question]))
+            return
+        width = shutil.get_terminal_size().columns
+        columns = fitting({head: _WIDTHS[head] for head in cells}, width)
+        row = (" " * GAP).join(_padded(cells[head].text, 0 if head == "RUN" else _WIDTHS[head]) for head in columns)
+        below = lines_below(cells, columns, question, width, apart=needs_own_line(cells, columns, width))
+        pattern = pattern_of(self._words)
+        print_styled("\n".join([row.rstrip(), *(highlighted(line, pattern) for line in below)]))
+
+    def _print_head(self) -> None:
+        heads = [head for head in _WIDTHS if self._projects or head != "PROJECT"]
+        if not is_terminal():
+            print_line((" " * GAP).join([*heads, "QUESTION"]))
+            return
+        columns = fitting({head: _WIDTHS[head] for head in heads}, shutil.get_terminal_size().columns)
+        print_line((" " * GAP).join(_padded(head, _WIDTHS[head]) for head in columns).rstrip())
+
+
+def _padded(text: str, width: int) -> str:
+    """Return a printable text that fills a column; cut if it is wider, unless the width is 0."""
+    text = printable(text)
+    if not width:
+        return text + " " * (_WIDTHS["RUN"] - cell_width(text))
+    cut = shortened(text, width)
+    return cut + " " * (width - cell_width(cut))

@@ -1,0 +1,282 @@
+"""The command `specialists tune`: suggest a limit from past runs, with a histogram."""
+
+import shutil
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from run_specialist.budget import dollars
+from run_specialist.cli.console import complete_names, fail, guarded, is_terminal, print_json, print_line, printable
+from run_specialist.cli.flags import Dir, Json, ProjectRoot, StoreUrl, registry_in
+from run_specialist.cli.runs import AllProjects, project_filter
+from run_specialist.cli.tables import counted, local, print_table, short_path
+
+if TYPE_CHECKING:
+    from run_specialist.specialist.loader import SpecialistFile
+    from run_specialist.store.stored import PastRun
+    from run_specialist.views.tune import Bill, FileVersion, LimitHits, NeedBar, Suggestion, Tuning
+
+
+_VERDICTS = {
+    "raise": "Raise the limit of tool calls from {now} to {limit}",
+    "lower": "Lower the limit of tool calls from {now} to {limit}",
+    "set": "Set a limit of {limit} tool calls",
+    "keep": "Keep the limit of {now} tool calls",
+    "probe": "Try a limit above {now} tool calls",
+    "prompt": "Improve the prompt before changing the limit",
+    "other cause": "Fix another cause first",
+    "too early": "Too few runs to suggest a limit",
+}
+
+
+def tune(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Its name, or the path of its file.", autocompletion=complete_names)
+    ],
+    store: StoreUrl = None,
+    last: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Use only the newest N runs.  [default: all]")
+    ] = None,
+    all_versions: Annotated[
+        bool, typer.Option("--all-versions", help="Count the runs of earlier versions of the file, too.")
+    ] = False,
+    all_projects: AllProjects = False,
+    dir_: Dir = None,
+    root: ProjectRoot = None,
+    json_: Json = False,
+) -> None:
+    """Suggest a limit of tool calls from past runs.
+
+    Also shows how many tool calls the runs used, which limits they reached, and what they cost. With the suggested
+    limit, nine of ten runs end by themselves; a run that was cut short counts as needing more calls than it used.
+    Counts only runs of this project, of the current version of the file, whose limits come from the file and not from a
+    flag.
+    """
+    if root is not None and not root.is_dir():
+        fail(f"--root {root} is not a folder")
+    with guarded():
+        from run_specialist.views.tune import tune as tuned  # noqa: PLC0415 - fast `--help`
+
+        file = _file(name, root, dir_)
+        specialist = file.name if file else name
+        found = ended_runs(specialist, store, project_filter(root, all_projects=all_projects))
+        tuning = tuned(specialist, found, _limit(file), file=_version(file), all_versions=all_versions, last=last)
+        if json_:
+            print_json(tuning.as_json())
+        else:
+            _print(tuning, file)
+
+
+def _file(name: str, root: Path | None, dir_: Path | None) -> "SpecialistFile | None":
+    """Return the specialist's file; None if it no longer exists: its stored runs still allow a suggestion."""
+    from run_specialist.errors import SpecialistNotFound  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
+
+    try:
+        return registry_in(root or project_root(Path.cwd()), dir_, meant=root is not None).find(name)
+    except SpecialistNotFound:
+        return None
+
+
+def _limit(file: "SpecialistFile | None") -> int | Literal["none"] | None:
+    """Return the limit that the file sets, `none` for no limit; None if there is no valid file."""
+    from run_specialist.specialist.settings import resolve  # noqa: PLC0415 - fast `--help`
+
+    if file is None or file.specialist is None:
+        return None
+    limit = resolve(file, {}).settings.tool_calls_limit
+    return "none" if limit is None else limit
+
+
+def _version(file: "SpecialistFile | None") -> "FileVersion | None":
+    from run_specialist.budget import Kind  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.settings import resolve  # noqa: PLC0415 - fast `--help`
+    from run_specialist.views.tune import FileVersion  # noqa: PLC0415 - fast `--help`
+
+    if file is None or file.specialist is None:
+        return None
+    settings = resolve(file, {}).settings
+    return FileVersion(file.digest, {kind.value: getattr(settings, kind.key) for kind in Kind})
+
+
+def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
+    _print_suggestion(tuning.suggestion, tuning.limit, file)
+    when = f", {_days(tuning.first_at, tuning.last_at)}" if tuning.runs else ""
+    print_line(f"\n{tuning.specialist}  {counted(tuning.runs)}{when}")
+    if tuning.runs:
+        print_line(_by_status(tuning.statuses))
+    _print_not_counted(tuning)
+    _print_bars(tuning)
+    if tuning.hits:
+        print_line("")
+        head = ("LIMIT REACHED", "RUNS", "PARTIAL", "FAILED", "HOW IT LANDED")
+        print_table(head, [_hit(hit) for hit in tuning.hits])
+    if tuning.tokens.total:
+        print_line("")
+        _print_bills(tuning)
+    if len(tuning.versions) > 1:
+        print_line("")
+        _print_versions(tuning)
+
+
+def _print_not_counted(tuning: "Tuning") -> None:
+    """Print how many runs do not count, and why."""
+    parts = []
+    if changed := tuning.changed_limits:
+        parts.append(f"{counted(sum(changed.values()))} with limits set by a flag or a parent ({_by_status(changed)})")
+    if others := sum(version.runs for version in tuning.versions if not version.counted):
+        parts.append(f"{counted(others)} of other versions of its file")
+    if parts:
+        print_line(f"Not counted: {', '.join(parts)}.")
+
+
+def _print_versions(tuning: "Tuning") -> None:
+    rows = [
+        (
+            "unknown" if one.digest is None else one.digest[:8] or "no file",
+            str(one.runs),
+            _days(one.first_at, one.last_at),
+            "yes" if one.counted else "no",
+        )
+        for one in tuning.versions
+    ]
+    print_table(("VERSION", "RUNS", "STARTED", "COUNTED"), rows)
+
+
+def _days(first: float | None, last: float | None) -> str:
+    return " to ".join(sorted({local(at).split()[0] for at in (first, last) if at is not None}))
+
+
+def _by_status(statuses: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {status}" for status, number in statuses.items())
+
+
+def _print_bars(tuning: "Tuning") -> None:
+    calls = tuning.calls
+    share = f"{calls.repeated:,} ({_percent(calls.repeated / calls.run)})" if calls.repeated else ""
+    parts = {"repeated": share, "failed": calls.failed, "skipped": calls.skipped}
+    counts = "".join(f", {number} {name}" for name, number in parts.items() if number)
+    print_line(f"{calls.run:,} tool call{'' if calls.run == 1 else 's'}{counts}")
+    if not tuning.bars:
+        return
+    print_line("\nRuns by tool calls used, ended by themselves or cut short:")
+    suggested = tuning.suggestion.tool_calls_limit
+    labels = {} if tuning.limit is None else {tuning.limit: "limit now"}
+    if suggested is not None and suggested != tuning.limit:
+        labels[suggested] = "suggested"
+    print_histogram(tuning.bars, labels)
+
+
+def _hit(hit: "LimitHits") -> tuple[str, ...]:
+    kind = "model's context" if hit.reason == "context" else hit.reason.replace("_", " ")
+    landings = ", ".join(f"{how} {number}" for how, number in hit.how.items())
+    return (kind, str(hit.runs), str(hit.partial), str(hit.failed), landings)
+
+
+def _print_bills(tuning: "Tuning") -> None:
+    rows: list[tuple[str, Callable[[float], str], Bill, Bill]]
+    rows = [("tokens", _tokens, tuning.tokens, tuning.landing_tokens)]
+    if tuning.cost_usd.median is not None:
+        rows.append(("cost", dollars, tuning.cost_usd, tuning.landing_cost_usd))
+    head = ("", "MEDIAN RUN", "ALL RUNS", *(["MEDIAN LANDING", "ALL LANDINGS"] if tuning.landings else []))
+    print_table(
+        head,
+        [(name, *_bill(form, runs), *_bill(form, landings))[: len(head)] for name, form, runs, landings in rows],
+    )
+    if unknown := tuning.cost_usd.unknown:
+        print_line(f"The cost of {counted(unknown)} is unknown.")
+
+
+def _bill(form: Callable[[float], str], bill: "Bill") -> tuple[str, str]:
+    """Return the median and the total of some costs, with their share of the costs of all runs.
+
+    form: formats an amount.
+    """
+    if bill.median is None:
+        return ("-", "-")
+    share = "" if bill.share is None else f", {_percent(bill.share)} of all"
+    return (form(bill.median), form(bill.total) + share)
+
+
+def _tokens(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def _print_suggestion(suggestion: "Suggestion", now: int | None, file: "SpecialistFile | None") -> None:
+    limit = suggestion.tool_calls_limit
+    verdict = _VERDICTS[suggestion.verdict].format(now=now, limit=limit)
+    text = f"{verdict}: {suggestion.reason}."
+    print_line(textwrap.fill(text, shutil.get_terminal_size().columns) if is_terminal() else text)
+    if limit is not None and limit != now:
+        line = file.lines.get("tool_calls_limit") if file else None
+        where = f"{_near(file.path)}{f', line {line}' if line else ''}" if file else "the front matter of its file"
+        print_line(f"\nIn {where}:\n\n    tool_calls_limit: {limit}")
+
+
+def _near(path: Path) -> Path:
+    """Return the path relative to the current folder if it is inside, otherwise unchanged."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _percent(share: float) -> str:
+    return "under 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"  # noqa: PLR2004 - rounds to 0 %
+
+
+def ended_runs(name: str, given: str | None, project: str | None) -> "Sequence[PastRun]":
+    """Return the runs that have ended, the newest first.
+
+    given: the store; None = the default one.
+    project: only its runs; None = those of all projects.
+    """
+    from run_specialist.store.location import NONE, place, shown  # noqa: PLC0415 - fast `--help`
+    from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
+    from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
+
+    where = place(given)
+    if where.url == NONE:
+        fail("runs are not stored, so there is nothing to learn from; name a store with --store")
+    with Store(where.url) as store:
+        runs = store.past(name, project)
+        if not runs:
+            known = sorted({printable(run.specialist) for run in store.trees(Selection(project=project))} - {name})
+            others = f"; it has runs of {', '.join(known)}" if known else ""
+            elsewhere = len(store.past(name)) if project else 0
+            more = f"; other projects have {counted(elsewhere)} of {name}: use --all-projects" if elsewhere else ""
+            where_in = f" in {short_path(project)}" if project else ""
+            fail(f"{shown(where.url)} has no ended run of {name}{where_in}{others}{more}")
+        return runs
+
+
+def print_histogram(bars: "Sequence[NeedBar]", labels: Mapping[int, str]) -> None:
+    """Print a row for each bar, as wide as the terminal: runs that ended by themselves, and runs that were cut short.
+
+    labels: texts by number of calls; a number outside all bars gets a row.
+    """
+    from rich.bar import Bar  # noqa: PLC0415 - fast `--help`
+    from rich.table import Table  # noqa: PLC0415 - fast `--help`
+
+    from run_specialist.cli.tables import GAP, print_rendered  # noqa: PLC0415 - fast `--help`
+    from run_specialist.views.tune import NeedBar  # noqa: PLC0415 - fast `--help`
+
+    # Padding at the edge, too, so that both columns of bars have one width and one scale.
+    table = Table(box=None, padding=(0, GAP, 0, 0), header_style="", expand=True)
+    table.add_column("CALLS", justify="right")
+    table.add_column()
+    for head in ("ENDED", "CUT SHORT"):
+        table.add_column(head, justify="right")
+        table.add_column(ratio=1)
+    size = max(max(bar.ended, bar.cut) for bar in bars)
+    outside = [NeedBar(number, number, 0, 0) for number in labels if not any(_has(bar, number) for bar in bars)]
+    for bar in sorted((*bars, *outside), key=lambda bar: bar.first):
+        calls = str(bar.first) if bar.first == bar.last else f"{bar.first}-{bar.last}"
+        label = ", ".join(text for number, text in labels.items() if _has(bar, number))
+        ended, cut = Bar(size, 0, bar.ended, color="green"), Bar(size, 0, bar.cut, color="yellow")
+        table.add_row(calls, label, str(bar.ended or ""), ended, str(bar.cut or ""), cut)
+    print_rendered(table)
+
+
+def _has(bar: "NeedBar", calls: int) -> bool:
+    return bar.first <= calls <= bar.last

@@ -1,1 +1,0 @@
-"""Config files of the project and of the user, which the commands read."""

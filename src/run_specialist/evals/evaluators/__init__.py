@@ -1,1 +1,0 @@
-"""Evaluators: the checks that can be applied to a run."""

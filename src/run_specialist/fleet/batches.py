@@ -1,0 +1,801 @@
+"""Batches in the queue: freeze them, put them in, control them, and find what they need on a host."""
+
+import asyncio
+import hashlib
+import math
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Self
+
+from run_specialist.api.config_files import server_of
+from run_specialist.api.runner import Runner, effective_of
+from run_specialist.batch import item as batch_item
+from run_specialist.batch.item import Input, InputRecord, keyed
+from run_specialist.batch.questions import Template, asked
+from run_specialist.errors import RunNotFound, RunSpecialistError, StoreUnusable, UsageError
+from run_specialist.fleet import queue as queue_sql
+from run_specialist.fleet.queue import LARGEST, UNREADABLE, Queue, QueueAway
+from run_specialist.fleet.worker_log import Log
+from run_specialist.providers.choose import check_usable, named_models, why_offline
+from run_specialist.providers.local_servers import WEIGHTS, prefix_of
+from run_specialist.providers.models import check_spelling
+from run_specialist.record.outcome import OFFLINE
+from run_specialist.safety.safe_files import read_content
+from run_specialist.spawning.availability import ModelRule, check_paths
+from run_specialist.specialist.checks import split_models
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile, load
+from run_specialist.specialist.problems import shown
+from run_specialist.specialist.project import project_path, project_root
+from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.settings import Data, resolve
+from run_specialist.store.batch_reader import StoredBatches
+from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
+from run_specialist.store.location import shown as location_shown
+from run_specialist.store.rows import unpack
+
+if TYPE_CHECKING:
+    from run_specialist.api.run_maker import EndedRun
+    from run_specialist.batch.item import Lend
+    from run_specialist.loop.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedBatch:
+    """A batch in the queue."""
+
+    batch_id: str
+    items: int
+    added: int
+    """Number of items that were not in the queue yet, without those that have ended."""
+    kept_model: str | None = None
+    """The model of an earlier call, which the batch keeps although this host would ask another one; None otherwise."""
+
+
+async def put(  # noqa: PLR0913 - what a call of `map` has
+    runner: Runner,
+    url: str,
+    specialist: str,
+    items: Iterable[Input | InputRecord],
+    *,
+    question: str | None = None,
+    model: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    source: str = "",
+    batch: str | None = None,
+    at_once: int = 0,
+    cost_limit: float | None = None,
+    typical_cost: float = 0.0,
+    require_model: bool | None = None,
+    priority: int | None = None,
+) -> QueuedBatch:
+    """Put a batch into the queue; calling it again adds only missing items.
+
+    url: a PostgreSQL store, with a queue.
+    items: questions, or fields by name for `question`.
+    question: a template such as `What does {path} say?`.
+    model: the model of all runs; None = that of the file, otherwise the one that a run of this host would have. It
+        stays the model of the batch, whatever the workers or later calls have.
+    settings: keys of the file to override in every run.
+    source: name of the source of the items.
+    batch: the id; None for the one that `Runner.map` has for the same call.
+    at_once: how many items the whole fleet may work on at the same time; 0 = any number.
+    cost_limit: of all items together, earlier calls included; None = no limit [USD].
+    typical_cost: cost of an item, from past runs; 0 = unknown [USD].
+    require_model: refuse to answer offline, on all workers; None = as SPECIALIST_REQUIRE_MODEL says here.
+    priority: batches with a higher one are taken first; None = 0, or that of an earlier call.
+    Raises UsageError.
+    """
+    file = runner.registry.find(specialist)
+    if not file.digest:
+        raise UsageError(f"{file.path}: a batch for a queue needs a specialist with a file")
+    given = dict(settings or {})
+    named: dict[str, Any] = {} if batch is None else {"batch": batch}
+    name = runner.map(specialist, (), question, source=source, **named, **given).id
+    # The config files of this host are not read by the workers.
+    defaults = {key: default.value for key, default in file.defaults.items() if key not in file.lines}
+    settings = {**defaults, **given}
+    # A worker would refuse the batch, because others may write to the queue.
+    resolve(file, {}, data=Data(settings, lambda _: "--queue"))
+    before = await asyncio.to_thread(_frozen_before, url, name)
+    rule, settled, default = ModelRule.of(require_model), resolve(file, settings).settings, runner.default_model
+    kept = before.get("model") if model is None else None
+    fixed = _fixed_model(file, settled, model or kept, default, rule)
+    frozen = replace(
+        freeze(file, runner.root, settings, fixed, at_once),
+        typical_cost=typical_cost,
+        require_model=rule.is_required or before.get("require_model") is True,
+        priority=before.get("priority", 0) if priority is None else priority,
+    )
+    project = project_path(runner.root)
+    row = StoredBatch(name, file.name, question or "", time.time(), frozen.as_json(), model, project, cost_limit)
+    template = None if question is None else Template(question)
+    count = await asyncio.to_thread(_write, url, row, _rows(name, keyed(asked(items, template))))
+    async with Control(url) as control:
+        added = await control.put(name)
+    is_other = kept is not None and kept != ", ".join(named_models(None, settled.model, default))
+    return QueuedBatch(name, count, added, kept if is_other else None)
+
+
+def _fixed_model(
+    file: SpecialistFile, settings: Specialist, model: str | None, default: str | None, rule: ModelRule
+) -> str | None:
+    """Return the model that all workers use; None for the one that the file names.
+
+    Raises UsageError if no model is named and this host has no credentials, or if a required model is missing.
+    """
+    if why := why_offline(model, settings.model, default):
+        rule.check(file, settings, why)
+    if model is not None or settings.model not in {None, "inherit"}:
+        return model
+    is_named = bool(os.environ.get("SPECIALIST_MODEL") or default)
+    if why and not is_named:
+        raise UsageError(
+            f"{settings.name}: {why}; the workers have their own environment, so a batch in the queue needs a named "
+            "model: use `model`"
+        )
+    return ", ".join(named_models(None, None, default))
+
+
+def _frozen_before(url: str, batch_id: str) -> Mapping[str, Any]:
+    """Return the frozen values of an earlier call; empty if there was none, or if they cannot be read."""
+    with suppress(StoreUnusable, RunNotFound), StoredBatches(url) as stored:
+        found = stored.find(batch_id)
+        if found.batch_id == batch_id and "root" in found.frozen:
+            return found.frozen
+    return {}
+
+
+def _rows(name: str, items: Iterable[batch_item.Item]) -> Iterator[StoredItem]:
+    return (StoredItem(f"{name}-{one.key}", one.number, one.input, one.question) for one in items)
+
+
+def _write(url: str, batch: StoredBatch, items: Iterable[StoredItem]) -> int:
+    with BatchWriter(url) as writer:
+        return writer.put(batch, items)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatus:
+    """The state of a batch in the queue."""
+
+    batch_id: str
+    specialist: str
+    state: str
+    """`open`, `paused`, `cancelled` or `ended`."""
+    reason: str | None
+    """The reason for its state, or for a pause of its endpoint; None if there is none."""
+    closed_until: float | None
+    """Time until which no worker takes its items, after refused requests [seconds since 1970]; None = now."""
+    items: dict[str, int] = field(default_factory=dict)
+    """Items by state: `waiting`, `begun`, `dead`, `cancelled`, or the status of the run."""
+    queued: int = 0
+    at_work: int = 0
+    """Items that a worker holds."""
+    workers: int = 0
+    silent: float | None = None
+    """Age of the oldest heartbeat [s]; None = no worker holds an item."""
+    cost_usd: float = 0.0
+    """Known cost of all its runs so far [USD]."""
+    cost_limit: float | None = None
+    """Of all items together; None = no limit [USD]."""
+    granted_usd: float = 0.0
+    """The amount that the items in progress may still spend of the limit [USD]."""
+
+
+class Control:
+    """Access to the queue for one command.
+
+    Its methods raise UsageError if the batch is unknown, and StoreUnusable if the database cannot be used.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Connect on first use.
+
+        url: a PostgreSQL store.
+        """
+        self._url = url
+        self._queue = Queue(url)
+
+    async def set_up(self) -> None:
+        """Create or upgrade the tables of store and queue."""
+        await asyncio.to_thread(_create_store, self._url)
+        await self._queue.set_up()
+
+    async def put(self, batch_id: str) -> int:
+        """Put the items of a stored batch that have not ended into the queue; return how many were not there yet."""
+        items = await self._items(queue_sql.TO_DO, batch_id)
+        return await self._queue.put(batch_id, items, priority=await self._priority(batch_id))
+
+    async def status(self, batch_id: str | None = None) -> list[BatchStatus]:
+        """Return the state of one batch, or of all batches that have jobs."""
+        found = await statuses(self._queue, batch_id)
+        if batch_id is not None and not found:
+            raise UsageError(f"there is no batch {batch_id} in {location_shown(self._url)}")
+        return found
+
+    async def pause(self, batch_id: str) -> None:
+        """Pause a batch: no more of its items start, and items in progress continue."""
+        await self._set_state(batch_id, "paused", "paused by `specialists fleet pause`")
+
+    async def resume(self, batch_id: str) -> None:
+        """Let workers take the items of a batch again, even if its endpoint refused requests a moment ago."""
+        await self._set_state(batch_id, "open")
+        await self._queue.connection.fetch(queue_sql.FORGET_GATE, batch_id)
+
+    async def cancel(self, batch_id: str) -> int:
+        """End a batch: items that have not begun are not run, others end after their turn; return how many have not."""
+        await self._set_state(batch_id, "cancelled", "cancelled by `specialists fleet cancel`")
+        return await self._queue.cancel(batch_id)
+
+    async def retry(self, batch_id: str, statuses: Sequence[str]) -> int:
+        """Put abandoned items, and items without a run, into the queue again; return how many.
+
+        statuses: also those whose runs ended with one of these; such runs are resumed.
+        """
+        await self.status(batch_id)
+        items = await self._items(queue_sql.TO_RETRY, batch_id, [*statuses])
+        await asyncio.to_thread(_put_back, self._url, batch_id, [run_id for _, run_id in items])
+        if items:
+            await self._set_state(batch_id, "open")
+        return await self._queue.put(batch_id, items, statuses, await self._priority(batch_id))
+
+    async def _priority(self, batch_id: str) -> int:
+        try:
+            return _count((await self._queue.frozen(batch_id)).get("priority"))
+        except (UsageError, ValueError) as error:
+            if isinstance(error, StoreUnusable):
+                raise
+            return 0
+
+    async def _items(self, statement: str, *values: object) -> list[tuple[int, str]]:
+        rows = await self._queue.connection.fetch(statement, *values)
+        return [(_count(row["number"]), str(row["run_id"])) for row in rows]
+
+    async def _set_state(self, batch_id: str, state: str, reason: str | None = None) -> None:
+        await self.status(batch_id)
+        await asyncio.to_thread(set_state, self._url, batch_id, state, reason)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        await self._queue.close()
+        if isinstance(error, QueueAway):
+            raise StoreUnusable(f"{location_shown(self._url)}: {error}") from error
+
+
+async def statuses(queue: Queue, batch_id: str | None = None) -> list[BatchStatus]:
+    """Return the state of one batch, or of all batches that have jobs; empty if it is unknown."""
+    rows = await queue.connection.fetch(queue_sql.STATUS, batch_id)
+    jobs = {str(row["batch_id"]): row for row in await queue.counts()}
+    return [_status(row, jobs.get(str(row["batch_id"]), {})) for row in rows]
+
+
+def _status(row: Mapping[str, object], jobs: Mapping[str, object]) -> BatchStatus:
+    packed = row["reason"]
+    return BatchStatus(
+        str(row["batch_id"]),
+        str(row["specialist"]),
+        str(row["state"]),
+        _reason(packed) if isinstance(packed, bytes) else _optional_text(row["closed_by"]),
+        _amount(row["closed_until"]),
+        dict(row["items"]) if isinstance(row["items"], dict) else {},
+        _count(jobs.get("queued")),
+        _count(jobs.get("picked")),
+        _count(jobs.get("workers")),
+        _amount(jobs.get("silent")),
+        _amount(row["cost"]) or 0.0,
+        _amount(row["cost_limit"]),
+        _amount(row["granted"]) or 0.0,
+    )
+
+
+def _reason(packed: bytes) -> str:
+    try:
+        return unpack(packed, LARGEST)
+    except UNREADABLE:
+        return "its reason cannot be read"
+
+
+def _create_store(url: str) -> None:
+    BatchWriter(url).close()
+
+
+def set_state(url: str, batch_id: str, state: str, reason: str | None) -> None:
+    """Set the state of a batch; blocks. Raises StoreUnusable."""
+    with BatchWriter(url) as writer:
+        writer.set_state(batch_id, state, reason)
+
+
+def _put_back(url: str, batch_id: str, run_ids: Sequence[str]) -> None:
+    with BatchWriter(url) as writer:
+        writer.put_back(batch_id, run_ids)
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _amount(value: object) -> float | None:
+    return None if value is None else float(str(value))
+
+
+def _count(value: object) -> int:
+    return 0 if value is None else int(str(value))
+
+
+MOST_AT_ONCE = 1_000_000
+"""Maximum number of items that a batch may ask the fleet to work on at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenBatch:
+    """The part of a batch that is the same on every host."""
+
+    name: str
+    """Name of the specialist."""
+    content: str
+    """Content of the specialist's file."""
+    digest: str
+    """SHA-256 of the file."""
+    place: str
+    """Path of the file, relative to the root if it is below it."""
+    root: str
+    """Name of the root folder; its path differs between workers."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the call, by key."""
+    model: str | None = None
+    """The model of all runs, one or several names; None = the one that the file names."""
+    require_model: bool = False
+    """Whether no item may be answered offline."""
+    root_ids: tuple[str, ...] = ()
+    """Ids of the root where the batch was put into the queue, see `roots.root_ids`."""
+    at_once: int = 0
+    """How many items the whole fleet may work on at the same time; 0 = any number."""
+    typical_cost: float = 0.0
+    """Cost of an item, from past runs; 0 = unknown [USD]."""
+    priority: int = 0
+    """Batches with a higher priority are taken first."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that the store keeps."""
+        return {
+            "file": {"name": self.name, "content": self.content, "digest": self.digest, "place": self.place},
+            "root": self.root,
+            "root_ids": [*self.root_ids],
+            "settings": dict(self.settings),
+            "model": self.model,
+            "require_model": self.require_model,
+            "at_once": self.at_once,
+            "typical_cost": self.typical_cost,
+            "priority": self.priority,
+        }
+
+    @classmethod
+    def from_json(cls, frozen: Mapping[str, Any]) -> "FrozenBatch":
+        """Return the batch that `as_json` described; raises UsageError for other values."""
+        file = _value(frozen, "file", dict)
+        model = frozen.get("model")
+        batch = cls(
+            _value(file, "name", str),
+            _value(file, "content", str),
+            _value(file, "digest", str),
+            _value(file, "place", str),
+            _value(frozen, "root", str),
+            _value(frozen, "settings", dict, {}),
+            None if model is None else _value(frozen, "model", str),
+            _value(frozen, "require_model", bool, default=False),
+            tuple(_value(frozen, "root_ids", list, [])),
+            _value(frozen, "at_once", int, 0),
+            float(_value(frozen, "typical_cost", (int, float), 0.0)),
+            _value(frozen, "priority", int, 0),
+        )
+        if not 0 <= batch.at_once <= MOST_AT_ONCE or not 0 <= batch.typical_cost < math.inf:
+            raise UsageError("at_once or typical_cost is out of range")
+        if not all(isinstance(one, str) for one in batch.root_ids):
+            raise UsageError("root_ids must be texts")
+        try:
+            digest = hashlib.sha256(batch.content.encode()).hexdigest()
+        except UnicodeEncodeError:
+            digest = ""
+        if digest != batch.digest:
+            raise UsageError("the content of its file does not have its digest")
+        return batch
+
+    def file_on_this_host(self, registry: Registry, root: Path, copies: Path) -> SpecialistFile:
+        """Return the specialist's file: the same one below the root or of this host, else a copy, which is data.
+
+        Others may have written to the queue, so a copy gets no power, even with trust.
+        registry: of the specialists of this host.
+        copies: folder for the copy, which contains no other specialist.
+        Raises UsageError for a place outside of the root.
+        """
+        place = PurePosixPath(self.place.replace("\\", "/"))
+        if place.is_absolute() or ".." in place.parts or "\0" in self.place or Path(self.place).anchor:
+            raise UsageError(f"the place of its file, {shown(self.place)}, is not below the root")
+        data = self.content.encode()
+        # A place may also be a FIFO or a device, which would be read for ever.
+        with suppress(OSError, ValueError):
+            if read_content(root, str(place), len(data)) == data:
+                return registry.find(str(root / place))
+        with suppress(UsageError):
+            if (known := registry.find(self.name)).digest == self.digest:
+                return known
+        copies.mkdir(parents=True, exist_ok=True)
+        copy = copies / (place.name or "specialist.md")
+        copy.write_bytes(data)
+        return replace(load(copy, copies), given_origin="data")
+
+
+def _value(values: Mapping[str, Any], key: str, kind: type | tuple[type, ...], default: object = None) -> Any:  # noqa: ANN401 - a JSON value
+    """Return a value; raises UsageError if it is missing without a default, or of another type."""
+    value = values.get(key, default)
+    if value is None:
+        raise UsageError(f"{key!r} is missing")
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise UsageError(f"{key!r} is of the type {type(value).__name__}")
+    return value
+
+
+def freeze(
+    file: SpecialistFile, root: Path, settings: Mapping[str, Any], model: str | None = None, at_once: int = 0
+) -> FrozenBatch:
+    """Return the frozen values of a specialist's file; raises UsageError if it cannot be frozen.
+
+    root: the root folder of the file tools; other hosts know it by its name.
+    """
+    data = file.path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != file.digest:
+        raise UsageError(f"{file.path}: changed while it was read; call the command again")
+    try:
+        content = data.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{file.path}: is not UTF-8 text, which a batch for a queue needs; convert it") from None
+    path, top = file.path.resolve(), root.resolve()
+    place = path.relative_to(top).as_posix() if path.is_relative_to(top) else path.name
+    return FrozenBatch(
+        file.name,
+        content,
+        file.digest,
+        place,
+        root_name(root),
+        dict(settings),
+        model,
+        root_ids=tuple(root_ids(root)),
+        at_once=at_once,
+    )
+
+
+GIT_TIME = 10.0
+"""Time limit of a git command; after it the repository has no id [s]."""
+COMMIT, PLACE = "commit:", "place:"
+"""Prefixes of ids: of the first commits of a repository, and of one folder of one host."""
+_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never")
+# The configuration of a repository must not start programs, and git needs no key.
+_ENVIRONMENT = {
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
+
+
+class RootMissing(UsageError):
+    """This worker does not have the root of a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder of this host."""
+
+    path: Path
+    ids: frozenset[str] = frozenset()
+    """Ids of the repository and of the folder, as `root_ids` returns them."""
+    is_named: bool = True
+    """Whether the operator named it with `--root`; otherwise it is the project of the worker's folder."""
+
+
+def roots_of(given: Sequence[str], start: Path) -> dict[str, Root]:
+    """Return folders by name: those given as `NAME=PATH`, otherwise the project of a folder, under its own name.
+
+    Raises UsageError for another form, a duplicate name, and a path that is not a folder.
+    """
+    if not given:
+        project = project_root(start)
+        return {root_name(project): Root(project, frozenset(root_ids(project)), is_named=False)}
+    roots: dict[str, Root] = {}
+    for one in given:
+        name, sign, path = one.partition("=")
+        if not name or not sign or not path:
+            raise UsageError(f"--root: got {one!r}; use NAME=PATH")
+        if name in roots:
+            raise UsageError(f"--root: {name} is given twice")
+        folder = Path(path).expanduser().absolute()
+        if not folder.is_dir():
+            raise UsageError(f"--root: {name}={path} is not a folder")
+        roots[name] = Root(folder, frozenset(root_ids(folder)))
+    return roots
+
+
+def find_root(roots: Mapping[str, Root], name: str, ids: Collection[str], batch_id: str) -> Path:
+    """Return the folder of this host for the root of a batch; raises RootMissing.
+
+    A folder that the operator named is refused only if it is known to be another repository. The project of the
+    worker's folder must have an id of the batch's root, because other projects have the same name.
+    ids: those of the root where the batch was put into the queue.
+    """
+    root = roots.get(name)
+    if root is None:
+        known = ", ".join(sorted(roots)) or "none"
+        raise RootMissing(
+            f"batch {batch_id} needs the root {name}, and this worker has {known}; start it with --root {name}=PATH"
+        )
+    if not root.ids.isdisjoint(ids):
+        return root.path
+    if not root.is_named:
+        raise RootMissing(
+            f"batch {batch_id} needs the root {name}, and {root.path} is not known to be the same project; if it is, "
+            f"start the worker with --root {name}={root.path}"
+        )
+    if _has_commit(root.ids) and _has_commit(ids):
+        raise RootMissing(
+            f"batch {batch_id} needs the root {name}, and {root.path} is another repository; "
+            f"start the worker with the --root {name}=PATH of that repository"
+        )
+    return root.path
+
+
+def root_name(root: Path) -> str:
+    """Return the name by which other hosts know a root: that of its folder."""
+    return root.resolve().name or "root"
+
+
+def root_ids(root: Path) -> list[str]:
+    """Return the ids of a root: of the first commits of its repository, if git knows them, and of the folder itself."""
+    real = root.resolve()
+    info = real.stat()
+    ids = [_id(PLACE, socket.gethostname(), str(real), str(info.st_dev), str(info.st_ino))]
+    # The oldest commits of a shallow clone are not those of the repository.
+    if _git(real, "rev-parse", "--is-shallow-repository") == "false":
+        commits = sorted(_git(real, "rev-list", "--max-parents=0", "HEAD").split())
+        ids += [_id(COMMIT, *commits)] if commits else []
+    return ids
+
+
+def _has_commit(ids: Collection[str]) -> bool:
+    return any(one.startswith(COMMIT) for one in ids)
+
+
+def _id(prefix: str, *parts: str) -> str:
+    return prefix + hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Return the output of a git command; empty if it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell
+            [*_GIT, *arguments],
+            cwd=folder,
+            env={name: value for name, value in os.environ.items() if name == "PATH"} | _ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=GIT_TIME,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return ""
+    return "" if done.returncode else done.stdout.decode("ascii", "replace").strip()
+
+
+SEARCH_TIME = 5.0
+"""Time limit of the search for a file that the specialist can read; after it the worker takes items anyway [s]."""
+
+
+class BatchHere:
+    """Takes up the runs of one batch."""
+
+    def __init__(self, frozen: FrozenBatch, root: Path, store: str, *, trust: bool) -> None:
+        """Prepare a Runner; nothing is started.
+
+        root: the folder that the file tools may read.
+        store: the PostgreSQL store of the queue.
+        Raises UsageError for a file that the batch must not name.
+        """
+        self.frozen = frozen
+        self._copies = tempfile.TemporaryDirectory(prefix="run-specialist-")
+        try:
+            here = Runner(root=root)
+            self._allowed = here.models_allowed
+            self._file = frozen.file_on_this_host(here.registry, root, Path(self._copies.name))
+            by_file = self._file.specialist
+            self._named = () if by_file is None or by_file.model is None else (by_file.model, *by_file.fallback_models)
+            asked = frozen.model
+            # Without its store a run must not continue: another worker may have taken it over by then.
+            self._require_model = frozen.require_model or None
+            self._runner = Runner(
+                root=root,
+                # The models of the file stay those of the file, which may need trust.
+                model=None if asked is None or split_models(asked) == self._named else asked,
+                store=store,
+                on_lost="abort",
+                trust=trust,
+                require_model=self._require_model,
+            )
+        except BaseException:
+            self._copies.cleanup()
+            raise
+        # Others may have written to the queue, so its settings are not those of a caller.
+        self._data = Data(frozen.settings, lambda _: "its settings")
+
+    @classmethod
+    def found(
+        cls, batch_id: str, content: Mapping[str, Any], roots: Mapping[str, Root], store: str, *, trust: bool
+    ) -> Self:
+        """Return a batch from its frozen values.
+
+        roots: folders of this host by name.
+        Raises RootMissing, or another UsageError for a batch that a worker cannot work on.
+        """
+        try:
+            frozen = FrozenBatch.from_json(content)
+        except UsageError as error:
+            raise UsageError(f"batch {batch_id} was not made for a queue: {error}") from None
+        root = find_root(roots, frozen.root, frozen.root_ids, batch_id)
+        try:
+            return cls(frozen, root, store, trust=trust)
+        except UsageError as error:
+            raise UsageError(f"batch {batch_id} cannot run here: {error}") from None
+
+    async def check(self) -> None:
+        """Check that this host has everything that the runs need; sends no request, imports nothing, starts no server.
+
+        Raises UsageError if a file, an agent, a permission or the credentials are missing, or nothing can be read.
+        """
+        runner, file = self._runner, self._file
+        settled = resolve(file, {}, data=self._data).settings
+        self._check_models(file, settled)
+        self._check_allowed()
+        found = await effective_of(runner, file, {}, self.frozen.model, self._data)
+        if found.cannot_run:
+            raise UsageError("; ".join(found.cannot_run))
+        # A longer search does not prove anything, and would block the loop of the worker, whose heartbeats then stop.
+        seconds = min(settled.tool_timeout, SEARCH_TIME)
+        await check_paths(file, settled.model_copy(update={"tool_timeout": seconds}), runner.root)
+
+    def _check_models(self, file: SpecialistFile, settled: Specialist) -> None:
+        """Check that the first model of the batch, and those of the agents that the file lists, can be asked here.
+
+        The environment of the worker chooses no model, and a model that cannot be asked is not replaced.
+        """
+        asked = self.frozen.model
+        if asked is None and settled.model in {None, "inherit"}:
+            raise UsageError("its model was not fixed when it was put into the queue; repeat the command that did so")
+        first = named_models(asked, settled.model, None, settled.fallback_models)[0]
+        check_spelling(first)
+        check_usable(first)
+        if first == OFFLINE:
+            ModelRule.of(self._require_model).check(file, settled, why_offline(asked, settled.model))
+        registry, to_check, checked = self._runner.registry, [settled], set()
+        while to_check:
+            for name in to_check.pop().agents:
+                if name == "*" or name in checked:
+                    continue
+                checked.add(name)
+                agent = registry.find(name, file).specialist
+                if agent is not None:
+                    to_check.append(agent)
+                    if agent.model not in {None, "inherit"}:
+                        check_usable(named_models(None, agent.model)[0])
+
+    def _check_allowed(self) -> None:
+        """Raise UsageError for a model that neither the file nor this host names, unless it is of the same server."""
+        asked = self.frozen.model
+        if asked is None or split_models(asked) == self._named:
+            return
+        servers = {server_of(model) for model in self._allowed} - {WEIGHTS}
+        for model in split_models(asked):
+            is_of_file = model in self._named and prefix_of(model) is None
+            if not is_of_file and model not in self._allowed and server_of(model) not in servers:
+                raise UsageError(f"the model {shown(model)} is not allowed here; name it in SPECIALIST_MODEL")
+
+    async def take_up(
+        self, run_id: str, question: str, retry: Sequence[str], lend: "Lend | None" = None
+    ) -> "Run | EndedRun":
+        """Begin or resume the run of an item, as `Runner.take_up` does."""
+        asked = self._runner.batches.asked(self._file, question, {}, self._data)
+        return await self._runner.batches.take_up(asked, run_id, retry, lend)
+
+    async def aclose(self) -> None:
+        """Close connections, and remove the copy of the file."""
+        await self._runner.aclose()
+        self._copies.cleanup()
+
+
+def cannot_run(batch_id: str, error: Exception) -> str:
+    """Return why a worker takes no items of a batch, in one line."""
+    known = isinstance(error, RunSpecialistError)
+    reason = str(error) if known else f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"batch {batch_id} cannot run here: {reason}; fix that and restart this worker"
+
+
+class KnownBatches:
+    """Opens each batch once, and checks that its runs can begin on this host."""
+
+    def __init__(self, queue: Queue, url: str, roots: Mapping[str, Root], log: Log, *, trust: bool) -> None:
+        """Start without batches; the parameters are those of `Worker`."""
+        self._queue, self._url, self._roots, self._log, self._trust = queue, url, dict(roots), log, trust
+        self._known: dict[str, BatchHere] = {}
+        self.refused: dict[str, str] = {}
+        """Why this worker takes no items of a batch, by its id."""
+
+    async def usable(self, batch_id: str) -> BatchHere | None:
+        """Return a batch that this worker can work on; otherwise print the reason once, and leave its items to others.
+
+        Raises QueueAway.
+        """
+        if batch_id in self.refused:
+            return None
+        if batch_id not in self._known:
+            opened = await self._opened(batch_id)
+            if opened is None:
+                return None
+            self._known[batch_id] = opened
+        return self._known[batch_id]
+
+    def refuse(self, batch_id: str, reason: str) -> None:
+        """Take no more items of a batch, which stay in the queue for other workers; say why, once."""
+        if batch_id not in self.refused:
+            self.refused[batch_id] = reason
+            self._log(f"refused: {reason}", level="error")
+
+    async def _opened(self, batch_id: str) -> BatchHere | None:
+        batch: BatchHere | None = None
+        try:
+            content = await self._queue.frozen(batch_id)
+            batch = BatchHere.found(batch_id, content, self._roots, self._url, trust=self._trust)
+            await batch.check()
+        except (QueueAway, StoreUnusable):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a batch must not cost the other batches
+            if batch is None and isinstance(error, UsageError):
+                self.refuse(batch_id, str(error))
+            else:
+                self.refuse(batch_id, cannot_run(batch_id, error))
+            if batch is not None:
+                await self._close(batch)
+            return None
+        return batch
+
+    def __getitem__(self, batch_id: str) -> BatchHere:
+        """Return a batch that `usable` has returned before."""
+        return self._known[batch_id]
+
+    async def forget_all_but(self, kept: AbstractSet[str]) -> None:
+        """Close the batches that have no more jobs."""
+        for batch_id in [one for one in self.refused if one not in kept]:
+            del self.refused[batch_id]
+        for batch_id in [one for one in self._known if one not in kept]:
+            await self._close(self._known.pop(batch_id))
+
+    @staticmethod
+    async def _close(batch: BatchHere) -> None:
+        # An error at the end of a batch must not end the worker.
+        with suppress(Exception):
+            await batch.aclose()
+
+    async def aclose(self) -> None:
+        """Close all batches."""
+        await self.forget_all_but(set())

@@ -1,1 +1,0 @@
-"""Compaction: shorten a transcript that has grown too long."""

@@ -1,1 +1,0 @@
-"""Notify listeners of a run, collect streamed replies, and trace with OpenTelemetry."""

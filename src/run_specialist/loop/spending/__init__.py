@@ -1,1 +1,0 @@
-"""Spending of a run, and the shares of its budget that children draw on."""

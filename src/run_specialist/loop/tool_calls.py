@@ -1,0 +1,440 @@
+"""Execute the tool calls of one turn: check, run, time, count and log each."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from run_specialist import prompts
+from run_specialist.budget import Budget, Kind, Limit, Phase
+from run_specialist.errors import ToolError
+from run_specialist.loop import observing
+from run_specialist.loop.account import ChildBudget, ChildBudgets
+from run_specialist.loop.job import Augmenter, CallRecord, Executed, RunContext, in_call_order, spend_call
+from run_specialist.loop.observing import Observers
+from run_specialist.record.events import BudgetSpent, Called, CallPhase, Event, Warned
+from run_specialist.record.journal import Record, Returned
+from run_specialist.record.messages import Reply, ServerCall, ToolCall, ToolResult, server_calls
+from run_specialist.tools.base import ChildContext, Context, Output, Tool
+from run_specialist.tools.respond import NAME as RESPOND
+
+
+class Dispatcher:
+    """Runs the tool calls of a run, and records all calls that returned."""
+
+    def __init__(self, run: RunContext) -> None:
+        self._run, job = run, run.job
+        self._tools = job.opening.tools
+        self._caller = ToolCaller(run)
+        self._server_uses = ServerUses(run)
+        self._gate = asyncio.Semaphore(job.settings.parallel_tools_limit)
+        earlier = job.resume_state.earlier
+        self._records = dict(earlier.executed)
+        """The calls that returned, by their number in the run."""
+        self._first: dict[str, asyncio.Task[CallRecord] | CallRecord] = {}
+        """First calls of repeatable tools; later identical calls get their results."""
+        for record in earlier.executed.values():
+            tool = self._tools.get(record.call.name)
+            # A call that never returned has no result to repeat: an identical one is run.
+            if tool and tool.repeatable and not _is_unfinished(record):
+                self._first.setdefault(record.call.key, record)
+        self.started = earlier.started
+        """Number of calls started so far."""
+        self._cut_off = range(earlier.started + 1, earlier.started + earlier.cut_off + 1)
+        """Numbers of the calls that may have been running when the process ended."""
+        self.skipped = earlier.skipped
+        """Number of calls that were answered without being run."""
+        self._running = range(0)
+        """Numbers of the calls of the turn in progress."""
+        self._budget = Budget(())
+        """The budget after the calls of the current turn that have returned so far."""
+
+    @property
+    def executed(self) -> tuple[CallRecord, ...]:
+        """All calls that returned so far, in call order."""
+        return tuple(self._records[number] for number in sorted(self._records))
+
+    @property
+    def read_by_model(self) -> tuple[CallRecord, ...]:
+        """The calls of earlier turns that returned, in call order; an interrupted turn does not count as read."""
+        return tuple(self._records[number] for number in sorted(self._records) if number <= self.started)
+
+    def forget_interrupted(self) -> None:
+        """Allow further calls to run, although interrupted calls may have been running; those are not repeated."""
+        self._cut_off = range(0)
+
+    def book_server_calls(self, reply: Reply) -> None:
+        """Count and record the calls that the API ran itself during a reply."""
+        booked = self._server_uses.book(reply, self.started)
+        self._records |= booked.records
+        self.started += len(booked.records)
+        self.skipped += booked.skipped
+        # The calls that were interrupted have the numbers after these.
+        self._cut_off = range(self._cut_off.start + len(booked.records), self._cut_off.stop + len(booked.records))
+
+    async def run(self, calls: Sequence[ToolCall], rest: Sequence[ToolCall]) -> list[ToolResult]:
+        """Run some calls of a turn and skip the rest; return all results in call order.
+
+        calls: no more than the budget allows.
+        """
+        # `self._budget` follows the calls as they return, `budget` as the model reads them, in call order.
+        budget = self._budget = self._run.account.budget
+        # Spent before they run: an interrupted call was an attempt, too.
+        self._run.account.spend(len(calls), Kind.TOOL_CALLS)
+        first_number, self.started = self.started + 1, self.started + len(calls)
+        self._running = range(first_number, self.started + 1)
+        self._caller.expect(calls)
+        async with asyncio.TaskGroup() as group:
+            tasks = [self._start(group, call, number) for number, call in enumerate(calls, first_number)]
+        # Before the first result is read, the time of all calls is spent.
+        budget = budget.spend(self._run.account.limit(Kind.TIME).used - budget[Kind.TIME].used, Kind.TIME)
+        results = []
+        for number, executed in enumerate(in_call_order(budget, [task.result() for task in tasks]), first_number):
+            self._run.account.spend(len(executed.text), Kind.CHARACTERS)
+            # An `Executed` would keep its budget alive: more than half of the objects that a call leaves behind.
+            self._records[number] = self._records[number].cut(len(executed.text))
+            budget = executed.budget
+            results.append(augmented(executed, self._run.job.augmenters, self._warn))
+        results += [self.refuse(call, prompts.skipped(call.name)) for call in rest]
+        countdown = self._run.job.settings.countdown
+        if countdown.style == "json" and countdown.from_ is not None and budget.phase is Phase.SPENT:
+            fields = prompts.limit_reached(budget.tightest)
+            results[-1] = replace(results[-1], content=with_fields(results[-1].content, fields))
+        self._running = range(0)
+        return results
+
+    def close(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """Answer the calls of an interrupted turn: with their result if they returned, otherwise with the reason."""
+        numbers, self._running = iter(self._running), range(0)
+        # 0 = a call that was not started.
+        return [self._closed(call, 0 if call.name == RESPOND else next(numbers, 0)) for call in calls]
+
+    def refuse(self, call: ToolCall, why: str) -> ToolResult:
+        """Answer a call without running it."""
+        self.skipped += 1
+        self._run.observers.notify(Called("skipped", call.id, call.name, call.arguments, text=why))
+        return ToolResult(call.id, why, is_error=True)
+
+    def _closed(self, call: ToolCall, number: int) -> ToolResult:
+        if call.name == RESPOND:
+            return ToolResult(call.id, prompts.NOT_TAKEN, is_error=True)
+        if number == 0:
+            return self.refuse(call, prompts.NOT_BEGUN.format(tool=call.name))
+        record = self._records.get(number) or self._record_unfinished(call, number, prompts.STOPPED)
+        return ToolResult(call.id, "\n".join(record.lines), record.is_error)
+
+    def _start(self, group: asyncio.TaskGroup, call: ToolCall, number: int) -> asyncio.Task[CallRecord]:
+        if number in self._cut_off:
+            return group.create_task(self._recall(call, number))
+        tool = self._tools.get(call.name)
+        if tool is None or not tool.repeatable:
+            return group.create_task(self._execute(call, number))
+        first = self._first.get(call.key)
+        if first is not None:
+            return group.create_task(self._repeat(first, call, number))
+        task = self._first[call.key] = group.create_task(self._execute(call, number))
+        return task
+
+    async def _recall(self, call: ToolCall, number: int) -> CallRecord:
+        """Return a result from before the process ended; a call that had not returned is not run again."""
+        return self._records.get(number) or self._record_unfinished(call, number, prompts.PROCESS_ENDED)
+
+    def _record_unfinished(self, call: ToolCall, number: int, why: str) -> CallRecord:
+        return self._record(CallRecord(call, why.format(tool=call.name), is_error=True), number, 0.0)
+
+    async def _repeat(self, first: asyncio.Task[CallRecord] | CallRecord, call: ToolCall, number: int) -> CallRecord:
+        self._run.observers.notify(Called("started", call.id, call.name, call.arguments))
+        done = first if isinstance(first, CallRecord) else await first
+        if self._run.job.archive is not None:
+            self._run.job.archive.add(call.id, done.all)
+        return self._record(replace(done, call=call, repeated=True), number, 0.0)
+
+    async def _execute(self, call: ToolCall, number: int) -> CallRecord:
+        self._run.observers.notify(Called("started", call.id, call.name, call.arguments))
+        hide = self._run.job.hide
+        async with self._gate:
+            begun = time.monotonic()
+            with observing.execute_tool(call) as span:
+                result = await self._caller.answer(call)
+                text, note = hide(result.output.text), hide(result.output.note)
+                record = self._archived(CallRecord(call, text, result.is_error, note=note, drawn=result.drawn))
+                span.returned(record.text, result.raised, is_error=result.is_error)
+            return self._record(record, number, time.monotonic() - begun)
+
+    def _archived(self, record: CallRecord) -> CallRecord:
+        """Archive the complete output and cut it to the result limit."""
+        archive, limit = self._run.job.archive, self._run.job.result_chars(len(self._running))
+        cut = record.cut(limit)
+        if archive is None:
+            return cut
+        begin = archive.add(record.call.id, record.text)
+        # A tool keeps to the limit of one result and says how to read on, but does not know about the other calls.
+        if not cut.truncated or (cut.note and limit == self._run.job.settings.tool_result_limit):
+            return cut
+        return replace(cut, note=prompts.read_on(record.call.id, begin + limit, begin + len(record.text)))
+
+    def _record(self, record: CallRecord, number: int, seconds: float) -> CallRecord:
+        """Store and report a call as soon as it returns; the order may differ from call order."""
+        self._records[number] = record
+        call, size, turn = record.call, len(record.text), self._run.account.turns
+        returned = Returned(
+            number, turn, call, record.all, size, record.is_error, record.note, record.repeated, seconds
+        )
+        self._run.observers.record(returned)
+        phase: CallPhase = "failed" if record.is_error else "finished"
+        error = record.text if record.is_error else ""
+        self._run.observers.notify(Called(phase, call.id, call.name, call.arguments, size, round(seconds, 4), error))
+        self._budget = spend_call(self._budget, record)
+        self._run.observers.notify(BudgetSpent.of(self._budget.tightest))
+        return record
+
+    def _warn(self, text: str) -> None:
+        self._run.observers.notify(Warned(text))
+
+
+def _is_unfinished(record: CallRecord) -> bool:
+    reasons = (prompts.STOPPED, prompts.PROCESS_ENDED)
+    return record.is_error and record.text in {reason.format(tool=record.call.name) for reason in reasons}
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """The result of a call."""
+
+    output: Output
+    """Output for the model; describes the exception if one was raised."""
+    raised: BaseException | None
+    drawn: Mapping[Kind, float]
+    """The amounts that a child run spent of the budget, in addition to the call itself."""
+
+    @property
+    def is_error(self) -> bool:
+        """True if the output describes a failure."""
+        return self.raised is not None or self.output.is_error
+
+
+class ToolCaller:
+    """Calls the tools of one run."""
+
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+        self._tools = run.job.opening.tools
+        self._child_budgets = ChildBudgets(run.account, 0)
+        self._log = CallLog(run.observers, run.job.hide)
+
+    def expect(self, calls: Sequence[ToolCall]) -> None:
+        """Prepare for the calls of a turn; their children share the remaining budget."""
+        self._child_budgets = ChildBudgets(self._run.account, sum(self._tools.runs_child(call.name) for call in calls))
+
+    async def answer(self, call: ToolCall) -> CallResult:
+        """Call the tool; raise only cancellations, KeyboardInterrupt and GeneratorExit."""
+        shared = self._run.job.settings.share_budget
+        child_budget = ChildBudget(self._run.account, self._run.observers, self._child_budgets, shared=shared)
+        raised: BaseException | None = None
+        try:
+            output = await self._output(call, child_budget)
+        except ToolError as error:
+            output, raised = Output(prompts.failed(call.name, str(error))), error
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        # The model reads every other exception, even one that would end a task or a program, and the run continues.
+        except BaseException as error:
+            if (task := asyncio.current_task()) and task.cancelling():
+                # The tool may have converted the cancellation into its own exception.
+                raise asyncio.CancelledError from error
+            output, raised = Output(prompts.failed(call.name, error_line(error))), error
+        if self._tools.runs_child(call.name):
+            # The child may have failed before it reserved its share.
+            child_budget.leave()
+        return CallResult(output, raised, child_budget.drawn)
+
+    async def _output(self, call: ToolCall, child_budget: ChildBudget) -> Output:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            raise ToolError(f"there is no such tool; there are {', '.join(self._tools.names)}")
+        if call.arguments is None:
+            raise ToolError("the arguments are no JSON object")
+        seconds, reason = self._time_for(tool)
+        known = (self._run.job.run_id, call.id, self._run.account.budget, seconds)
+        context = (
+            ChildContext(*known, child_budget, self._run.stop.notifying, log=self._log)
+            if tool.runs_child
+            else Context(*known, log=self._log)
+        )
+        output = await tool.call_within(seconds, call.arguments, context)
+        if output is None:
+            raise ToolError(f"no result within {seconds:.3g} seconds{reason}")
+        return output
+
+    def _time_for(self, tool: Tool) -> tuple[float, str]:
+        """Return the timeout of a call [s], and a text to append to the timeout message."""
+        seconds = self._run.job.settings.tool_timeout if tool.timeout is None else tool.timeout
+        left = self._run.account.seconds_left(in_landing=False)
+        return (seconds, "") if left is None or left >= seconds else (left, ", when the time of the run was up")
+
+
+class CallLog:
+    """Implements `RunLog` for the calls of one run."""
+
+    def __init__(self, observers: Observers, hide: Callable[[str], str]) -> None:
+        """Set the observers of the run, and the function that masks its credentials."""
+        self._observers = observers
+        self._hide = hide
+
+    def notify(self, event: Event) -> None:
+        """Report and store an event; credentials in its texts are masked."""
+        texts = {one.name: value for one in fields(event) if isinstance(value := getattr(event, one.name), str)}
+        self._observers.notify(replace(event, **{name: self._hide(text) for name, text in texts.items()}))
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the run is stored."""
+        return self._observers.journal is not None
+
+    async def stored(self, record: Record) -> bool:
+        """Store a record and wait; return whether it was stored. True if the run is not stored at all."""
+        journal = self._observers.journal
+        if journal is None:
+            return True
+        journal.write(record)
+        return await journal.has_stored()
+
+
+def augmented(executed: Executed, augmenters: Iterable[Augmenter], warn: Callable[[str], None]) -> ToolResult:
+    """Return the result of a call with the additions of the augmenters.
+
+    warn: called with one line for each augmenter that raises; its addition is omitted.
+    """
+    lines = executed.lines
+    fields: dict[str, Any] = {}
+    for augmenter in augmenters:
+        try:
+            added = augmenter(executed)
+            if isinstance(added, Mapping):
+                fields |= added
+            elif added:
+                lines.append(str(added))
+        except Exception as error:  # noqa: BLE001 - a foreign augmenter must not harm the result
+            warn(f"an augmenter failed on {executed.call.name}: {error_line(error)}")
+    content = "\n".join(lines)
+    return ToolResult(executed.call.id, with_fields(content, fields) if fields else content, executed.is_error)
+
+
+def with_fields(content: str, fields: Mapping[str, Any]) -> str:
+    """Return a result as a JSON object with further fields; other content becomes its `output`."""
+    try:
+        read = json.loads(content)
+    except (ValueError, RecursionError):
+        read = None
+    whole = read if isinstance(read, dict) else {"output": content}
+    return json.dumps({**whole, **fields}, ensure_ascii=False, default=lambda value: type(value).__name__)
+
+
+def error_line(error: BaseException) -> str:
+    """Return an exception as a line of text that a model may read."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - `__str__` of a foreign exception is foreign code
+        return type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCallRecords:
+    """The calls that the API ran for one reply."""
+
+    records: Mapping[int, CallRecord]
+    """The calls with a result, by their number in the run."""
+    skipped: int = 0
+    """Number of calls that it refused, because they exceeded the limit of one request."""
+
+
+class ServerUses:
+    """Books the calls of tools that run on the server; each counts like a local call."""
+
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+
+    def book(self, reply: Reply, started: int) -> ServerCallRecords:
+        """Charge and record the calls in a reply.
+
+        A call without a result is charged, too: the API runs it with the next request, whose reply begins with the
+        result.
+        started: number of calls before the reply.
+        """
+        records: dict[int, CallRecord] = {}
+        uses = server_calls(reply.content)
+        refused = [use for use in uses if use.is_refused]
+        for use in refused:
+            self._notify(use, "skipped", prompts.skipped(use.call.name))
+        for use in uses:
+            if use in refused:
+                continue
+            if use.was_made_here:
+                self._run.account.spend(1, Kind.TOOL_CALLS)
+                self._notify(use, "started")
+            if use.result is not None:
+                number = started + len(records) + 1
+                records[number] = self._record(use, number)
+                self._run.observers.notify(BudgetSpent.of(self._run.account.budget.tightest))
+        return ServerCallRecords(records, len(refused))
+
+    def _record(self, use: ServerCall, number: int) -> CallRecord:
+        text = self._run.job.hide(use.text)
+        record = CallRecord(use.call, text, is_error=bool(use.error))
+        if self._run.job.archive is not None:
+            self._run.job.archive.add(use.call.id, text)
+        self._run.account.spend(len(text), Kind.CHARACTERS)
+        turn = self._run.account.turns
+        returned = Returned(number, turn, use.call, text, len(text), record.is_error, "", repeated=False, seconds=0.0)
+        self._run.observers.record(returned)
+        self._notify(use, "failed" if record.is_error else "finished", text if record.is_error else "", len(text))
+        return record
+
+    def _notify(self, use: ServerCall, phase: CallPhase, text: str = "", size: int = 0) -> None:
+        call = use.call
+        self._run.observers.notify(Called(phase, call.id, call.name, call.arguments, size, text=text))
+
+
+WARN_AT_CHARACTERS = 0.9
+"""Share of the character limit at which a warning that was set for tool calls appears, too."""
+
+
+def countdown(style: str) -> Augmenter:
+    """Return the augmenter that appends the remaining budget of the tightest kind to each result.
+
+    style: `remaining` or `budget`, the formats of `prompts.countdown`.
+    """
+
+    def remaining(executed: Executed) -> str | None:
+        return prompts.countdown(executed.budget.tightest, style)
+
+    return remaining
+
+
+def warning(at: float) -> Augmenter:
+    """Return the augmenter that asks the model once to finish, before a limit is reached.
+
+    at: when to warn; an integer = tool calls left, a float = spent share of any kind.
+    """
+    warned = False
+
+    def warn(executed: Executed) -> str | None:
+        nonlocal warned
+        is_last = executed.number == executed.of_turn
+        if warned or not is_last or executed.budget.phase is Phase.SPENT:
+            return None
+        warned = _is_near(executed.budget, at, executed.of_turn)
+        return prompts.WARNING if warned else None
+
+    return warn
+
+
+def _is_near(budget: Budget, at: float, calls_per_turn: int) -> bool:
+    if not isinstance(at, int):
+        return any(limit.reached(at) for limit in budget.limits)
+    calls: Limit = budget[Kind.TOOL_CALLS]
+    # The next turn may make as many calls as this one, and the warning must come before the last call.
+    few_are_left = calls.remaining is not None and calls.remaining <= max(at, calls_per_turn)
+    return few_are_left or budget[Kind.CHARACTERS].reached(WARN_AT_CHARACTERS)

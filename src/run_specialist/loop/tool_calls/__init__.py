@@ -1,1 +1,0 @@
-"""The tool calls of one turn."""

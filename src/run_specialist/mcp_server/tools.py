@@ -1,0 +1,436 @@
+"""Offer specialists and stored runs as tools of the MCP server; convert arguments and results."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
+from pydantic import TypeAdapter
+
+from run_specialist import budget
+from run_specialist.budget import Kind
+from run_specialist.errors import UsageError, with_flags
+from run_specialist.mcp_server.runs import FinishedRun, ServedRun
+from run_specialist.record.outcome import NO_MODEL, Outcome
+from run_specialist.spawning.availability import sentences
+from run_specialist.spawning.spawner import answer_schema
+from run_specialist.specialist.answer_schema import AnswerSchema
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.loader import SpecialistFile
+from run_specialist.specialist.problems import shown
+from run_specialist.specialist.registry import Registry
+from run_specialist.specialist.settings import resolve
+from run_specialist.specialist.tool_names import EDIT, SHELL, WRITE, names_tool
+from run_specialist.tools.delegate import outcome_text
+
+LONGEST_NAME = 48
+"""Clients prefix tool names with the server's name, and model APIs accept at most 64 characters in total."""
+RESERVED = ("start_run", "get_run", "cancel_run")
+"""Tools for runs; specialists with these names get a suffix."""
+
+
+@dataclass(frozen=True)
+class SpecialistTool:
+    """A specialist as an MCP tool."""
+
+    tool_name: str
+    file: SpecialistFile
+    settings: Specialist
+    only_reads: bool
+    """True if neither the specialist nor its agents have custom tools; built-in tools are read-only."""
+    answer_schema: AnswerSchema | None
+
+    @property
+    def tool(self) -> Tool:
+        """The tool definition for clients."""
+        return Tool(
+            name=self.tool_name,
+            title=self.title,
+            description=self.file.description,
+            input_schema=schema_of(asking(self.settings), ["query"]),
+            output_schema=output_schema(self.answer_schema),
+            annotations=hints(self.title, only_reads=self.only_reads),
+        )
+
+    @property
+    def title(self) -> str:
+        """The name with spaces, and a capital first letter."""
+        words = re.sub(r"[-_\s]+", " ", self.file.name).strip()
+        return words[:1].upper() + words[1:]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The tools of a server for the current specialist files."""
+
+    offered: Mapping[str, SpecialistTool]
+    """The specialists by tool name."""
+    problems: tuple[str, ...]
+    """Why the others are not offered: errors of files, each naming the file, and missing requirements."""
+
+    def find(self, name: str) -> SpecialistTool | None:
+        """Return a specialist by tool name or by its own name, or None."""
+        return self.offered.get(name) or next((one for one in self.offered.values() if one.file.name == name), None)
+
+    def not_found(self, name: str) -> UsageError:
+        """Return the error that there is no such specialist, with the names of those that are offered."""
+        there = ", ".join(self.offered) or "none; see what `specialists check` says"
+        return UsageError(f"there is no specialist {shown(repr(name))}; there are: {there}")
+
+    def without(self, unavailable: Mapping[Path, str]) -> "Catalogue":
+        """Return the catalogue without specialists that cannot work here; the names of the others stay the same.
+
+        unavailable: the reasons by path.
+        """
+        offered = {name: one for name, one in self.offered.items() if one.file.path not in unavailable}
+        reasons = sentences((one.file for one in self.offered.values()), unavailable)
+        return Catalogue(offered, (*self.problems, *reasons))
+
+    @property
+    def only_reads(self) -> bool:
+        """True if no specialist has custom tools."""
+        return all(one.only_reads for one in self.offered.values())
+
+
+def read_catalogue(registry: Registry) -> Catalogue:
+    """Read all specialist files again and return those without errors as tools."""
+    registry.reread()
+    offered: dict[str, SpecialistTool] = {}
+    problems: list[str] = []
+    for file in registry.nearest():
+        try:
+            settings = resolve(file, {}).settings
+            schema = answer_schema(file, settings)
+        except UsageError as error:
+            problems += with_flags(str(error)).splitlines()
+            continue
+        if settings.disable_model_invocation:
+            continue
+        name = _unique(_tool_name(file.name), offered)
+        offered[name] = SpecialistTool(name, file, settings, _only_reads(file, settings, registry), schema)
+    return Catalogue(offered, tuple(problems))
+
+
+def asking(settings: Specialist) -> dict[str, Any]:
+    """Return the schema properties of a question and the limits of its run."""
+    limit = settings.tool_calls_limit
+    known = "no limit" if limit is None else str(limit)
+    calls: dict[str, Any] = {
+        "type": "integer",
+        "minimum": 0,
+        "description": f"At most so many tool calls, failed ones included; {known} unless given.",
+    }
+    seconds: dict[str, Any] = {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "description": "At most so many seconds; at the end it answers from what it has.",
+    }
+    return {
+        "query": {
+            "type": "string",
+            "minLength": 1,
+            "description": "The question, with all that has to be known to answer it; nothing else of yours is seen.",
+        },
+        "tool_calls_limit": calls if limit is None else calls | {"default": limit},
+        "time_limit": seconds if settings.time_limit is None else seconds | {"default": settings.time_limit},
+    }
+
+
+def schema_of(properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
+    """Return the schema of an object with these properties and no others."""
+    return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
+
+
+def hints(title: str, *, only_reads: bool) -> ToolAnnotations:
+    """Return the annotations of a tool; custom tools may have any effect, so only built-in tools count as read-only."""
+    if not only_reads:
+        return ToolAnnotations(title=title, read_only_hint=False, open_world_hint=True)
+    return ToolAnnotations(title=title, read_only_hint=True, destructive_hint=False, open_world_hint=False)
+
+
+def _only_reads(file: SpecialistFile, settings: Specialist, registry: Registry, above: tuple[str, ...] = ()) -> bool:
+    if settings.python_tools or settings.mcp_servers:
+        return False
+    if settings.writable and any(names_tool(settings.tools, tool) for tool in (EDIT, WRITE, SHELL)):
+        return False
+    for name in set(registry.callable_names(settings.agents)) - {*above, settings.name}:
+        try:
+            child_file = registry.find(name, file)
+            child = resolve(child_file, {}).settings
+        except UsageError:
+            continue
+        if not _only_reads(child_file, child, registry, (*above, settings.name)):
+            return False
+    return True
+
+
+def _tool_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:LONGEST_NAME].rstrip("-") or "specialist"
+
+
+def _unique(name: str, taken: Mapping[str, object]) -> str:
+    number, free = 1, name
+    while free in taken or free in RESERVED:
+        number += 1
+        free = f"{name}-{number}"
+    return free
+
+
+NO_ANSWER = ("failed", "aborted")
+"""With these statuses, `answer` contains only partial findings."""
+_HIDDEN = ("error", "exit_code")
+
+
+def outcome_result(outcome: Outcome, *, stored: bool) -> CallToolResult:
+    """Return the result of a call whose run has ended.
+
+    stored: whether the run is stored and can be resumed.
+    """
+    return result(text_for_model(outcome, stored=stored), outcome.as_json(), is_error=outcome.status in NO_ANSWER)
+
+
+def result(text: str, structured: Mapping[str, Any], *, is_error: bool = False) -> CallToolResult:
+    """Return a result with the same content as text and as structured content."""
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)], structured_content=dict(structured), is_error=is_error
+    )
+
+
+def error_result(text: str) -> CallToolResult:
+    """Return an error result; the text gives the reason and the fix."""
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+
+def output_schema(answer: AnswerSchema | None) -> dict[str, Any]:
+    """Return the JSON Schema of an outcome.
+
+    answer: the schema of a non-null `output`; None for a specialist that answers in text only.
+    """
+    schema = {**_outcome_schema()}
+    output: dict[str, Any] = {"type": "null"}
+    if answer is not None:
+        embedded = answer.embedded("/$defs/Output")
+        # Omit a schema that cannot be embedded; the run validates the answer in any case.
+        output = {} if embedded is None else {"anyOf": [{"$ref": "#/$defs/Output"}, {"type": "null"}]}
+        schema["$defs"] = schema["$defs"] | ({} if embedded is None else {"Output": dict(embedded)})
+    schema["properties"] = schema["properties"] | {"output": output}
+    return schema
+
+
+@cache
+def _outcome_schema() -> dict[str, Any]:
+    full = TypeAdapter(Outcome).json_schema(mode="serialization")
+    del full["$defs"]["Exit"]
+    schema: dict[str, Any] = _without_titles(full)
+    schema["properties"] = {key: value for key, value in schema["properties"].items() if key not in _HIDDEN}
+    schema["required"] = [*schema["properties"]]
+    schema["description"] = "How the run ended."
+    return schema
+
+
+def _without_titles(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a schema without titles, which repeat the names."""
+    if isinstance(value, list):
+        return [_without_titles(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
+
+
+def text_for_model(outcome: Outcome, *, stored: bool) -> str:
+    """Return the text for the model: the outcome, and how to continue if a limit ended the run."""
+    more = ""
+    if outcome.landing is not None:
+        kind = Kind(outcome.landing.reason)
+        limit = outcome.limits[kind].limit
+        reached = kind.label if limit is None else budget.amount(kind, limit)
+        again = "ask again with a larger one" if kind in {Kind.TOOL_CALLS, Kind.TIME} else "ask for less at a time"
+        on = f", or go on from here on the command line: specialists resume {outcome.run_id}" if stored else ""
+        more = f"the limit of {reached} was reached; {again}{on}"
+    elif outcome.status in NO_ANSWER and stored:
+        more = f"to go on from here on the command line: specialists resume {outcome.run_id}"
+    parts = [outcome_text(outcome, more)]
+    # The first line says already that no model judged.
+    if warnings := [f"- {warning}" for warning in outcome.warnings if warning != NO_MODEL]:
+        parts.append("\n".join(["Warnings:", *warnings]))
+    return "\n\n".join(parts)
+
+
+LONGEST_WAIT = 600
+"""Maximum of `wait_seconds` [s]."""
+_RUN_ID = {"type": "string", "minLength": 1, "description": "As start_run returned it."}
+_STATUS = {
+    "run_id": {"type": "string"},
+    "specialist": {"type": "string"},
+    "status": {"type": "string", "description": "running; interrupted, its process died; else that of its outcome."},
+    "progress": {"type": ["string", "null"], "description": "What it did last, and what is left."},
+    "tool_calls_used": {"type": ["integer", "null"]},
+    "outcome": {"type": ["object", "null"], "description": "Null while there is none."},
+}
+_STATUS_SCHEMA = schema_of(_STATUS, [*_STATUS])
+
+
+def run_tools(catalogue: Catalogue) -> list[Tool]:
+    """Return the tools for long runs; `start_run` only if there are specialists."""
+    get = Tool(
+        name="get_run",
+        description=(
+            "Tells how a run stands that start_run began, or that this project stored: its progress, and its outcome "
+            "once there is one."
+        ),
+        input_schema=schema_of(
+            {
+                "run_id": _RUN_ID,
+                "wait_seconds": {
+                    "type": "number",
+                    "minimum": 0,
+                    "maximum": LONGEST_WAIT,
+                    "default": 0,
+                    "description": "Waits so long for the end of the run, if it is still at work.",
+                },
+            },
+            ["run_id"],
+        ),
+        output_schema=_STATUS_SCHEMA,
+        annotations=hints("How a run stands", only_reads=True),
+    )
+    cancel = Tool(
+        name="cancel_run",
+        description="Stops a run that start_run began, and returns what it had gathered.",
+        input_schema=schema_of({"run_id": _RUN_ID}, ["run_id"]),
+        output_schema=_STATUS_SCHEMA,
+        annotations=ToolAnnotations(
+            title="Cancel a run",
+            read_only_hint=False,
+            destructive_hint=False,
+            idempotent_hint=True,
+            open_world_hint=False,
+        ),
+    )
+    # An empty enum of names is not a valid schema.
+    return [*([_start_tool(catalogue)] if catalogue.offered else []), get, cancel]
+
+
+def _start_tool(catalogue: Catalogue) -> Tool:
+    names = [*catalogue.offered]
+    described = {name: " ".join(one.file.description.split()) for name, one in catalogue.offered.items()}
+    listed = "\n".join(f"- {name}: {words}" for name, words in described.items())
+    query = asking(Specialist(name="", description="", prompt="", tool_calls_limit=None))
+    query["tool_calls_limit"]["description"] = "At most so many tool calls; what its file says unless given."
+    started = {"run_id": {"type": "string"}, "status": {"const": "running"}}
+    return Tool(
+        name="start_run",
+        description=(
+            "Begins a run that may take long and returns its run_id at once; get_run tells how it stands. The run goes "
+            f"on whatever becomes of this connection.\n{listed}"
+        ),
+        input_schema=schema_of(
+            {"specialist": {"type": "string", "enum": names, "description": "Which one to ask."}, **query},
+            ["specialist", "query"],
+        ),
+        output_schema=schema_of(started, [*started]),
+        annotations=hints("Start a run", only_reads=catalogue.only_reads),
+    )
+
+
+def started(served: ServedRun) -> CallToolResult:
+    """Return the result of `start_run`."""
+    text = f"Run {served.run_id} is at work. get_run with this run_id tells how it stands; wait_seconds lets it wait."
+    return result(text, {"run_id": served.run_id, "status": "running"})
+
+
+def served_status(served: ServedRun) -> CallToolResult:
+    """Return the status of a run of this server; raises UsageError if the run failed without an outcome."""
+    if served.run is None or (served.failure is not None and served.outcome is None):
+        raise UsageError(f"the run broke off: {served.failure}")
+    outcome, progress = served.outcome, served.progress
+    status = outcome.status if outcome else "running"
+    used = outcome.tool_calls.used if outcome else progress.tool_calls
+    text = text_for_model(outcome, stored=served.is_kept) if outcome else f"[{status}] {progress.latest.message}"
+    fields = _fields(served.run_id, served.specialist, status, used)
+    return result(text, {**fields, "progress": progress.latest.message, "outcome": outcome and outcome.as_json()})
+
+
+def stored_status(run: FinishedRun) -> CallToolResult:
+    """Return the status of a stored run."""
+    outcome = run.outcome
+    if outcome:
+        text = text_for_model(outcome, stored=True)
+    elif run.status == "interrupted":
+        text = (
+            f"[interrupted after {run.tool_calls} tool calls: the process that worked on it died, and it has no "
+            f"outcome; to go on from here on the command line: specialists resume {run.run_id}]"
+        )
+    else:
+        text = f"[{run.status}] another process works on it; {run.tool_calls} tool calls used so far"
+    fields = _fields(run.run_id, run.specialist, run.status, run.tool_calls)
+    return result(text, {**fields, "progress": None, "outcome": outcome and outcome.as_json()})
+
+
+def _fields(run_id: str, specialist: str, status: str, used: int | None) -> dict[str, Any]:
+    return {"run_id": run_id, "specialist": specialist, "status": status, "tool_calls_used": used}
+
+
+LARGEST = 1_000_000_000
+"""Largest accepted limit."""
+_RUN_ID_PATTERN = re.compile("[A-Za-z0-9_-]{1,64}")
+
+
+class Arguments:
+    """The arguments of one call; null counts as missing, because models write missing values this way."""
+
+    def __init__(self, given: Mapping[str, Any] | None, known: tuple[str, ...]) -> None:
+        """Set the arguments; `question` is read as `query`. Raises UsageError for an unknown name."""
+        self._given = dict(given or {})
+        if "query" in known and "query" not in self._given and "question" in self._given:
+            self._given["query"] = self._given.pop("question")
+        for key in self._given:
+            if key not in known:
+                raise UsageError(f"there is no argument {shown(key)}; there are: {', '.join(known)}")
+
+    def text(self, key: str) -> str:
+        """Return a required argument that is a non-empty string."""
+        value = self._given.get(key)
+        if not isinstance(value, str) or not value.strip():
+            raise UsageError(f"{key}: wanted a text that is not empty, found {_found(value)}")
+        return value
+
+    def run_id(self) -> str:
+        """Return the run id; raises UsageError if it is malformed, so that only valid ids reach the store."""
+        given = self.text("run_id").strip()
+        if not _RUN_ID_PATTERN.fullmatch(given):
+            raise UsageError(f"run_id: wanted the whole run_id as start_run returned it, found {_found(given)}")
+        return given
+
+    def seconds(self, key: str, *, most: float = LARGEST) -> float | None:
+        """Return a duration from 0 to `most` [s]; None if it is missing."""
+        value = self._given.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise UsageError(f"{key}: wanted seconds from 0 to {most:,}, found {_found(value)}")
+        return value
+
+    def limits(self) -> dict[str, Any]:
+        """Return the given limits of the run, by key of the specialist's file."""
+        limits: dict[str, Any] = {}
+        if (calls := self._given.get("tool_calls_limit")) is not None:
+            if isinstance(calls, float) and math.isfinite(calls) and calls.is_integer():
+                # JSON Schema counts 3.0 as an integer.
+                calls = int(calls)
+            if isinstance(calls, bool) or not isinstance(calls, int) or not 0 <= calls <= LARGEST:
+                raise UsageError(f"tool_calls_limit: wanted a whole number from 0 up, found {_found(calls)}")
+            limits["tool_calls_limit"] = calls
+        if (seconds := self.seconds("time_limit")) is not None:
+            if not seconds:
+                raise UsageError("time_limit: wanted seconds above 0, found 0")
+            limits["time_limit"] = seconds
+        return limits
+
+
+def _found(value: object) -> str:
+    return "nothing" if value is None else shown(repr(value), 60)

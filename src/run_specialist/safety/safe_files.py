@@ -1,0 +1,541 @@
+"""Open, replace, create and delete files below a folder without following symlinks.
+
+The folder of the file is held open from the check of its content to the replacement, so that a folder that is swapped
+for a symlink in between has no effect.
+"""
+
+import errno
+import hashlib
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+# Open files below a folder without following symlinks, one path component at a time.
+#
+# This prevents symlink races: between the check of a path and its opening, any folder in the path can be replaced by a
+# symlink. A folder that is held open by a descriptor cannot.
+#
+# `locate` first resolves the symlinks of a path and rejects a path outside its root; `open_file` then opens the result
+# without following symlinks.
+
+_HELD = {os.open, os.stat} <= os.supports_dir_fd and os.scandir in os.supports_fd
+"""False on Windows, where full paths are opened and only the last component is checked for a symlink."""
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER = _NO_LINK | getattr(os, "O_DIRECTORY", 0)
+# Traversing a folder needs fewer permissions than listing it.
+_THROUGH = _FOLDER | getattr(os, "O_PATH", os.O_RDONLY)
+_NO_WAIT = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+_FILE = _NO_WAIT | os.O_RDONLY
+_NEW = _NO_WAIT | os.O_WRONLY | os.O_CREAT
+_PROC = "/proc/self"
+"""Exists if the kernel exposes processes as files, including their environment and memory."""
+
+
+class NotRegular(OSError):
+    """Raised for a folder, device, FIFO, socket or kernel file instead of a regular file."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EINVAL, "no regular file")
+
+
+class OutsideRoot(OSError):
+    """Raised for a path outside its root folder."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(errno.EXDEV, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder held open by a descriptor, so that changes of its path have no effect."""
+
+    path: str
+    """Path of the folder; used only if there is no descriptor."""
+    descriptor: int | None
+    """File descriptor; None if the platform cannot hold folders open."""
+
+    @classmethod
+    def at(cls, root: Path) -> "Folder":
+        """Open a root folder; raises OSError."""
+        return cls(str(root), os.open(root, _THROUGH) if _HELD else None)
+
+    def folder(self, name: str) -> "Folder":
+        """Open a subfolder; raises OSError, also for a symlink."""
+        path = os.path.join(self.path, name)  # noqa: PTH118 - pathlib would take longer than opening the folder
+        if self.descriptor is None and os.path.islink(path):  # noqa: PTH114 - as above
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return Folder(path, None if self.descriptor is None else os.open(name, _THROUGH, dir_fd=self.descriptor))
+
+    def info(self, name: str) -> os.stat_result:
+        """Return the status of an entry, of a symlink itself; raises OSError."""
+        return os.stat(self._named(name), dir_fd=self.descriptor, follow_symlinks=False)
+
+    def file(self, name: str) -> BinaryIO:
+        """Open a regular file; raises OSError, also for a FIFO or device, which could block."""
+        if not _is_stored(self.info(name)):
+            raise NotRegular
+        return _checked(os.open(self._named(name), _FILE, dir_fd=self.descriptor), "rb")
+
+    def create(self, name: str, *, overwrite: bool) -> BinaryIO:
+        """Create or truncate a regular file for writing; raises OSError, FileExistsError unless `overwrite`."""
+        flags = _NEW if overwrite else _NEW | os.O_EXCL
+        # Truncate only after the check that it is a regular file.
+        file = _checked(os.open(self._named(name), flags, 0o666, dir_fd=self.descriptor), "wb")
+        file.truncate()
+        return file
+
+    @contextmanager
+    def listing(self) -> "Iterator[Iterator[os.DirEntry[str]]]":
+        """Return a context with an iterator over the entries, in no particular order; raises OSError."""
+        if self.descriptor is None:
+            with os.scandir(self.path) as found:
+                yield found
+            return
+        readable = os.open(".", _FOLDER | os.O_RDONLY, dir_fd=self.descriptor)
+        try:
+            with os.scandir(readable) as found:
+                yield found
+        finally:
+            os.close(readable)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+
+    def _named(self, name: str) -> str:
+        return name if self.descriptor is not None else os.path.join(self.path, name)  # noqa: PTH118 - as above
+
+
+def way(root: Path, relative: str) -> Generator[Folder]:
+    """Yield the root and each folder down to a path; each stays open until the next iteration.
+
+    relative: path with `/`, without `..`; empty = only the root.
+    Raises OSError if a component cannot be opened, e.g. a symlink.
+    """
+    here = Folder.at(root)
+    try:
+        yield here
+        for name in names(relative):
+            inner = here.folder(name)
+            here.close()
+            here = inner
+            yield here
+    finally:
+        here.close()
+
+
+@contextmanager
+def folder(root: Path, relative: str) -> Iterator[Folder]:
+    """Return a context that holds a folder below the root open; raises OSError."""
+    with closing(way(root, relative)) as steps:
+        yield next(islice(steps, len(names(relative)), None))
+
+
+def names(relative: str) -> list[str]:
+    """Return the components of a path; raises OSError for `..` and empty components."""
+    parts = relative.split("/") if relative else []
+    if not {"", ".", ".."}.isdisjoint(parts):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    return parts
+
+
+def locate(path: Path, root: Path | None) -> tuple[Path, str]:
+    """Resolve the symlinks of a path; return a folder and the relative path from there. The target need not exist.
+
+    root: folder that must contain the target, outside of `.git` folders; None = no restriction.
+    Raises OutsideRoot, and ValueError for a path that contains a NUL.
+    """
+    real = Path(os.path.realpath(path))
+    if root is None:
+        return real.parent, real.name
+    top = Path(os.path.realpath(root))
+    if not real.is_relative_to(top):
+        raise OutsideRoot(f"it leads outside the project {root}; copy the target into the project")
+    parts = real.relative_to(top).parts
+    if any(part.casefold() == ".git" for part in parts):
+        raise OutsideRoot("it leads into .git, which only git reads")
+    return top, "/".join(parts)
+
+
+def open_file(path: Path, root: Path | None) -> BinaryIO:
+    """Open a regular file for reading; symlinks are followed only within the root.
+
+    root: as for `locate`.
+    Raises OSError, and ValueError for a path that contains a NUL.
+    """
+    with _parent(path, root) as (here, name):
+        return here.file(name)
+
+
+def create_file(path: Path, root: Path | None, *, overwrite: bool) -> BinaryIO:
+    """Create or truncate a regular file for writing in an existing folder; raises the same errors as `open_file`.
+
+    overwrite: if False, an existing file or symlink raises FileExistsError.
+    """
+    if not overwrite and os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    with _parent(path, root) as (here, name):
+        return here.create(name, overwrite=overwrite)
+
+
+@contextmanager
+def _parent(path: Path, root: Path | None) -> Iterator[tuple[Folder, str]]:
+    """Return a context that holds the parent folder of a path's target open, with the file name."""
+    top, relative = locate(path, root)
+    above, _, name = relative.rpartition("/")
+    if root is None:
+        # A path that the user chose: its folders need not be held open, or be readable.
+        yield Folder(str(top), None), name or "."
+        return
+    with folder(top, above) as here:
+        yield here, name or "."
+
+
+def _checked(descriptor: int, mode: str) -> BinaryIO:
+    """Return a file object for a descriptor; unless it is a regular file on a disk, close it and raise NotRegular."""
+    if _is_stored(os.fstat(descriptor)):
+        return os.fdopen(descriptor, mode)  # type: ignore[return-value] # binary by its mode
+    os.close(descriptor)
+    raise NotRegular
+
+
+def _is_stored(info: os.stat_result) -> bool:
+    """Return whether this is a regular file that the kernel does not generate."""
+    return stat.S_ISREG(info.st_mode) and info.st_dev != _proc_device()
+
+
+@cache
+def _proc_device() -> int | None:
+    """Return the device number of the kernel's process files; None if the system has none."""
+    with suppress(OSError):
+        return os.stat(_PROC).st_dev  # noqa: PTH116 - as above
+    return None
+
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+_PERMISSIONS, _WRITABLE = 0o777, 0o222
+_PREFIX, _ENDING = ".run-specialist-", ".tmp"
+_REPLACING = threading.Lock()
+"""Held from the last check of a file until its replacement, so that runs of this process do not interfere."""
+
+
+class NotReplaceable(OSError):
+    """Raised for a file that cannot be replaced; `strerror` is the reason."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(errno.EPERM, why)
+
+
+class Changed(OSError):
+    """Raised if a file, or a folder above it, is not as expected."""
+
+    def __init__(self, why: str = "it was changed in the meantime") -> None:
+        super().__init__(errno.ESTALE, why)
+
+
+def digest_of(data: bytes) -> str:
+    """Return the SHA-256 of a content, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def state_of(mode: int, data: bytes | None, size: int, changed_at: int) -> str:
+    """Return the state of a file or symlink as text: the mode in octal, and the SHA-256 of its content.
+
+    data: the content, of a symlink its target; None if it was not read: then size and time stand for it.
+    changed_at: time of the last change [ns].
+    """
+    kind = f"{mode:06o}"
+    if data is not None:
+        return f"{kind} {digest_of(data)}"
+    return f"{kind} {size}:{changed_at}" if stat.S_ISREG(mode) else f"{kind} -"
+
+
+def is_same_state(one: str | None, other: str | None) -> bool:
+    """Return whether two states are the same; a digest without a mode is that of a file with any mode."""
+    if one is None or other is None:
+        return one is other
+    if " " in one and " " in other:
+        return one == other
+    return one.rpartition(" ")[2] == other.rpartition(" ")[2]
+
+
+def state_at(root: Path, relative: str, most: int) -> tuple[str | None, bytes | None]:
+    """Return the state of what is at a path, and its content, of a symlink its target; None if there is nothing.
+
+    most: maximum size of content that is read [bytes].
+    Raises OSError.
+    """
+    above, _, name = relative.rpartition("/")
+    try:
+        with folder(root, above) as here:
+            info, data = here.info(name), None
+            if stat.S_ISLNK(info.st_mode):
+                data = os.fsencode(os.readlink(_at(here, name), dir_fd=here.descriptor))
+            elif stat.S_ISREG(info.st_mode) and info.st_size <= most:
+                try:
+                    data = _read(here, name, most)[0]
+                except PermissionError:
+                    # A command may have made its own file unreadable.
+                    set_mode(root, relative, info.st_mode | stat.S_IRUSR)
+                    try:
+                        data = _read(here, name, most)[0]
+                    finally:
+                        set_mode(root, relative, info.st_mode)
+            return state_of(info.st_mode, data, info.st_size, info.st_mtime_ns), data
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None
+
+
+def make_link(root: Path, relative: str, target: str) -> None:
+    """Create a symlink, and the missing folders above it; raises OSError, FileExistsError if there is something."""
+    above, _, name = relative.rpartition("/")
+    _make_folders(root, above)
+    with folder(root, above) as here:
+        os.symlink(target, _at(here, name), dir_fd=here.descriptor)
+
+
+def set_mode(root: Path, relative: str, mode: int) -> None:
+    """Set the permissions of a regular file; raises OSError."""
+    above, _, name = relative.rpartition("/")
+    with folder(root, above) as here:
+        if here.descriptor is None or not hasattr(os, "O_PATH"):
+            with here.file(name):
+                os.chmod(_at(here, name), mode & _PERMISSIONS, dir_fd=here.descriptor)
+            return
+        descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here.descriptor)
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.chmod(f"/proc/self/fd/{descriptor}", mode & _PERMISSIONS)  # noqa: PTH101 - a descriptor
+        finally:
+            os.close(descriptor)
+
+
+def unlink_file(root: Path, relative: str, expected: str, *, folders: int, most: int) -> None:
+    """Unlink a file, symlink or FIFO that has the expected state, and folders as `delete_file` does; raises OSError."""
+    above, _, name = relative.rpartition("/")
+    if not is_same_state(state_at(root, relative, most)[0], expected):
+        raise Changed
+    with folder(root, above) as here:
+        _require_same_place(root, above, here)
+        # Thousands of files may follow, so the folder is not synced: a lost deletion can be repeated.
+        _unlink(here, name)
+    _remove_empty(root, above, folders)
+
+
+def read_content(root: Path, relative: str, most: int) -> bytes | None:
+    """Return the content of a file; None if it does not exist.
+
+    most: maximum size [bytes].
+    Raises OSError: NotRegular for a folder, device or FIFO, NotReplaceable for a larger file.
+    """
+    above, _, name = relative.rpartition("/")
+    try:
+        with folder(root, above) as here:
+            return _read(here, name, most)[0]
+    except FileNotFoundError:
+        return None
+
+
+def replace_file(  # noqa: PLR0913 - a file, its content, and what is expected of it
+    root: Path, relative: str, data: bytes, *, expected: str | None, temporary: str, most: int
+) -> None:
+    """Write a file atomically: other programs see the content before, or the whole new one.
+
+    expected: digest that the file must have; None = it must not exist, and missing folders above it are created.
+    temporary: name of the temporary file beside it, as `temporary_name` returns it.
+    most: maximum size of the old content [bytes].
+    Raises OSError: Changed for other content, NotReplaceable with the reason.
+    """
+    above, _, name = relative.rpartition("/")
+    if expected is None:
+        _make_folders(root, above)
+    with folder(root, above) as here:
+        mode, owner = (None, None) if expected is None else _unchanged(here, name, expected, most)
+        _write_new(here, temporary, data, mode, owner)
+        try:
+            with _REPLACING:
+                _require_same_place(root, above, here)
+                if expected is None:
+                    _link(here, temporary, name)
+                else:
+                    _unchanged(here, name, expected, most)
+                    os.replace(_at(here, temporary), _at(here, name), **_both(here))  # noqa: PTH105 - by descriptor
+        except BaseException:
+            with suppress(OSError):
+                _unlink(here, temporary)
+            raise
+        _sync(here)
+
+
+def delete_file(root: Path, relative: str, *, expected: str, folders: int, most: int) -> None:
+    """Delete a file that has the expected digest, and up to a number of folders above it that are then empty.
+
+    Raises OSError as `replace_file` does.
+    """
+    above, _, name = relative.rpartition("/")
+    with folder(root, above) as here:
+        _unchanged(here, name, expected, most)
+        _require_same_place(root, above, here)
+        _unlink(here, name)
+        _sync(here)
+    _remove_empty(root, above, folders)
+
+
+def _remove_empty(root: Path, above: str, folders: int) -> None:
+    for _ in range(folders):
+        above, _, name = above.rpartition("/")
+        with suppress(OSError), folder(root, above) as here:
+            os.rmdir(_at(here, name), dir_fd=here.descriptor)
+
+
+def delete_temporary(root: Path, relative: str, temporary: str) -> None:
+    """Delete the temporary file of a replacement whose process was killed."""
+    if _is_temporary(temporary):
+        with suppress(OSError), folder(root, relative.rpartition("/")[0]) as here:
+            _unlink(here, temporary)
+
+
+def temporary_name() -> str:
+    """Return a unique name for a temporary file."""
+    return f"{_PREFIX}{secrets.token_hex(8)}{_ENDING}"
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(_PREFIX) and name.endswith(_ENDING) and "/" not in name
+
+
+def _read(here: Folder, name: str, most: int) -> tuple[bytes, int]:
+    """Return the content of a file, and its permissions; raises OSError."""
+    with here.file(name) as file:
+        info = os.fstat(file.fileno())
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise NotReplaceable(f"it is larger than {most:,} bytes")
+    return data, stat.S_IMODE(info.st_mode) & _PERMISSIONS
+
+
+def _unchanged(here: Folder, name: str, expected: str, most: int) -> tuple[int, tuple[int, int]]:
+    """Return mode and owner of a file that may be replaced; raises OSError."""
+    try:
+        info = here.info(name)
+    except FileNotFoundError:
+        raise Changed("it was deleted in the meantime") from None
+    data, mode = _read(here, name, most)
+    if digest_of(data) != expected:
+        raise Changed
+    if info.st_nlink > 1:
+        raise NotReplaceable("it has a second name, a hard link, which would keep the old content")
+    if not mode & _WRITABLE:
+        raise NotReplaceable("it is read-only")
+    return mode, (info.st_uid, info.st_gid)
+
+
+def _write_new(here: Folder, name: str, data: bytes, mode: int | None, owner: tuple[int, int] | None) -> None:
+    """Write a new file to the disk.
+
+    mode: its permissions; None = those of a new file.
+    owner: user and group; None = those of this process.
+    """
+    descriptor = os.open(_at(here, name), _NEW_FILE | _BINARY, 0o666 if mode is None else 0o600, dir_fd=here.descriptor)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if owner is not None and hasattr(os, "fchown"):
+                _give(file.fileno(), owner)
+            if mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            _unlink(here, name)
+        raise
+
+
+def _give(descriptor: int, owner: tuple[int, int]) -> None:
+    info = os.fstat(descriptor)
+    if (info.st_uid, info.st_gid) != owner:
+        try:
+            os.fchown(descriptor, *owner)
+        except OSError:
+            raise NotReplaceable("it belongs to another user or group") from None
+
+
+def _link(here: Folder, temporary: str, name: str) -> None:
+    """Give a new file its name; raises Changed if a file with this name exists."""
+    try:
+        os.link(_at(here, temporary), _at(here, name), **_both(here), follow_symlinks=False)
+    except FileExistsError:
+        raise Changed("it was created in the meantime") from None
+    except (OSError, NotImplementedError):
+        # A file system without hard links.
+        if _exists(here, name):
+            raise Changed("it was created in the meantime") from None
+        os.replace(_at(here, temporary), _at(here, name), **_both(here))  # noqa: PTH105 - relative to a descriptor
+    else:
+        _unlink(here, temporary)
+
+
+def _exists(here: Folder, name: str) -> bool:
+    try:
+        here.info(name)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _make_folders(root: Path, above: str) -> None:
+    """Create the missing folders down to a path."""
+    done = ""
+    for name in names(above):
+        with folder(root, done) as here, suppress(FileExistsError):
+            os.mkdir(_at(here, name), dir_fd=here.descriptor)
+        done = f"{done}/{name}" if done else name
+
+
+def _require_same_place(root: Path, above: str, here: Folder) -> None:
+    """Raise Changed if the path no longer leads to the folder that is held open."""
+    if here.descriptor is None:
+        return
+    held = os.fstat(here.descriptor)
+    try:
+        with folder(root, above) as now:
+            found = os.fstat(now.descriptor or 0)
+    except OSError:
+        found = None
+    if found is None or (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
+        raise Changed("a folder above it was moved or replaced in the meantime")
+
+
+def _sync(here: Folder) -> None:
+    """Sync the entries of a folder to disk, if the platform supports it."""
+    if here.descriptor is None:
+        return
+    with suppress(OSError):
+        readable = os.open(".", os.O_RDONLY, dir_fd=here.descriptor)
+        try:
+            os.fsync(readable)
+        finally:
+            os.close(readable)
+
+
+def _unlink(here: Folder, name: str) -> None:
+    os.unlink(_at(here, name), dir_fd=here.descriptor)
+
+
+def _at(here: Folder, name: str) -> str:
+    return name if here.descriptor is not None else os.path.join(here.path, name)  # noqa: PTH118 - as in `Folder`
+
+
+def _both(here: Folder) -> dict[str, int | None]:
+    return {"src_dir_fd": here.descriptor, "dst_dir_fd": here.descriptor}

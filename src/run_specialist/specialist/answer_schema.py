@@ -1,0 +1,537 @@
+"""Read an `output_schema`, embed it in the answer, and adapt it to constrained decoding."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from run_specialist.safety import safe_files
+from run_specialist.specialist import schema_checks
+from run_specialist.specialist.front_matter import decode
+from run_specialist.specialist.positions import LONGEST, Chunk, UnreadableError, parse, value_of
+from run_specialist.specialist.problems import Problems, shown
+from run_specialist.specialist.schema_checks import target
+
+# Their values are data, in which a `$ref` is not a reference.
+_DATA = frozenset({"const", "enum", "default", "examples"})
+# The keys of their values are names chosen by the author, not keywords.
+_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+_REFERENCES = frozenset({"$ref", "$dynamicRef"})
+
+
+@dataclass(frozen=True)
+class AnswerSchema:
+    """JSON Schema for answers; use `load` to create it, which checks the schema."""
+
+    schema: Mapping[str, Any]
+    """The schema as given; `{}` for `true`."""
+
+    @classmethod
+    def load(cls, value: Mapping[str, Any] | str, folder: Path, project: Path | None = None) -> Self:
+        """Check a schema given as a value, or load and check one from a JSON or YAML file.
+
+        value: The schema, or the path of its file.
+        folder: Folder that relative paths are resolved against.
+        project: Folder that the path must stay in, `..` and symlinks resolved; None to allow any path.
+        Raises ValueError with the problem and its place in the schema.
+        """
+        if not isinstance(value, str):
+            return cls._checked(plain(value))
+        path = folder / value
+        schema = read(path, project)
+        try:
+            return cls._checked(schema)
+        except ValueError as error:
+            raise ValueError(f"{shown(str(path), None)}: {error}") from None
+
+    @classmethod
+    def _checked(cls, schema: object) -> Self:
+        if schema is True:
+            schema = {}
+        if schema is False:
+            raise ValueError("is false, which no answer can match")
+        if not isinstance(schema, dict):
+            raise ValueError("must be a JSON Schema, which is a map")  # noqa: TRY004 - bad input, not a bad call
+        schema_checks.check(schema)
+        return cls(schema)
+
+    def reason(self, value: object) -> str | None:
+        """Return None for a valid value, otherwise one line with up to three errors and their places.
+
+        value: JSON value as Python types.
+        """
+        return schema_checks.reason(value, self.schema)
+
+    def embedded(self, pointer: str) -> Mapping[str, Any] | None:
+        """Return the schema for embedding in a JSON Schema 2020-12; None if that is not possible.
+
+        pointer: JSON pointer to its new place, such as `/properties/answer`; local references are rewritten to it.
+        """
+        own = {key: item for key, item in self.schema.items() if key != "$schema"}
+        moved = _moved({key: item for key, item in own.items() if key != "$id"}, pointer)
+        # With its `$id` the schema is a separate resource, so its references need no change.
+        candidates = (moved, own) if "$id" in own else (moved,)
+        return next((one for one in candidates if _is_valid_at(pointer, one)), None)
+
+
+def _is_valid_at(pointer: str, schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema is valid at its place inside another one."""
+    outer = schema
+    for name in reversed(pointer.split("/")[1:]):
+        outer = {name: outer}
+    try:
+        schema_checks.check(outer)
+    except ValueError:
+        return False
+    return True
+
+
+def _moved(schema: Mapping[str, Any], pointer: str) -> dict[str, Any]:
+    """Return a schema with its local references rewritten to its new place."""
+    return {key: _moved_value(key, value, pointer) for key, value in schema.items()}
+
+
+def _moved_value(key: str, value: object, pointer: str) -> object:
+    if key in _REFERENCES and isinstance(value, str):
+        # An anchor, `#name`, does not depend on the place.
+        return f"#{pointer}{value[1:]}" if value == "#" or value.startswith("#/") else value
+    if key in _DATA:
+        return value
+    if key in _BY_NAME and isinstance(value, dict):
+        return {name: _moved_part(part, pointer) for name, part in value.items()}
+    return _moved_part(value, pointer)
+
+
+def _moved_part(part: object, pointer: str) -> object:
+    if isinstance(part, list):
+        return [_moved_part(item, pointer) for item in part]
+    # References in a subschema with an `$id` are relative to that subschema.
+    return _moved(part, pointer) if isinstance(part, dict) and not isinstance(part.get("$id"), str) else part
+
+
+def read(path: Path, project: Path | None = None) -> object:
+    """Return the content of a file, parsed as JSON or otherwise as YAML.
+
+    project: Folder that the path must stay in; None to allow any path.
+    Raises ValueError naming the file.
+    """
+    name = shown(str(path), None)
+    text = decode(_data(path, name, project), Problems(path))
+    if len(text) > LONGEST:
+        raise ValueError(f"{name}: is longer than {LONGEST:,} characters")
+    try:
+        return plain(json.loads(text))
+    except json.JSONDecodeError as error:
+        if path.suffix.lower() == ".json":
+            raise ValueError(f"{name}:{error.lineno}:{error.colno}: is not valid JSON: {error.msg}") from None
+    except RecursionError:
+        raise ValueError(f"{name}: is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return _yaml(text, name)
+
+
+def _data(path: Path, name: str, project: Path | None) -> bytes:
+    try:
+        with safe_files.open_file(path, project) as file:
+            return file.read(4 * LONGEST + 1)
+    except safe_files.NotRegular:
+        raise ValueError(f"{name}: is not a regular file") from None
+    except FileNotFoundError:
+        raise ValueError(f"no such file: {name}") from None
+    except OSError as error:
+        raise ValueError(f"{name}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # a NUL in the name
+        raise ValueError(f"{name}: cannot be read: {error}") from None
+
+
+def _yaml(text: str, name: str) -> object:
+    try:
+        root = parse(text)
+        return None if root is None else plain(value_of(root)[0])
+    except UnreadableError as error:
+        place = Chunk(text, 1).place(error.index)
+        raise ValueError(f"{name}:{place.line}:{place.column}: is not valid JSON or YAML: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def plain(value: object) -> object:
+    """Return a copy of a value as JSON types; raises ValueError if JSON cannot represent it or it is too large."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"contains a value that JSON cannot represent: {shown(str(error), 200)}") from None
+    if len(text) > LONGEST:
+        raise ValueError(f"is longer than {LONGEST:,} characters")
+    return json.loads(text)
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "array": (list,),
+    "object": (dict,),
+}
+SCALARS = ("string", "boolean", "integer", "number", "null")
+"""Types that contain no other values; integer comes before number."""
+NULL = {"type": "null"}
+_AS_JSON = "As JSON in a string."
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A converted part of a schema."""
+
+    schema: dict[str, Any]
+    restore: Callable[[Any], object]
+    """Converts a value back, as far as possible even if it does not match the converted schema."""
+
+
+def matches(value: object, schema: Mapping[str, Any]) -> bool:
+    """Return whether a value matches a schema for constrained decoding."""
+    if "anyOf" in schema:
+        return any(matches(value, branch) for branch in schema["anyOf"])
+    values = [schema["const"]] if "const" in schema else schema.get("enum", [value])
+    if value not in values or not ("type" not in schema or is_kind(schema["type"], value)):
+        return False
+    if isinstance(value, dict) and "properties" in schema:
+        parts = schema["properties"]
+        return value.keys() == parts.keys() and all(matches(value[name], parts[name]) for name in value)
+    items = schema.get("items", {})
+    return not isinstance(value, list) or all(matches(item, items) for item in value)
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """Converts a value back with the alternative that it matches."""
+
+    parts: list[Part]
+
+    def __call__(self, value: object) -> object:
+        """Return the value in the form of that alternative."""
+        fitting = (part for part in self.parts if matches(value, part.schema))
+        # A value that was cut off matches none.
+        alike = (part for part in self.parts if is_kind(part.schema.get("type", "null"), value))
+        part = next(fitting, None) or next(alike, None)
+        return value if part is None else part.restore(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Converts each item of a list back."""
+
+    item: Part
+
+    def __call__(self, value: object) -> object:
+        """Return the list with each item in its own form."""
+        return [self.item.restore(one) for one in value] if isinstance(value, list) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """Converts each property of an object back, and removes the omitted ones."""
+
+    parts: Mapping[str, Part]
+    optional: set[str]
+
+    def __call__(self, value: object) -> object:
+        """Return the object in the form of the original schema."""
+        if not isinstance(value, dict):
+            return value
+        return {
+            name: self.parts[name].restore(item) if name in self.parts else item
+            for name, item in value.items()
+            if item is not None or name not in self.optional
+        }
+
+
+def unchanged(value: object) -> object:
+    """Return a value that has the same form in both schemas."""
+    return value
+
+
+def _parsed(value: object) -> object:
+    if isinstance(value, str):
+        with suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return value
+
+
+def json_string(schema: object) -> Part:
+    """Return the part for a value that can only be a string of JSON."""
+    described = schema.get("description", "") if isinstance(schema, Mapping) else ""
+    return Part({"type": "string", "description": f"{described} {_AS_JSON}".lstrip()}, _parsed)
+
+
+def nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a property that may be omitted."""
+    return {"anyOf": [schema, NULL]}
+
+
+def allows_null(schema: Mapping[str, Any]) -> bool:
+    """Return whether a converted schema accepts null."""
+    return schema.get("type") == "null" or any(allows_null(branch) for branch in schema.get("anyOf", ()))
+
+
+def is_kind(kind: str, value: object) -> bool:
+    """Return whether a value is of a type of JSON Schema."""
+    return isinstance(value, _KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+# Adapt a JSON Schema for constrained decoding, and convert the values of the model back.
+#
+# The vendors accept only a part of JSON Schema: every object is closed and requires all of its properties, and nothing
+# is recursive, open or bounded. `strict` expresses a schema in that part, and `restored` converts a value back:
+#
+# optional property                 required, and may be null          null is removed
+# anything that cannot be closed    a string that contains JSON        the string is parsed
+# bounds, patterns, formats         omitted                            validated by the reader of the value
+#
+# A schema may come from an untrusted server, so the work is bounded: parts that are too deep or too large also become
+# strings that contain JSON.
+
+MOST_PARTS = 3_000
+"""Maximum number of properties, values and other parts that are converted, including those of references."""
+DEEPEST = 20
+"""Maximum nesting; an object has two levels: the vendors allow ten nested objects."""
+
+_ANNOTATIONS = frozenset(
+    {
+        *("$anchor", "$comment", "$defs", "$id", "$schema", "default", "definitions", "deprecated", "description"),
+        *("discriminator", "example", "examples", "readOnly", "title", "writeOnly"),
+    }
+)
+"""Keywords allowed beside a reference or alternatives, because they do not restrict values."""
+
+
+class _NotExpressible(Exception):
+    """The schema is recursive, accepts properties that it does not name, or is not a valid schema."""
+
+
+class _TooLarge(Exception):
+    """The schema has too many parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SchemaPosition:
+    """The position of a part in the schema."""
+
+    references: tuple[str, ...] = ()
+    """The references on the path; a repeated one is recursive."""
+    depth: int = 0
+
+    def below(self) -> "_SchemaPosition":
+        if self.depth == DEEPEST:
+            raise _NotExpressible
+        return _SchemaPosition(self.references, self.depth + 1)
+
+
+def strict(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema for constrained decoding whose values `restored` can convert back."""
+    return _Converter(schema).convert().schema
+
+
+def restored(value: object, schema: Mapping[str, Any]) -> object:
+    """Return a value that matches `strict(schema)` in the form that `schema` describes.
+
+    A value that does not match is converted back as far as possible.
+    """
+    return _Converter(schema).convert().restore(value)
+
+
+class _Converter:
+    """Converts one schema, whose references all of its parts share."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._left = MOST_PARTS
+
+    def convert(self) -> Part:
+        """Return the whole schema; if it is too large, with each large property as JSON in a string."""
+        try:
+            return self._part(self._root, _SchemaPosition())
+        except _TooLarge:
+            pass
+        properties = self._root.get("properties")
+        if not isinstance(properties, Mapping) or not 0 < len(properties) < MOST_PARTS:
+            return json_string(self._root)
+        try:
+            return self._closed(self._root, _SchemaPosition(), MOST_PARTS // len(properties))
+        except _NotExpressible:
+            return json_string(self._root)
+
+    def _part(self, schema: object, place: _SchemaPosition) -> Part:
+        try:
+            return self._expressed(schema, place)
+        except _NotExpressible:
+            return json_string(schema)
+
+    def _expressed(self, schema: object, place: _SchemaPosition) -> Part:
+        schema, place = self._resolved(schema, place.below())
+        kept = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
+        if "const" in schema or "enum" in schema:
+            return Part({**kept, **self._constants(schema)}, unchanged)
+        branches = _branches(schema)
+        if branches is not None:
+            parts = [self._expressed(branch, place) for branch in branches]
+            return Part({**kept, "anyOf": [part.schema for part in parts]}, Alternatives(parts))
+        match schema.get("type"):
+            case str(kind) if kind in SCALARS:
+                return Part({**kept, "type": kind}, unchanged)
+            case "array" if isinstance(schema.get("items"), Mapping) and "prefixItems" not in schema:
+                item = self._part(schema["items"], place)
+                return Part({**kept, "type": "array", "items": item.schema}, Items(item))
+            case "object" if schema.get("properties") or schema.get("additionalProperties") is False:
+                part = self._closed(schema, place)
+                return Part({**kept, **part.schema}, part.restore)
+            case _:
+                raise _NotExpressible
+
+    def _closed(self, schema: Mapping[str, Any], place: _SchemaPosition, parts_each: int | None = None) -> Part:
+        """Return an object that requires all of its properties.
+
+        parts_each: maximum number of parts of each property before it becomes JSON; None = share what is left.
+        """
+        properties, names = schema.get("properties", {}), schema.get("required", [])
+        if not isinstance(properties, Mapping) or not isinstance(names, list):
+            raise _NotExpressible
+        required = {name for name in names if isinstance(name, str)}
+        if required - properties.keys():
+            raise _NotExpressible
+        place = place.below()
+        parts = {}
+        for name, part in properties.items():
+            self._left = self._left if parts_each is None else parts_each
+            try:
+                parts[name] = self._part(part, place)
+            except _TooLarge:
+                if parts_each is None:
+                    raise
+                parts[name] = json_string(part)
+        optional = {name for name in parts if name not in required and not allows_null(parts[name].schema)}
+        closed = {
+            "type": "object",
+            "properties": {
+                name: nullable(part.schema) if name in optional else part.schema for name, part in parts.items()
+            },
+            "required": [*parts],
+            "additionalProperties": False,
+        }
+        return Part(closed, Properties(parts, optional))
+
+    def _resolved(self, schema: object, place: _SchemaPosition) -> tuple[Mapping[str, Any], _SchemaPosition]:
+        """Return the schema that a reference or a single `allOf` names, with the references that lead to it."""
+        while isinstance(schema, Mapping):
+            self._left -= 1 + len(schema) // 16
+            if self._left < 0:
+                raise _TooLarge
+            match schema:
+                case {"$ref": str(pointer)}:
+                    named = target(self._root, pointer)
+                    if named is None or pointer in place.references:
+                        raise _NotExpressible
+                    place = _SchemaPosition((*place.references, pointer), place.depth)
+                    schema = {**named, **_annotations(schema, "$ref")}
+                case {"allOf": [Mapping() as only]}:
+                    schema = {**only, **_annotations(schema, "allOf")}
+                case _:
+                    return schema, place
+        raise _NotExpressible
+
+    def _constants(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the schema of listed values, with one alternative per type, because the vendors require a type."""
+        values = [schema["const"]] if "const" in schema else schema["enum"]
+        if not isinstance(values, list):
+            raise _NotExpressible
+        self._left -= len(values)
+        if self._left < 0:
+            raise _TooLarge
+        declared = schema.get("type", [*SCALARS])
+        declared = declared if isinstance(declared, list) else [declared]
+        by_kind: dict[str, list[object]] = {}
+        for value in values:
+            kind = next((kind for kind in SCALARS if is_kind(kind, value)), None)
+            if kind is None:
+                raise _NotExpressible
+            if kind in declared or (kind == "integer" and "number" in declared):
+                same = by_kind.setdefault(kind, [])
+                if value not in same:
+                    same.append(value)
+        alternatives = [
+            dict(NULL) if kind == "null" else {"type": kind, "enum": same} for kind, same in by_kind.items()
+        ]
+        if not alternatives:
+            raise _NotExpressible
+        return alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
+
+
+def _branches(schema: Mapping[str, Any]) -> Iterable[object] | None:
+    """Return the alternatives of a schema; None if it has none."""
+    for key in ("anyOf", "oneOf"):
+        if schema.get(key):
+            if not isinstance(schema[key], list):
+                raise _NotExpressible
+            _annotations(schema, key)
+            return list(schema[key])
+    kinds = schema.get("type")
+    if not isinstance(kinds, list) or not kinds:
+        return None
+    own = {name: part for name, part in schema.items() if name != "description"}
+    return [{**own, "type": kind} for kind in kinds]
+
+
+def _annotations(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the annotations beside a reference or alternatives; raise if any keyword there restricts values."""
+    beside = {name: part for name, part in schema.items() if name != key}
+    if beside.keys() - _ANNOTATIONS:
+        raise _NotExpressible
+    return beside
+
+
+NEEDS_QUOTES = (
+    "require needs quotes, and output_schema has no `evidence` array of objects with `source` and `quote`; add one, or "
+    "set evidence to check"
+)
+_MOST_REFERENCES = 20
+"""Maximum number of references that are followed in a row."""
+
+
+def has_quotes(schema: Mapping[str, Any]) -> bool:
+    """Return whether an object schema has such an array; local references and alternatives are followed."""
+    return any(
+        _has_properties(item, {"source", "quote"})
+        for whole in _variants(schema, schema)
+        for array in _variants(_property(whole, "evidence"), schema)
+        for item in _variants(array.get("items"), schema)
+    )
+
+
+def _has_properties(schema: Mapping[str, Any], names: set[str]) -> bool:
+    properties = schema.get("properties")
+    return isinstance(properties, Mapping) and names <= properties.keys()
+
+
+def _property(schema: Mapping[str, Any], name: str) -> object:
+    properties = schema.get("properties")
+    return properties.get(name) if isinstance(properties, Mapping) else None
+
+
+def _variants(schema: object, root: Mapping[str, Any], references: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema, and every schema that it refers to or combines."""
+    if not isinstance(schema, Mapping) or references > _MOST_REFERENCES:
+        return
+    yield schema
+    if isinstance(pointer := schema.get("$ref"), str):
+        yield from _variants(target(root, pointer), root, references + 1)
+    for key in ("anyOf", "oneOf", "allOf"):
+        branches = schema.get(key)
+        for branch in branches if isinstance(branches, list) else ():
+            yield from _variants(branch, root, references + 1)

@@ -1,0 +1,578 @@
+"""Split a file into front matter and body, and read the fields, even of broken front matter."""
+
+import codecs
+import json
+import re
+import textwrap
+from dataclasses import dataclass
+
+from frontmatter.default_handlers import YAMLHandler
+
+from run_specialist.specialist.fields import canonical, is_known, starts_field_in_prose
+from run_specialist.specialist.positions import (
+    DEEPEST,
+    Chunk,
+    InvalidToml,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    TomlTable,
+    UnreadableError,
+    parse,
+    read_table,
+    value_of,
+)
+from run_specialist.specialist.problems import START, Position, Problems, shown
+
+# Maximum number of lines searched for keys; real front matter has a few dozen.
+MOST_LINES = 10_000
+
+# Blank lines, a comment line or an HTML comment.
+_LEAD = re.compile(r"[ \t\n]*\n|[ \t]*#[^\n]*\n|[ \t]*<!--.*?-->[ \t]*(?:\n|\Z)", re.DOTALL)
+_OPENING = re.compile(r"([ \t]*)-{3,}([ \t]*)(?:\n|\Z)")
+_CLOSING = re.compile(r"^(?:-{3,}|\.\.\.)[ \t]*$", re.MULTILINE)
+KEY = re.compile(r"""(["']?)([A-Za-z_][\w.-]*)\1[ \t]*:""")
+
+
+@dataclass(frozen=True, slots=True)
+class FencedParts:
+    """Positions of front matter and body in a file."""
+
+    text: str
+    """The complete file, dedented if it was indented."""
+    start: int
+    """First character of the front matter."""
+    end: int
+    body: int
+    """First character of the body."""
+    indent: int = 0
+    """Number of columns removed from every line."""
+
+    @property
+    def front(self) -> str:
+        """Front matter without its fences."""
+        return self.text[self.start : self.end]
+
+    @property
+    def line(self) -> int:
+        """First line of the front matter, counted in the file."""
+        return self.text.count("\n", 0, self.start) + 1
+
+
+def cut(text: str, problems: Problems) -> FencedParts | None:
+    """Split a file into its parts, with warnings for malformed fences; None if it has no front matter."""
+    at, hashes = _skip_lead(text)
+    opening = _OPENING.match(text, at)
+    if opening is None:
+        return None
+    indent = len(opening[1])
+    if indent:
+        dedented = _dedent(text, opening[1])
+        if dedented is None:
+            return None
+        problems.warn(START, f"every line is indented by {indent}; the indentation is ignored")
+        text = dedented
+        at, hashes = _skip_lead(text)
+        opening = _OPENING.match(text, at)
+        if opening is None:
+            return None
+    if hashes and not _key_follows(text, opening.end()):
+        return None  # a heading and a rule below it, not a comment and a fence
+    fence = place_of(text, opening.start())
+    closing = _CLOSING.search(text, opening.end())
+    if closing is None:
+        return _unclosed(text, opening.end(), indent, fence, problems)
+    if at:
+        problems.warn(fence, "the front matter does not start on line 1")
+    _check_fence(text[opening.start() : opening.end()].removesuffix("\n"), fence, "opening", problems)
+    _check_fence(closing[0], place_of(text, closing.start()), "closing", problems)
+    return FencedParts(text, opening.end(), closing.start(), min(closing.end() + 1, len(text)), indent)
+
+
+def is_key_line(line: str) -> str | None:
+    """Return the key at the start of a line, or None; `key:value` without a blank counts for known keys only."""
+    match = KEY.match(line)
+    if match is None:
+        return None
+    spaced = line[match.end() : match.end() + 1].strip() == ""
+    return match[2] if spaced or is_known(match[2]) else None
+
+
+def _skip_lead(text: str, at: int = 0) -> tuple[int, bool]:
+    """Return the end of the blank and comment lines, and whether any of them starts with `#`."""
+    hashes = False
+    while match := _LEAD.match(text, at):
+        at = match.end()
+        hashes = hashes or match[0].lstrip().startswith("#")
+    return at, hashes
+
+
+def _dedent(text: str, indent: str) -> str | None:
+    """Return the text without `indent` at the start of each line; None if a line lacks it."""
+    lines = text.split("\n")
+    if any(line.strip() and not line.startswith(indent) for line in lines):
+        return None
+    return "\n".join(line.removeprefix(indent) for line in lines)
+
+
+def _key_follows(text: str, at: int) -> bool:
+    start, hashes = _skip_lead(text, at)
+    key = is_key_line(text[start:].lstrip().partition("\n")[0])
+    return key is not None and (not hashes or is_known(key))
+
+
+def _check_fence(fence: str, place: Position, which: str, problems: Problems) -> None:
+    if fence != "---":
+        problems.warn(place, f"the {which} fence is not exactly three dashes")
+
+
+def _unclosed(text: str, start: int, indent: int, fence: Position, problems: Problems) -> FencedParts | None:
+    """Return the leading key lines and their indented continuation lines as front matter."""
+    end = at = start
+    lines = 0
+    blank_before = False
+    while at < len(text) and lines < MOST_LINES:
+        lines += 1
+        stop = text.find("\n", at) + 1 or len(text)
+        line = text[at:stop]
+        if not line.strip() or (end == start and line.startswith("#")):
+            blank_before = True
+        elif _is_front_matter(line, end > start, blank_before):
+            end, blank_before = stop, False
+        else:
+            break
+        at = stop
+    if end == start:
+        return None
+    problems.warn(fence, "the front matter has no closing fence; using its leading key lines")
+    return FencedParts(text, start, end, end, indent)
+
+
+def _is_front_matter(line: str, begun: bool, blank_before: bool) -> bool:  # noqa: FBT001 - private
+    """Return whether a line belongs to front matter that has no closing fence."""
+    key = is_key_line(line)
+    if key:
+        return not blank_before or is_known(key)
+    return begun and (line[0] in " \t" or (not blank_before and line.startswith(("- ", "#"))))
+
+
+# A blank line followed only by headings.
+_BLANK_BEFORE = re.compile(r"\n[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One key of the front matter with its parsed, unchecked value."""
+
+    key: str
+    """Key as written in the file."""
+    node: Node
+    chunk: Chunk
+    key_place: Position
+
+    @property
+    def place(self) -> Position:
+        """Start of the value, or of the key if the value is on separate lines."""
+        start = self.chunk.place(self.node.start)
+        return start if start.line == self.key_place.line else self.key_place
+
+    @property
+    def source(self) -> str:
+        """Value as written in the file."""
+        return self.chunk.text[self.node.start : self.node.end]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """A parsed file."""
+
+    fields: dict[str, Field]
+    """Fields by canonical key, including unknown keys; the last of a repeated key."""
+    body: str
+    present: bool
+    """Whether the file has front matter."""
+
+
+class LenientHandler(YAMLHandler):
+    """Lenient handler for `frontmatter.loads(text, handler=...)`; use one per file."""
+
+    def __init__(self, problems: Problems) -> None:
+        """Set where tolerated deviations are reported."""
+        super().__init__()
+        self._problems = problems
+        self.fields: dict[str, Field] = {}
+        """Fields found by `split`, by canonical key."""
+
+    def detect(self, text: str) -> bool:
+        """Return whether the text starts with front matter."""
+        return cut(text, Problems(self._problems.path)) is not None
+
+    def split(self, text: str) -> tuple[str, str]:
+        """Return front matter and body, and fill `fields`; raises ValueError if there is no front matter."""
+        parts = cut(text, self._problems)
+        if parts is None:
+            raise ValueError("no front matter")
+        front, body = parts.front, parts.text[parts.body :]
+        chunk = Chunk(front, parts.line, parts.indent)
+        try:
+            root = parse(front)
+        except UnreadableError as error:
+            # An error at the end is reported on the last line, not on the fence below.
+            place = chunk.place(min(error.index, len(front.rstrip())))
+            self._problems.warn(place, f"is not valid YAML ({error}); parsed line by line")
+        else:
+            if root is None:
+                return front, body
+            if isinstance(root, MappingNode) and not _holds_prose(root, front):
+                self._take_pairs(root, chunk)
+                return front, body
+            self._problems.warn(
+                chunk.place(root.start), "the front matter contains more than keys; parsed line by line"
+            )
+        used = self._take_spans(front, parts)
+        if not self.fields:
+            raise ValueError("no keys between the fences")
+        if used < len(front):
+            text = "the front matter has no closing fence; the body is assumed to start here"
+            self._problems.warn(chunk.place(used + 1), text)
+            return front[:used], parts.text[parts.start + used :]
+        return front, body
+
+    def load(self, fm: str, **_: object) -> dict[str, object]:  # noqa: ARG002, already parsed by `split`
+        """Return the fields as plain values."""
+        return {key: value_of(field.node)[0] for key, field in self.fields.items()}
+
+    def _take_pairs(self, root: MappingNode, chunk: Chunk) -> None:
+        for key, node in root.pairs:
+            if isinstance(key, ScalarNode):
+                self._add(Field(key.text.strip(), node, chunk, chunk.place(key.start)))
+            else:
+                self._problems.warn(chunk.place(key.start), "a key that is a list or a map is ignored")
+
+    def _take_spans(self, front: str, parts: FencedParts) -> int:
+        spans, used = field_spans(front, parts.line)
+        # Damaged files may have thousands of fields, so only the values that are used are parsed as YAML.
+        last = {canonical(span.key): span for span in spans}
+        for span in spans:
+            place = Position(span.line, parts.indent + 1)
+            if span is last[canonical(span.key)] and is_known(span.key):
+                node, chunk = read_span(span, self._problems)
+            else:
+                node, chunk = ScalarNode(0, len(span.text), span.text), Chunk(span.text, span.line)
+            self._add(Field(span.key, node, chunk, place))
+        return used
+
+    def _add(self, field: Field) -> None:
+        key = canonical(field.key)
+        if earlier := self.fields.get(key):
+            self._problems.warn(
+                field.key_place,
+                f"given on lines {earlier.key_place.line} and {field.key_place.line}; the last one is used",
+                shown(key),
+            )
+        self.fields[key] = field
+
+
+def _holds_prose(root: MappingNode, front: str) -> bool:
+    """Return whether a sentence after a blank line was parsed as a key, because the closing fence is missing."""
+    keys = [key for key, _ in root.pairs if isinstance(key, ScalarNode)]
+    return any(" " in key.text.strip() and _BLANK_BEFORE.search(front[: key.start]) for key in keys)
+
+
+def read(data: bytes | str, problems: Problems) -> FrontMatter:
+    """Parse a file; any content gives a usable result, and deviations are added to `problems`."""
+    text = decode(data, problems)
+    handler = LenientHandler(problems)
+    try:
+        _, body = handler.split(text)
+    except ValueError:
+        why = " (the file starts with a code fence)" if text.lstrip().startswith("```") else ""
+        fallback_used = "using the file name as name and the first line of text as description"
+        problems.warn(START, f"no front matter{why}; {fallback_used}")
+        return FrontMatter({}, text.strip("\n"), present=False)
+    return FrontMatter(handler.fields, _without_leading_blank_lines(body), present=True)
+
+
+def _without_leading_blank_lines(body: str) -> str:
+    text = body.lstrip()
+    first = body.rfind("\n", 0, len(body) - len(text)) + 1
+    return body[first:].rstrip()
+
+
+PROMPT = "developer_instructions"
+"""The key whose text is the prompt."""
+
+
+def read_toml(data: bytes | str, problems: Problems) -> FrontMatter:
+    """Parse a file; invalid TOML and a missing prompt are added to `problems` as errors.
+
+    Places have the line of the key and column 1.
+    Source: https://developers.openai.com/codex/subagents
+    """
+    try:
+        table = read_table(decode(data, problems), ())
+    except InvalidToml as error:
+        problems.error(Position(error.line, 1), f"is not valid TOML: {error}")
+        return FrontMatter({}, "", present=False)
+    if table is None:
+        return FrontMatter({}, "", present=False)
+    prompt = table.values.get(PROMPT)
+    if not isinstance(prompt, str) or not prompt.strip():
+        text = "must be a text, which is the prompt" if prompt is not None else "missing, so there is no prompt"
+        problems.error(Position(table.line(PROMPT), 1), text, PROMPT)
+        prompt = ""
+    fields = _fields(table, problems)
+    return FrontMatter(fields, prompt.strip("\n"), present=True)
+
+
+def _fields(table: TomlTable, problems: Problems) -> dict[str, Field]:
+    fields: dict[str, Field] = {}
+    for key, value in table.values.items():
+        if key == PROMPT:
+            continue
+        if key == "skills" and isinstance(value, dict):
+            problems.notice(Position(table.line(key), 1), "has no effect here, because it is not a list of names", key)
+            continue
+        place = Position(table.line(key), START.column)
+        node, text = _node(value, 0, 0)
+        name = canonical(key)
+        if name in fields:
+            problems.warn(place, f"is given more than once, in several spellings; {shown(key)} is used", shown(name))
+        fields[name] = Field(key, node, Chunk(text, place.line), place)
+    return fields
+
+
+def _node(value: object, start: int, depth: int) -> tuple[Node, str]:
+    """Return a value as a node, and its text on one line, of which the node is the part from `start` on."""
+    if depth <= DEEPEST and isinstance(value, list):
+        text = "["
+        items: list[Node] = []
+        for item in value:
+            text += ", " if items else ""
+            node, part = _node(item, start + len(text), depth + 1)
+            items.append(node)
+            text += part
+        return SequenceNode(start, start + len(text) + 1, tuple(items)), f"{text}]"
+    if depth <= DEEPEST and isinstance(value, dict):
+        text = "{"
+        pairs: list[tuple[Node, Node]] = []
+        for key, item in value.items():
+            text += ", " if pairs else ""
+            name, written = _node(key, start + len(text), depth + 1)
+            text += f"{written} = "
+            node, part = _node(item, start + len(text), depth + 1)
+            pairs.append((name, node))
+            text += part
+        return MappingNode(start, start + len(text) + 1, tuple(pairs)), f"{text}}}"
+    is_text = not isinstance(value, bool | int | float)
+    text = json.dumps(str(value) if is_text else value, ensure_ascii=False)
+    return ScalarNode(start, start + len(text), str(value) if is_text else text, plain=not is_text), text
+
+
+# UTF-32 comes first because its little-endian mark begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le", "UTF-32"),
+    (codecs.BOM_UTF32_BE, "utf-32-be", "UTF-32"),
+    (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16"),
+    (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16"),
+)
+_LINE_END = re.compile(r"\r\n?|\n")
+# NUL and lone surrogates, which neither databases nor model APIs accept.
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
+_REPLACEMENT = "\ufffd"
+
+
+def decode(data: bytes | str, problems: Problems) -> str:
+    """Return the text of a file; all repairs except of line ends are reported as warnings."""
+    text = data if isinstance(data, str) else _to_text(data, problems)
+    if text.startswith("\ufeff"):
+        problems.warn(START, "starts with a byte order mark, which is ignored")
+        text = text.lstrip("\ufeff")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if bad := _UNUSABLE.search(text):
+        problems.warn(place_of(text, bad.start()), f"contains unusable characters, replaced by {_REPLACEMENT}")
+        text = _UNUSABLE.sub(_REPLACEMENT, text)
+    return text
+
+
+def place_of(text: str, index: int) -> Position:
+    """Return the position of a character in a text with LF line ends."""
+    return Position(text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
+
+
+def _to_text(data: bytes, problems: Problems) -> str:
+    for mark, encoding, name in _MARKS:
+        if data.startswith(mark):
+            problems.warn(START, f"is {name}; other programs expect UTF-8")
+            return data[len(mark) :].decode(encoding, "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = _LINE_END.split(data[: error.start].decode("utf-8", "replace"))
+        place = Position(len(before), len(before[-1]) + 1)
+        problems.warn(place, f"is not valid UTF-8 here ({error.reason}); invalid bytes are replaced by {_REPLACEMENT}")
+        return data.decode("utf-8", "replace")
+
+
+_OPEN, _CLOSE = re.compile(r"<example\b"), re.compile(r"</example\b")
+_PROSE_KEYS = frozenset({"description", "landing_prompt"})
+_TITLE = re.compile(r"# \S")
+_COMMENT = re.compile(r"#+(?:[ \t]|\Z)")
+_BLOCK = re.compile(r"[|>][-+0-9]*[ \t]*(?:\n|$)")
+_ESCAPE = re.compile(r'\\(["\\/nt])')
+_QUOTES = frozenset("\"'")
+_ESCAPED = {"n": "\n", "t": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpan:
+    """Source lines of one field."""
+
+    key: str
+    text: str
+    line: int
+    """First line, counted in the file."""
+
+
+def field_spans(front: str, line: int) -> tuple[list[FieldSpan], int]:
+    """Split invalid front matter into fields; also return the number of characters they cover.
+
+    The rest belongs to the body: if the closing fence is missing, a `---` rule far below may end `front`.
+    """
+    lines = front.split("\n", MOST_LINES)
+    margin = _margin(lines)
+    last_close = max((i for i, text in enumerate(lines) if _CLOSE.search(text)), default=-1)
+    last_key = _last_key(lines, margin)
+    last_text = max((i for i, text in enumerate(lines) if text.strip() and not _COMMENT.match(text)), default=-1)
+    starts: list[tuple[int, str]] = []
+    in_prose, open_examples, blank_before = False, 0, False
+    for index, text in enumerate(lines):
+        if not text.strip():
+            blank_before = True
+            continue
+        key = is_key_line(text.removeprefix(margin))
+        if key and in_prose and ((open_examples and index <= last_close) or not starts_field_in_prose(key)):
+            key = None
+        if key:
+            starts.append((index, key))
+            in_prose, open_examples = canonical(key) in _PROSE_KEYS, 0
+        elif starts and blank_before and not in_prose and _is_body(text):
+            lines = lines[: _back_over_headings(lines, index)]
+            break
+        elif in_prose and last_key < index < last_text and not open_examples and _TITLE.match(text):
+            lines = lines[:index]
+            break
+        open_examples = max(0, open_examples + len(_OPEN.findall(text)) - len(_CLOSE.findall(text)))
+        blank_before = blank_before and text.startswith("#")
+    ends = [*(start for start, _ in starts[1:]), len(lines)]
+    fields = [
+        FieldSpan(key, "\n".join(lines[start:end]), line + start)
+        for (start, key), end in zip(starts, ends, strict=False)
+    ]
+    return fields, len("\n".join(lines))
+
+
+def read_span(span: FieldSpan, problems: Problems) -> tuple[Node, Chunk]:
+    """Return the value of a field: parsed as YAML if the field alone is valid, otherwise its text."""
+    chunk = Chunk(span.text, span.line)
+    try:
+        root = parse(span.text)
+    except UnreadableError:
+        root = None
+    if isinstance(root, MappingNode) and len(root.pairs) == 1:
+        key, node = root.pairs[0]
+        if isinstance(key, ScalarNode) and key.text == span.key:
+            return _with_line_breaks(node), chunk
+    match = KEY.search(span.text)
+    start = match.end() if match else 0
+    if start < len(span.text) and not span.text[start].isspace():
+        problems.warn(chunk.place(start), "no blank after the colon", span.key)
+    start += len(span.text[start:]) - len(span.text[start:].lstrip())
+    return _raw(span, start, chunk, problems), chunk
+
+
+def _margin(lines: list[str]) -> str:
+    """Return the indentation of the first line, which all keys share."""
+    first = next((line for line in lines if line.strip()), "")
+    return first[: len(first) - len(first.lstrip())]
+
+
+def _last_key(lines: list[str], margin: str) -> int:
+    """Return the index of the last line with a key that can end a description, or -1; code blocks are skipped."""
+    last, in_code = -1, False
+    for index, text in enumerate(lines):
+        if text.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and (key := is_key_line(text.removeprefix(margin))) and starts_field_in_prose(key):
+            last = index
+    return last
+
+
+def _without_comments(text: str) -> str:
+    """Remove trailing comment lines, which belong to the next key."""
+    lines = text.split("\n")
+    while len(lines) > 1 and (not lines[-1].strip() or _COMMENT.match(lines[-1])):
+        lines.pop()
+    return "\n".join(lines)
+
+
+def _is_body(text: str) -> bool:
+    return text[0] not in " \t-#]})\"'"
+
+
+def _back_over_headings(lines: list[str], index: int) -> int:
+    while index and (not lines[index - 1].strip() or lines[index - 1].startswith("#")):
+        index -= 1
+    return index
+
+
+def _with_line_breaks(node: Node) -> Node:
+    r"""Replace a literal `\n` in a plain scalar by a newline."""
+    if isinstance(node, ScalarNode) and node.plain and "\\n" in node.text:
+        return ScalarNode(node.start, node.end, node.text.replace("\\n", "\n"), plain=False)
+    return node
+
+
+def _raw(span: FieldSpan, start: int, chunk: Chunk, problems: Problems) -> ScalarNode:
+    """Return the text after the colon as one scalar, with later lines dedented."""
+    raw = _without_comments(span.text[start:]).rstrip()
+    end = start + len(raw)
+    block = _BLOCK.match(raw)
+    last = chunk.place(end).line
+    if raw and not block and last > span.line:
+        problems.warn(chunk.place(0), f"is not valid YAML; using its text up to line {last}", span.key)
+    first, _, rest = ("", "", raw[block.end() :]) if block else raw.partition("\n")
+    text = f"{first}\n{textwrap.dedent(rest)}".strip() if rest else first
+    unquoted = _unquote(text)
+    if unquoted is None and text[:1] in _QUOTES and not _closing(text[0]).search(text, 1):
+        problems.warn(chunk.place(start), "an opening quote is never closed", span.key)
+        unquoted = text[1:].strip().replace("\\n", "\n")
+    if unquoted is not None:
+        return ScalarNode(start, end, unquoted, plain=False)
+    if canonical(span.key) in _TEXT_KEYS:
+        return ScalarNode(start, end, text.replace("\\n", "\n"), plain=False)
+    return ScalarNode(start, end, text)
+
+
+_TEXT_KEYS = _PROSE_KEYS | {"name", "model"}
+
+
+def _unquote(text: str) -> str | None:
+    """Return the text inside a pair of quotes; None if the quotes do not enclose the complete text."""
+    quote = text[:1]
+    if quote not in _QUOTES or len(text) < 2 or text[-1] != quote:  # noqa: PLR2004, an opening and a closing one
+        return None
+    inner = text[1:-1]
+    # A closing quote before any opening one ends the first pair; apostrophes neither open nor close.
+    closes = _closing(quote).search(inner)
+    opens = re.search(rf"(?<![^\s(]){quote}(?=\w)", inner)
+    if closes and not (opens and opens.start() < closes.start()):
+        return None
+    if quote == "'":
+        return inner.replace("''", "'")
+    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), inner)
+
+
+def _closing(quote: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<=[^\s(\\{quote}]){quote}(?!\w)")

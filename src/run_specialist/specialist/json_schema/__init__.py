@@ -1,1 +1,0 @@
-"""Check JSON Schemas and validate answers."""

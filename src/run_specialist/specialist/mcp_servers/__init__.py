@@ -1,1 +1,0 @@
-"""The MCP servers that a file names."""

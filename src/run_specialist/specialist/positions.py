@@ -1,0 +1,501 @@
+"""Parse YAML, JSON and TOML with the line of each value."""
+
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from run_specialist.errors import UsageError
+from run_specialist.safety import safe_files
+from run_specialist.specialist.problems import START, Position, shown
+
+try:
+    from yaml import CSafeLoader as _Loader
+except ImportError:  # a PyYAML built without libyaml
+    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+
+LARGEST = 8 * 1024 * 1024
+"""Maximum size of a file [bytes]."""
+MOST_CASE_VALUES = 50_000
+"""Maximum number of values: a small file may refer to the same values often, so bytes do not limit them."""
+
+
+_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedValue:
+    """A value with its position."""
+
+    value: Any
+    """A JSON value, or a date in YAML."""
+    place: Position
+    fields: "tuple[tuple[str, PlacedValue, PlacedValue], ...]" = ()
+    """Entries of a mapping: the key as text, the key's position, and the value."""
+    items: "tuple[PlacedValue, ...]" = ()
+    """Items of a list."""
+
+    def get(self, key: str) -> "PlacedValue | None":
+        """Return the value of a key."""
+        return next((value for name, _, value in self.fields if name == key), None)
+
+
+def read(path: Path) -> PlacedValue:
+    """Return the content of a file; raises UsageError with the position of the first error."""
+    try:
+        with safe_files.open_file(path, None) as file:
+            data = file.read(LARGEST + 1)
+    except safe_files.NotRegular:
+        raise UsageError(f"{_file(path)}: is not a regular file") from None
+    except OSError as error:
+        raise UsageError(f"{_file(path)}: cannot be read: {error.strerror or error}") from None
+    if len(data) > LARGEST:
+        raise UsageError(f"{_file(path)}: is larger than {LARGEST // 1024**2} MiB")
+    try:
+        text = data.decode("utf-8-sig")
+        return parse_placed(_json_as_yaml(text) if path.suffix == ".json" else text)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{_file(path)}:{line}:1: is not UTF-8") from None
+    except NotReadable as error:
+        line, column = error.place
+        raise UsageError(f"{_file(path)}:{line}:{column}: {error}") from None
+
+
+class NotReadable(ValueError):
+    """A text is not YAML, or too large."""
+
+    def __init__(self, text: str, place: Position = START) -> None:
+        """Store the position with the message."""
+        super().__init__(text)
+        self.place = place
+
+
+def parse_placed(text: str) -> PlacedValue:
+    """Return the value of a YAML text, which may be JSON; raises NotReadable."""
+    try:
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                raise NotReadable("the file is empty")
+            return _NodeReader(loader).placed(node, 0)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = START if mark is None else Position(mark.line + 1, mark.column + 1)
+        # Of a tab, the parser says only that it cannot start a token.
+        is_tab = mark is not None and "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column :][:1] == "\t"
+        reason = "a tab cannot indent a line; use spaces" if is_tab else error.problem or error.context
+        raise NotReadable(f"is not YAML: {reason}", place) from None
+    except yaml.YAMLError as error:
+        raise NotReadable(f"is not YAML: {shown(' '.join(str(error).split()), 200)}") from None
+    except RecursionError:
+        raise NotReadable(f"is nested deeper than {DEEPEST} levels") from None
+
+
+class _NodeReader:
+    def __init__(self, loader: Any) -> None:  # noqa: ANN401 - either loader of PyYAML
+        self._loader = loader
+        self._left = MOST_CASE_VALUES
+
+    def placed(self, node: yaml.Node, depth: int) -> PlacedValue:
+        place = Position(node.start_mark.line + 1, node.start_mark.column + 1)
+        self._left -= 1
+        if self._left < 0:
+            raise NotReadable(f"has more than {MOST_CASE_VALUES:,} values", place)
+        if depth > DEEPEST:
+            raise NotReadable(f"is nested deeper than {DEEPEST} levels", place)
+        if isinstance(node, yaml.SequenceNode):
+            items = tuple(self.placed(one, depth + 1) for one in node.value)
+            return PlacedValue([one.value for one in items], place, items=items)
+        if isinstance(node, yaml.MappingNode):
+            fields = tuple(self._fields(node, depth))
+            return PlacedValue({name: value.value for name, _, value in fields}, place, fields=fields)
+        try:
+            return PlacedValue(self._loader.construct_object(node), place)
+        except (ValueError, OverflowError):
+            # A date such as 2026-99-99 has the form of one.
+            return PlacedValue(node.value, place)
+
+    def _fields(self, node: yaml.MappingNode, depth: int) -> Iterator[tuple[str, PlacedValue, PlacedValue]]:
+        self._loader.flatten_mapping(node)
+        seen = set()
+        for key_node, value_node in node.value:
+            key = self.placed(key_node, depth + 1)
+            if not isinstance(key.value, str | int | float | bool):
+                raise NotReadable("a key must be a text", key.place)
+            if key.value in seen:
+                raise NotReadable(f"the key {shown(str(key.value))} occurs twice", key.place)
+            seen.add(key.value)
+            yield str(key.value), key, self.placed(value_node, depth + 1)
+
+
+def _json_as_yaml(text: str) -> str:
+    """Return JSON that a YAML parser accepts: without tabs as indentation, and without surrogate escapes."""
+    return _ESCAPE.sub(_whole, text.replace("\t", " "))
+
+
+def _whole(match: re.Match[str]) -> str:
+    if not match[1]:
+        return match[0]
+    return (int(match[1], 16).to_bytes(2, "big") + int(match[2], 16).to_bytes(2, "big")).decode("utf-16-be")
+
+
+def _file(path: Path) -> str:
+    return shown(str(path), None)
+
+
+DEEPEST = 60
+LONGEST = 256 * 1024
+MOST_VALUES = 10_000
+
+_STR_TAG = "tag:yaml.org,2002:str"
+CORE_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null"))
+_INT = re.compile(r"[-+]?[0-9]+")
+_INT_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+}
+
+
+class UnreadableError(ValueError):
+    """The text is invalid or unsupported YAML; `index` is the position of the error [characters]."""
+
+    def __init__(self, text: str, index: int) -> None:
+        """Store the position with the message."""
+        super().__init__(text)
+        self.index = index
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarNode:
+    """A scalar as text; `start` and `end` are the span of its source [characters]."""
+
+    start: int
+    end: int
+    text: str
+    plain: bool = True
+    """Whether it is written without quotes and not as a block."""
+    tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceNode:
+    """A list."""
+
+    start: int
+    end: int
+    items: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MappingNode:
+    """A map, in the order of the file, including repeated keys."""
+
+    start: int
+    end: int
+    pairs: tuple[tuple["Node", "Node"], ...]
+
+
+Node = ScalarNode | SequenceNode | MappingNode
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of a file that is parsed separately."""
+
+    text: str
+    line: int
+    """First line, counted in the file."""
+    indent: int = 0
+    """Number of columns removed from each line."""
+
+    def place(self, index: int) -> Position:
+        """Return the position in the file of a character in this chunk."""
+        before = self.text.rfind("\n", 0, index)
+        return Position(self.line + self.text.count("\n", 0, index), index - before + self.indent)
+
+
+def parse(text: str) -> Node | None:
+    """Return the root node of a YAML text, None for an empty one; no Python object is constructed from it.
+
+    Uses the parser's events, because the composer of libyaml overflows the C stack on deep nesting.
+    Raises UnreadableError.
+    """
+    if len(text) > LONGEST:
+        raise UnreadableError(f"longer than {LONGEST:,} characters", 0)
+    try:
+        return _compose(iter(yaml.parse(text, Loader=_Loader)), text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise UnreadableError(error.problem or str(error), mark.index if mark else 0) from None
+    except yaml.reader.ReaderError as error:
+        bad = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        raise UnreadableError(error.reason, bad.start() if bad else 0) from None
+    except (ValueError, OverflowError) as error:  # PyYAML without libyaml, on an escape beyond Unicode
+        if isinstance(error, UnreadableError):
+            raise
+        raise UnreadableError(str(error), 0) from None
+
+
+def _compose(events: Iterator[yaml.Event], text: str) -> Node | None:
+    """Build the tree with an explicit stack, so that deep nesting is an error and not a crash."""
+    root: Node | None = None
+    anchors: dict[str, Node] = {}
+    opened: list[tuple[yaml.CollectionStartEvent, list[Node]]] = []
+    for event in events:
+        node: Node
+        source: yaml.Event = event
+        start, end = _span(event)
+        if isinstance(event, yaml.CollectionStartEvent):
+            if len(opened) >= DEEPEST:
+                raise UnreadableError(f"nested more than {DEEPEST} levels deep", start)
+            opened.append((event, []))
+            continue
+        if isinstance(event, yaml.ScalarEvent):
+            node = ScalarNode(start, end, event.value, not event.style, None if event.tag == "!" else event.tag)
+        elif isinstance(event, yaml.AliasEvent):
+            node = anchors.get(str(event.anchor)) or ScalarNode(start, end, text[start:end])
+        elif isinstance(event, yaml.CollectionEndEvent):
+            source, children = opened.pop()
+            node = _collection(source, children, end)
+        else:
+            continue
+        if isinstance(source, yaml.ScalarEvent | yaml.CollectionStartEvent) and source.anchor:
+            anchors[source.anchor] = node
+        if opened:
+            opened[-1][1].append(node)
+        elif root is None:
+            # Continue parsing to find errors in the rest.
+            root = node
+        else:
+            raise UnreadableError("more than one document", start)
+    return root
+
+
+def _span(event: yaml.Event) -> tuple[int, int]:
+    return (event.start_mark.index if event.start_mark else 0, event.end_mark.index if event.end_mark else 0)
+
+
+def _collection(opened: yaml.CollectionStartEvent, children: list[Node], end: int) -> Node:
+    start = _span(opened)[0]
+    if isinstance(opened, yaml.SequenceStartEvent):
+        return SequenceNode(start, end, tuple(children))
+    return MappingNode(start, end, tuple(zip(children[::2], children[1::2], strict=True)))
+
+
+def scalar_value(node: ScalarNode) -> str | int | float | bool | None:
+    """Return the YAML 1.2 value of a scalar: no yes/no booleans, no dates, no base 60."""
+    if not node.plain or node.tag == _STR_TAG or (node.tag and node.tag not in CORE_TAGS):
+        return node.text
+    return plain_value(node.text)
+
+
+def plain_value(text: str) -> str | int | float | bool | None:
+    """Return the YAML 1.2 value of the text of a plain scalar."""
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        if _INT.fullmatch(text):
+            return int(text)
+        if _INT_BASED.fullmatch(text):
+            return int(text, 0)
+    except ValueError:  # more digits than Python converts to an integer
+        return text
+    return float(text) if _FLOAT.fullmatch(text) else text
+
+
+def is_null(node: Node) -> bool:
+    """Return whether the value is empty, null or ~."""
+    return isinstance(node, ScalarNode) and scalar_value(node) is None
+
+
+def value_of(node: Node) -> tuple[object, tuple[ScalarNode, ...]]:
+    """Return a node as dicts, lists and scalars, and the repeated keys of its maps, of which the last value wins.
+
+    Raises UnreadableError if aliases expand it beyond `MOST_VALUES`, or if a key is not a scalar.
+    """
+    expansion = _Expansion(MOST_VALUES, [])
+    return expansion.value(node, 0), tuple(expansion.repeated)
+
+
+@dataclass(slots=True)
+class _Expansion:
+    left: int
+    repeated: list[ScalarNode]
+
+    def value(self, node: Node, depth: int) -> object:
+        self.left -= 1
+        # Expanded aliases can nest deeper than the text.
+        if self.left < 0 or depth > DEEPEST:
+            raise UnreadableError(f"contains more than {MOST_VALUES:,} values or {DEEPEST} levels", node.start)
+        if isinstance(node, ScalarNode):
+            return scalar_value(node)
+        if isinstance(node, SequenceNode):
+            return [self.value(item, depth + 1) for item in node.items]
+        result: dict[str, object] = {}
+        for key, item in node.pairs:
+            if not isinstance(key, ScalarNode):
+                raise UnreadableError("a key is a list or a map", key.start)
+            if key.text in result:
+                self.repeated.append(key)
+            result[key.text] = self.value(item, depth + 1)
+        return result
+
+
+_AT_LINE = re.compile(r" ?\(at line (\d+), column \d+\)$")
+_AT_END = re.compile(r" ?\(at end of document\)$")
+_MAY_END = re.compile(r"""[\]}"']\s*(#.*)?$""")
+_MOST_TRIES = 100
+"""Maximum number of lines on which one value may seem to end; beyond it, positions of later keys stay unknown."""
+
+DEEPEST_TOML = 50
+"""Maximum number of parts of a dotted key, and of nested values; the parser's time for a key is quadratic in it."""
+_TOO_MANY_PARTS = re.compile(
+    rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEEPEST_TOML}}}(?=[\w"'-])"""
+)
+
+
+class InvalidToml(ValueError):
+    """The text is not valid TOML."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class TomlTable:
+    """A table with the places of its keys."""
+
+    values: dict[str, Any]
+    places: Mapping[str, int]
+    """Line of each key whose place could be found."""
+    header: int
+    """Line of the table's header; 1 if there is none."""
+
+    def line(self, key: str) -> int:
+        """Return the line on which a key is set; if unknown, that of the header."""
+        return self.places.get(key, self.header)
+
+
+def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
+    """Return a table of a TOML text; None if it does not exist.
+
+    names: names of the table and its parents; empty for the whole text.
+    Raises InvalidToml with the line.
+    """
+    import tomllib  # noqa: PLC0415 - only if there is such a file
+
+    lines = text.splitlines(keepends=True)
+    if found := _TOO_MANY_PARTS.search(text):
+        raise InvalidToml(text.count("\n", 0, found.start()) + 1, f"a key has more than {DEEPEST_TOML} parts")
+    try:
+        document = tomllib.loads(text)
+        _require_flat(document)
+    except RecursionError:
+        raise InvalidToml(1, "it is nested too deeply") from None
+    except ValueError as error:
+        reason = str(error)
+        found = _AT_LINE.search(reason)
+        line = int(found[1]) if found else max(len(lines), 1)
+        raise InvalidToml(line, _AT_END.sub(" at the end", _AT_LINE.sub("", reason))) from None
+    values = _inside(document, names)
+    if values is None:
+        return None
+    header = _header(lines, names)
+    places = _places(lines[header - 1 :], names, values, header)
+    if len(places) < len(values):
+        # The header may have been a line of a longer text, or its keys are written elsewhere, with dots.
+        places = _places(lines, names, values, 1)
+    return TomlTable(values, places, header)
+
+
+def _require_flat(document: dict[str, Any]) -> None:
+    """Raise RecursionError for values that other functions could not print or check."""
+    level: list[object] = [document]
+    for _ in range(DEEPEST_TOML):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [value for values in inner for value in values]
+        if not level:
+            return
+    raise RecursionError
+
+
+def _header(lines: Sequence[str], names: tuple[str, ...]) -> int:
+    dotted = r"\s*\.\s*".join(f"[\"']?{re.escape(name)}[\"']?" for name in names)
+    header = re.compile(rf"\s*\[\s*{dotted}\s*\]")
+    return next((number for number, line in enumerate(lines, 1) if header.match(line)), 1) if names else 1
+
+
+def _places(lines: Sequence[str], names: tuple[str, ...], wanted: Collection[str], first: int) -> Mapping[str, int]:
+    """Return the line of each key of a table, by parsing one statement after another.
+
+    lines: text from the header of the table, or from the start.
+    wanted: the keys; the search ends when all are found.
+    first: number of the first line.
+    """
+    places: dict[str, int] = {}
+    table: tuple[str, ...] = ()
+    at = 0
+    while at < len(lines) and len(places) < len(wanted):
+        length, statement = _statement(lines, at)
+        if statement is None:
+            break
+        if lines[at].lstrip().startswith("["):
+            table, found = (), statement
+            while len(found) == 1:
+                name, inner = next(iter(found.items()))
+                table, found = (*table, name), inner[0] if isinstance(inner, list) else inner
+        else:
+            for name in reversed(table):
+                statement = {name: statement}
+        for key in _inside(statement, names) or {}:
+            places.setdefault(key, first + at)
+        at += length
+    return places
+
+
+def _statement(lines: Sequence[str], at: int) -> tuple[int, dict[str, Any] | None]:
+    """Return the number of lines of the statement that starts on a line, and its value; None if it is too long."""
+    tries = 0
+    for end in range(at + 1, len(lines) + 1):
+        # A value of several lines ends with a bracket or a quote, perhaps followed by a comment.
+        if end > at + 1 and not _MAY_END.search(lines[end - 1]):
+            continue
+        tries += 1
+        if (found := _parsed(lines[at:end])) is not None:
+            return end - at, found
+        if tries > _MOST_TRIES:
+            break
+    return 0, None
+
+
+def _inside(document: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | None:
+    for name in names:
+        inner = document.get(name)
+        if not isinstance(inner, dict):
+            return None
+        document = inner
+    return document
+
+
+def _parsed(lines: Sequence[str]) -> dict[str, Any] | None:
+    import tomllib  # noqa: PLC0415 - as above
+
+    try:
+        return tomllib.loads("".join(lines))
+    except (ValueError, RecursionError):
+        return None

@@ -1,1 +1,0 @@
-"""Parse the bytes of a specialist file into front matter and body."""

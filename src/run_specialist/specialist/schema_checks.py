@@ -1,0 +1,488 @@
+"""Check a JSON Schema, and values against it, without network and in bounded time.
+
+Whatever the schema, a check takes about as long as `MOST_CHECKS` keywords, and each keyword is bounded. Exceptions: a
+pattern with repetition counts in the thousands on a very long text (each character takes that many steps), and long
+alternatives of `enum` that differ only at their ends.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+from run_specialist.specialist.positions import DEEPEST
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
+
+
+MOST_CHECKS = 200_000
+"""Maximum number of keyword checks per value; a large answer takes some thousands."""
+AT_ONCE = 25
+"""Number of names or values in a keyword that count as one check."""
+CHARACTERS_AT_ONCE = 250
+"""Maximum length of an error that counts as one check [characters]; many errors quote the whole value."""
+MOST_LEVELS = 120
+"""Maximum nesting of keywords; below Python's own limit, at which the library fails in another way."""
+# They check again, and uncounted, the values that the other keywords have checked.
+_LAST = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+_PATTERNED = frozenset({"patternProperties", "additionalProperties", "unevaluatedProperties"})
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+# One value of each type; any of them reveals a reference that only leads back to itself.
+_SAMPLES: tuple[object, ...] = (None, True, 0, "", [None], {"": None})
+_DEPENDENT = ("dependentSchemas", "dependencies")
+
+
+class _TooMuchError(Exception):
+    """A value requires more than `MOST_CHECKS` checks."""
+
+
+def check(schema: Mapping[str, Any]) -> None:
+    """Raise ValueError with one clause for a schema that is invalid, has a broken reference, or cannot be used."""
+    kind = _dialect(schema)
+    if _is_deep(schema):
+        raise ValueError("is nested too deeply")
+    _check_form(schema, kind)
+    _check_parts(schema, kind)
+    try:
+        for sample in (*_SAMPLES, _with_all_names(schema)):
+            _errors(sample, schema)
+    except RecursionError:
+        raise ValueError("refers to itself without end") from None
+    except _TooMuchError:
+        raise ValueError("takes too long to check: its parts refer to each other too often") from None
+
+
+def _with_all_names(schema: Mapping[str, Any]) -> Mapping[str, object]:
+    """Return an object with every name that a part of the schema checks only if the name is present."""
+    names: dict[str, object] = {}
+    parts: list[object] = [schema]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Mapping):
+            asked = (part.get(keyword) for keyword in _DEPENDENT)
+            names.update((name, None) for found in asked if isinstance(found, Mapping) for name in found)
+        parts += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
+    return names
+
+
+def reason(value: object, schema: Mapping[str, Any]) -> str | None:
+    """Return None for a valid value, otherwise one line with up to three errors and their places.
+
+    schema: a schema that `check` accepts.
+    """
+    try:
+        json.dumps(value, allow_nan=False)
+        errors = _errors(value, schema)
+    except _TooMuchError:
+        return "the answer takes too long to check; a smaller one may do"
+    except RecursionError:
+        return "the answer is nested too deeply to be checked"
+    except Exception as error:  # noqa: BLE001 - a fault of the validator must not cost the answer
+        return short(f"the answer cannot be checked: {error}", LONGEST_MESSAGE)
+    return told(errors, "the answer") if errors else None
+
+
+def _dialect(schema: Mapping[str, Any]) -> "type[Validator]":
+    """Return the validator for a schema's `$schema`, by default 2020-12; raises ValueError for unknown ones."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - heavy, and few specialists have a schema
+    from jsonschema.validators import validator_for  # noqa: PLC0415 - only schemas need it
+
+    if "$schema" not in schema:
+        return Draft202012Validator
+    name = schema["$schema"]
+    known: Any = isinstance(name, str) and validator_for({"$schema": name}, None)  # type: ignore[arg-type] # it may
+    if not known:
+        raise ValueError(f"$schema: {short(repr(name), LONGEST_MESSAGE)} is not supported; omit it for 2020-12")
+    return cast("type[Validator]", known)
+
+
+def _is_deep(value: object) -> bool:
+    parts = [value]
+    for _ in range(DEEPEST + 1):
+        inner = [part.values() if isinstance(part, dict) else part for part in parts if isinstance(part, dict | list)]
+        parts = [item for items in inner for item in items]
+    return bool(parts)
+
+
+def _check_form(schema: Any, kind: "type[Validator]", inside: str = "") -> None:  # noqa: ANN401 - any JSON
+    # Of its formats only `regex` matters, which `_checked_patterns` checks more strictly.
+    meta = kind(kind.META_SCHEMA)
+    if errors := sorted(meta.iter_errors(schema), key=depth):
+        raise ValueError(f"{inside}{told(errors[:1], 'the schema')}")
+
+
+def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> None:
+    """Raise ValueError for a pattern that cannot be matched, and for a reference outside this schema."""
+    from referencing import Registry  # noqa: PLC0415 - comes with jsonschema
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - only schemas need it
+    from referencing.jsonschema import specification_with  # noqa: PLC0415 - only schemas need it
+
+    specification = specification_with(kind.META_SCHEMA["$schema"])
+    resource = specification.create_resource(schema)
+    opened, seen = [(resource, Registry().resolver_with_root(resource))], set[int]()
+    patterns = set[str]()
+    references: list[tuple[str, Any]] = []
+    while opened or references:
+        if opened:
+            part, resolver = opened.pop()
+            if id(part.contents) not in seen and isinstance(part.contents, dict):
+                seen.add(id(part.contents))
+                patterns |= _checked_patterns(part.contents, schema)
+                if len(patterns) > MOST_PATTERNS:
+                    raise ValueError(f"has more than {MOST_PATTERNS} patterns")
+                if part is not resource and isinstance(part.contents.get("$schema"), str):
+                    # With its own `$schema`, a part would choose a different validator, which is not bounded.
+                    raise ValueError(f"{_place(part.contents, schema, '$schema')}: is allowed only at the top level")
+                found = (part.contents.get(key) for key in _REFERENCES)
+                references += [(to, resolver) for to in found if isinstance(to, str)]
+                opened += [(inner, resolver.in_subresource(inner)) for inner in part.subresources()]
+            continue
+        to, resolver = references.pop()
+        shown = short(repr(to), LONGEST_PLACE)
+        try:
+            target = resolver.lookup(to)
+        except (Unresolvable, LookupError, TypeError, ValueError):
+            raise ValueError(f"the reference {shown} does not exist in the schema; schemas are not fetched") from None
+        if not isinstance(target.contents, dict | bool):
+            raise ValueError(f"the reference {shown} does not lead to a schema")  # noqa: TRY004 - bad input, not a bad call
+        if id(target.contents) not in seen:
+            # No keyword expects a schema here, so it has not been checked yet.
+            _check_form(target.contents, kind, f"at {shown}: ")
+            opened.append((specification.create_resource(target.contents), target.resolver))
+
+
+def _checked_patterns(part: Mapping[str, Any], schema: Mapping[str, Any]) -> set[str]:
+    """Return the patterns in the keywords of a part; raises ValueError for one that cannot be matched."""
+    checked = set[str]()
+    given = {"pattern": [part.get("pattern")], "patternProperties": part.get("patternProperties", ())}
+    for key, patterns in given.items():
+        for pattern in patterns:
+            try:
+                if isinstance(pattern, str):
+                    check_pattern(pattern)
+                    checked.add(pattern)
+            except ValueError as error:
+                raise ValueError(f"{_place(part, schema, key)}: {short(str(error), LONGEST_MESSAGE)}") from None
+    return checked
+
+
+def _place(part: object, schema: object, key: str) -> str:
+    return short(place_of([*(_path(part, schema) or ()), key]), LONGEST_PLACE)
+
+
+def _path(part: object, whole: object) -> list[str | int] | None:
+    """Return the path to a part, found by object identity."""
+    if part is whole:
+        return []
+    inside: Iterable[tuple[str | int, object]] = ()
+    inside = whole.items() if isinstance(whole, dict) else enumerate(whole) if isinstance(whole, list) else inside
+    return next(([name, *path] for name, item in inside if (path := _path(part, item)) is not None), None)
+
+
+def _errors(value: Any, schema: Mapping[str, Any]) -> "list[ValidationError]":  # noqa: ANN401 - any JSON
+    """Return all errors of a value, outermost first; raises _TooMuchError."""
+    from jsonschema.validators import extend  # noqa: PLC0415 - see `_dialect`
+    from referencing import Registry  # noqa: PLC0415 - only schemas need it
+
+    kind, left, level = _dialect(schema), MOST_CHECKS, 0
+
+    def spend(checks: int) -> None:
+        nonlocal left
+        left -= checks
+        if left < 0:
+            raise _TooMuchError
+
+    def counted(name: str, keyword: Keyword) -> Keyword:
+        def counting(validator: "Validator", wanted: object, item: object, part: Mapping[str, Any]) -> Errors:
+            nonlocal level
+            spend(1 + _looked_at(name, wanted, item, part) // AT_ONCE)
+            if level >= MOST_LEVELS:
+                raise RecursionError
+            level += 1
+            try:
+                for error in keyword(validator, wanted, item, part) or ():
+                    spend(1 + len(error.message) // CHARACTERS_AT_ONCE)
+                    yield error
+            finally:
+                level -= 1
+
+        return counting
+
+    keywords = {name: counted(name, keyword) for name, keyword in replaced(kind.VALIDATORS).items()}
+    bounded: type[Validator] = extend(kind, keywords)  # type: ignore[no-untyped-call] # the stubs leave it open
+    # By its `$schema` it would choose the library's own validator.
+    anonymous = {key: item for key, item in schema.items() if key != "$schema"}
+    return sorted(bounded(_ordered(anonymous), registry=Registry()).iter_errors(value), key=depth)
+
+
+def _looked_at(name: str, wanted: object, value: object, schema: Mapping[str, Any]) -> int:
+    """Return the approximate number of names or values that a keyword itself checks."""
+    if name in _PATTERNED and isinstance(value, dict):
+        return len(value) * len(schema.get("patternProperties", ()))
+    return len(wanted) if isinstance(wanted, list | dict) else 0
+
+
+def _ordered(part: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a schema with the keywords that inspect all others at the end, after everything has been counted."""
+    if isinstance(part, list):
+        return [_ordered(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    return {key: _ordered(part[key]) for key in sorted(part, key=_LAST.__contains__)}
+
+
+# Bounded versions of slow JSON Schema keywords: those with patterns, and `uniqueItems`.
+#
+# The library's versions match with an engine that backtracks, so that a pattern like `^(a+)+$` never ends, and compare
+# every pair of items. The error messages here are the same.
+
+AnyValidator = Any
+"""A validator of jsonschema; its protocol lacks `descend`, which every keyword needs."""
+JsonSchema = Mapping[str, Any] | bool
+"""A part of a schema that is itself a schema."""
+Errors = Iterator["ValidationError"]
+Keyword = Callable[[AnyValidator, Any, Any, Mapping[str, Any]], Iterable["ValidationError"] | None]
+"""The check of one keyword: validator, the keyword's value in the schema, the value to check, the enclosing schema."""
+
+MOST_PATTERNS = 256
+"""Size of the cache of compiled patterns; with more patterns in one schema, each match compiles its pattern again."""
+UNSUPPORTED = ("look-around", "backreferences")
+"""The engine's names for constructs that cannot be matched in linear time."""
+
+
+def replaced(keywords: Mapping[str, Keyword]) -> dict[str, Keyword]:
+    """Return a dialect's keywords with the slow ones replaced by the bounded versions."""
+    return {name: _OURS.get(name, keyword) for name, keyword in keywords.items()}
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise ValueError with one clause for a pattern that cannot be matched here."""
+    try:
+        _compiled(pattern)
+    except SchemaError as error:
+        why = str(error).splitlines()[-1].strip().removeprefix("error: ").removeprefix("SchemaError: ").rstrip(".")
+        if why.startswith(UNSUPPORTED):
+            raise ValueError(
+                f"{pattern!r}: lookaround and backreferences are not supported, because matching them may never end"
+            ) from None
+        raise ValueError(f"{pattern!r} is not a 'regex' that can be matched here: {why}") from None
+
+
+@lru_cache(maxsize=MOST_PATTERNS)
+def _compiled(pattern: str) -> SchemaValidator:
+    return SchemaValidator(core_schema.str_schema(pattern=_sound(pattern), regex_engine="rust-regex"))
+
+
+def _sound(text: str) -> str:
+    """Return a text without surrogates, which JSON can represent but UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Return whether a pattern is found anywhere in a text."""
+    return _compiled(pattern).isinstance_python(_sound(text))
+
+
+def _wrong(message: str) -> "ValidationError":
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415 - heavy, and few specialists have a schema
+
+    return ValidationError(message)
+
+
+def _pattern(_validator: AnyValidator, pattern: str, value: object, _schema: Mapping[str, Any]) -> Errors:
+    if isinstance(value, str) and not _matches(pattern, value):
+        yield _wrong(f"{value!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: AnyValidator, patterns: Mapping[str, Any], value: object, _schema: Mapping[str, Any]
+) -> Errors:
+    if isinstance(value, dict):
+        for pattern, part in patterns.items():
+            for name in value:
+                if _matches(pattern, name):
+                    yield from validator.descend(value[name], part, path=name, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: AnyValidator, part: JsonSchema, value: object, schema: Mapping[str, Any]
+) -> Errors:
+    if not isinstance(value, dict):
+        return
+    patterns = schema.get("patternProperties", {})
+    extras = [name for name in value if name not in schema.get("properties", {}) and not _any(patterns, name)]
+    if isinstance(part, dict):
+        for name in extras:
+            yield from validator.descend(value[name], part, path=name)
+    elif not part and extras:
+        names, one = ", ".join(map(repr, sorted(extras))), len(extras) == 1
+        if patterns:
+            regexes = ", ".join(map(repr, sorted(patterns)))
+            yield _wrong(f"{names} {'does' if one else 'do'} not match any of the regexes: {regexes}")
+        else:
+            were = "was" if one else "were"
+            yield _wrong(f"Additional properties are not allowed ({names} {were} unexpected)")
+
+
+def _unevaluated_properties(
+    validator: AnyValidator, part: JsonSchema, value: object, schema: Mapping[str, Any]
+) -> Errors:
+    if not isinstance(value, dict):
+        return
+    others = sorted(value.keys() - _evaluated(validator, value, schema))
+    if others:
+        were = f"{', '.join(map(repr, others))} {'was' if len(others) == 1 else 'were'}"
+        if part is False:
+            yield _wrong(f"Unevaluated properties are not allowed ({were} unexpected)")
+        else:
+            yield _wrong(
+                f"Unevaluated properties are not valid under the given schema ({were} unevaluated and invalid)"
+            )
+
+
+def _evaluated(validator: AnyValidator, value: Mapping[str, Any], schema: JsonSchema) -> set[str]:
+    """Return the names of the properties that a schema, or a matching part of it, has evaluated successfully."""
+    if isinstance(schema, bool):
+        return set()
+
+    def holds(part: JsonSchema, item: object = value) -> bool:
+        return next(iter(validator.descend(item, part)), None) is None
+
+    patterns, named = schema.get("patternProperties", {}), schema.get("properties", {})
+    names = {name for name in value if name in named or _any(patterns, name)}
+    for key in ("additionalProperties", "unevaluatedProperties"):
+        if key in schema:
+            names |= {name for name, item in value.items() if holds(schema[key], item)}
+    parts = [part for key in ("allOf", "anyOf", "oneOf") for part in schema.get(key, ()) if holds(part)]
+    parts += [part for name, part in schema.get("dependentSchemas", {}).items() if name in value]
+    if "if" in schema:
+        parts += [schema["if"], schema.get("then", True)] if holds(schema["if"]) else [schema.get("else", True)]
+    inside = (_evaluated(validator, value, part) for part in parts)
+    return names.union(*inside, *(_evaluated(to, value, to.schema) for to in _referred(validator, schema)))
+
+
+def _referred(validator: AnyValidator, schema: Mapping[str, Any]) -> Iterator[AnyValidator]:
+    """Yield a validator for each schema that a schema refers to."""
+    from referencing.jsonschema import lookup_recursive_ref  # noqa: PLC0415 - comes with jsonschema
+
+    # Only the validator knows the base of a reference, and it has no public API for it.
+    resolver = validator._resolver  # noqa: SLF001
+    found = [resolver.lookup(schema[key]) for key in ("$ref", "$dynamicRef") if key in schema]
+    if "$recursiveRef" in schema:
+        found.append(lookup_recursive_ref(resolver))
+    for target in found:
+        yield validator.evolve(schema=target.contents, _resolver=target.resolver)
+
+
+def _any(patterns: Iterable[str], name: str) -> bool:
+    return any(_matches(pattern, name) for pattern in patterns)
+
+
+def _unique_items(_validator: AnyValidator, wanted: object, value: object, _schema: Mapping[str, Any]) -> Errors:
+    if wanted and isinstance(value, list) and len({_key(item) for item in value}) < len(value):
+        yield _wrong(f"{value!r} has non-unique elements")
+
+
+def _key(value: object) -> object:
+    """Return a hashable key, equal for values that JSON Schema considers equal: 1 and 1.0 are, 1 and true are not."""
+    match value:
+        case bool():
+            return bool, value
+        case int() | float():
+            # As text: numbers can be chosen so that all their hashes are the same, and a set of them is slow.
+            return float, f"{int(value):x}" if value == value // 1 else float(value).hex()
+        case dict():
+            return frozenset((name, _key(item)) for name, item in value.items())
+        case list():
+            return tuple(map(_key, value))
+        case _:
+            return value
+
+
+_OURS: dict[str, Keyword] = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "unevaluatedProperties": _unevaluated_properties,
+    "uniqueItems": _unique_items,
+}
+
+
+MOST_PLACES = 3
+"""Maximum number of errors in a line."""
+LONGEST_PLACE, LONGEST_MESSAGE = 80, 240
+"""Maximum lengths of a place and of its error message [characters]."""
+_NAME = re.compile(r"[A-Za-z_$][\w$-]*")
+
+
+def depth(error: "ValidationError") -> int:
+    """Return the depth of an error in the value; outer errors are reported first."""
+    return len(error.absolute_path)
+
+
+def told(errors: "Iterable[ValidationError]", whole: str) -> str:
+    """Return one line with the first errors, each at its most relevant place.
+
+    whole: Name of the root.
+    """
+    lines: dict[str, None] = {}
+    for error in errors:
+        best = _meant(error)
+        place = place_of(best.absolute_path) or whole
+        lines[f"{short(place, LONGEST_PLACE)}: {short(best.message, LONGEST_MESSAGE)}"] = None
+        if len(lines) == MOST_PLACES:
+            break
+    return "; ".join(lines)
+
+
+def _meant(error: "ValidationError") -> "ValidationError":
+    """Return the most relevant error: for alternatives, an error of the one closest to the value."""
+    branches: dict[object, list[ValidationError]] = {}
+    for inner in error.context or ():
+        # An alternative that is `false` has no place in the schema and is never the intended one.
+        if inner.relative_schema_path:
+            branches.setdefault(inner.relative_schema_path[0], []).append(inner)
+    ranked = sorted(branches.values(), key=_distance)
+    if not ranked or (len(ranked) > 1 and _distance(ranked[0]) == _distance(ranked[1])):
+        return error
+    return _meant(min(ranked[0], key=depth))
+
+
+def _distance(branch: "list[ValidationError]") -> tuple[bool, bool, int]:
+    """Return the distance of the value from an alternative: different type, different constant, number of errors."""
+    other_type = any(error.validator == "type" and not error.relative_path for error in branch)
+    other_value = any(error.validator in {"const", "enum"} for error in branch)
+    return other_type, other_value, len(branch)
+
+
+def place_of(path: Iterable[str | int]) -> str:
+    """Return a path as text, such as `items[2].price`."""
+
+    def steps() -> Iterator[str]:
+        for name in path:
+            plain = isinstance(name, str) and _NAME.fullmatch(name)
+            yield f".{name}" if plain else f"[{json.dumps(name, ensure_ascii=False)}]"
+
+    return "".join(steps()).removeprefix(".")
+
+
+def short(text: str, most: int) -> str:
+    """Return a text on one line; long texts lose their middle, because their end matters most."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most // 2 - 3]} ... {line[-most // 2 + 2 :]}"
+
+
+def target(root: Mapping[str, Any], pointer: str) -> Mapping[str, Any] | None:
+    """Return the object that a JSON pointer such as `#/$defs/item` refers to; None if there is none."""
+    if not pointer.startswith("#"):
+        return None
+    part: Any = root
+    for escaped in pointer.split("/")[1:]:
+        name = escaped.replace("~1", "/").replace("~0", "~")
+        part = part.get(name) if isinstance(part, Mapping) else None
+    return part if isinstance(part, Mapping) else None

@@ -1,0 +1,571 @@
+"""Convert records to rows, and rows to records."""
+
+import json
+import math
+import unicodedata
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import lru_cache
+from typing import Any
+
+from run_specialist.record.events import Event
+from run_specialist.record.journal import (
+    Checkpointed,
+    Ended,
+    EventLogged,
+    FileChanging,
+    Opened,
+    Received,
+    Record,
+    Returned,
+    RunSnapshot,
+    Spending,
+)
+from run_specialist.record.messages import Message, ToolCall, Usage, searches
+from run_specialist.record.outcome import (
+    AskedModel,
+    Child,
+    Evidence,
+    Exit,
+    FileChange,
+    LandingReport,
+    Outcome,
+    Spent,
+    ToolCalls,
+)
+from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """The row of a run."""
+
+    run_id: str
+    status: str
+    """Status of the outcome; `running` while there is none, also if the run's process has died."""
+    owner: str
+    """Token of the process that began or resumed it."""
+    specialist: str
+    model: str
+    question: str
+    frozen: Mapping[str, Any]
+    """Settings fixed at the start, as in `Opened.frozen`."""
+    outcome: Outcome | None
+    """The outcome of its last end; None if it has never ended."""
+
+    @property
+    def is_running(self) -> bool:
+        """True if it has not ended since it was begun or resumed, also if its process has died."""
+        return self.status == RUNNING
+
+    @property
+    def ended(self) -> Outcome | None:
+        """The outcome; None while the run is in progress, or was interrupted."""
+        return None if self.is_running else self.outcome
+
+
+def known_run(run_id: str, *columns: Any) -> KnownRun:  # noqa: ANN401 - values of a database driver
+    """Build a run from the columns `KNOWN`, whose long texts are packed."""
+    status, owner, specialist, model, question, frozen, outcome = columns
+    return KnownRun(
+        run_id,
+        status,
+        owner,
+        specialist,
+        model,
+        unpack(question),
+        json.loads(unpack(frozen)),
+        None if outcome is None else outcome_of(json.loads(unpack(outcome))),
+    )
+
+
+StoredRow = Mapping[str, Any]
+"""The columns of a row by name."""
+
+_UNPRINTED = {"error", "exit_code"}
+"""Fields of an outcome that `--json` does not print."""
+_EXIT_CODES = {"failed": Exit.NO_ANSWER, "aborted": Exit.INTERRUPTED}
+"""Exit codes of printed outcomes, by status; all others are `OK`."""
+_HAVE_ERRORS = {*_EXIT_CODES, "partial"}
+"""The statuses of outcomes with an error."""
+
+
+def stored_run(
+    listed: Mapping[str, Any], run: StoredRow, rows: Mapping[str, Iterable[StoredRow]], children: tuple[Child, ...]
+) -> StoredRun:
+    """Build a run from its rows.
+
+    listed: fields of `ListedRun`.
+    run: row of the table `runs`.
+    rows: ordered rows of the other tables by table name; rows of `calls` include the `body` of their output.
+    """
+    frozen = json.loads(run["frozen"])
+    fork = frozen.get("fork") or {}
+    return StoredRun(
+        **listed,
+        forked_from=fork.get("run_id"),
+        forked_at=fork.get("at"),
+        frozen=frozen,
+        snapshot=None if run["standing"] is None else run_snapshot(json.loads(run["standing"])),
+        outcome=outcome(run["outcome"]),
+        turns=tuple(map(_stored_turn, rows["turns"])),
+        calls=tuple(map(_stored_call, rows["calls"])),
+        messages=tuple(map(_message, rows["messages"])),
+        events=tuple(StoredEvent(row["number"], row["at"], json.loads(row["body"])) for row in rows["events"]),
+        children=children,
+    )
+
+
+def outcome(text: str | None) -> Mapping[str, Any] | None:
+    """Parse an outcome; return it as `--json` prints it."""
+    if text is None:
+        return None
+    return {key: value for key, value in json.loads(text).items() if key not in _UNPRINTED}
+
+
+def outcome_of(values: Mapping[str, Any]) -> Outcome:
+    """Build the outcome as the run returned it.
+
+    values: as it is stored, or as `--json` prints it; then status and warnings tell the error and the exit code.
+    """
+    landing, status = values["landing"], values["status"]
+    printed = {
+        "error": values["warnings"][-1] if status in _HAVE_ERRORS and values["warnings"] else None,
+        "exit_code": _EXIT_CODES.get(status, Exit.OK),
+    }
+    restored = {
+        **printed,
+        **values,
+        "evidence": tuple(Evidence(**quote) for quote in values["evidence"]),
+        "gaps": tuple(values["gaps"]),
+        "tool_calls": ToolCalls(**values["tool_calls"]),
+        "limits": {kind: Spent(**spent) for kind, spent in values["limits"].items()},
+        "landing": landing and LandingReport(**{**landing, "usage": Usage(**landing["usage"])}),
+        "usage": Usage(**values["usage"]),
+        "warnings": tuple(values["warnings"]),
+        "children": tuple(map(child, values["children"])),
+        "models": asked_models(values),
+        "changes": tuple(FileChange(**one) for one in values["changes"]),
+        "exit_code": Exit(values.get("exit_code", printed["exit_code"])),
+    }
+    return Outcome(**restored)
+
+
+def run_snapshot(values: Mapping[str, Any]) -> RunSnapshot:
+    """Build a snapshot of a run."""
+    restored = {
+        **values,
+        "total": _spending(values["total"]),
+        "warnings": tuple(values["warnings"]),
+        "children": tuple(map(child, values["children"])),
+        "returned": tuple(values["returned"]),
+        "models": asked_models(values),
+    }
+    return RunSnapshot(**restored)
+
+
+def child(values: Mapping[str, Any]) -> Child:
+    """Build the record of a child run."""
+    inner = tuple(map(child, values["children"]))
+    quotes = tuple(Evidence(**quote) for quote in values["evidence"])
+    restored = {
+        "usage": Usage(**values["usage"]),
+        "evidence": quotes,
+        "children": inner,
+        "changes": tuple(FileChange(**one) for one in values.get("changes", ())),
+    }
+    return Child(**{**values, **restored})
+
+
+def file_change(event: Mapping[str, Any]) -> FileChange | None:
+    """Return the change of a file in a stored event; None for another event, and in a dry run."""
+    if event.get("event") != "file_changed" or event["dry_run"]:
+        return None
+    return FileChange(
+        event["path"],
+        event.get("change", "created" if event["is_new"] else "changed"),
+        event["added"],
+        event["removed"],
+        event.get("undoable", True),
+    )
+
+
+def asked_models(values: Mapping[str, Any]) -> tuple[AskedModel, ...]:
+    """Build the records of the models that a run has asked, from its outcome or snapshot."""
+    return tuple(AskedModel(**{**one, "usage": Usage(**one["usage"])}) for one in values["models"])
+
+
+def _spending(values: Mapping[str, Any]) -> Spending:
+    return Spending(Usage(**values["usage"]), values["cost_usd"])
+
+
+def _stored_turn(row: StoredRow) -> StoredTurn:
+    blocks = tuple(json.loads(row["blocks"]))
+    return StoredTurn(
+        number=row["number"],
+        at=row["at"],
+        seconds=row["seconds"],
+        choice=row["choice"],
+        landing_instruction=row["words"],
+        landing=row["landing"],
+        stop=row["stop"],
+        reason=row["reason"],
+        blocks=blocks,
+        usage=Usage(
+            row["input_tokens"],
+            row["cache_read_input_tokens"],
+            row["cache_creation_input_tokens"],
+            row["output_tokens"],
+            searches(blocks),
+        ),
+        cost_usd=row["cost_usd"],
+        more_room_helps=row["more_room_helps"],
+    )
+
+
+def _stored_call(row: StoredRow) -> StoredCall:
+    arguments = None if row["arguments"] is None else json.loads(row["arguments"])
+    return StoredCall(
+        number=row["number"],
+        turn=row["turn"],
+        at=row["at"],
+        seconds=row["seconds"],
+        call=ToolCall(row["call_id"], row["name"], arguments),
+        whole=row["body"],
+        characters=row["characters"],
+        is_error=row["is_error"],
+        note=row["note"],
+        repeated=row["repeated"],
+    )
+
+
+def _message(row: StoredRow) -> StoredMessage:
+    message = Message(row["role"], tuple(json.loads(row["blocks"])), row["words"])
+    return StoredMessage(row["part"], row["place"], row["copied"], message)
+
+
+# Encode untrusted text as bytes: a lone surrogate or a NUL in a text column would fail the whole transaction.
+#
+# The first byte is 1 if the rest is compressed with zlib, else 0.
+
+PACKED_FROM = 2_000
+"""Minimum size of compressed texts [bytes]."""
+
+
+def pack(text: str) -> bytes:
+    """Encode a text, compressed if it is long."""
+    plain = text.encode("utf-8", "surrogatepass")
+    return b"\0" + plain if len(plain) < PACKED_FROM else b"\1" + zlib.compress(plain, 1)
+
+
+def unpack(packed: bytes, most: int | None = None) -> str:
+    """Return the original text.
+
+    most: maximum size [bytes]; None = any.
+    Raises zlib.error, ValueError or IndexError for other bytes than those of `pack`, and for a larger text.
+    """
+    rest = bytes(packed[1:])
+    if packed[0] and most is None:
+        rest = zlib.decompress(rest)
+    elif packed[0] and most is not None:
+        reader = zlib.decompressobj()
+        rest = reader.decompress(rest, most + 1)
+        if not reader.eof and len(rest) <= most:
+            raise zlib.error("incomplete or truncated stream")
+    if most is not None and len(rest) > most:
+        raise ValueError(f"it is larger than {most // 1024**2} MiB")
+    return rest.decode("utf-8", "surrogatepass")
+
+
+RUNNING = "running"
+"""Status of a run that has no outcome."""
+LARGEST = 2**31 - 1
+"""Largest value of an integer column in all databases."""
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Rows:
+    """Rows from several records of one run; writing them is idempotent."""
+
+    run_id: str
+    added: dict[str, list[Row]] = field(default_factory=dict)
+    """New rows by table."""
+    tails: dict[int, tuple[int, list[Row]]] = field(default_factory=dict)
+    """Replaced messages by part: the index from which on, and the new messages."""
+    snapshot: Row | None = None
+    """Changes of the run's row during the run."""
+    ending: Row | None = None
+    """Changes of the run's row at its end."""
+    turns: int | None = None
+    """Number of turns completed with these rows; None if they contain no checkpoint."""
+
+    def add(self, table: str, row: Row) -> None:
+        """Add a new row."""
+        self.added.setdefault(table, []).append(row)
+
+    def replace(self, part: int, place: int, messages: list[Row]) -> None:
+        """Replace the messages of a part from index `place` on."""
+        begin, before = self.tails.get(part, (place, []))
+        unchanged = [row for row in before if row["place"] < place]
+        self.tails[part] = (min(begin, place), unchanged + messages)
+
+    @property
+    def event_count(self) -> int:
+        """Number of new events."""
+        return len(self.added.get("events", ()))
+
+
+def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> Rows:
+    """Return the rows of records of one run.
+
+    owner: token of the process that works on the run.
+    records: in the order of writing.
+    event: number of the next event.
+    """
+    rows = Rows(run_id)
+    for record in records:
+        match record:
+            case EventLogged():
+                rows.add("events", _event(run_id, event, record))
+                event += 1
+            case Opened():
+                rows.add("runs", _run(run_id, owner, record))
+                rows.add("search", _search(run_id, record))
+            case Received():
+                rows.add("turns", _turn(run_id, record))
+            case Returned():
+                rows.add("calls", _call(run_id, record))
+                rows.add("outputs", {"run_id": run_id, "number": record.number, "body": str(record.whole)})
+            case FileChanging():
+                rows.add("changes", _change(run_id, record))
+            case Checkpointed():
+                _checkpoint(rows, record)
+            case Ended():
+                if record.checkpointed is not None:
+                    _checkpoint(rows, record.checkpointed)
+                rows.ending = {
+                    "of_run": run_id,
+                    "status": column_text(record.outcome.status),
+                    "ended_at": _number(record.at, 0.0),
+                    "duration_s": _number(record.outcome.duration_s, None),
+                    "outcome": json_text(_whole(record.outcome)),
+                    "answer": folded(str(record.outcome.answer)),
+                }
+    return rows
+
+
+def _run(run_id: str, owner: str, record: Opened) -> Row:
+    return {
+        "run_id": run_id,
+        "specialist": column_text(record.specialist),
+        "model": column_text(record.model),
+        "question": str(record.question),
+        "status": RUNNING,
+        "started_at": _number(record.at, 0.0),
+        "owner": owner,
+        "tool_calls": 0,
+        "cost_usd": 0.0,
+        "project": _text(record.frozen.get("project")),
+        "digest": _text(record.frozen.get("digest")),
+        "limits_changed": bool(record.frozen.get("changed_limits")),
+        "frozen": json_text(record.frozen),
+        "parent_id": record.parent_id,
+    }
+
+
+def _search(run_id: str, record: Opened) -> Row:
+    questions = [record.question, *(record.frozen.get("questions") or ())]
+    return {"run_id": run_id, "question": folded("\n".join(map(str, questions))), "answer": b""}
+
+
+def _turn(run_id: str, record: Received) -> Row:
+    reply, usage = record.reply, record.reply.usage
+    return {
+        "run_id": run_id,
+        "number": record.turn,
+        "at": _number(record.at, 0.0),
+        "seconds": _number(record.seconds, 0.0),
+        "choice": column_text(record.choice),
+        "words": record.landing_instruction,
+        "landing": bool(record.landing),
+        "stop": column_text(reply.stop),
+        "reason": str(reply.reason),
+        "blocks": json_text(reply.content),
+        "more_room_helps": bool(reply.more_room_helps),
+        "input_tokens": _count(usage.input_tokens),
+        "cache_read_input_tokens": _count(usage.cache_read_input_tokens),
+        "cache_creation_input_tokens": _count(usage.cache_creation_input_tokens),
+        "output_tokens": _count(usage.output_tokens),
+        "cost_usd": _number(record.cost_usd, None),
+    }
+
+
+def _call(run_id: str, record: Returned) -> Row:
+    return {
+        "run_id": run_id,
+        "number": record.number,
+        "turn": record.turn,
+        "at": _number(record.at, 0.0),
+        "seconds": _number(record.seconds, 0.0),
+        "call_id": str(record.call.id),
+        "name": str(record.call.name),
+        "arguments": None if record.call.arguments is None else json_text(record.call.arguments),
+        "characters": _count(record.characters),
+        "is_error": bool(record.is_error),
+        "note": str(record.note),
+        "repeated": bool(record.repeated),
+    }
+
+
+def _change(run_id: str, record: FileChanging) -> Row:
+    return {
+        "run_id": run_id,
+        "change_id": column_text(record.change_id),
+        "at": _number(record.at, 0.0),
+        "path": str(record.path),
+        "old_digest": record.before,
+        "new_digest": record.after or "",
+        "old_content": record.content,
+        "temporary_name": column_text(record.temporary),
+        "folders": _count(record.folders),
+    }
+
+
+def _checkpoint(rows: Rows, record: Checkpointed) -> None:
+    messages = [
+        {
+            "run_id": rows.run_id,
+            "part": record.part,
+            "place": place,
+            "role": column_text(message.role),
+            "blocks": json_text(message.blocks),
+            "words": None if message.landing_instruction is None else str(message.landing_instruction),
+            "copied": place < record.copies,
+        }
+        for place, message in enumerate(record.messages, record.place)
+    ]
+    rows.replace(record.part, record.place, messages)
+    rows.turns = record.snapshot.turns
+    rows.snapshot = {
+        "of_run": rows.run_id,
+        "standing": json_text(record.snapshot),
+        "tool_calls": _count(record.snapshot.used.get("tool_calls", 0)),
+        "cost_usd": _number(record.snapshot.total.cost_usd, None),
+        "duration_s": _number(record.snapshot.used.get("time"), None),
+    }
+
+
+def _event(run_id: str, number: int, record: EventLogged) -> Row:
+    return {
+        "run_id": run_id,
+        "number": number,
+        "at": _number(record.at, 0.0),
+        "body": json_text(_as_json(record.event), only_ascii=True),
+    }
+
+
+def _as_json(value: Event | Outcome) -> object:
+    """Return the value as `--events` or `--json` prints it."""
+    # Most events print their fields, which needs no deep copy.
+    if isinstance(value, Event) and type(value).as_json is Event.as_json:
+        return {"event": value.event, **fields_of(value)}
+    try:
+        return value.as_json()
+    except Exception:  # noqa: BLE001 - copying untrusted values may raise anything
+        return value
+
+
+def _whole(outcome: Outcome) -> object:
+    """Return the outcome as `--json` prints it, with the fields that it does not print."""
+    printed = _as_json(outcome)
+    return {**fields_of(outcome), **printed} if isinstance(printed, dict) else printed
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else column_text(value)
+
+
+def _count(value: object) -> int:
+    number = _number(value, 0.0)
+    return int(min(max(number or 0.0, 0.0), LARGEST))
+
+
+def _number(value: Any, otherwise: float | None) -> float | None:  # noqa: ANN401 - untrusted
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return otherwise
+    return otherwise if math.isnan(number) else number
+
+
+LONGEST_NUMBER = 1_000
+"""Larger integers are written in hexadecimal, since Python limits their conversion to decimal [bits]."""
+DEEPEST = 100
+"""Maximum nesting depth of values that need conversion."""
+KINDS = 200
+"""Cache size for the field names of dataclasses."""
+
+
+def column_text(value: object) -> str:
+    """Return a value as text for a character column: NUL and lone surrogates are replaced."""
+    return str(value).replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def json_text(value: object, *, only_ascii: bool = False) -> str:
+    """Return a value as compact JSON; parts that JSON cannot represent are converted to text. Never raises.
+
+    The parsed JSON serializes to the same bytes in every request as the value itself.
+    """
+    encoder = _ASCII if only_ascii else _COMPACT
+    try:
+        return encoder.encode(value)
+    except Exception:  # noqa: BLE001 - cycles, invalid keys, huge numbers, a mapping that changes during iteration
+        return encoder.encode(_serializable(value, DEEPEST))
+
+
+def _simplified(value: object) -> object:
+    try:
+        if isinstance(value, Mapping):
+            return dict(value)
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return list(value)
+        return fields_of(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+    except Exception:  # noqa: BLE001 - untrusted values run untrusted code
+        return type(value).__name__
+
+
+_ASCII, _COMPACT = (
+    json.JSONEncoder(ensure_ascii=only_ascii, separators=(",", ":"), default=_simplified)
+    for only_ascii in (True, False)
+)
+
+
+def fields_of(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
+    """Return the fields of a dataclass without copying their values."""
+    return {name: getattr(value, name) for name in _names(value.__class__)}
+
+
+@lru_cache(KINDS)
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
+
+
+def _serializable(value: object, depth: int) -> object:
+    if value is None or isinstance(value, (str, bool, float)):
+        return value
+    if isinstance(value, int):
+        return value if value.bit_length() < LONGEST_NUMBER else hex(value)
+    if depth == 0:
+        return "…"
+    plain = _simplified(value)
+    if isinstance(plain, dict):
+        return {str(_simplified(key)): _serializable(plain[key], depth - 1) for key in list(plain)}
+    return [_serializable(item, depth - 1) for item in plain] if isinstance(plain, list) else plain
+
+
+def folded(text: str) -> bytes:
+    """Return a text for searches that ignore case and the composition of accents."""
+    return unicodedata.normalize("NFC", text).casefold().encode("utf-8", "surrogatepass")

@@ -1,0 +1,113 @@
+"""The `delegate` tool, with which a specialist asks another one at the cost of one call."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from run_specialist.budget import Kind
+from run_specialist.errors import UsageError
+from run_specialist.prompts import listed
+from run_specialist.record.outcome import Evidence, Outcome
+from run_specialist.tools.base import ChildContext, Output, Tool
+
+NAME = "delegate"
+SPECIALIST = "Which specialist to ask."
+QUERY = "The question; it knows nothing else of your work."
+NARROWER = "It was cut short. To learn more, ask for what is missing, in a narrower question."
+"""Hint on how to learn more if the same run cannot be resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDescription:
+    """Name and description of a specialist, as listed for callers."""
+
+    name: str
+    description: str
+
+
+RunChild = Callable[[str, str, ChildContext], Awaitable[Outcome]]
+"""Runs a specialist on a question as part of a call; raises UsageError if it cannot be run."""
+
+
+def delegate_tool(specialists: Sequence[AgentDescription], run_child: RunChild) -> Tool:
+    """Return the tool that lets a run ask these specialists.
+
+    specialists: at least one.
+    """
+    names = tuple(one.name for one in specialists)
+
+    async def delegate(
+        specialist: Annotated[Literal[names], Field(description=SPECIALIST)],  # type: ignore[valid-type] # known at run time
+        query: Annotated[str, Field(description=QUERY)],
+        context: ChildContext,
+    ) -> Output:
+        try:
+            outcome = await run_child(specialist, query, context)
+        except UsageError as error:
+            why = failure_text(specialist, error)
+            # A model cannot fix an invalid or untrusted file; a person can.
+            context.lender.warn(why)
+            return Output(why, is_error=True)
+        return Output(outcome_text(outcome), is_error=has_failed(outcome))
+
+    return Tool(NAME, description(specialists), delegate, timeout=float("inf"), runs_child=True)
+
+
+def description(specialists: Sequence[AgentDescription]) -> str:
+    """Return the description of the tool."""
+    listed = "\n".join(f"- {one.name}: {' '.join(one.description.split())}" for one in specialists)
+    return (
+        "Ask a specialist, who works on the question alone and gives back an answer with evidence. Put everything that "
+        f"it needs to know into the query.\n{listed}"
+    )
+
+
+def outcome_text(outcome: Outcome, more: str = "") -> str:
+    """Return an outcome as text for the calling model: answer, status, evidence, gaps and calls used.
+
+    more: hint on how to ask the same run for more, if that is possible.
+    """
+    unjudged = ", offline: no model judged" if outcome.is_offline else ""
+    parts = [f"[{outcome.specialist}: {outcome.status} {_calls_used(outcome)}{unjudged}]", outcome.answer]
+    if outcome.error:
+        parts.append(f"[{outcome.error}]")
+    if outcome.evidence:
+        parts.append("\n".join(["Evidence:", *map(_format_evidence, outcome.evidence)]))
+    if outcome.gaps:
+        parts.append("\n".join(["Gaps:", *(f"- {gap}" for gap in outcome.gaps)]))
+    if more or outcome.status in {"landed", "partial"}:
+        parts.append(f"[{more or NARROWER}]")
+    if not_found := [one.quote or one.source for one in outcome.evidence if one.verified is False]:
+        found = len(outcome.evidence) - len(not_found)
+        parts.append(
+            f"[{found} of {len(outcome.evidence)} quotes found in what it read. Do not rely on: {listed(not_found)}]"
+        )
+    return "\n\n".join(part for part in parts if part)
+
+
+def failure_text(specialist: str, why: object) -> str:
+    """Return the error text for the model if a specialist could not be run."""
+    return f"{specialist} could not be asked: {why}"
+
+
+def has_failed(outcome: Outcome) -> bool:
+    """Return whether the calling model should see an outcome as an error.
+
+    An aborted outcome with an answer is not an error: the caller's salvaged answer skips errors, but should include it.
+    """
+    return not outcome.answer or outcome.status == "failed"
+
+
+def _calls_used(outcome: Outcome) -> str:
+    calls, landing = outcome.tool_calls, outcome.landing
+    of = "" if calls.limit is None else f" of {calls.limit}"
+    other = landing is not None and landing.reason != Kind.TOOL_CALLS
+    reached = f", at its limit of {Kind(landing.reason).label}" if landing and other else ""
+    return f"after {calls.used}{of} tool calls{reached}"
+
+
+def _format_evidence(one: Evidence) -> str:
+    checked = "" if one.verified is None else f" ({'verified' if one.verified else 'not verified'})"
+    return f"- {one.source}: {one.quote}{checked}"

@@ -1,0 +1,632 @@
+"""The tools `edit` and `write`: writable paths, dry runs, and undoing the changes of a run."""
+
+import asyncio
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from run_specialist.errors import ToolError, UsageError
+from run_specialist.record.events import FileChanged, Warned
+from run_specialist.record.journal import FileChanging
+from run_specialist.safety.safe_files import (
+    Changed,
+    delete_temporary,
+    digest_of,
+    is_same_state,
+    make_link,
+    read_content,
+    replace_file,
+    set_mode,
+    state_at,
+    temporary_name,
+    unlink_file,
+)
+from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.tool_names import EDIT, NEEDS_WRITABLE, WRITE
+from run_specialist.tools.base import Context, Offer, Output, RunLog, Tool
+from run_specialist.tools.file_checkpoint import EVENT_DIFF, CommandChanges
+from run_specialist.tools.file_checkpoint import LARGEST_KEPT as MOST_KEPT
+from run_specialist.tools.sandbox import Sandbox, escape_path, unescape_path
+from run_specialist.tools.secret_files import is_protected_from_commands, is_secret, own_folders, reason_to_protect
+from run_specialist.tools.text_edit import (
+    MOST,
+    NO_DIFF,
+    Diff,
+    Replacement,
+    decoded,
+    diff_of,
+    edited,
+    encoded,
+    rewritten,
+    shortened,
+)
+from run_specialist.tools.threads import in_thread
+
+
+class Patch:
+    """The changes of a dry run and its child runs, kept in memory; thread-safe."""
+
+    def __init__(self, *, is_closed: bool = False) -> None:
+        """Start without changes.
+
+        is_closed: whether to refuse changes, because the run continues a dry run whose changes were not kept.
+        """
+        self.is_closed = is_closed
+        self._lock = threading.Lock()
+        self._files: dict[tuple[Path, str], tuple[bytes | None, bytes]] = {}
+        """Old and new content, by root and path."""
+
+    def content(self, root: Path, relative: str) -> bytes | None:
+        """Return the content of a changed file; None if it is not changed."""
+        with self._lock:
+            found = self._files.get((root, relative))
+        return None if found is None else found[1]
+
+    def change(self, root: Path, relative: str, before: bytes | None, after: bytes) -> None:
+        """Add a change of a file.
+
+        before: the content on the disk; None if there is no such file.
+        """
+        with self._lock:
+            first, _ = self._files.get((root, relative), (before, b""))
+            self._files[root, relative] = first, after
+
+    def text(self) -> str:
+        """Return all changes as one patch, which `git apply` accepts; empty if there are none."""
+        with self._lock:
+            files = sorted(self._files.items())
+        return "".join(
+            diff_of(relative, None if before is None else before.decode(), after.decode()).text
+            for (_, relative), (before, after) in files
+        )
+
+
+class WorkingCopy:
+    """The files of one run, as it has read and changed them; thread-safe."""
+
+    def __init__(self, root: Path, patch: Patch | None = None, closed: Callable[[], tuple[Path, ...]] = tuple) -> None:
+        """Begin with nothing read.
+
+        patch: takes the changes of a dry run; None = they are made on the disk.
+        closed: returns real paths of files and folders that may not be changed in any case.
+        """
+        self.root = Path(os.path.realpath(root))
+        self.patch = patch
+        self.closed = closed
+        self.changes = 0
+        """Number of changes made; a search index built earlier is outdated."""
+        self._known: dict[str, str] = {}
+
+    def content(self, relative: str) -> bytes | None:
+        """Return the content of a file as the run sees it; None if there is no such file.
+
+        Raises OSError, also for a file that is too large to be changed.
+        """
+        changed = None if self.patch is None else self.patch.content(self.root, relative)
+        if changed is not None:
+            return changed
+        return read_content(self.root, relative, MOST)
+
+    def readable(self, relative: str) -> bytes | None:
+        """Return the content of a file for display; None if it cannot be read or changed."""
+        try:
+            return self.content(relative)
+        except OSError:
+            return None
+
+    def keeps(self, relative: str) -> bool:
+        """Return whether a dry run has changed, or created, a file."""
+        return self.patch is not None and self.patch.content(self.root, relative) is not None
+
+    def knows(self, relative: str, data: bytes) -> None:
+        """Record that the run has read or written a file with this content."""
+        self._known[relative] = digest_of(data)
+
+    def known(self, relative: str) -> str | None:
+        """Return the digest of a file as the run last read or wrote it; None if it did not."""
+        return self._known.get(relative)
+
+
+class Writable:
+    """The files below a root that may be changed."""
+
+    def __init__(self, root: Path, writable: Sequence[str], closed: Sequence[Path] = ()) -> None:
+        """Select the files.
+
+        writable: folders, files or globs below the root; empty = none.
+        closed: real paths of files and folders that may not be changed in any case.
+        Raises UsageError for a path outside the root.
+        """
+        try:
+            self._selected = Sandbox(root, writable)
+        except UsageError as error:
+            raise UsageError(str(error).replace("paths:", "writable:", 1)) from None
+        self.root = self._selected.root
+        self._names = tuple(writable)
+        self._closed = tuple(closed)
+
+    def locate(self, path: str) -> str:
+        """Return a path relative to the root, its symlinks resolved; the file need not exist.
+
+        Raises ToolError if it may not be changed.
+        """
+        self._selected.require_root()
+        real = self._real(path)
+        if not os.path.lexists(real) and unescape_path(path) != path:
+            real = self._real(unescape_path(path))
+        relative = self._selected.relative(real)
+        if relative is None:
+            raise ToolError(f"{escape_path(path)!r} is outside the root; {self._allowed()}")
+        self.check(relative)
+        return relative
+
+    def check(self, relative: str) -> None:
+        """Raise ToolError if a located file may not be changed."""
+        shown = escape_path(relative)
+        if not relative:
+            raise ToolError(f"'.' is a folder; {self._allowed()}")
+        if why := reason_to_protect(relative):
+            raise ToolError(f"{shown!r} may not be changed: {why}")
+        if not relative.isprintable() or not self._selected.is_short_enough(f"{relative}{'x' * 50}"):
+            raise ToolError(f"{shown!r} is no usable path: it is too long, or has characters that cannot be printed")
+        real = self.root / relative
+        if any(real.is_relative_to(one) for one in self._closed):
+            raise ToolError(f"{shown!r} may not be changed: it belongs to the specialists and settings of the user")
+        if not self._names or not self._selected.is_selected(relative, is_folder=False):
+            raise ToolError(f"{shown!r} may not be changed; {self._allowed()}")
+
+    def check_undo(self, relative: str, *, is_created: bool) -> None:
+        """Raise ToolError if neither a tool nor a command could have changed a file.
+
+        is_created: whether the run created the file.
+        """
+        shown, parts = escape_path(relative), relative.split("/")
+        if not {"", ".", ".."}.isdisjoint(parts) or "\0" in relative:
+            raise ToolError(f"{shown!r} is no usable path")
+        if any(is_protected_from_commands("/".join(parts[: at + 1])) for at in range(len(parts))):
+            raise ToolError(f"{shown!r} may not be changed: {reason_to_protect(relative)}")
+        if is_secret(relative) and not is_created:
+            raise ToolError(f"{shown!r} may not be changed: such files hold secrets")
+        if any((self.root / relative).is_relative_to(one) for one in self._closed):
+            raise ToolError(f"{shown!r} may not be changed: it belongs to the specialists and settings of the user")
+
+    def _allowed(self) -> str:
+        return f"you may change {', '.join(self._names) or 'nothing'}"
+
+    def _real(self, path: str) -> Path:
+        try:
+            return Path(os.path.realpath(self._selected.root / path))
+        except (OSError, ValueError) as error:
+            raise ToolError(f"{escape_path(path)!r} is no usable path: {error}") from error
+
+
+_EDIT = (
+    "Replace passages of a file that you have read. `old` is the passage, copied exactly, without the line numbers "
+    "that `read` prints, and long enough to occur only once; or set replace_all. For several changes of one file give "
+    "`edits`: they are made one after the other, all or none. Returns what was changed."
+)
+_WRITE = (
+    "Write a whole file: a new one, or one that you have read, whose content is replaced. Missing folders are created. "
+    "To change a part of a file use `edit`, if you have it. Returns what was changed."
+)
+_CLOSED = "this run continues a dry run, whose changes are not kept; make changes in a new run"
+
+_PASSAGE: Mapping[str, Any] = {
+    "old": {"type": "string", "description": "The passage to replace; empty only for a file that does not exist."},
+    "new": {"type": "string", "description": "What replaces it."},
+    "replace_all": {"type": "boolean", "default": False, "description": "Replace every occurrence."},
+}
+_PATH: Mapping[str, Any] = {"type": "string", "description": "A file, as the other tools print its path."}
+_EDIT_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "path": _PATH,
+        **_PASSAGE,
+        "edits": {
+            "type": "array",
+            "description": "Several replacements, in place of `old` and `new`.",
+            "items": {"type": "object", "properties": _PASSAGE, "required": ["old", "new"]},
+        },
+    },
+    "required": ["path"],
+}
+_WRITE_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"path": _PATH, "content": {"type": "string", "description": "The whole new content."}},
+    "required": ["path", "content"],
+}
+
+
+class EditTools:
+    """The tool functions of one run."""
+
+    def __init__(self, writable: Writable, copy: WorkingCopy) -> None:
+        self._changes = FileEditor(writable, copy)
+        self._copy = copy
+
+    async def edit(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
+        self,
+        context: Context,
+        path: str,
+        old: str | None = None,
+        new: str | None = None,
+        replace_all: bool = False,  # noqa: FBT001, FBT002 - called by keyword
+        edits: list[Replacement] | None = None,
+    ) -> Output:
+        """Replace passages of a file."""
+        replacements = _replacements(old, new, edits, replace_all=replace_all)
+        return await self._changes.make(path, lambda before: _revised(before, replacements), context)
+
+    async def write(self, context: Context, path: str, content: str) -> Output:
+        """Write a whole file."""
+        return await self._changes.make(path, lambda before: rewritten(before, content), context)
+
+
+def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
+    """Return the offers of the tools that change files.
+
+    copy: the files that the run has read and changed.
+    """
+    closed = copy.patch is not None and copy.patch.is_closed
+    made: dict[tuple[str, ...], EditTools] = {}
+
+    def tools_of(settings: Specialist, root: Path) -> EditTools:
+        # Both tools change files one after the other.
+        if settings.writable not in made:
+            writable = Writable(root, settings.writable, copy.closed())
+            made[settings.writable] = EditTools(writable, copy)
+        return made[settings.writable]
+
+    def edit(settings: Specialist, root: Path) -> Tool:
+        return Tool(EDIT, _EDIT, _refused if closed else tools_of(settings, root).edit, schema=_EDIT_SCHEMA)
+
+    def write(settings: Specialist, root: Path) -> Tool:
+        return Tool(WRITE, _WRITE, _refused if closed else tools_of(settings, root).write, schema=_WRITE_SCHEMA)
+
+    keys = ("writable",)
+    return (Offer(EDIT, keys, _action, edit, _lacking), Offer(WRITE, keys, _action, write, _lacking))
+
+
+def _action(settings: Specialist) -> str:
+    return f"change files: {', '.join(settings.writable)}"
+
+
+def _lacking(settings: Specialist, _root: Path) -> str:
+    return "" if settings.writable else f"it {NEEDS_WRITABLE}: the folders, files or globs that it may change"
+
+
+def _refused(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
+    del arguments
+    raise ToolError(_CLOSED)
+
+
+def _replacements(
+    old: str | None, new: str | None, edits: Sequence[Replacement] | None, *, replace_all: bool
+) -> Sequence[Replacement]:
+    if edits:
+        # Constrained decoding makes a model write a value for each argument.
+        if old or new:
+            raise ToolError("give either `old` and `new`, or `edits`")
+        return edits
+    if old is None or new is None:
+        raise ToolError("`old` and `new` are required, or `edits`")
+    return [Replacement(old, new, replace_all)]
+
+
+def _revised(before: str | None, replacements: Sequence[Replacement]) -> str:
+    if before is not None:
+        return edited(before, replacements)
+    if len(replacements) == 1 and not replacements[0].old:
+        return replacements[0].new
+    raise ToolError("there is no such file; use ls or glob to see what there is")
+
+
+RESULT_DIFF = 4_000
+"""Maximum length of the diff in a result [characters]."""
+_READ_FIRST = (
+    "{} was not read yet in this run; read it first, so that you change what is there now "
+    "(after a run was resumed, files must be read again)"
+)
+_READ_AGAIN = "{} was changed since you read it; read it again"
+_NOT_STORED = (
+    "nothing was changed: the store of runs cannot be written, and without it a change could not be taken back"
+)
+_DRY = "in the patch of this dry run only; `read` shows the new content, the other tools the old one"
+
+_NOT_UNDONE = "`specialists undo` does not take them back"
+_NAMED = 5
+"""Number of files that a warning names."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """A possible change."""
+
+    relative: str
+    before: bytes | None
+    """Content before the change; None if the file does not exist."""
+    after: bytes
+    diff: Diff
+    folders: int = 0
+    """Number of parent folders that are missing."""
+
+    @property
+    def record(self) -> FileChanging:
+        """The record that is stored before the change is made."""
+        before = self.before
+        return FileChanging(
+            change_id=secrets.token_hex(8),
+            path=self.relative,
+            before=None if before is None else digest_of(before),
+            after=digest_of(self.after),
+            content=None if before is None else before.decode(),
+            temporary=temporary_name(),
+            folders=self.folders,
+        )
+
+
+class FileEditor:
+    """Makes the changes of one run, one after the other."""
+
+    def __init__(self, writable: Writable, copy: WorkingCopy) -> None:
+        self._writable = writable
+        self._copy = copy
+        self._one_at_a_time = asyncio.Lock()
+
+    async def make(self, path: str, revise: Callable[[str | None], str], context: Context | None) -> Output:
+        """Change a file, and return the result for the model.
+
+        revise: returns the new content, given the current one; None = there is no such file.
+        Raises ToolError with the reason if nothing was changed.
+        """
+        async with self._one_at_a_time:
+            planned = await in_thread(lambda: self._plan(path, revise))
+            if self._copy.patch is not None:
+                self._copy.patch.change(self._copy.root, planned.relative, planned.before, planned.after)
+                return self._made(planned, context)
+            record = planned.record
+            if context is not None and context.log is not None and not await context.log.stored(record):
+                raise ToolError(_NOT_STORED)
+            return await to_the_end(
+                in_thread(lambda: self._write(planned, record)), lambda: self._made(planned, context)
+            )
+
+    def _plan(self, path: str, revise: Callable[[str | None], str]) -> PlannedChange:
+        relative = self._writable.locate(path)
+        shown = escape_path(relative)
+        try:
+            before = self._copy.content(relative)
+        except OSError as error:
+            raise ToolError(f"{shown} cannot be changed: {error.strerror or error}") from error
+        if before is not None:
+            known = self._copy.known(relative)
+            if known is None:
+                raise ToolError(_READ_FIRST.format(shown))
+            if known != digest_of(before):
+                raise ToolError(_READ_AGAIN.format(shown))
+        try:
+            text = None if before is None else decoded(before)
+            after = encoded(revise(text))
+        except ToolError as error:
+            raise ToolError(f"{shown}: {error}") from error
+        if after == before:
+            raise ToolError(f"{shown} has this content already; nothing was changed")
+        folders = 0 if before is not None else _missing_folders(self._writable.root, relative)
+        return PlannedChange(relative, before, after, diff_of(relative, text, after.decode()), folders)
+
+    def _write(self, planned: PlannedChange, record: FileChanging) -> None:
+        try:
+            replace_file(
+                self._writable.root,
+                planned.relative,
+                planned.after,
+                expected=record.before,
+                temporary=record.temporary,
+                most=MOST,
+            )
+        except OSError as error:
+            hint = "; read it again" if isinstance(error, Changed) else ""
+            shown = escape_path(planned.relative)
+            raise ToolError(f"{shown} was not changed: {error.strerror or error}{hint}") from error
+
+    def _made(self, planned: PlannedChange, context: Context | None) -> Output:
+        """Report a change, and return its result."""
+        is_new, diff, is_dry = planned.before is None, planned.diff, self._copy.patch is not None
+        self._copy.knows(planned.relative, planned.after)
+        self._copy.changes += 1
+        if context is not None and context.log is not None:
+            text = shortened(diff.text, EVENT_DIFF)
+            context.log.notify(
+                FileChanged(
+                    context.call_id,
+                    planned.relative,
+                    text,
+                    diff.added,
+                    diff.removed,
+                    is_new,
+                    is_dry,
+                    change="created" if is_new else "changed",
+                    undoable=context.log.is_stored and not is_dry,
+                )
+            )
+        head = f"{'Created' if is_new else 'Changed'} {escape_path(planned.relative)} ({diff.counts} lines)"
+        return Output(f"{head}{f', {_DRY}' if is_dry else ''}\n{shortened(diff.text, RESULT_DIFF)}".rstrip("\n"))
+
+
+async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
+    """Store and report what a command has changed; return whether the changes are stored, or never will be."""
+    if log is None:
+        return True
+    stored = await asyncio.gather(*(log.stored(one.record) for one in changes.files))
+    for one, is_stored in zip(changes.files, stored, strict=True):
+        log.notify(replace(one.event, undoable=one.event.undoable and is_stored and log.is_stored))
+    if changes.undone:
+        shown = ", ".join(map(escape_path, changes.undone[:_NAMED]))
+        more = f" and {len(changes.undone) - _NAMED} more" if len(changes.undone) > _NAMED else ""
+        log.notify(Warned(f"a command changed protected files, which was undone: {shown}{more}"))
+    if changes.uncounted:
+        log.notify(Warned(f"a command changed {changes.uncounted:,} more files, which are not listed; {_NOT_UNDONE}"))
+    if changes.unsearched:
+        log.notify(Warned(f"a command made {changes.unsearched:,} folders that cannot be searched; delete them"))
+    return all(stored)
+
+
+def _missing_folders(root: Path, relative: str) -> int:
+    """Return the number of parent folders that do not exist yet."""
+    above = relative.split("/")[:-1]
+    return sum(not os.path.lexists(root.joinpath(*above[: depth + 1])) for depth in range(len(above)))
+
+
+async def to_the_end(work: Awaitable[object], then: Callable[[], _T]) -> _T:
+    """Await work that must not be interrupted, then return its result; a cancellation is raised afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        except ToolError:
+            break
+    task.result()
+    result = then()
+    if cancelled is not None:
+        raise cancelled
+    return result
+
+
+NOT_KEPT = "its content before was not kept: it is too large, or a file with secrets"
+
+Result = Literal["restored", "deleted", "unchanged", "partly", "left"]
+"""Restored or deleted; already as before; only the newest changes undone, because another program changed the file
+before them; or not touched, because another program changed it after them.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneFile:
+    """A file that a run has changed, and the result of undoing the changes."""
+
+    path: str
+    """Path relative to the root."""
+    result: Result
+    reason: str = ""
+    """Why it was not touched."""
+    diff: Diff = NO_DIFF
+    """From the current content to the one before the run."""
+
+
+def undo(root: Path, changes: Sequence[FileChanging], *, dry_run: bool) -> list[UndoneFile]:
+    """Undo changes; return each file once, by path.
+
+    changes: oldest first; each may have been made or not.
+    dry_run: only report what would be done.
+    """
+    by_path: dict[str, list[FileChanging]] = {}
+    for change in changes:
+        by_path.setdefault(change.path, []).append(change)
+    # Others may have written to the store, so its paths are checked like those of a model.
+    writable = Writable(root, ["."], own_folders())
+    # A new file may be where an old one, or a folder above it, has to be again.
+    order = sorted(by_path.items(), key=lambda one: (one[1][0].before is not None, one[0]))
+    done = [_undo_file(writable, path, of_file, dry_run=dry_run) for path, of_file in order]
+    return sorted(done, key=lambda one: one.path)
+
+
+def _undo_file(writable: Writable, path: str, changes: Sequence[FileChanging], *, dry_run: bool) -> UndoneFile:
+    root, shown = writable.root, escape_path(path)
+    try:
+        writable.check_undo(path, is_created=changes[0].before is None)
+        if not dry_run:
+            for change in changes:
+                delete_temporary(root, path, change.temporary)
+        now, data = state_at(root, path, MOST_KEPT)
+        oldest, reason = _oldest_to_undo(changes, now)
+        if oldest is None:
+            return UndoneFile(shown, "left" if reason else "unchanged", reason)
+        if oldest.before is not None and oldest.content is None:
+            return UndoneFile(shown, "left", NOT_KEPT)
+        if not dry_run:
+            _restore(root, path, oldest, now, data)
+        done: Result = "deleted" if oldest.before is None else "restored"
+        return UndoneFile(shown, "partly" if reason else done, reason, _diff(path, oldest, data))
+    except ToolError as error:
+        return UndoneFile(shown, "left", str(error))
+    except OSError as error:
+        return UndoneFile(shown, "left", error.strerror or str(error))
+
+
+def _diff(path: str, change: FileChanging, data: bytes | None) -> Diff:
+    """Return the difference from the current content to the one before a change; none for what is no text."""
+    try:
+        now = None if data is None else data.decode()
+        before = None if change.content is None else change.content.encode("utf-8").decode()
+    except UnicodeError:
+        return NO_DIFF
+    shown = escape_path(path)
+    is_link = any(stat.S_ISLNK(_mode(state) or 0) for state in (change.before, change.after))
+    if is_link or "\0" in f"{now}{before}" or max(len(now or ""), len(before or "")) > MOST:
+        return NO_DIFF
+    if before is None:
+        return Diff("", 0, diff_of(shown, None, now or "").added)
+    return diff_of(shown, now, before)
+
+
+def _oldest_to_undo(changes: Sequence[FileChanging], now: str | None) -> tuple[FileChanging | None, str]:
+    """Return the change whose old content to restore, and why older changes stay, if they do.
+
+    now: the state of the file; None = it does not exist.
+    The change is None if there is nothing to undo.
+    """
+    if is_same_state(now, changes[0].before):
+        return None, ""
+    state, oldest = now, None
+    for change in reversed(changes):
+        # A change that was recorded but not made leaves the file as it was before.
+        if is_same_state(state, change.after):
+            state, oldest = change.before, change
+        elif not is_same_state(state, change.before):
+            since = "deleted since" if now is None else "changed since"
+            return oldest, since if oldest is None else "changed in between, so older changes stay"
+    return oldest, ""
+
+
+def _restore(root: Path, path: str, change: FileChanging, now: str | None, data: bytes | None) -> None:
+    """Restore what was at a path before a change.
+
+    now, data: state and content of what is there.
+    """
+    kind = _mode(change.before)
+    is_file = now is not None and (_mode(now) is None or stat.S_ISREG(_mode(now) or 0))
+    if change.before is None:
+        unlink_file(root, path, str(now), folders=change.folders, most=MOST_KEPT)
+        return
+    content = (change.content or "").encode("utf-8", "surrogateescape")
+    if kind is not None and stat.S_ISLNK(kind):
+        if now is not None:
+            unlink_file(root, path, now, folders=0, most=MOST_KEPT)
+        make_link(root, path, os.fsdecode(content))
+        return
+    expected = None
+    if is_file and data is not None:
+        expected = digest_of(data)
+        if kind is not None:
+            set_mode(root, path, kind | stat.S_IRUSR | stat.S_IWUSR)
+    elif now is not None:
+        unlink_file(root, path, now, folders=0, most=MOST_KEPT)
+    if data != content or expected is None:
+        replace_file(root, path, content, expected=expected, temporary=temporary_name(), most=MOST_KEPT)
+    if kind is not None:
+        set_mode(root, path, kind)
+
+
+def _mode(state: str | None) -> int | None:
+    """Return the mode in a state; None if it has none."""
+    return int(state.partition(" ")[0], 8) if state and " " in state else None

@@ -1,0 +1,706 @@
+"""Checkpoints of the folders that commands may change: their content before a command, and what the command changed.
+
+Before a command the content of the writable folders is copied, up to a size. After it they are compared with the copy:
+protected files are put back, and every other file that was created, changed or removed becomes a change that
+`specialists undo` reverts. A hard link would be cheaper than a copy, but shares its content with a file that is written
+in place.
+
+The copy is in the user's data folder, under the id of the run, until the changes are stored. If the program is killed
+during a command, the copy stays there, and `undo`, or the next command of the resumed run, finds it.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from run_specialist.errors import ToolError
+from run_specialist.record.events import FileChanged
+from run_specialist.record.journal import FileChanging
+from run_specialist.safety.safe_files import Folder, state_of, temporary_name
+from run_specialist.tools.ignore import IgnoreRules
+from run_specialist.tools.sandbox import escape_path
+from run_specialist.tools.secret_files import is_protected_from_commands, is_secret
+from run_specialist.tools.text_edit import diff_of, shortened
+from run_specialist.tools.threads import check_cancelled
+
+SET_ASIDE = ".undone-"
+"""Suffix of a place that was undone; a random number follows."""
+MOST_ENTRIES = 200_000
+"""Maximum number of entries below the writable folders."""
+LARGEST_KEPT = 10_000_000
+"""Maximum size of a file whose content is kept [bytes]."""
+MOST_KEPT = 100_000_000
+"""Maximum size of all kept content [bytes]; files that git does not ignore come first, then smaller ones."""
+MOST_CHANGES = 10_000
+"""Maximum number of changes of one command that are recorded; the others are counted."""
+MOST_DIFFS = 100
+"""Maximum number of changes of one command that are shown as a diff."""
+EVENT_DIFF = 20_000
+"""Maximum length of the diff in an event [characters]."""
+MOST_COMPARED = 2_000_000
+"""Maximum size of a file whose lines are counted [bytes]."""
+
+_COMPARE_WITHIN = 2.0
+"""Time for counting the changed lines after one command [s]."""
+_LONGEST = 200
+"""Length of the part of a name that is kept [characters]."""
+_USABLE = 0o700
+_LOCKS = ".locks"
+_KEPT_FOR = 30 * 24 * 3600
+"""Age after which a checkpoint that was left behind is deleted [s]."""
+
+
+@dataclass(slots=True)
+class FileEntry:
+    """A file, symlink or other entry that is no folder."""
+
+    mode: int
+    size: int
+    inode: int
+    links: int
+    times: tuple[int, int]
+    """Times of the last change of the content and of the entry [ns]."""
+    target: str | None = None
+    """Target of a symlink."""
+    at: int | None = None
+    """Offset of the kept content; None if it is not kept."""
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """Values that differ if a command has changed the entry; it cannot set the last of the times."""
+        return (self.mode, self.size, self.inode, *self.times, self.target)
+
+
+@dataclass(slots=True)
+class Tree:
+    """The entries below the writable folders, by path relative to the root."""
+
+    entries: dict[str, FileEntry] = field(default_factory=dict)
+    folders: dict[str, int] = field(default_factory=dict)
+    """Inodes of the folders."""
+    protected: dict[str, str | None] = field(default_factory=dict)
+    """The outermost protected places, each with its target if it is a symlink."""
+    ignored: set[str] = field(default_factory=set)
+    """Entries that git ignores."""
+    unreadable: set[str] = field(default_factory=set)
+    """Folders that could not be listed."""
+    uncounted: int = 0
+    """Number of entries that were only searched for protected names."""
+
+    def mounted(self) -> list[str]:
+        """Return the protected places that are no symlinks, which a sandbox shows read-only."""
+        return [path for path, target in self.protected.items() if target is None]
+
+    def is_protected(self, path: str) -> bool:
+        """Return whether a path is a protected place, or below one."""
+        return any(above in self.protected for above in _with_folders_above(path))
+
+
+def read_tree(  # noqa: C901, PLR0912 - one pass over all entries
+    root: Path,
+    writable: Sequence[str],
+    closed: Sequence[Path] = (),
+    *,
+    before: Tree | None = None,
+) -> Tree:
+    """Return everything below the writable places; symlinks are not followed.
+
+    closed: real paths of files and folders that are protected wherever they are; such a folder is not searched.
+    before: the tree before a command; then folders that it made unreadable are made readable again, and more than
+        MOST_ENTRIES entries are searched for protected names only.
+    Raises ToolError if there are too many entries before a command.
+    """
+    tree, others, seen = Tree(), {str(path) for path in closed}, 0
+    pending = [(top, _rules_above(root, top), False, False) for top in writable]
+    for top in writable:
+        if any((root / top).is_relative_to(one) for one in closed):
+            tree.protected[top] = None
+        with suppress(OSError):
+            info = (root / top).lstat()
+            if not stat.S_ISDIR(info.st_mode):
+                tree.entries[top] = _entry(info, root / top)
+    while pending:
+        here, rules, is_protected, is_ignored = pending.pop()
+        entries = _listing(root / here, by_force=before is not None and here not in before.unreadable)
+        if entries is None:
+            tree.unreadable.add(here)
+            continue
+        if any(entry.name == ".gitignore" for entry in entries):
+            with suppress(OSError):
+                rules = rules.within(Folder(str(root / here), None), here)
+        for entry in entries:
+            seen += 1
+            if seen % 256 == 0 and before is None:
+                check_cancelled()
+            if seen > MOST_ENTRIES and before is None:
+                raise ToolError(f"there are more than {MOST_ENTRIES:,} files below the writable folders")
+            path = f"{here}/{entry.name}" if here else entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            is_place = not is_protected and (is_protected_from_commands(path) or entry.path in others)
+            if is_place:
+                with suppress(OSError):
+                    tree.protected[path] = os.readlink(entry.path) if entry.is_symlink() else None  # noqa: PTH115 - keeps bytes
+            hides = is_ignored or rules.hide(path, is_folder=is_folder)
+            if seen > MOST_ENTRIES and before and path not in before.entries and path not in before.folders:
+                tree.uncounted += not is_folder
+            else:
+                with suppress(OSError):
+                    info = entry.stat(follow_symlinks=False)
+                    if is_folder:
+                        tree.folders[path] = info.st_ino
+                    else:
+                        tree.entries[path] = _entry(info, Path(entry.path))
+                        if hides:
+                            tree.ignored.add(path)
+            # What is in them is large, and changes while other programs work.
+            is_searched = entry.name.casefold() not in {".git", ".hg"} and entry.path not in others
+            if is_folder and is_searched:
+                pending.append((path, rules, is_protected or is_place, hides))
+    _protect_other_names(root, writable, tree)
+    return tree
+
+
+def _protect_other_names(root: Path, writable: Sequence[str], tree: Tree) -> None:
+    """Protect what a protected symlink leads to, and the other hard links of a protected file."""
+    for path in [path for path, entry in tree.entries.items() if entry.target is not None and tree.is_protected(path)]:
+        real = os.path.realpath(root / path)
+        relative = os.path.relpath(real, root)
+        is_inside = relative in tree.entries or relative in tree.folders
+        if is_inside and relative not in writable and not any(one.startswith(f"{relative}/") for one in writable):
+            tree.protected.setdefault(relative, None)
+    linked = {path: entry.inode for path, entry in tree.entries.items() if entry.links > 1 and entry.target is None}
+    inodes = {inode for path, inode in linked.items() if tree.is_protected(path)}
+    for path, inode in linked.items():
+        if inode in inodes and not tree.is_protected(path):
+            tree.protected[path] = None
+
+
+def _rules_above(root: Path, top: str) -> IgnoreRules:
+    rules, above = IgnoreRules(), ""
+    for name in top.split("/") if top else ():
+        with suppress(OSError):
+            rules = rules.within(Folder(str(root / above), None), above)
+        above = f"{above}/{name}" if above else name
+    return rules
+
+
+def _listing(folder: Path, *, by_force: bool) -> list["os.DirEntry[str]"] | None:
+    """Return the entries of a folder; None if it cannot be listed.
+
+    by_force: whether to make it readable, because a command has made it unreadable.
+    """
+    for is_last in (False, True) if by_force else (True,):
+        with suppress(OSError), os.scandir(folder) as entries:
+            return [*entries]
+        if not is_last:
+            with suppress(OSError):
+                info = folder.lstat()
+                if stat.S_ISDIR(info.st_mode):
+                    folder.chmod(stat.S_IMODE(info.st_mode) | _USABLE)
+    return None
+
+
+def _entry(info: os.stat_result, path: Path) -> FileEntry:
+    target = None
+    if stat.S_ISLNK(info.st_mode):
+        with suppress(OSError):
+            target = os.readlink(path)  # noqa: PTH115 - keeps bytes that are no UTF-8
+    return FileEntry(
+        info.st_mode, info.st_size, info.st_ino, info.st_nlink, (info.st_mtime_ns, info.st_ctime_ns), target
+    )
+
+
+def _with_folders_above(path: str) -> Iterator[str]:
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+    yield ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandChange:
+    """A file that a command has created, changed or removed."""
+
+    record: FileChanging
+    event: FileChanged
+
+
+@dataclass(frozen=True, slots=True)
+class CommandChanges:
+    """What a command has changed."""
+
+    files: Sequence[CommandChange] = ()
+    undone: Sequence[str] = ()
+    """Protected places that were put back."""
+    uncounted: int = 0
+    """Number of further changes, which are neither listed nor undone later."""
+    unsearched: int = 0
+    """Number of folders that could not be searched for protected files, as those with a path that is too long."""
+    root: str = ""
+    """The folder that the paths are relative to."""
+
+
+class FileCheckpoint:
+    """The content of the writable folders before one command."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what it was made from
+        self, place: Path, root: Path, writable: Sequence[str], closed: Sequence[Path], call_id: str, before: Tree
+    ) -> None:
+        self._place = place
+        self._root = root
+        self._writable = writable
+        self._closed = closed
+        self._call_id = call_id
+        self.before = before
+
+    @classmethod
+    def take(
+        cls, root: Path, writable: Sequence[str], closed: Sequence[Path], run_id: str, call_id: str
+    ) -> "FileCheckpoint":
+        """Copy the content of the writable places; blocks.
+
+        run_id: the run under whose id the copy is found if this process is killed.
+        Raises ToolError with the reason if that fails.
+        """
+        tree = read_tree(root, writable, closed)
+        try:
+            place = _new_place(run_id)
+        except OSError as error:
+            raise ToolError(f"nothing was run, because no checkpoint can be made: {error.strerror or error}") from error
+        checkpoint = cls(place, root, writable, closed, call_id, tree)
+        try:
+            checkpoint._keep()
+        except BaseException as error:
+            checkpoint.discard()
+            if isinstance(error, OSError):
+                why = error.strerror or str(error)
+                raise ToolError(f"nothing was run, because no checkpoint can be made: {why}") from error
+            raise
+        return checkpoint
+
+    def _keep(self) -> None:
+        chosen = [
+            (path in self.before.ignored, entry.size, path)
+            for path, entry in self.before.entries.items()
+            if stat.S_ISREG(entry.mode) and entry.size <= LARGEST_KEPT and not is_secret(path)
+        ]
+        # A protected file is put back even if it is ignored.
+        chosen.sort(key=lambda one: (one[0] and not self.before.is_protected(one[2]), *one[1:]))
+        at = 0
+        with (self._place / "content").open("xb") as content:
+            for _, size, path in chosen:
+                check_cancelled()
+                entry = self.before.entries[path]
+                if at + size > MOST_KEPT:
+                    break
+                data = _read_same(self._root / path, entry)
+                if data is not None:
+                    entry.at = at
+                    at += content.write(data)
+        values = {
+            "root": str(self._root),
+            "writable": [*self._writable],
+            "closed": [*map(str, self._closed)],
+            "call_id": self._call_id,
+            "entries": {path: _values(entry) for path, entry in self.before.entries.items()},
+            "folders": self.before.folders,
+            "unreadable": [*self.before.unreadable],
+            "protected": self.before.protected,
+        }
+        # Its name says that the checkpoint is complete; the command has not begun before.
+        unfinished = self._place / "before.new"
+        unfinished.write_text(json.dumps(values), "ascii")
+        unfinished.rename(self._place / "before.json")
+
+    @classmethod
+    def of(cls, place: Path) -> "FileCheckpoint | None":
+        """Return the checkpoint in a folder; None if there is none that is complete."""
+        try:
+            values = json.loads((place / "before.json").read_text("ascii"))
+            before = Tree(
+                entries={
+                    path: FileEntry(**one | {"times": tuple(one["times"])}) for path, one in values["entries"].items()
+                },
+                folders=values["folders"],
+                protected=values["protected"],
+                unreadable=set(values["unreadable"]),
+            )
+            closed = [*map(Path, values["closed"])]
+            return cls(place, Path(values["root"]), values["writable"], closed, values["call_id"], before)
+        except (OSError, ValueError, TypeError, LookupError):
+            return None
+
+    def compare(self, *, puts_back: bool = True) -> CommandChanges:
+        """Return what was changed since; blocks.
+
+        puts_back: whether protected files are put back first.
+        """
+        after = read_tree(self._root, self._writable, self._closed, before=self.before)
+        undone = self._put_back(after) if puts_back else []
+        if undone:
+            after = read_tree(self._root, self._writable, self._closed, before=self.before)
+        with (self._place / "content").open("rb") as content:
+            files, more = self._changes(after, content)
+        unsearched = len(after.unreadable - self.before.unreadable)
+        return CommandChanges(files, undone, more + after.uncounted, unsearched, str(self._root))
+
+    def discard(self) -> None:
+        """Delete the copy."""
+        shutil.rmtree(self._place, ignore_errors=True)
+
+    # -- protected files
+
+    def _put_back(self, after: Tree) -> list[str]:
+        """Rename new protected places and restore the old ones; return them."""
+        undone, before = [], self.before
+        inodes_before, inodes_after = _inodes(before), _inodes(after)
+        lost = {
+            inodes_before[path]
+            for path in before.protected
+            if path in inodes_before and inodes_after.get(path) != inodes_before[path]
+        }
+        for path, target in after.protected.items():
+            if path not in before.protected:
+                # A place that is protected only as another name of one, and one that was moved, stay.
+                is_named = is_protected_from_commands(path) or self._root / path in self._closed
+                is_undone = is_named and inodes_after.get(path) not in lost
+            else:
+                is_undone = before.protected[path] != target or (target is None and self._is_replaced(path, after))
+            if is_undone:
+                self._set_aside(path)
+                undone.append(path)
+        moved = {inode: path for path, inode in inodes_after.items() if inode in lost and path not in inodes_before}
+        for path, target in sorted(before.protected.items()):
+            # A path through a new symlink leads elsewhere.
+            if path in inodes_after and path not in undone:
+                undone += self._restore_below(path, after)
+            elif self._restore(path, target, moved):
+                undone.append(path)
+        return list(dict.fromkeys(undone))
+
+    def _is_replaced(self, path: str, after: Tree) -> bool:
+        """Return whether another entry is in a protected place, or the same one with other content."""
+        old, new = self.before.entries.get(path), after.entries.get(path)
+        if old is None or new is None:
+            return (self.before.folders.get(path), old is None) != (after.folders.get(path), new is None)
+        # A sandbox cannot write there but by a second name, so other changes are those of other programs.
+        return old.inode != new.inode or (
+            max(old.links, new.links) > 1 and old.signature != new.signature and not self._is_same(path, old, new)
+        )
+
+    def _is_same(self, path: str, old: FileEntry, new: FileEntry) -> bool:
+        if (old.mode, old.size, old.target) != (new.mode, new.size, new.target):
+            return False
+        return old.at is not None and _read(self._root / path) == self.content(old)
+
+    def content(self, entry: FileEntry, opened: BinaryIO | None = None) -> bytes | None:
+        """Return the kept content of an entry; None if it is not kept."""
+        if entry.at is None:
+            return None
+        if opened is None:
+            with (self._place / "content").open("rb") as own:
+                return self.content(entry, own)
+        opened.seek(entry.at)
+        return opened.read(entry.size)
+
+    def _restore_below(self, path: str, after: Tree) -> Iterator[str]:
+        """Restore the content of a protected folder, and yield what was changed in it."""
+        begin = f"{path}/"
+        for inner in sorted({one for tree in (self.before, after) for one in tree.entries if one.startswith(begin)}):
+            old, new = self.before.entries.get(inner), after.entries.get(inner)
+            # Only other programs create or delete a file in a folder that was not replaced.
+            if old is None or new is None or not self._is_replaced(inner, after):
+                continue
+            self._set_aside(inner)
+            if self._restore(inner, old.target, {}):
+                yield inner
+
+    def _restore(self, path: str, target: str | None, moved: Mapping[int, str]) -> bool:
+        """Bring back a protected place: move it back, or write its content; return whether it is there again."""
+        entry, place = self.before.entries.get(path), self._root / path
+        inode = entry.inode if entry else self.before.folders.get(path, -1)
+        with suppress(OSError):
+            self._make_folders_above(path)
+            if target is not None:
+                place.symlink_to(target)
+                return True
+            if (elsewhere := moved.get(inode)) and os.path.lexists(self._root / elsewhere):
+                (self._root / elsewhere).rename(place)
+                return True
+        found = False
+        for inner, old in self.before.entries.items():
+            if inner == path or inner.startswith(f"{path}/"):
+                data = self.content(old)
+                with suppress(OSError):
+                    (self._root / inner).parent.mkdir(parents=True, exist_ok=True)
+                    if old.target is not None:
+                        (self._root / inner).symlink_to(old.target)
+                    elif data is not None:
+                        with (self._root / inner).open("xb") as file:
+                            file.write(data)
+                        (self._root / inner).chmod(stat.S_IMODE(old.mode))
+                    found = True
+        return found
+
+    def _make_folders_above(self, path: str) -> None:
+        """Make the folders above a place real folders again; a command may have put a symlink there."""
+        for above in [*_with_folders_above(path)][-2:0:-1]:
+            place = self._root / above
+            if place.is_symlink() or (place.exists() and not place.is_dir()):
+                place.unlink()
+            place.mkdir(exist_ok=True)
+
+    def _set_aside(self, path: str) -> None:
+        """Rename a place, so that no program uses it; unlink a symlink."""
+        place = self._root / path
+        with suppress(OSError):
+            if place.is_symlink():
+                place.unlink()
+            else:
+                name = os.fsdecode(os.fsencode(place.name)[:_LONGEST])
+                place.rename(place.with_name(f"{name}{SET_ASIDE}{secrets.token_hex(3)}"))
+
+    # -- other files
+
+    def _changes(self, after: Tree, content: BinaryIO) -> tuple[list[CommandChange], int]:
+        """Return the changes of files that are not protected, and the number of those that are too many."""
+        found: list[CommandChange] = []
+        more, until = 0, time.monotonic() + _COMPARE_WITHIN
+        old_entries, new_entries = self.before.entries, after.entries
+        for path in sorted({*old_entries, *new_entries}):
+            old, new = old_entries.get(path), new_entries.get(path)
+            if old is not None and new is not None and old.signature == new.signature:
+                continue
+            if self.before.is_protected(path):
+                continue
+            if len(found) >= MOST_CHANGES:
+                more += 1
+                continue
+            is_shown = len(found) < MOST_DIFFS and time.monotonic() < until
+            change = self._change(path, old, new, content, with_diff=is_shown)
+            found += [] if change is None else [change]
+        return found, more
+
+    def _change(
+        self, path: str, old: FileEntry | None, new: FileEntry | None, content: BinaryIO, *, with_diff: bool
+    ) -> CommandChange | None:
+        data_before = None if old is None else _linked(old) or self.content(old, content)
+        data_after = None if new is None else _linked(new) or _read(self._root / path)
+        before, after = _state(old, data_before), _state(new, data_after)
+        if before == after and (data_before is not None or not (old and stat.S_ISREG(old.mode))):
+            return None
+        is_kept = old is None or data_before is not None
+        folders = 0
+        if old is None:
+            folders = sum(above not in self.before.folders for above in [*_with_folders_above(path)][1:-1])
+            folders = max(min(folders, path.count("/") - self._depth_of_top(path)), 0)
+        record = FileChanging(
+            change_id=secrets.token_hex(8),
+            path=path,
+            before=before,
+            after=after,
+            content=None if data_before is None else data_before.decode("utf-8", "surrogateescape"),
+            temporary=temporary_name(),
+            folders=folders,
+        )
+        text_before, text_after = _text(old, data_before), _text(new, data_after)
+        diff, added, removed = "", None, None
+        shown_path = escape_path(path)
+        if text_before is not None and text_after is not None and with_diff:
+            made = diff_of(shown_path, None if old is None else text_before, None if new is None else text_after)
+            added, removed = made.added, made.removed
+            diff = "" if is_secret(path) else shortened(made.text, EVENT_DIFF)
+        elif old is None and text_after is not None:
+            added, removed = _lines(text_after), 0
+        elif new is None and text_before is not None:
+            added, removed = 0, _lines(text_before)
+        event = FileChanged(
+            self._call_id,
+            shown_path,
+            diff,
+            added,
+            removed,
+            is_new=old is None,
+            change="created" if old is None else "removed" if new is None else "changed",
+            undoable=is_kept,
+        )
+        return CommandChange(record, event)
+
+    def _depth_of_top(self, path: str) -> int:
+        """Return the number of folders down to the writable place that contains a path, which is never deleted."""
+        tops = (top for top in self._writable if top and (path == top or path.startswith(f"{top}/")))
+        return next((top.count("/") + 1 for top in tops), 0)
+
+
+@contextmanager
+def held(root: Path, writable: Sequence[str]) -> Iterator[bool]:
+    """Return a context with whether no other run has a command that may change these places, or part of them.
+
+    The lock is that of files in the data folder, so other processes respect it, and it ends with this process.
+    """
+    import fcntl  # noqa: PLC0415 - not on Windows, where there are no commands
+
+    wanted = {str(above): fcntl.LOCK_SH for top in writable for above in (root / top).parents}
+    wanted |= {str(root / top): fcntl.LOCK_EX for top in writable}
+    descriptors: list[int] = []
+    is_free = True
+    try:
+        for path, how in sorted(wanted.items()):
+            name = hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
+            with suppress(OSError):
+                folder = _all_places() / _LOCKS
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                descriptors.append(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                try:
+                    fcntl.flock(descriptors[-1], how | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    is_free = False
+                    break
+        yield is_free
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def recovered(run_id: str, *, dry_run: bool = False) -> CommandChanges | None:
+    """Return what a command has changed whose process was killed; None if there was none.
+
+    The changes are found once and kept: later ones are those of other programs.
+    dry_run: change and keep nothing.
+    """
+    place = _place(run_id)
+    known = place / "changes.json"
+    try:
+        values = json.loads(known.read_text("ascii"))
+        files = [CommandChange(FileChanging(**one["record"]), FileChanged(**one["event"])) for one in values["files"]]
+        return CommandChanges(files, (), values["uncounted"], root=values["root"])
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
+    checkpoint = FileCheckpoint.of(place)
+    if checkpoint is None:
+        return None
+    changes = checkpoint.compare(puts_back=not dry_run)
+    if dry_run:
+        return changes
+    values = {
+        "root": changes.root,
+        "files": [{"record": asdict(one.record), "event": asdict(one.event)} for one in changes.files],
+        "uncounted": changes.uncounted,
+    }
+    unfinished = place / "changes.new"
+    unfinished.write_text(json.dumps(values), "ascii")
+    unfinished.rename(known)
+    with suppress(OSError):
+        (place / "content").unlink()
+    return changes
+
+
+def forget(run_id: str) -> None:
+    """Delete the checkpoint that a killed run has left behind, if there is one."""
+    shutil.rmtree(_place(run_id), ignore_errors=True)
+
+
+def _all_places() -> Path:
+    import platformdirs  # noqa: PLC0415 - takes 20 ms, needed only for runs that change files
+
+    return platformdirs.user_data_path("run-specialist", appauthor=False) / "checkpoints"
+
+
+def _place(run_id: str) -> Path:
+    return _all_places() / (re.sub(r"[^A-Za-z0-9-]", "_", run_id) or "_")
+
+
+def _new_place(run_id: str) -> Path:
+    """Return an empty folder for a checkpoint, which other users cannot read."""
+    place = _place(run_id)
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.mkdir(mode=0o700)
+    except OSError:
+        # Without a data folder that can be written, a checkpoint is lost only if the process is killed.
+        return Path(tempfile.mkdtemp(prefix="run-specialist-"))
+    with suppress(OSError):
+        for other in place.parent.iterdir():
+            if other.name != _LOCKS and other.stat().st_mtime < time.time() - _KEPT_FOR:
+                shutil.rmtree(other, ignore_errors=True)
+    return place
+
+
+def _inodes(tree: Tree) -> dict[str, int]:
+    return {**tree.folders, **{path: entry.inode for path, entry in tree.entries.items()}}
+
+
+def _values(entry: FileEntry) -> dict[str, Any]:
+    # `asdict` would take ten times as long.
+    return {name: getattr(entry, name) for name in FileEntry.__slots__}
+
+
+def _read_same(path: Path, entry: FileEntry) -> bytes | None:
+    """Return the content of a file; None if it cannot be read, or has changed since it was found."""
+    data = _read(path, entry.mode)
+    return data if data is not None and len(data) == entry.size else None
+
+
+def _read(path: Path, mode: int | None = None) -> bytes | None:
+    """Return the content of a regular file up to LARGEST_KEPT; None for others.
+
+    mode: its mode if it must not be changed; None = a command's file, which may have made itself unreadable.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+    is_changed = False
+    try:
+        try:
+            descriptor = os.open(path, flags)
+        except PermissionError:
+            info = path.lstat()
+            if mode is not None or not stat.S_ISREG(info.st_mode):
+                return None
+            path.chmod(stat.S_IMODE(info.st_mode) | stat.S_IRUSR)
+            is_changed = True
+            descriptor = os.open(path, flags)
+        with os.fdopen(descriptor, "rb") as file:
+            now = os.fstat(descriptor)
+            if is_changed:
+                os.fchmod(descriptor, stat.S_IMODE(info.st_mode))
+            if not stat.S_ISREG(now.st_mode) or now.st_size > LARGEST_KEPT:
+                return None
+            return file.read(LARGEST_KEPT + 1)
+    except OSError:
+        return None
+
+
+def _linked(entry: FileEntry) -> bytes | None:
+    return None if entry.target is None else os.fsencode(entry.target)
+
+
+def _state(entry: FileEntry | None, data: bytes | None) -> str | None:
+    return None if entry is None else state_of(entry.mode, data, entry.size, entry.times[0])
+
+
+def _text(entry: FileEntry | None, data: bytes | None) -> str | None:
+    """Return the text of a file for a diff, empty for none; None if it is no text."""
+    if entry is None:
+        return ""
+    if data is None or not stat.S_ISREG(entry.mode) or len(data) > MOST_COMPARED or b"\0" in data:
+        return None
+    with suppress(UnicodeDecodeError):
+        return data.decode()
+    return None
+
+
+def _lines(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n") and bool(text))

@@ -1,0 +1,468 @@
+"""The file tools: `search`, `grep`, `glob`, `read` and `ls`."""
+
+import os
+import re
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from run_specialist.errors import ToolError
+from run_specialist.tools import scripts
+from run_specialist.tools.base import Tool
+from run_specialist.tools.edit import WorkingCopy
+from run_specialist.tools.ignore import COMPILING
+from run_specialist.tools.sandbox import (
+    CLIP,
+    Entry,
+    Sandbox,
+    clip,
+    count_lines,
+    entries,
+    escape_path,
+    files,
+    fit,
+    is_text,
+    pattern_spec,
+    similar_hint,
+    text_lines,
+)
+from run_specialist.tools.search import Hit, Line, SearchIndex, content_terms, stems
+from run_specialist.tools.threads import is_cancelled, run
+
+_SEARCH = (
+    "Ranked full-text search over all files: start here. Takes a question or its key words and returns the best "
+    "passages as `path:line: text`, enough to judge them, and often to answer, without reading a file. Word endings "
+    "do not matter; identifiers and versions are found as they stand; words that stand in no file are named. If it "
+    "does not help, search again in other words. Never read file after file."
+)
+_GREP = (
+    "Find every line that matches a regular expression, as `path:line: text`. For an exact name, number or phrase, "
+    "or to learn whether something stands anywhere; for questions use `search`."
+)
+_GLOB = (
+    "List files by name, in alphabetical order of their paths. `**` spans folders; a pattern without `/` matches "
+    "file names in every folder. To find what files say use `search`."
+)
+_READ = (
+    "Read some lines of one file. Find the place with `search` or `grep` first, then read only the lines around it "
+    "(offset = line - 10, limit = 40): not the whole file, and not one file after another."
+)
+_LS = (
+    "List one folder: folders first, with their number of entries, then files with size and number of lines. "
+    "To find something use `search`; it sees all folders at once."
+)
+
+
+def file_tools(
+    root: Path, paths: Sequence[str] = (), result_limit: int = 20_000, copy: WorkingCopy | None = None
+) -> list[Tool]:
+    """Return the five file tools.
+
+    paths: folders or globs under the root; if given, all other files are invisible.
+    result_limit: maximum length of one result [characters].
+    copy: the files that a run has read and changed; None for a run that cannot change files.
+    Raises UsageError if one of `paths` is outside the root.
+    """
+    tools = _FileTools(Sandbox(root, paths), result_limit, copy)
+    # After a change the same call has another result.
+    same = copy is None
+    return [
+        Tool("search", _SEARCH, tools.search, repeatable=same),
+        Tool("grep", _GREP, tools.grep, repeatable=same),
+        Tool("glob", _GLOB, tools.glob, repeatable=same),
+        Tool("read", _READ, tools.read, repeatable=same),
+        Tool("ls", _LS, tools.ls, repeatable=same),
+    ]
+
+
+class _FileTools:
+    """Functions of the tools; thread-safe."""
+
+    def __init__(self, sandbox: Sandbox, result_limit: int, copy: WorkingCopy | None) -> None:
+        self._sandbox = sandbox
+        self._index = SearchIndex(sandbox, None if copy is None else lambda: copy.changes)
+        self._limit = result_limit
+        self._copy = copy
+
+    def search(
+        self,
+        query: Annotated[str, Field(description="A question or key words; rare words count most.")],
+        limit: Annotated[int, Field(ge=1, le=50, description="How many passages to return.")] = 10,
+    ) -> str:
+        """Return the best passages for a question."""
+        self._sandbox.require_root()
+        hits = self._index.search(query, limit)
+        lines = list(hit_lines(hits.best, query))
+        notes = []
+        if counted := comma_list(f"{word} {count}" for word, count in hits.counts.items() if count):
+            notes.append(f"[{hits.unit} per word: {counted}]")
+        if absent := comma_list(word for word, count in hits.counts.items() if not count):
+            notes.append(f"[in no file: {absent}]")
+        if not self._index.complete:
+            notes.append(f"[only the first {self._index.files} files were searched: the root is too large; use grep]")
+        if skipped := self._index.skipped:
+            notes.append(
+                f"[large files not searched: {len(skipped)}, such as {escape_path(skipped[0])[-40:]}; use grep]"
+            )
+        if not hits.best:
+            notes.append(f"[nothing found in {self._index.files} files; use other words, or grep for a part of one]")
+
+        among = f"{hits.total} {hits.unit}" if hits.unit == "passages" else f"the passages of {hits.total} files"
+
+        def note(taken: int) -> str:
+            cut = "" if taken == len(lines) else ", cut"
+            how = "read(path, offset=line-10, limit=40) shows more"
+            best = f"[{len(hits.best)} best of {among}{cut}; {how}]"
+            return "\n".join([*notes, best] if hits.best else notes)
+
+        return fit(lines, self._limit, note)
+
+    def grep(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
+        self,
+        pattern: Annotated[
+            str,
+            Field(min_length=1, max_length=1000, description="A regular expression, matched line by line."),
+        ],
+        path: Annotated[str | None, Field(description="Look only in this file or folder.")] = None,
+        glob: Annotated[str | None, Field(description="Look only in files that match, e.g. `*.md`.")] = None,
+        ignore_case: Annotated[bool, Field(description="Take upper and lower case as equal.")] = False,  # noqa: FBT002 - called by keyword
+        context: Annotated[int, Field(ge=0, le=20, description="Lines to show before and after each match.")] = 0,
+        limit: Annotated[int, Field(ge=1, le=1000, description="How many matching lines to return.")] = 50,
+    ) -> str:
+        """Return the lines that match a pattern."""
+        check_pattern(pattern)
+        chosen = [file for file in self._matching(path, glob) if is_text(self._sandbox, file)]
+        found = find(self._sandbox, pattern, chosen, ignore_case=ignore_case, limit=limit)
+        lines = list(render(self._sandbox, found.matches, context))
+
+        def note(taken: int) -> str:
+            if found.stopped:
+                return f"[stopped {found.stopped}; use a simpler pattern, or narrow it with path or glob]"
+            if not found.matches:
+                return f"[no line matches in {len(chosen)} text files; try ignore_case, a shorter pattern, or search]"
+            if found.cut or taken < len(lines):
+                return "[there are more; narrow it with path, glob or a longer pattern, or raise limit]"
+            return ""
+
+        return fit(lines, self._limit, note)
+
+    def glob(
+        self,
+        pattern: Annotated[
+            str, Field(min_length=1, max_length=300, description="E.g. `docs/**/*.{md,rst}`, `*plan*`.")
+        ],
+        limit: Annotated[int, Field(ge=1, le=2000, description="How many paths to return.")] = 200,
+    ) -> str:
+        """Return the paths that match a pattern."""
+        found = list(islice(self._matching(None, pattern), limit + 1))
+
+        def note(taken: int) -> str:
+            if not found:
+                return "[no file matches; try a shorter pattern such as `*word*`]"
+            return f"[the first {taken}; narrow the pattern to see others]" if taken < len(found) else ""
+
+        return fit(map(escape_path, found[:limit]), self._limit, note)
+
+    def read(
+        self,
+        path: Annotated[str, Field(description="A file, as the other tools print its path.")],
+        offset: Annotated[int, Field(ge=1, description="The first line to return, from 1.")] = 1,
+        limit: Annotated[int, Field(ge=1, le=2000, description="How many lines to return.")] = 200,
+    ) -> str:
+        """Return numbered lines of a file."""
+        # `islice` takes no larger number.
+        offset = min(offset, sys.maxsize)
+        relative = self._existing(path)
+        if (self._sandbox.root / relative).is_dir():
+            raise ToolError(f"{escape_path(path)} is a folder; use ls to see what is in it")
+        content = None if self._copy is None else self._copy.readable(relative)
+        with text_lines(self._sandbox, relative, content) as text:
+            before = sum(1 for _ in islice(text.lines, offset - 1))
+            chosen = list(numbered(islice(text.lines, limit), offset, self._limit, alone=limit == 1))
+            total = count_lines(text, before + len(chosen))
+        if not chosen and before:
+            raise ToolError(f"{escape_path(path)} ends before line {offset}; it has {total} lines")
+        if self._copy is not None and content is not None:
+            self._copy.knows(relative, content)
+
+        def note(taken: int) -> str:
+            last = offset + taken - 1
+            if not chosen:
+                return "[the file is empty]"
+            more = f"; read on with offset={last + 1}" if last != total else ""
+            return f"[lines {offset}-{last} of {total}{more}]"
+
+        return fit(chosen, self._limit, note)
+
+    def ls(self, path: Annotated[str, Field(description="A folder; `.` for the root.")] = ".") -> str:
+        """List a folder."""
+        relative = self._existing(path)
+        if not (self._sandbox.root / relative).is_dir():
+            raise ToolError(f"{escape_path(path)} is no folder; use read to see what it says")
+        try:
+            found = entries(self._sandbox, relative)
+        except OSError as error:
+            raise ToolError(f"{escape_path(path)} cannot be listed: {error.strerror}") from error
+        found.sort(key=lambda entry: (entry.kind != "folder", entry.relative))
+
+        def note(taken: int) -> str:
+            if not found:
+                return "[the folder is empty, or all in it is hidden]"
+            return f"[{taken} of {len(found)} entries; use glob to see others]" if taken < len(found) else ""
+
+        return fit((describe(self._sandbox, entry) for entry in found), self._limit, note)
+
+    def _existing(self, path: str) -> str:
+        relative = self._sandbox.locate(path)
+        is_there = os.path.lexists(self._sandbox.root / relative)
+        if not is_there and not (self._copy and self._copy.keeps(relative)):
+            raise ToolError(f"{escape_path(path)} does not exist{similar_hint(self._sandbox, relative)}")
+        return relative
+
+    def _matching(self, path: str | None, glob: str | None) -> Iterator[str]:
+        """Yield the files below a path whose path matches a glob; None for no restriction."""
+        self._sandbox.require_root()
+        start = self._existing(path) if path else ""
+        spec = pattern_spec(glob.removeprefix(f"{self._sandbox.root.as_posix()}/")) if glob else None
+        return (file for file in files(self._sandbox, start) if spec is None or spec.match_file(file))
+
+
+TIMEOUT = 10.0
+"""Timeout of one search; the result then says that the search was stopped [s]."""
+_BATCH = 100_000 if os.name == "posix" else 20_000
+"""Maximum size of the paths on one command line [bytes]; Windows limits a command line to 32,767 characters."""
+_ERROR = 2
+# ripgrep omits the column of an empty match at the end of a file.
+_MATCH = re.compile(rb"(.*?)\0(\d+):(?:(\d+):)?[^\n]*\n", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """First match in one line."""
+
+    path: str
+    line: int
+    """Line number, from 1."""
+    column: int
+    """Column of the match, from 1 [bytes of UTF-8]."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrepResult:
+    """Result of a search."""
+
+    matches: tuple[Match, ...]
+    cut: bool
+    """Whether there are more matches than requested."""
+    stopped: str
+    """Why the search stopped before all files were read; empty if it did not."""
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise ToolError, with the position, if a pattern is not a valid Python regular expression."""
+    try:
+        # All threads share the list of warning filters.
+        with COMPILING, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        where = getattr(error, "pos", None)
+        reason = f"{getattr(error, 'msg', error)}{'' if where is None else f' at position {where}'}"
+        raise ToolError(
+            f"{pattern!r} is no regular expression: {reason}; escape ( [ {'{'} . * + ? with \\ to mean themselves"
+        ) from error
+
+
+def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: bool, limit: int) -> GrepResult:
+    """Find matching lines, in order of path and line.
+
+    paths: text files relative to the root; both engines read exactly these files.
+    limit: maximum number of matches to return.
+    Raises ToolError if no engine can be run.
+    """
+    deadline = time.monotonic() + TIMEOUT
+    options = (pattern, ignore_case, limit + 1)
+    ripgrep = shutil.which("rg")
+    # A relative path means that PATH contains `.`: the program could then be a file of the root.
+    engines = [_ripgrep_command(ripgrep, *options)] if ripgrep and Path(ripgrep).is_absolute() else []
+    engines.append(_python_command(*options))
+    matches: list[Match] = []
+    for batch in _batches(paths):
+        output, stopped = _search(engines, batch, sandbox.root, deadline)
+        matches += [
+            Match(os.fsdecode(path).removeprefix("./"), int(line), int(column or 1))
+            for path, line, column in map(re.Match.groups, islice(_MATCH.finditer(output), limit + 1))
+        ]
+        if stopped or len(matches) > limit:
+            return GrepResult(tuple(matches[:limit]), cut=len(matches) > limit, stopped=stopped)
+    return GrepResult(tuple(matches), cut=False, stopped="")
+
+
+def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
+    """Split paths into batches that fit on a command line."""
+    batch: list[str] = []
+    size = 0
+    for path in paths:
+        length = len(os.fsencode(path)) + 3
+        if size + length > _BATCH and batch:
+            yield batch
+            batch, size = [], 0
+        batch.append(f"./{path}")
+        size += length
+    if batch:
+        yield batch
+
+
+def _ripgrep_command(program: str, pattern: str, ignore_case: bool, max_count: int) -> list[str]:  # noqa: FBT001 - see `find`
+    # The caller has chosen the files, so ripgrep must not apply its own ignore rules.
+    command = [program, "--no-config", "--no-ignore", "--hidden", "--text", "--no-messages", "--threads=1"]
+    command += ["--color=never", "--no-heading", "--with-filename", "--null", "--line-number", "--column"]
+    command += ["--crlf", "--max-columns=1", f"--max-count={max_count}"]
+    return [*command, "--ignore-case" if ignore_case else "--case-sensitive", f"--regexp={pattern}", "--"]
+
+
+def _python_command(pattern: str, ignore_case: bool, max_count: int) -> list[str]:  # noqa: FBT001 - see `find`
+    flags = re.IGNORECASE if ignore_case else 0
+    return [sys.executable, "-I", "-S", scripts.__file__, "scan", pattern, str(int(flags)), str(max_count)]
+
+
+def _search(engines: Sequence[list[str]], paths: Sequence[str], root: Path, deadline: float) -> tuple[bytes, str]:
+    """Search one batch of files; return the output, and why the search stopped early, or an empty string."""
+    if is_cancelled():
+        return b"", "because nobody waits for it"
+    command, *others = engines
+    try:
+        output, code = run([*command, *paths], root, max(0.1, deadline - time.monotonic()))
+    except (OSError, ValueError) as error:
+        raise ToolError(f"the search could not be run: {error}") from error
+    if code is None:
+        return output, f"after {TIMEOUT:g} s"
+    # ripgrep also exits with 2 if it could not read some of the files.
+    if code in {0, 1} or (code == _ERROR and output):
+        return output, ""
+    if others and code > 0 and not output:
+        # ripgrep does not support this pattern, e.g. a lookahead.
+        return _search(others, paths, root, deadline)
+    if code < 0 or code == scripts.SEARCH_FAILED:
+        return output, "by a limit of time or memory"
+    raise ToolError(f"the search could not be run: {Path(command[0]).name} exited with code {code}")
+
+
+def render(sandbox: Sandbox, matches: Sequence[Match], context: int) -> Iterator[str]:
+    """Yield `path:line: text` for matches and `path-line- text` for the lines around them."""
+    by_path: dict[str, dict[int, int]] = {}
+    for match in matches:
+        by_path.setdefault(match.path, {})[match.line] = match.column
+    first = True
+    for path, columns in by_path.items():
+        wanted = {line + step for line in columns for step in range(-context, context + 1)}
+        last = None
+        with suppress(ToolError), text_lines(sandbox, path) as text:
+            for number, (line, length) in enumerate(islice(text.lines, max(wanted)), 1):
+                if number not in wanted:
+                    continue
+                if context and not first and number - 1 != last:
+                    yield "--"
+                first, last = False, number
+                mark = ":" if number in columns else "-"
+                start = len(line.encode("utf-8", "replace")[: columns.get(number, 1) - 1].decode("utf-8", "ignore"))
+                yield f"{escape_path(path)}{mark}{number}{mark} {clip(line, length, start)}"
+
+
+READ_CLIP = 2_000
+"""Maximum length of a line that is read among others: many notes have one paragraph per line [characters]."""
+_KILO = 1024
+_WINDOW = 8
+_MAX_NOTE = 150
+
+
+def hit_lines(hits: Sequence[Hit], query: str) -> Iterator[str]:
+    """Yield the heading and the best lines of each passage, with an empty line between passages."""
+    wanted = stems(" ".join(content_terms(query)))
+    for position, hit in enumerate(hits):
+        if position:
+            yield ""
+        for number, text in (*hit.passage.headings[-1:], *_best_lines(hit.passage.lines, wanted)):
+            yield f"{escape_path(hit.path)}:{number}: {text}"
+
+
+def _best_lines(lines: Sequence[Line], wanted: AbstractSet[str]) -> Sequence[Line]:
+    """Return the first window of consecutive lines that contains the most wanted stems."""
+    counts = [len(wanted & stems(text)) for _, text in lines]
+    starts = range(max(1, len(lines) - _WINDOW + 1))
+    start = max(starts, key=lambda first: sum(counts[first : first + _WINDOW]))
+    return lines[start : start + _WINDOW]
+
+
+def comma_list(words: Iterable[str]) -> str:
+    """Join words with commas, as many as fit in a note."""
+    text = ""
+    for word in words:
+        if len(text) + len(word) > _MAX_NOTE:
+            return f"{text}, …" if text else ""
+        text = f"{text}, {word}" if text else word
+    return text
+
+
+def numbered(lines: Iterable[tuple[str, int]], first: int, result_limit: int, *, alone: bool) -> Iterator[str]:
+    """Yield lines with their numbers; a single requested line is not clipped.
+
+    result_limit: maximum length of the result, of which one line takes at most a quarter [characters].
+    """
+    most = max(CLIP, min(READ_CLIP, result_limit // 4))
+    for number, (line, length) in enumerate(lines, first):
+        yield f"{number:>6}\t{line if alone else clip(line, length, most=most)}"
+
+
+def describe(sandbox: Sandbox, entry: Entry) -> str:
+    """Return one line of a folder listing."""
+    name = escape_path(entry.name)
+    if entry.kind == "folder":
+        return f"{name}/  {_entry_count(sandbox, entry.relative)}"
+    if entry.kind == "link":
+        return f"{name} -> {_link_target(sandbox, entry.relative)}"
+    if entry.kind == "special":
+        return f"{name}  (no regular file; cannot be read)"
+    try:
+        size = sandbox.size(entry.relative)
+        with text_lines(sandbox, entry.relative) as text:
+            count = _pluralize(count_lines(text, 0), "line", "lines")
+    except OSError:
+        return f"{name}  (is gone by now)"
+    except ToolError as error:
+        count = "binary" if "binary" in str(error) else "unreadable"
+    return f"{name}  {_format_size(size)}  {count}"
+
+
+def _entry_count(sandbox: Sandbox, relative: str) -> str:
+    try:
+        return _pluralize(len(entries(sandbox, relative)), "entry", "entries")
+    except OSError:
+        return "unreadable"
+
+
+def _link_target(sandbox: Sandbox, relative: str) -> str:
+    try:
+        return escape_path(sandbox.locate(relative)) or "."
+    except ToolError:
+        return "(leads to what you may not read)"
+
+
+def _pluralize(number: int | str, one: str, more: str) -> str:
+    return f"{number} {one if number == 1 else more}"
+
+
+def _format_size(size: int) -> str:
+    if size < _KILO:
+        return f"{size} B"
+    return f"{size / _KILO:.1f} KB" if size < _KILO**2 else f"{size / _KILO**2:.1f} MB"

@@ -1,1 +1,0 @@
-"""File tools: search, grep, glob, read and ls."""

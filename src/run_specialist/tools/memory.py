@@ -1,0 +1,452 @@
+"""The tool `memory`, and the folder with the notes that a specialist keeps from run to run.
+
+Its commands have the names and arguments of the Messages API's memory tool, which models know, plus `append`.
+"""
+
+import errno
+import hashlib
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from run_specialist.errors import ToolError
+from run_specialist.safety.safe_files import (
+    Changed,
+    Folder,
+    delete_file,
+    digest_of,
+    folder,
+    read_content,
+    replace_file,
+    temporary_name,
+)
+from run_specialist.tools.base import Tool
+from run_specialist.tools.sandbox import fit
+
+MAIN = "MEMORY.md"
+"""The note that is added to the prompt."""
+_PART = re.compile(r"[^\W_](?:[\w .-]{0,62}\w)?")
+_DEEPEST = 3
+_ROOT = re.compile(r"(?:\./)?/?(?:memories(?:/|$))?")
+"""Prefix of paths from models that know the Messages API's memory tool."""
+_READ_BY_PROGRAMS = frozenset(
+    {"agents.md", "agents.override.md", "claude.md", "claude.local.md", "gemini.md", "skill.md"}
+    | {"copilot-instructions.md", "warp.md", "crush.md", "qwen.md"}
+)
+
+
+def note_name(path: str) -> str:
+    """Return the path of a note below the notes folder, with `/`; empty for the folder itself.
+
+    Raises ToolError for anything except a Markdown file there.
+    """
+    name = _ROOT.sub("", path.strip(), count=1).rstrip("/")
+    if not name:
+        return ""
+    parts = name.split("/")
+    if not all(map(_PART.fullmatch, parts)) or len(parts) > _DEEPEST:
+        raise ToolError(f"{_shown(path)} is no name of a note; use a name such as {MAIN} or topics/tests.md")
+    last = parts[-1].lower()
+    if not last.endswith(".md"):
+        raise ToolError(f"{_shown(path)} is no name of a note: notes are Markdown files, whose names end in .md")
+    if last in _READ_BY_PROGRAMS or last.endswith((".agent.md", ".instructions.md", ".prompt.md", ".chatmode.md")):
+        raise ToolError(f"{_shown(path)} is a name that other programs read by themselves; use another one")
+    return name
+
+
+def _shown(path: str) -> str:
+    return repr(path if len(path) <= 100 else f"{path[:97]}...")  # noqa: PLR2004 - for a message
+
+
+LARGEST = 64 * 1024
+"""Maximum size of a note [bytes]."""
+MOST = 100
+"""Maximum number of notes."""
+_MOST_ENTRIES = 1_000
+"""Maximum number of folder entries that are examined."""
+_GITIGNORE = ".gitignore"
+
+
+@dataclass(frozen=True, slots=True)
+class NotesFolder:
+    """The folder with the notes of one specialist; it need not exist."""
+
+    base: Path
+    """A folder in which symlinks are followed."""
+    folder: str
+    """Path of the notes below `base`, with `/`; symlinks in it are not followed."""
+    ignored: str = ""
+    """Folder below `base` that gets a `.gitignore` when it is created; empty if there is none."""
+
+    def read(self, note: str) -> tuple[str, bool]:
+        """Return the text of a note, and whether it is longer than `LARGEST` and was cut.
+
+        Raises OSError; FileNotFoundError if there is none.
+        """
+        above, _, name = f"{self.folder}/{note}".rpartition("/")
+        with folder(self._root, above) as here, here.file(name) as file:
+            data = file.read(LARGEST + 1)
+        is_cut = len(data) > LARGEST
+        return data[:LARGEST].decode("utf-8-sig", "ignore" if is_cut else "replace"), is_cut
+
+    def notes(self) -> list[tuple[str, int]]:
+        """Return the notes with their sizes [bytes], the one in the prompt first; raises OSError."""
+        try:
+            with folder(self._root, self.folder) as here:
+                found = [*islice(_below(here, ""), MOST)]
+        except FileNotFoundError:
+            return []
+        return sorted(found, key=lambda one: (one[0] != MAIN, one[0]))
+
+    def change(self, note: str, change: Callable[[str | None], str | None], *, may_make: bool) -> str:
+        """Replace a note by the result of a function, under the lock of the folder; return its text.
+
+        change: takes the text, None if there is no such note; returns the new text, None to remove the note.
+        may_make: whether to create a missing folder.
+        Raises ToolError if the note is or would be too large, or if there are too many notes; OSError.
+        """
+        if may_make:
+            self._make()
+        path = f"{self.folder}/{note}"
+        with folder(self._root, self.folder) as top, locked(top):
+            found = read_content(self._root, path, LARGEST)
+            expected = None if found is None else digest_of(found)
+            after = change(None if found is None else _text(note, found))
+            if after is None:
+                delete_file(self._root, path, expected=expected or "", folders=note.count("/"), most=LARGEST)
+                return ""
+            data = after.encode("utf-8", "replace")
+            if len(data) > LARGEST:
+                raise ToolError(f"{note} would be larger than {LARGEST // 1024} KiB; use several notes, or shorten it")
+            if found is None and sum(1 for _ in islice(_below(top, ""), MOST)) >= MOST:
+                raise ToolError(f"there are {MOST} notes already; merge or delete some")
+            self._write(path, data, expected)
+        return after
+
+    @property
+    def _root(self) -> Path:
+        return Path(os.path.realpath(self.base))
+
+    def _write(self, path: str, data: bytes, expected: str | None) -> None:
+        replace_file(self._root, path, data, expected=expected, temporary=temporary_name(), most=LARGEST)
+
+    def _make(self) -> None:
+        """Create the notes folder."""
+        # Only the user may read the folder of the user; a project exists already.
+        self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.ignored:
+            with suppress(Changed):
+                self._write(f"{self.ignored}/{_GITIGNORE}", b"*\n", None)
+        above = ""
+        for name in self.folder.split("/"):
+            with folder(self._root, above) as here, suppress(FileExistsError):
+                os.mkdir(name if here.descriptor is not None else f"{here.path}/{name}", dir_fd=here.descriptor)
+            above = f"{above}/{name}" if above else name
+
+
+def _text(note: str, data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ToolError(f"{note} is not UTF-8, so it cannot be changed") from None
+
+
+def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
+    """Yield the notes in a folder and below it, with their sizes; other files are omitted."""
+    with here.listing() as entries:
+        found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _MOST_ENTRIES))
+    for name, is_folder in found:
+        path = f"{above}/{name}" if above else name
+        with suppress(OSError, ToolError):
+            if is_folder:
+                note_name(f"{path}/x.md")
+                inner = here.folder(name)
+                try:
+                    yield from _below(inner, path)
+                finally:
+                    inner.close()
+            elif note_name(path) == path:
+                with here.file(name) as file:
+                    yield path, os.fstat(file.fileno()).st_size
+
+
+LONGEST = 10.0
+"""Maximum time to wait for another run [s]."""
+_PAUSE = 0.005
+_NOT_LOCKABLE = (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
+_in_process = threading.Lock()
+"""Lock within this process, for file systems without locks; runs of other processes are not excluded there."""
+
+if sys.platform == "win32":
+
+    def _try_lock(_descriptor: int) -> None:
+        """Do nothing: folders cannot be opened there."""
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> None:
+        """Lock; raises BlockingIOError if another process or thread has the lock, and OSError."""
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
+    """Hold the lock of a folder, which the operating system releases when the process ends.
+
+    seconds: maximum time to wait.
+    Raises ToolError if another run holds it for longer.
+    """
+    end = time.monotonic() + seconds
+    if not _in_process.acquire(timeout=seconds):
+        raise ToolError(_in_use())
+    try:
+        descriptor = _readable(folder)
+        try:
+            _wait(descriptor, end)
+            yield
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+    finally:
+        _in_process.release()
+
+
+def _readable(folder: Folder) -> int | None:
+    """Return a descriptor that can be locked; None where folders cannot be opened."""
+    if folder.descriptor is None:
+        return None
+    return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.descriptor)
+
+
+def _wait(descriptor: int | None, end: float) -> None:
+    """Lock a folder until its descriptor is closed; raises ToolError at the time `end`."""
+    while descriptor is not None:
+        try:
+            _try_lock(descriptor)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise ToolError(_in_use()) from None
+            time.sleep(_PAUSE)
+        except OSError as error:
+            # Some network file systems lock only files that are open for writing.
+            if error.errno not in _NOT_LOCKABLE:
+                raise
+            return
+        else:
+            return
+
+
+def _in_use() -> str:
+    return "another run is changing these notes; try again"
+
+
+def plain(text: str) -> str:
+    """Return a text without control characters and lone surrogates, with Unix line ends."""
+    unix = text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode("utf-8")
+    return unix.translate(_UNREADABLE)
+
+
+MOST_LINES = 200
+"""Maximum number of lines of `MEMORY.md` that are added; the same as in Claude Code."""
+MOST_BYTES = 25 * 1024
+"""Maximum size of the added part of `MEMORY.md` [bytes]; the same as in Claude Code."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptNotes:
+    """The notes that a run begins with."""
+
+    text: str = ""
+    problem: str = ""
+    """Why some or all of the notes are missing."""
+
+
+def read_notes(folder: NotesFolder) -> PromptNotes:
+    """Read the beginning of `MEMORY.md`, which need not exist."""
+    try:
+        text = plain(folder.read(MAIN)[0])
+    except FileNotFoundError:
+        return PromptNotes()
+    except OSError as error:
+        return PromptNotes(problem=f"{MAIN} is not read: {error.strerror or error}")
+    lines = text.splitlines(keepends=True)
+    kept = "".join(lines[:MOST_LINES])
+    if len(kept.encode("utf-8", "replace")) > MOST_BYTES:
+        kept = kept.encode("utf-8", "replace")[:MOST_BYTES].decode("utf-8", "ignore")
+    if len(kept) == len(text):
+        return PromptNotes(text.strip())
+    cut = f"{MAIN} is cut after {min(MOST_LINES, kept.count(chr(10)) + 1)} lines"
+    return PromptNotes(f"{kept.strip()}\n[{cut}]", cut)
+
+
+NAME = "memory"
+
+_DESCRIPTION = (
+    f"Your notes, which stay from run to run. {MAIN} is in your prompt when a run begins, up to {MOST_LINES} lines: "
+    "keep it short, and put details into other notes, such as tests.md, that it names. Other runs may write at the "
+    "same time, so prefer append. Write what you have found out, with its place, and never secrets."
+)
+_UNREADABLE = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
+"""Control characters that a note does not need."""
+
+
+def memory_tool(folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool = False) -> Tool:
+    """Return the tool of one run.
+
+    hide: masks secrets in written notes.
+    result_limit: maximum length of one result [characters].
+    is_dry: whether no file may be changed.
+    """
+    return Tool(NAME, _DESCRIPTION, _MemoryNotes(folder, hide, result_limit, is_dry=is_dry).memory)
+
+
+class _MemoryNotes:
+    """The notes as known to one run; thread-safe, because the folder is locked for each change."""
+
+    def __init__(self, folder: NotesFolder, hide: Callable[[str], str], result_limit: int, *, is_dry: bool) -> None:
+        self._folder = folder
+        self._is_dry = is_dry
+        self._hide = hide
+        self._limit = result_limit
+        self._seen: dict[str, str] = {}
+        """Digests of the notes as this run last read or wrote them."""
+
+    def memory(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
+        self,
+        command: Annotated[
+            Literal["view", "create", "append", "str_replace", "delete"],
+            Field(description="create is for a new note; delete needs that you have viewed it in this run."),
+        ],
+        path: Annotated[str, Field(description="A note; empty to view the list of all notes.")] = "",
+        file_text: Annotated[str, Field(description="What to create or append.")] = "",
+        old_str: Annotated[str, Field(description="What to replace; it must be there exactly once.")] = "",
+        new_str: Annotated[str, Field(description="What to put in its place.")] = "",
+        offset: Annotated[int, Field(ge=1, description="The first line to view, from 1.")] = 1,
+    ) -> str:
+        """View or change the notes."""
+        note = note_name(path)
+        try:
+            if command == "view":
+                return self._view(note, offset) if note else self._list()
+            if self._is_dry:
+                raise ToolError("this is a dry run, which changes no notes; go on without")
+            if not note:
+                raise ToolError(f"path: name a note, such as {MAIN}")
+            match command:
+                case "create":
+                    return self._add(note, file_text, "Created", is_new=True)
+                case "append":
+                    return self._add(note, file_text, "Appended to", is_new=False)
+                case "str_replace":
+                    return self._replace(note, old_str, new_str)
+                case "delete":
+                    return self._delete(note)
+        except FileNotFoundError:
+            raise ToolError(f"there is no note {note}; view without a path lists those that there are") from None
+        except OSError as error:
+            raise ToolError(f"{note or 'the notes'} cannot be used: {error.strerror or error}") from None
+
+    def _list(self) -> str:
+        notes = self._folder.notes()
+        if not notes:
+            return "There are no notes yet."
+        return fit((f"{name}  {size:,} bytes" for name, size in notes), self._limit, lambda _: "")
+
+    def _view(self, note: str, offset: int) -> str:
+        text, is_cut = self._folder.read(note)
+        self._seen[note] = _digest(text)
+        lines = text.splitlines()
+        chosen = lines[offset - 1 :]
+        if not chosen and lines:
+            raise ToolError(f"{note} ends before line {offset}; it has {len(lines)} lines")
+
+        def on(taken: int) -> str:
+            if not lines:
+                return f"[{note} is empty]"
+            last = offset + taken - 1
+            more = f"; view on with offset={last + 1}" if last < len(lines) else ""
+            cut = f"; the rest beyond {LARGEST // 1024} KiB cannot be viewed" if is_cut else ""
+            return f"[{note}: lines {offset}-{last} of {len(lines)}{more}{cut}]"
+
+        return fit(chosen, self._limit, on)
+
+    def _add(self, note: str, given: str, done: str, *, is_new: bool) -> str:
+        text = self._clean(given)
+        if not text.strip():
+            raise ToolError("file_text: there is nothing to write")
+
+        def add(before: str | None) -> str:
+            if before is not None and is_new:
+                raise ToolError(
+                    f"there is a note {note} already; view it, then append, or replace a part of it by str_replace"
+                )
+            gap = "\n" if before and not before.endswith("\n") else ""
+            return self._left(note, before, f"{before or ''}{gap}{text}{'' if text.endswith(chr(10)) else chr(10)}")
+
+        left = self._folder.change(note, add, may_make=True)
+        return _said(note, left, done, is_masked=text != plain(given))
+
+    def _replace(self, note: str, old: str, given: str) -> str:
+        text = self._clean(given)
+
+        def replace(before: str | None) -> str:
+            if before is None:
+                raise FileNotFoundError
+            if (count := before.count(old) if old else 0) != 1:
+                found = "is not there" if count == 0 else f"is there {count} times"
+                raise ToolError(f"old_str {found} in {note}; it must be there exactly once, so view the note first")
+            return self._left(note, before, before.replace(old, text))
+
+        left = self._folder.change(note, replace, may_make=False)
+        return _said(note, left, "Changed", is_masked=text != plain(given))
+
+    def _delete(self, note: str) -> str:
+        def delete(before: str | None) -> None:
+            if before is None:
+                raise FileNotFoundError
+            if self._seen.get(note) != _digest(before):
+                why = "has changed since you viewed it" if note in self._seen else "was not viewed in this run"
+                raise ToolError(f"{note} {why}; view it, then delete it if nothing in it is needed")
+
+        self._folder.change(note, delete, may_make=False)
+        return f"Deleted {note}."
+
+    def _clean(self, text: str) -> str:
+        return self._hide(plain(text))
+
+    def _left(self, note: str, before: str | None, text: str) -> str:
+        """Record a note as this run leaves it, unless it contains something that this run has not seen."""
+        if before is None or self._seen.get(note) == _digest(before):
+            self._seen[note] = _digest(text)
+        return text
+
+
+def _said(note: str, left: str, done: str, *, is_masked: bool) -> str:
+    """Return the result of a change.
+
+    left: the note after the change.
+    """
+    parts = [f"{done} {note}."]
+    if is_masked:
+        parts.append("Secrets in it were masked.")
+    if note == MAIN and (left.count("\n") > MOST_LINES or len(left.encode()) > MOST_BYTES):
+        parts.append(
+            f"Only its first {MOST_LINES} lines, or {MOST_BYTES // 1024} KiB, are in your prompt when a run begins: "
+            "move details into other notes."
+        )
+    return " ".join(parts)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,1 +1,0 @@
-"""The notes that a specialist keeps from run to run."""

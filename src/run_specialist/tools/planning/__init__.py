@@ -1,1 +1,0 @@
-"""Tools that only record texts of a model: the plan of a run, and thoughts."""

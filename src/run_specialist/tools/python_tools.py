@@ -1,0 +1,242 @@
+"""The decorator `tool`, and the functions that `python_tools` names."""
+
+import functools
+import inspect
+import re
+import traceback
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, overload
+
+from run_specialist.errors import UsageError
+from run_specialist.safety.redact import redact
+from run_specialist.specialist.tool_names import RESERVED
+from run_specialist.tools import project_modules
+from run_specialist.tools.archive import NAME as ARCHIVE
+from run_specialist.tools.archive import SUMMARIZE
+from run_specialist.tools.base import Tool, name_of
+from run_specialist.tools.delegate import NAME as DELEGATE
+from run_specialist.tools.project_modules import CannotImport, ImportedModules, Module, imported
+from run_specialist.tools.respond import NAME as RESPOND
+
+_RESERVED_HERE = frozenset({*RESERVED, SUMMARIZE})
+_MCP_PREFIX = "mcp__"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFunction:
+    """A function that a file declares, and the modules to import for it."""
+
+    reference: str
+    """`module:name`; the name is dotted for an attribute of an object."""
+    chain: tuple[Module, ...]
+    """The module, preceded by its parent packages."""
+    imported: ImportedModules
+    """Project modules that these import."""
+
+    @property
+    def module(self) -> Module:
+        """The module that contains the function."""
+        return self.chain[-1]
+
+
+def find(reference: str, root: Path) -> FoundFunction:
+    """Find the module of a function without importing anything.
+
+    Raises UsageError if it is missing or ambiguous.
+    """
+    try:
+        chain = project_modules.find(reference.partition(":")[0], root)
+        return FoundFunction(reference, chain, imported(chain, root))
+    except CannotImport as error:
+        raise UsageError(f"{reference}: {error}") from None
+
+
+def load(found: FoundFunction, root: Path) -> Tool:
+    """Import a function and return it as a tool; an object that already is a tool is returned unchanged.
+
+    Raises UsageError, also for any exception of the module.
+    """
+    try:
+        value: Any = project_modules.load(found.chain, root, found.imported.modules)
+    except CannotImport as error:
+        raise UsageError(f"{found.reference}: {error}") from None
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - a module may raise anything, even SystemExit
+        raise UsageError(f"{found.reference}: importing {found.module.name} failed: {_describe_error(error)}") from None
+    for name in found.reference.partition(":")[2].split("."):
+        value = _attribute(value, name, found)
+    try:
+        return value if isinstance(value, Tool) else tool(value)
+    except UsageError as error:
+        raise UsageError(f"{found.reference}: {error}") from None
+
+
+def _attribute(value: Any, name: str, found: FoundFunction) -> Any:  # noqa: ANN401 - a module or any attribute
+    try:
+        return getattr(value, name)
+    except Exception:  # noqa: BLE001 - `__getattr__` may raise anything
+        similar = get_close_matches(name, [one for one in dir(value) if not one.startswith("_")], 3)
+        hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
+        raise UsageError(f"{found.reference}: {found.module.name} has no {name}{hint}") from None
+
+
+def check_name(found: FoundFunction, made: Tool, others: Collection[str]) -> None:
+    """Raise UsageError if the name of a tool is reserved or already taken."""
+    if made.name in _RESERVED_HERE or made.name.startswith(_MCP_PREFIX):
+        reason = "is reserved for MCP tools" if made.name.startswith(_MCP_PREFIX) else "is reserved"
+    elif made.name in others:
+        reason = "is already used by another function in python_tools"
+    else:
+        return
+    raise UsageError(f'{found.reference}: tool name {made.name} {reason}; choose another one: @tool(name="...")')
+
+
+def _describe_error(error: BaseException) -> str:
+    """Return an error on one line, with the file and line that raised it."""
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f"{error.filename}:{error.lineno}"
+    else:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+        place = f"{frames[-1].filename}:{frames[-1].lineno}"
+    text = error.msg if isinstance(error, SyntaxError) else " ".join(redact(str(error)).split())
+    return f"{type(error).__name__}{f': {text}' if text else ''} ({place})"
+
+
+_RESERVED = frozenset({RESPOND, ARCHIVE, DELEGATE, SUMMARIZE})
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, timeout: float | None = None, repeatable: bool = False
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
+    repeatable: bool = False,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Turn a function into a tool: a model sees its name, its docstring and its parameters.
+
+    name: overrides the function's name.
+    description: overrides the docstring without its parameter section.
+    timeout: timeout of one call; overrides the specialist's `tool_timeout` [s].
+    repeatable: whether an identical call in the same run may be answered from the record.
+    Raises UsageError for a function that a model cannot call.
+    """
+    if function is None:
+        return lambda function: _make_tool(function, name, description, timeout, repeatable=repeatable)
+    return _make_tool(function, name, description, timeout, repeatable=repeatable)
+
+
+def as_tools(tools: Iterable[Tool | Callable[..., Any]]) -> tuple[Tool, ...]:
+    """Return a program's own tools; functions become tools.
+
+    Raises UsageError for a duplicate or reserved name.
+    """
+    made: dict[str, Tool] = {}
+    for one in tools:
+        made_tool = one if isinstance(one, Tool) else tool(one)
+        if made_tool.name in _RESERVED or made_tool.name.startswith("mcp__"):
+            raise UsageError(f'{made_tool.name}: reserved tool name; choose another one: @tool(name="...")')
+        if made_tool.name in made:
+            raise UsageError(f'{made_tool.name}: duplicate tool name; rename one of the tools: @tool(name="...")')
+        made[made_tool.name] = made_tool
+    return tuple(made.values())
+
+
+def _make_tool(
+    function: Callable[..., Any], name: str | None, description: str | None, timeout: float | None, *, repeatable: bool
+) -> Tool:
+    name = name_of(function) if name is None else name
+    _check(function, name, timeout)
+    made = Tool(name, "", function, repeatable, timeout=timeout)
+    properties = made.input_schema["properties"]
+    docstring = read(_docstring(function))
+    descriptions = {
+        key: {"description": docstring.parameters[key]} for key in properties if key in docstring.parameters
+    }
+    schema = {
+        **made.input_schema,
+        "properties": {key: descriptions.get(key, {}) | value for key, value in properties.items()},
+    }
+    description = docstring.description if description is None else description
+    return Tool(name, description or name, function, repeatable, schema if descriptions else None, timeout)
+
+
+def _check(function: Any, name: str, timeout: float | None) -> None:  # noqa: ANN401 - any object
+    inner = function.func if isinstance(function, functools.partial) else function
+    if isinstance(function, Tool):
+        raise UsageError(f"{name}: is already a tool")
+    if not callable(function) or inspect.isclass(function):
+        actual = "a class" if inspect.isclass(function) else f"an object of type {type(function).__name__}"
+        raise UsageError(f"{name}: expected a function, got {actual}")
+    if inspect.isasyncgenfunction(inner) or inspect.isasyncgenfunction(type(inner).__call__):
+        raise UsageError(f"{name}: asynchronous generators are not supported; return the complete result instead")
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r}: invalid tool name; use at most 64 letters, digits, _ and -")
+    if timeout is not None and not timeout > 0:
+        raise UsageError(f"{name}: timeout must be a positive number of seconds, got {timeout}")
+
+
+def _docstring(function: Callable[..., Any]) -> str:
+    if isinstance(function, functools.partial):
+        return _docstring(function.func)
+    # For a callable object, the docstring of `__call__` describes the action better than that of the class.
+    plain = inspect.isroutine(function) or hasattr(function, "__wrapped__")
+    return inspect.getdoc(function if plain else type(function).__call__) or inspect.getdoc(function) or ""
+
+
+_SECTIONS = {
+    "GOOGLE": r"(?:Args|Arguments|Parameters|Params):[ \t]*\n(?:[ \t]+.*(?:\n|\Z)|[ \t]*\n)*",
+    "NUMPYDOC": r"(?:Other )?Parameters[ \t]*\n-{3,}[ \t]*\n(?:(?!\S.*\n-{3,}).*(?:\n|(?<=.)\Z))*",
+    "REST": r":(?:param|parameter|arg|argument|key|keyword|type)\b.*(?:\n|\Z)(?:[ \t]+.*(?:\n|\Z))*",
+}
+"""Pattern of the parameter section in each docstring style."""
+
+
+@dataclass(frozen=True, slots=True)
+class Docstring:
+    """Parsed docstring."""
+
+    description: str
+    """Text without the parameter section."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """Description of each parameter, on one line."""
+
+
+def read(text: str) -> Docstring:
+    """Parse a docstring in Google, NumPy or Sphinx style; in any other style, all of it is the description.
+
+    text: the docstring without the indentation of the code.
+    """
+    import docstring_parser  # noqa: PLC0415 - takes 30 ms, and only custom tools need it
+
+    try:
+        parsed = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return Docstring(text)
+    parameters = {
+        name.strip(): " ".join((one.description or "").split())
+        for one in parsed.params
+        for name in one.arg_name.split(",")
+    }
+    section = _SECTIONS.get(parsed.style.name) if parsed.style and parameters else None
+    if section is None:
+        return Docstring(text)
+    rest = re.sub(rf"^{section}", "", text, flags=re.MULTILINE)
+    description = re.sub(r"\n{3,}", "\n\n", rest).strip()
+    return Docstring(description, {name: meaning for name, meaning in parameters.items() if meaning})

@@ -1,0 +1,517 @@
+"""What the file tools see below the root: listing folders, reading text."""
+
+import difflib
+import io
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO
+
+from run_specialist.errors import ToolError, UsageError
+from run_specialist.safety.credentials import lines_without_keys
+from run_specialist.safety.redact import redact
+from run_specialist.safety.safe_files import Folder, folder, way
+from run_specialist.tools.ignore import IgnoreRules, spec_of
+from run_specialist.tools.scripts import DETECTION_SIZE, encoding_of, lines_of
+from run_specialist.tools.secret_files import holds_cases, holds_notes, is_secret, names_secret
+from run_specialist.tools.threads import check_cancelled
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPath:
+    """One of the `paths`: a folder, a file or a glob."""
+
+    folder: str
+    """Part before the first wildcard, relative to the root, with symlinks resolved."""
+    rest: str
+    """Part from the first wildcard on; empty if there is none."""
+    written: Sequence[str]
+    """Path components as written in the specialist's file."""
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it selects the entire root."""
+        return not (self.folder or self.rest)
+
+    @property
+    def names_secret(self) -> bool:
+        """Whether it explicitly names a file or folder that usually holds secrets.
+
+        A symlink with another name to such a file does not count.
+        """
+        parts = [part for part in f"{self.folder}/{self.rest}".split("/") if part]
+        written = {part.casefold() for part in self.written}
+        return any(
+            names_secret(above, part) and part.casefold() in written
+            for above, part in zip(["", *parts], parts, strict=False)
+        )
+
+
+class NamedPaths:
+    """A set of `paths`."""
+
+    def __init__(self, paths: Sequence[NamedPath]) -> None:
+        """Create the set; patterns are compiled when first needed."""
+        self.paths = paths
+
+    def select(self, relative: str, *, is_folder: bool) -> bool:
+        """Return whether any path selects this entry or a folder above it, or, for a folder, may select its entries."""
+        if is_folder and any(
+            f"{path.folder}/".startswith(f"{relative}/")
+            or not relative
+            or (path.rest and _is_at_or_below(relative, path.folder))
+            for path in self.paths
+        ):
+            return True
+        return bool(self.paths) and self._spec.match_file(relative + "/" * is_folder)
+
+    @cached_property
+    def _spec(self) -> "GitIgnoreSpec":
+        return spec_of(_as_pattern(path.folder, path.rest) for path in self.paths)
+
+
+def _is_at_or_below(relative: str, folder: str) -> bool:
+    return not folder or relative == folder or relative.startswith(f"{folder}/")
+
+
+def _as_pattern(folder: str, rest: str) -> str:
+    literal = re.sub(r"([*?\[\]\\! #])", r"\\\1", folder)
+    return "/" + "/".join(part for part in (literal, rest) if part)
+
+
+_LONGEST = 4096
+"""Maximum length of a path on Linux, and at most that elsewhere [bytes]."""
+_GLOB = re.compile(r"[*?\[]")
+_SEPARATOR = re.compile(r":(?=\d+: )")
+_ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+_CLOSED = "is closed: such files hold secrets, and only `paths` in the specialist's file opens them, by name"
+_CLOSED_CASES = "is closed: it holds the expected answers of an eval; `paths` in the specialist's file can name it"
+_CLOSED_NOTES = "is closed: it holds notes of specialists; `paths` in the specialist's file can name it"
+
+
+def escape_path(path: str) -> str:
+    """Escape a path so that it is valid text on one line; `unescape_path` reverses this.
+
+    It also escapes the separator of `path:line: text`, so that a file name cannot fake a hit in another file.
+    """
+    for character, escape in _ESCAPES.items():
+        path = path.replace(character, escape)
+    path = _SEPARATOR.sub(r"\\x3a", path)
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def unescape_path(path: str) -> str:
+    """Unescape a path that `escape_path` has escaped."""
+    for character, escape in _ESCAPES.items():
+        path = path.replace(escape, character)
+    path = path.replace(r"\x3a", ":")
+    return re.sub(r"\\x([89a-f][0-9a-f])", lambda match: chr(0xDC00 + int(match[1], 16)), path)
+
+
+class Sandbox:
+    """Root folder that paths cannot leave; ignored, unselected and secret entries are hidden."""
+
+    def __init__(self, root: Path, paths: Sequence[str] = ()) -> None:
+        """Create a sandbox for a root folder, which need not exist yet.
+
+        paths: folders, files or globs under the root; if given, all other entries are hidden.
+        Raises UsageError for a path outside the root.
+        """
+        self.root = Path(os.path.realpath(root))
+        named = [self._parse(path) for path in paths]
+        self._named = NamedPaths(named)
+        self._sees_all = not named or any(path.is_root for path in named)
+        self._named_secrets = NamedPaths([path for path in named if path.names_secret])
+
+    @property
+    def names_secrets(self) -> bool:
+        """Whether its paths open files that usually hold secrets."""
+        return bool(self._named_secrets.paths)
+
+    def _parse(self, path: str) -> NamedPath:
+        parts = Path(path).parts
+        plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+        folder = self.relative(self._resolve(str(Path(*parts[:plain]))))
+        if folder is None or ".." in parts[plain:]:
+            raise UsageError(f"paths: {path!r} is outside the root {self.root}; use a path under it")
+        return NamedPath(folder, "/".join(parts[plain:]), parts)
+
+    def _resolve(self, path: str) -> Path:
+        try:
+            return Path(os.path.realpath(self.root / path))
+        except (OSError, ValueError) as error:
+            raise ToolError(f"{escape_path(path)!r} is no usable path: {error}") from error
+
+    def relative(self, real: Path) -> str | None:
+        """Return a resolved path relative to the root; empty for the root itself, None outside it."""
+        if not real.is_relative_to(self.root):
+            return None
+        relative = real.relative_to(self.root).as_posix()
+        return "" if relative == "." else relative
+
+    def locate(self, path: str) -> str:
+        """Resolve the symlinks of a path and return it relative to the root; it need not exist.
+
+        Raises ToolError if the result is outside the root or hidden.
+        """
+        self.require_root()
+        real = self._resolve(path)
+        if not os.path.lexists(real) and unescape_path(path) != path:
+            real = self._resolve(unescape_path(path))
+        relative = self.relative(real)
+        if relative is None:
+            raise ToolError(f"{escape_path(path)!r} is outside the root; use ls or glob to see what you may read")
+        if os.path.lexists(real) and (reason := self._hidden(relative, is_folder=real.is_dir())):
+            raise ToolError(f"{escape_path(path)!r} {reason}; use ls or glob to see what you may read")
+        return relative
+
+    def require_root(self) -> None:
+        """Raise ToolError if the root is not, or no longer, a folder."""
+        if not self.root.is_dir():
+            raise ToolError(f"the root folder {self.root} does not exist (any more); no file can be read")
+
+    def _hidden(self, relative: str, *, is_folder: bool) -> str | None:
+        if not self.is_selected(relative, is_folder=is_folder):
+            return "is not among the paths that you may read"
+        parts = relative.split("/") if relative else []
+        try:
+            for depth, rules in enumerate(self.rules_above(relative)):
+                if parts[depth].casefold() == ".git":
+                    return "belongs to git"
+                if rules.hide("/".join(parts[: depth + 1]), is_folder=is_folder or depth < len(parts) - 1):
+                    return "is hidden by .gitignore"
+        except OSError as error:
+            # It is unknown whether it is ignored.
+            return f"cannot be reached: {error.strerror}"
+        if self.is_closed(relative, is_folder=is_folder):
+            return _CLOSED_NOTES if holds_notes(relative) else _CLOSED_CASES if holds_cases(relative) else _CLOSED
+        return None
+
+    def rules_above(self, relative: str) -> Iterator[IgnoreRules]:
+        """Yield the ignore rules of each folder from the root down to a path's parent; nothing for the root itself.
+
+        Raises OSError.
+        """
+        if not relative:
+            return
+        rules, above = IgnoreRules(), ""
+        with closing(way(self.root, relative.rpartition("/")[0])) as steps:
+            for here, name in zip(steps, relative.split("/"), strict=True):
+                rules = rules.within(here, above)
+                yield rules
+                above = f"{above}/{name}" if above else name
+
+    def is_short_enough(self, relative: str) -> bool:
+        """Return whether a path is short enough for system calls."""
+        return len(os.fsencode(f"{self.root}/{relative}")) < _LONGEST
+
+    def is_selected(self, relative: str, *, is_folder: bool) -> bool:
+        """Return whether `paths` selects this entry or, for a folder, may select its entries."""
+        return self._sees_all or self._named.select(relative, is_folder=is_folder)
+
+    def is_closed(self, relative: str, *, is_folder: bool) -> bool:
+        """Return whether an entry usually holds secrets and is not named explicitly in `paths`."""
+        return is_secret(relative) and not self._named_secrets.select(relative, is_folder=is_folder)
+
+    def starts(self) -> Iterator[str]:
+        """Yield the existing, visible folders and files with which `paths` begin."""
+        for start in [""] if self._sees_all else dict.fromkeys(path.folder for path in self._named.paths):
+            path = self.root / start
+            is_folder = os.path.isdir(path)  # noqa: PTH112 - pathlib raises for inaccessible paths
+            if (is_folder or os.path.isfile(path)) and not self._hidden(start, is_folder=is_folder):  # noqa: PTH113 - as above
+                yield start
+
+    def open(self, relative: str) -> BinaryIO:
+        """Open a located regular file for reading, without following symlinks; other files are never opened.
+
+        Raises OSError.
+        """
+        above, _, name = relative.rpartition("/")
+        with folder(self.root, above) as here:
+            return here.file(name or ".")
+
+    def size(self, relative: str) -> int:
+        """Return the size of a located file [bytes]; raises OSError."""
+        above, _, name = relative.rpartition("/")
+        with folder(self.root, above) as here:
+            return here.info(name or ".").st_size
+
+    def folder(self, relative: str) -> AbstractContextManager[Folder]:
+        """Open a located folder without following symlinks; raises OSError."""
+        return folder(self.root, relative)
+
+
+_MAX_WILDCARDS = 12
+_MAX_COMPARED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A visible file, folder or symlink."""
+
+    relative: str
+    """Path relative to the root, separated by `/`."""
+    kind: str
+    """`file`, `folder`, `link` or `special` (FIFO, socket, device)."""
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.relative.rpartition("/")[2]
+
+
+def entries(sandbox: Sandbox, relative: str) -> list[Entry]:
+    """Return the visible entries of a folder, sorted by name.
+
+    Raises OSError if the folder cannot be listed.
+    """
+    return _list_folder(sandbox, relative, _rules_above(sandbox, relative), check_cancelled)[0]
+
+
+def _list_folder(
+    sandbox: Sandbox, relative: str, rules: IgnoreRules, check: Callable[[], None]
+) -> tuple[list[Entry], IgnoreRules]:
+    """Return the visible entries of a folder, and the ignore rules that apply in it.
+
+    rules: ignore rules of the parent folder.
+    """
+    visible: list[Entry] = []
+    with sandbox.folder(relative) as folder:
+        rules = rules.within(folder, relative)
+        with folder.listing() as found:
+            for item in found:
+                check()
+                entry = Entry(f"{relative}/{item.name}" if relative else item.name, _kind(item))
+                if _is_visible(sandbox, entry, rules):
+                    visible.append(entry)
+    visible.sort(key=lambda entry: entry.relative)
+    return visible, rules
+
+
+def _is_visible(sandbox: Sandbox, entry: Entry, rules: IgnoreRules) -> bool:
+    is_folder = entry.kind == "folder"
+    return (
+        entry.name.casefold() != ".git"
+        and sandbox.is_short_enough(entry.relative)
+        and sandbox.is_selected(entry.relative, is_folder=is_folder)
+        and not sandbox.is_closed(entry.relative, is_folder=is_folder)
+        and not rules.hide(entry.relative, is_folder=is_folder)
+    )
+
+
+def _kind(item: "os.DirEntry[str]") -> str:
+    if item.is_symlink():
+        return "link"
+    if item.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if item.is_file(follow_symlinks=False) else "special"
+
+
+def _rules_above(sandbox: Sandbox, relative: str) -> IgnoreRules:
+    last = IgnoreRules()
+    for rules in sandbox.rules_above(relative):
+        last = rules
+    return last
+
+
+def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = check_cancelled) -> Iterator[str]:
+    """Yield every regular file at or below a located path, in order of path.
+
+    Symlinks are not followed; their targets inside the root are found at their own paths. Folders that cannot be
+    listed are skipped.
+    check: called for each entry, including those not yielded; stops the walk by raising an exception.
+    Raises ToolError if the first folder cannot be listed.
+    """
+    if relative and not (sandbox.root / relative).is_dir():
+        yield relative
+        return
+    try:
+        pending = [(Entry(relative, "folder"), _rules_above(sandbox, relative))]
+    except OSError:
+        return
+    while pending:
+        entry, rules = pending.pop()
+        if entry.kind == "file":
+            yield entry.relative
+        elif entry.kind == "folder":
+            check()
+            try:
+                listed, inner_rules = _list_folder(sandbox, entry.relative, rules, check)
+            except OSError as error:
+                if entry.relative == relative:
+                    raise ToolError(
+                        f"{escape_path(relative) or 'the root'} cannot be listed: {error.strerror}"
+                    ) from error
+                continue
+            pending += [(item, inner_rules) for item in reversed(listed)]
+
+
+def holds_any(sandbox: Sandbox) -> bool:
+    """Return whether any file is visible; stops at the first one."""
+    return any(next(files(sandbox, start), None) is not None for start in sandbox.starts())
+
+
+def pattern_spec(pattern: str) -> "GitIgnoreSpec":
+    """Compile a glob: without a `/` it matches names at any depth, else paths from the root; `{a,b}` works.
+
+    Raises ToolError for a glob with `..`, or with so many stars that matching could take too long.
+    """
+    # Braces multiply: each pair may double the alternatives.
+    alternatives = list(islice(_expand_braces(pattern.removeprefix("./")), _MAX_WILDCARDS + 1))
+    if ".." in PurePosixPath(pattern).parts:
+        raise ToolError(f"the glob {pattern!r} leads out of the folder that you may read; leave out `..`")
+    if any(item.count("*") > _MAX_WILDCARDS for item in alternatives) or len(alternatives) > _MAX_WILDCARDS:
+        raise ToolError(f"the glob {pattern!r} has too many wildcards; at most {_MAX_WILDCARDS} are understood")
+    return spec_of(f"\\{item}" if item.startswith(("!", "#")) else item for item in alternatives)
+
+
+def _expand_braces(pattern: str) -> Iterator[str]:
+    head, opened, rest = pattern.partition("{")
+    middle, closed, tail = rest.partition("}")
+    if not (opened and closed and "," in middle):
+        yield pattern
+        return
+    for choice in middle.split(","):
+        for end in _expand_braces(tail):
+            yield f"{head}{choice}{end}"
+
+
+def similar_hint(sandbox: Sandbox, relative: str) -> str:
+    """Return a hint with files whose names resemble that of a missing file; may be empty."""
+    known = list(islice(files(sandbox), _MAX_COMPARED))
+    wanted = relative.rpartition("/")[2].casefold()
+    names: dict[str, list[str]] = {}
+    for path in known:
+        names.setdefault(path.rpartition("/")[2].casefold(), []).append(path)
+    similar = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
+    found = [path for name in similar for path in names[name]][:3]
+    return f"; did you mean {' or '.join(map(escape_path, found))}?" if found else ""
+
+
+CLIP = 500
+"""Maximum length of a line shown among others; longer ones are clipped [characters]."""
+TIMEOUT = 20.0
+"""Timeout for reading one file [s]."""
+_CHUNK = 65_536
+_NOTE_MARGIN = 40
+_MAX_COUNTED = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An open text file."""
+
+    lines: Iterator[tuple[str, int]]
+    """Lines, each with its original length [characters]."""
+    size: int
+    """Size of the file [bytes]."""
+
+
+def is_text(sandbox: Sandbox, relative: str) -> bool:
+    """Return whether a file can be read and looks like text."""
+    try:
+        with sandbox.open(relative) as file:
+            return encoding_of(file.read(DETECTION_SIZE) or b"") is not None
+    except OSError:
+        return False
+
+
+@contextmanager
+def text_lines(sandbox: Sandbox, relative: str, content: bytes | None = None) -> Iterator[Text]:
+    """Open a text file and return its lines.
+
+    content: its content if that is known already.
+    Raises ToolError if the file cannot be read or is not text.
+    """
+    try:
+        with sandbox.open(relative) if content is None else io.BytesIO(content) as file:
+            encoding = encoding_of(file.read(DETECTION_SIZE) or b"")
+            if encoding is None:
+                raise ToolError(f"{escape_path(relative)} is a binary file; only text can be read")
+            file.seek(0)
+            lines = lines_of(file, encoding, time.monotonic() + TIMEOUT)
+            yield Text(_masked(lines), os.fstat(file.fileno()).st_size if content is None else len(content))
+    except OSError as error:
+        raise ToolError(f"{escape_path(relative)} cannot be read: {error.strerror or error}") from error
+
+
+def _masked(lines: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """Mask secrets of which a result might show an unrecognizable part: private keys, and secrets in long lines."""
+    for line, length in lines_without_keys(lines):
+        if length > CLIP:
+            masked = redact(line)
+            yield masked, length - len(line) + len(masked)
+        else:
+            yield line, length
+
+
+def read_text(sandbox: Sandbox, relative: str, most: int) -> tuple[str, int] | None:
+    """Return the text of a file and its size [bytes]; None if the size exceeds `most`.
+
+    Raises ToolError if the file cannot be read or is not text.
+    """
+    try:
+        with sandbox.open(relative) as file:
+            content = bytearray(file.read(DETECTION_SIZE) or b"")
+            encoding = encoding_of(content)
+            if encoding is None:
+                raise ToolError(f"{escape_path(relative)} is a binary file; only text can be read")
+            # Read to the end, since the reported size may be outdated, or 0 for virtual files.
+            while len(content) <= most and (chunk := file.read(_CHUNK)):
+                content += chunk
+    except OSError as error:
+        raise ToolError(f"{escape_path(relative)} cannot be read: {error.strerror or error}") from error
+    if len(content) > most:
+        return None
+    lines = content.decode(encoding, "replace").split("\n")
+    return "\n".join(line for line, _ in _masked((line, len(line)) for line in lines)), len(content)
+
+
+def count_lines(text: Text, read: int) -> int | str:
+    """Return the number of lines of a partly read file; `many` for a large file, which is not read to its end."""
+    if text.size <= _MAX_COUNTED:
+        return read + sum(1 for _ in text.lines)
+    return read if next(text.lines, None) is None else "many"
+
+
+def clip(line: str, length: int, start: int = 0, *, most: int = CLIP) -> str:
+    """Clip a line that is too long to be shown among others, with a note.
+
+    length: original length of the line [characters].
+    start: first character that must be visible.
+    most: maximum length without the note, at least CLIP, because shorter lines are not masked [characters].
+    """
+    if length <= most:
+        return line
+    begin = max(0, min(start, len(line)) - most // 4)
+    mark = "… " if begin else ""
+    return f"{mark}{line[begin : begin + most]} … [clipped: {length} characters; read it alone with limit=1]"
+
+
+def fit(lines: Iterable[str], limit: int, note: Callable[[int], str]) -> str:
+    """Join as many lines as fit within a limit, and append a note.
+
+    limit: maximum length including the note [characters].
+    note: returns a note on the omitted lines, given the number of lines taken; may be empty.
+    """
+    remaining = max(limit - len(note(0)) - _NOTE_MARGIN, limit // 2)
+    taken: list[str] = []
+    for line in lines:
+        if len(line) + 1 > remaining:
+            if not taken:
+                taken.append(line[: max(0, remaining)])
+            break
+        remaining -= len(line) + 1
+        taken.append(line)
+    parts = ("\n".join(taken), note(len(taken)))
+    return "\n".join(part for part in parts if part)[:limit]

@@ -1,1 +1,0 @@
-"""File access for the file tools: visible paths, ignore rules, and safe reading."""

@@ -1,0 +1,97 @@
+"""Script that prints the text of a page: `web_page.py URL MEDIA_TYPE CHARSET < BODY`; HTML becomes Markdown.
+
+It runs in a separate process, because patterns, decoders and parsers are native code that cannot be interrupted, and
+some pages take them minutes. It imports the standard library only, and trafilatura for HTML.
+"""
+
+import codecs
+import re
+import sys
+import textwrap
+
+LONGEST_LINE = 1_000
+"""Maximum length of a line; longer ones are wrapped at blanks, so that a page can be read in parts [characters]."""
+MAX_HTML = 2_000_000
+"""Maximum length of the HTML that is converted [characters]."""
+MAX_TEXT = 8_000_000
+"""Maximum length of the result; a page has at most half as many bytes [characters]."""
+NOT_TEXT = 3
+"""Exit code for a page that is not text."""
+
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_TEXT = re.compile(r"text/.*|application/(.*\+)?(json|xml|yaml|x-yaml|javascript|x-ndjson|toml)|")
+_LOOKS_LIKE_HTML = re.compile(rb"(?>\s*<!--.*?-->)*\s*<(!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]{1,40})""", re.IGNORECASE)
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_HEAD = 2_048
+"""Number of bytes in which a page may declare its encoding."""
+_ENCODINGS = frozenset(
+    "ascii utf-8 utf-8-sig utf-16 utf-16-le utf-16-be utf-32 utf-32-le utf-32-be big5 big5hkscs gb2312 gbk gb18030 "  # noqa: SIM905
+    "euc_jp euc_jis_2004 euc_jisx0213 iso2022_jp shift_jis shift_jis_2004 shift_jisx0213 cp932 euc_kr johab cp949 "
+    "cp950 koi8-r koi8-u koi8-t ptcp154 tis-620 mac-roman mac-cyrillic mac-greek mac-turkish mac-latin2 mac-iceland "
+    "hp-roman8 cp437 cp720 cp737 cp775 cp850 cp852 cp855 cp857 cp858 cp860 cp861 cp862 cp863 cp864 cp865 cp866 cp869 "
+    "cp874 cp1125 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 kz1048 "
+    "iso8859-1 iso8859-2 iso8859-3 iso8859-4 iso8859-5 iso8859-6 iso8859-7 iso8859-8 iso8859-9 iso8859-10 iso8859-11 "
+    "iso8859-13 iso8859-14 iso8859-15 iso8859-16".split()
+)
+"""Encodings of pages, as Python names them; others, such as `punycode`, are no encodings of pages or take for ever."""
+
+
+def text_of(body: bytes, url: str, media_type: str, charset: str) -> str | None:
+    """Return the text of a page, with short lines; None for a page that is not text.
+
+    media_type: empty if the server states none.
+    charset: as the server states it, or empty.
+    """
+    is_html = media_type in _HTML or (media_type in {"", "text/plain"} and bool(_LOOKS_LIKE_HTML.match(body[:_HEAD])))
+    is_binary = b"\0" in body and not body.startswith(_UTF_16)
+    if not is_html and (is_binary or not _TEXT.fullmatch(media_type)):
+        return None
+    text = _decoded(body, charset, is_html=is_html)
+    if is_html:
+        text = _markdown(text[:MAX_HTML], url)
+    return "\n".join(part for line in text.splitlines() for part in _wrapped(line.rstrip()))[:MAX_TEXT]
+
+
+def _decoded(body: bytes, charset: str, *, is_html: bool) -> str:
+    declared = _DECLARED.search(body[:_HEAD]) if is_html else None
+    if body.startswith(_UTF_16):
+        return body.decode("utf-16", "replace")
+    for name in (charset, declared[1].decode("ascii", "replace") if declared else ""):
+        try:
+            known = codecs.lookup(name).name if name else ""
+        except (LookupError, ValueError):
+            continue
+        if known in _ENCODINGS:
+            return body.decode(known, "replace")
+    return body.decode("utf-8-sig", "replace")
+
+
+def _markdown(html: str, url: str) -> str:
+    """Return the content of a page without its navigation, under its title; all of its text if it has no content."""
+    import trafilatura  # noqa: PLC0415 - takes a second, and only HTML needs it
+
+    text = trafilatura.extract(
+        html,
+        url=url,
+        output_format="markdown",
+        include_links=True,
+        include_tables=True,
+        include_comments=False,
+        favor_recall=True,
+    ) or trafilatura.html2txt(html)
+    title = " ".join((trafilatura.extract_metadata(html, default_url=url).title or "").split())
+    return f"# {title}\n\n{text}" if title and not text.startswith("#") else text
+
+
+def _wrapped(line: str) -> list[str]:
+    if len(line) <= LONGEST_LINE:
+        return [line]
+    return textwrap.wrap(line, LONGEST_LINE, break_on_hyphens=False, drop_whitespace=True)
+
+
+if __name__ == "__main__":
+    page = text_of(sys.stdin.buffer.read(), *sys.argv[1:4])
+    if page is None:
+        sys.exit(NOT_TEXT)
+    sys.stdout.buffer.write(page.encode("utf-8", "replace"))

@@ -1,0 +1,189 @@
+"""Convert the Markdown of an answer to HTML."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+from urllib.parse import unquote
+
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markupsafe import Markup, escape
+
+from run_specialist.loop.evidence import is_salvaged
+from run_specialist.views.page import legible
+
+_DEEPER = 3
+"""Number of levels by which headings of an answer are demoted."""
+_DEEPEST = 6
+_DIRECTED = ("paragraph_open", "list_item_open", "blockquote_open")
+"""Elements whose text may run from right to left."""
+_OPTIONS = MarkdownIt("commonmark").options
+
+
+def answer_html(answer: Mapping[str, Any]) -> Markup:
+    """Return an answer as HTML elements, without the quotes that its evidence repeats.
+
+    An answer that is too long to be parsed, or was salvaged, is shown as it is written.
+    answer: has `text` or `answer`, and `evidence`, a list of `source` and `quote`.
+    """
+    text = str(answer.get("text", answer.get("answer")))
+    shown = without_quotes(text, ((one["source"], one["quote"]) for one in answer["evidence"]))
+    tokens = None if is_salvaged(text) else parse(shown, legible)
+    if tokens is None:
+        return escape(legible(text))
+    for token in tokens:
+        if token.type in _DIRECTED:
+            token.attrSet("dir", "auto")
+    html = Markup(_Renderer().render(tokens, _OPTIONS, {}))  # noqa: S704 - the renderer escapes all texts
+    return Markup('<div class="markdown">{}</div>').format(html)
+
+
+class _Renderer(RendererHTML):
+    """Renders tokens; its public methods are named after their types."""
+
+    def heading_open(self, tokens: Sequence[Token], at: int, *_: object) -> str:
+        return f'<h{_level(tokens[at])} dir="auto">'
+
+    def heading_close(self, tokens: Sequence[Token], at: int, *_: object) -> str:
+        return f"</h{_level(tokens[at])}>\n"
+
+    def table_open(self, *_: object) -> str:
+        return '<div class="scroll" tabindex="0" role="region" aria-label="Table of the answer"><table>\n'
+
+    def table_close(self, *_: object) -> str:
+        return "</table></div>\n"
+
+    def th_open(self, tokens: Sequence[Token], at: int, *_: object) -> str:
+        return _cell(tokens[at])
+
+    def td_open(self, tokens: Sequence[Token], at: int, *_: object) -> str:
+        return _cell(tokens[at])
+
+    def fence(self, tokens: Sequence[Token], at: int, *_: object) -> str:
+        return f'<pre class="text" tabindex="0"><code>{escapeHtml(tokens[at].content)}</code></pre>\n'
+
+    def code_block(self, tokens: Sequence[Token], at: int, *_: object) -> str:
+        return self.fence(tokens, at)
+
+    def link_open(self, tokens: Sequence[Token], at: int, *_: object) -> str:
+        url = str(tokens[at].attrs.get("href", ""))
+        return f'<a href="{escapeHtml(url)}" rel="noopener noreferrer nofollow">' if opens(url, mail=False) else ""
+
+    def link_close(self, tokens: Sequence[Token], at: int, *_: object) -> str:
+        start = next(one for one in range(at, -1, -1) if tokens[one].type == "link_open")
+        url = str(tokens[start].attrs.get("href", ""))
+        return ("</a>" if opens(url, mail=False) else "") + _address(url, label_of(tokens[start + 1 : at]))
+
+    def image(self, tokens: Sequence[Token], at: int, *_: object) -> str:
+        # It may be part of a link, so it is no link itself.
+        label = label_of(tokens[at].children or ())
+        return escapeHtml(label) + _address(str(tokens[at].attrs.get("src", "")), label)
+
+
+def _level(token: Token) -> int:
+    return min(int(token.tag[1:]) + _DEEPER, _DEEPEST)
+
+
+def _cell(token: Token) -> str:
+    # A style attribute would violate the content security policy.
+    side = str(token.attrs.get("style", "")).removeprefix("text-align:")
+    aligned = f' class="{side}"' if side in ("left", "center", "right") else ""
+    return f'<{token.tag} dir="auto"{aligned}>'
+
+
+def _address(url: str, label: str) -> str:
+    shown = shown_address(url, label, legible)
+    return f' <span class="address">({escapeHtml(shown)})</span>' if shown else ""
+
+
+Clean = Callable[[str], str]
+"""Replaces the characters that could control a terminal or mislead a reader."""
+
+MOST_CHARACTERS = 100_000
+"""Maximum length of a parsed text; longer ones are shown as written, because a hostile text takes seconds to parse."""
+_DEEPEST_NESTING = 19
+"""Maximum block nesting whose content is parsed; lists count as two levels."""
+LONGEST_ADDRESS = 200
+"""Maximum length of the shown address of a link that cannot be opened [characters]."""
+_FULL_LINE = 60
+"""Line length below which a line break is kept; breaks after longer lines are considered wrapping [characters]."""
+
+_WEB = re.compile(r"https?://[!-~]+", re.IGNORECASE)
+_MAIL = re.compile(r"mailto:[!-~]+", re.IGNORECASE)
+
+
+def parse(text: str, clean: Clean) -> "list[Token] | None":
+    """Return the tokens of a Markdown text, cleaned; HTML is text, and every link and image is a token.
+
+    Returns None if the text is to be shown as written, because it is very long, or so deeply nested that the parser
+    would drop a part of it.
+    clean: applied before parsing, and to the parsed texts, because entities such as `&#x202e;` are decoded by parsing.
+    """
+    if len(text) > MOST_CHARACTERS:
+        return None
+    tokens = _parser().parse(clean(text))
+    if any(token.level >= _DEEPEST_NESTING for token in tokens):
+        return None
+    _finish(tokens, clean)
+    return tokens
+
+
+@cache
+def _parser() -> "MarkdownIt":
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST_NESTING + 1}).enable(
+        ["table", "strikethrough"]
+    )
+    # A refused link would stay plain text; instead `opens` decides which links can be followed.
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005 - called by position
+    return parser
+
+
+def _finish(tokens: "Iterable[Token]", clean: Clean) -> None:
+    """Clean the texts of tokens and their children, and keep the breaks after short lines."""
+    length = 0
+    for token in tokens:
+        token.content = clean(token.content)
+        if token.type == "softbreak" and length < _FULL_LINE:
+            token.type, token.tag = "hardbreak", "br"
+        length = 0 if token.type in ("softbreak", "hardbreak") else length + len(token.content)
+        _finish(token.children or (), clean)
+
+
+def opens(url: str, *, mail: bool = True) -> bool:
+    """Return whether a link may be opened: web links, and mail if wanted; never files, scripts or data."""
+    return bool(_WEB.fullmatch(url) or (mail and _MAIL.fullmatch(url)))
+
+
+def shown_address(url: str, label: str, clean: Clean) -> str:
+    """Return the address to show after the text of a link; empty if the text is the address.
+
+    An address that can be opened is shown unchanged; others are decoded, and cut if they are long.
+    """
+    if opens(url):
+        return "" if label in (url, url.partition(":")[2]) else url
+    decoded = clean(unquote(url))
+    shown = decoded if len(decoded) <= LONGEST_ADDRESS else f"{decoded[: LONGEST_ADDRESS - 1]}…"
+    return "" if label == decoded else shown
+
+
+def without_quotes(answer: str, quotes: Iterable[tuple[str, str]]) -> str:
+    """Return an answer without lines that only repeat a quote of its evidence, as the offline researcher writes them.
+
+    quotes: source and quote of each piece of evidence, which is shown below the answer.
+    """
+    rest = f"\n{answer}\n"
+    for source, quote in quotes:
+        line = f'\n> "{quote}" — {source}\n'
+        rest = rest.replace(line, "\n\n")
+        # Code keeps the indentation of its first line there, which evidence does not have.
+        code = rf"\n`?{re.escape(source)}`?\n(`{{3,}})\w*\n[ \t]*{re.escape(quote)}\n\1\n"
+        rest = re.sub(code, "\n\n", rest)
+    return re.sub(r"\n{3,}", "\n\n", rest).strip("\n") if rest != f"\n{answer}\n" else answer
+
+
+def label_of(tokens: "Sequence[Token]") -> str:
+    """Return the plain text of inline tokens."""
+    return "".join(label_of(token.children) if token.children else token.content for token in tokens)

@@ -1,0 +1,186 @@
+"""Parts that all pages share: templates, formats, geometry of charts."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+MOST_CHARACTERS = 200_000
+"""Maximum length of a text in the report."""
+SECOND, MINUTE, HOUR, DAY = 1, 60, 3_600, 86_400
+FEW = 10
+"""Shorter durations have one decimal [s]."""
+
+_STEPS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1_800, HOUR, 2 * HOUR, 6 * HOUR, DAY)
+"""Possible distances between ticks [s]."""
+
+_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_NAMES = {0x00: "NUL", 0x07: "BEL", 0x08: "BS", 0x0D: "CR", 0x1B: "ESC", 0x7F: "DEL"}
+
+
+def legible(text: str) -> str:
+    """Return a text with visible names in place of control, bidirectional and invisible characters."""
+    return _ODD.sub(lambda found: _character_name(ord(found[0])), text.replace("\r\n", "\n"))
+
+
+def _character_name(code: int) -> str:
+    return f"\u27e8{_NAMES.get(code, f'U+{code:04X}')}\u27e9"
+
+
+def pretty(value: object) -> str:
+    """Return a value as indented JSON."""
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def brief(value: object, most: int) -> str:
+    """Return a value as JSON on one line, cut to `most` characters."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def lasted(seconds: float) -> str:
+    """Return a duration as `4 ms`, `1.2 s`, `42 s`, `3 min 5 s`, `2 h 10 min` or `3 days 4 h`."""
+    if seconds < SECOND:
+        return f"{seconds * 1_000:.0f} ms"
+    if seconds < FEW:
+        return f"{seconds:.1f} s"
+    for unit, name, part, parts in ((DAY, "day", HOUR, "h"), (HOUR, "h", MINUTE, "min"), (MINUTE, "min", SECOND, "s")):
+        # Round first, to avoid `1 min 60 s`.
+        whole, rest = divmod(round(seconds / part), unit // part)
+        if whole:
+            plural = "s" if name == "day" and whole > 1 else ""
+            return f"{whole} {name}{plural}" + (f" {rest} {parts}" if rest else "")
+    return f"{seconds:.0f} s"
+
+
+def clock(seconds: float) -> str:
+    """Return a working time as `4.2 s`, `1:02` or `1:02:03`."""
+    if seconds < MINUTE:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    minutes, rest = divmod(int(seconds), MINUTE)
+    hours, minutes = divmod(minutes, MINUTE)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def moment(at: float) -> str:
+    """Return a time in readable form, in UTC.
+
+    at: [seconds since 1970].
+    """
+    return f"{_when(at):%Y-%m-%d %H:%M} UTC"
+
+
+def stamp(at: float) -> str:
+    """Return a time as ISO 8601 in UTC.
+
+    at: [seconds since 1970].
+    """
+    return f"{_when(at):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _when(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, e.g. `1 turn` or `2 turns`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def ticks(seconds: float, most: int = 6) -> list[float]:
+    """Return round times from 0 to `seconds` for an axis [s].
+
+    most: maximum number of ticks, including 0.
+    """
+    step = next((one for one in _STEPS if seconds / one < most), seconds / (most - 1) or 1)
+    return [round(number * step, 3) for number in range(int(seconds / step) + 1)]
+
+
+@dataclass(frozen=True)
+class HtmlPage:
+    """A page of this package; its template is compiled when it is first rendered."""
+
+    name: str
+    """Base name of the template, its style and its script."""
+    filters: Mapping[str, Callable[..., Any]]
+    """Filters of the template, by name."""
+    styles: tuple[str, ...] = ()
+    """Base names of further styles, which precede the page's own."""
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """Return the page with these values as one document; all untrusted text is escaped."""
+        return self._template.render(values)
+
+    @cached_property
+    def _template(self) -> "Template":
+        from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - only pages need it
+        from markupsafe import Markup  # noqa: PLC0415 - only pages need it
+
+        def finalize(value: object) -> object:
+            return legible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+        page = Environment(
+            autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalize
+        )
+        page.filters |= self.filters
+        style = "".join(_resource(f"{one}.css") for one in (*self.styles, self.name))
+        script = _resource(f"{self.name}.js")
+        parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - files of this package
+        page.globals |= {**parts, "policy": _content_security_policy(style, script)}
+        return page.from_string(_resource(f"{self.name}.html.j2"))
+
+
+def _resource(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _content_security_policy(style: str, script: str) -> str:
+    """Return a policy that allows only this style and this script, and no network access."""
+    allowed = {"style-src": style, "script-src": script}
+    parts = [f"{name} 'sha256-{_digest(text)}'" for name, text in allowed.items()]
+    return "; ".join(["default-src 'none'", *parts, "base-uri 'none'", "form-action 'none'"])
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+BOX = 1_000
+"""Width and height of the coordinate system of paths."""
+
+
+def percent(value: float, whole: float) -> str:
+    """Return a share of a whole as an SVG percentage."""
+    return f"{100 * value / whole if whole > 0 else 0:.2f}%"
+
+
+def path(points: Sequence[Sequence[float]], seconds: float, top: float) -> str:
+    """Return a line through points as SVG path data.
+
+    points: times [s] and shares, in order.
+    seconds: the width of the chart.
+    top: the share at its upper edge.
+    """
+    placed: list[tuple[int, int]] = []
+    for at, share in points:
+        place = (round(BOX * at / seconds) if seconds > 0 else 0, round(BOX * (1 - share / top)))
+        # Drop duplicate points, and inner points of horizontal and vertical lines.
+        if place in placed[-1:] or _is_straight([*placed[-2:], place]):
+            placed.pop()
+        placed.append(place)
+    return "M" + " ".join(f"{across} {down}" for across, down in placed)
+
+
+def _is_straight(places: Sequence[tuple[int, int]]) -> bool:
+    """Return whether three points lie on a horizontal or vertical line."""
+    return len(places) > 2 and any(len({place[axis] for place in places}) == 1 for axis in (0, 1))  # noqa: PLR2004 - see the docstring

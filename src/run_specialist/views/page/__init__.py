@@ -1,1 +1,0 @@
-"""The sections of a run's HTML report; each is a pure function from a stored run to JSON values."""

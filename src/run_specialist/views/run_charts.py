@@ -1,0 +1,402 @@
+"""Charts of a run: time axis, budget, timeline, marks."""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from run_specialist import budget as units
+from run_specialist.budget import COUNTDOWN_FROM, Budget, Kind, Phase, Rung
+from run_specialist.record.messages import Usage, server_calls
+from run_specialist.store.stored import StoredCall, StoredEvent, StoredRun, StoredTurn
+from run_specialist.views.page import clock, counted, lasted
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveSpan:
+    """A period in which the run was active: from its start or a resumption until it stopped."""
+
+    begin: float
+    """[seconds since 1970]."""
+    end: float
+    """[seconds since 1970]."""
+    offset: float
+    """Working time before this span [s]."""
+    pause: float
+    """Pause before this span [s]."""
+    resumed: Mapping[str, Any]
+    """Body of the `resumed` event; empty for the first span."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Maps points in time to the working time of a run."""
+
+    spans: tuple[ActiveSpan, ...]
+
+    def __call__(self, at: float) -> float:
+        """Return the working time at a point in time [s].
+
+        at: [seconds since 1970].
+        """
+        begun = [one for one in self.spans if one.begin <= at]
+        span = begun[-1] if begun else self.spans[0]
+        return span.offset + min(max(at - span.begin, 0), span.end - span.begin)
+
+    @property
+    def seconds(self) -> float:
+        """Total working time [s]."""
+        last = self.spans[-1]
+        return last.offset + last.end - last.begin
+
+    @property
+    def resumptions(self) -> tuple[ActiveSpan, ...]:
+        """All spans except the first."""
+        return self.spans[1:]
+
+
+def axis(run: StoredRun) -> Axis:
+    """Return the time axis of a run; without an end it extends to the last record."""
+    known = [one.at for records in (run.events, run.turns, run.calls) for one in records]
+    begins = [(run.started_at, {}), *((event.at, event.body) for event in _resumptions(run.events))]
+    spans: list[ActiveSpan] = []
+    for number, (begin, resumed) in enumerate(begins):
+        is_last = number + 1 == len(begins)
+        until = (run.ended_at or float("inf")) if is_last else begins[number + 1][0]
+        end = max((at for at in known if begin <= at < until), default=begin)
+        if is_last and run.ended_at is not None:
+            end = max(end, run.ended_at)
+        offset, pause = 0.0, 0.0
+        if spans:
+            before = spans[-1]
+            offset, pause = before.offset + before.end - before.begin, max(begin - before.end, 0)
+        spans.append(ActiveSpan(begin, end, offset, pause, resumed))
+    return Axis(tuple(spans))
+
+
+def _resumptions(events: tuple[StoredEvent, ...]) -> Iterator[StoredEvent]:
+    """Yield one event per resumption, merged from a further `started`, which has the limits, and `resumed`."""
+    waiting: StoredEvent | None = None
+    for number, event in enumerate(events):
+        if number and event.body.get("event") in {"started", "resumed"}:
+            waiting = StoredEvent(event.number, waiting.at, {**waiting.body, **event.body}) if waiting else event
+        elif waiting:
+            yield waiting
+            waiting = None
+    if waiting:
+        yield waiting
+
+
+def marks(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
+    """Return the marks in order, each with the number of the next turn; at the end, one more than the last turn."""
+    found = [*_resumption_marks(axis), *_landings_and_summaries(run)]
+    last = run.turns[-1].number if run.turns else 0
+    return [
+        {
+            "at": axis(at),
+            "before": next((turn.number for turn in run.turns if turn.at > at), last + 1),
+            "kind": kind,
+            "words": words,
+            "text": text,
+        }
+        for at, kind, words, text in sorted(found, key=lambda one: one[0])
+    ]
+
+
+_Mark = tuple[float, str, str, str]
+
+
+def _resumption_marks(axis: Axis) -> Iterator[_Mark]:
+    for span in axis.resumptions:
+        yield span.begin, "resumed", f"Resumed after {lasted(span.pause)}", str(span.resumed.get("note") or "")
+
+
+def _landings_and_summaries(run: StoredRun) -> Iterator[_Mark]:
+    for event in run.events:
+        match event.body.get("event"):
+            case "forked":
+                yield event.at, "forked", f"Forked from {event.body['source']}", str(event.body["note"])
+            case "model_changed":
+                yield event.at, "changed", f"Continues with {event.body['model']}", _changed(event)
+            case "landing":
+                kind, how = Kind(event.body["reason"]), Rung(event.body["how"])
+                yield event.at, "landing", f"Limit of {kind.label} reached: {HOW[how]}", ""
+            case "summarized":
+                yield event.at, "summarized", _summarized(event), str(event.body["summary"])
+
+
+def _changed(event: StoredEvent) -> str:
+    body = event.body
+    failure = f"{body['before']} cannot answer: {body['reason']}"
+    left_out = f"\n{body['left_out'].capitalize()} of {body['before']} were left out." if body["left_out"] else ""
+    return failure + left_out
+
+
+def _summarized(event: StoredEvent) -> str:
+    body = event.body
+    outputs = counted(body["archived"], "output")
+    sizes = f"about {body['tokens_before']:,} tokens reduced to {body['tokens_after']:,}"
+    return f"Summarized: {outputs} archived, {sizes}"
+
+
+HIGHEST = 2.0
+"""Upper bound of the chart; higher values are cut off [share]."""
+HEADROOM = 1.12
+"""Factor between the highest value and the top of the chart."""
+
+HOW = {
+    Rung.FORCE: "the answer was forced",
+    Rung.SCHEMA: "the answer was limited to JSON",
+    Rung.ORDER: "the model was ordered to answer",
+    Rung.WAIT: "the model got no instruction until it called another tool",
+    Rung.FINALIZE: "the model was instructed to answer from the gathered material",
+    Rung.NONE: "tools were disabled, so that the text is the answer",
+    Rung.SALVAGE: "the answer was salvaged from the gathered material",
+}
+"""Description of each rung of the landing."""
+
+SpendingPoint = tuple[float, Kind, float]
+"""Time [seconds since 1970], kind, and amount."""
+_Limits = tuple[float, Mapping[str, Any], Mapping[str, Any]]
+"""Start of validity [seconds since 1970], limits by kind, and the usage at that time if it is known."""
+
+
+def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint]) -> dict[str, Any]:
+    """Return the chart of the budget and the table below it; times are working time [s].
+
+    by_children: amounts that child runs spent.
+    """
+    limits = list(_limits(run, axis))
+    spent = sorted([*_spent(run), *by_children], key=lambda one: one[0])
+    kinds = [_kind(kind, run, axis, limits, spent) for kind in Kind]
+    shares = [share for kind in kinds for line in kind["lines"] for _, share in line]
+    return {
+        "limited": any(kind["lines"] for kind in kinds),
+        "seconds": axis.seconds,
+        "top": min(max([1.0, *shares]) * HEADROOM, HIGHEST),
+        "kinds": kinds,
+        "bands": list(_bands(run, axis)),
+        "landings": list(_landings(run, axis)),
+        "resumptions": [
+            {
+                "at": one.offset,
+                "words": f"at {clock(one.offset)} the run was resumed, {lasted(one.pause)} after it stopped",
+            }
+            for one in axis.resumptions
+        ],
+    }
+
+
+def _limits(run: StoredRun, axis: Axis) -> Iterator[_Limits]:
+    """Yield the limits in chronological order."""
+    first = next((event.body for event in run.events if event.body.get("event") == "started"), {})
+    outcome = run.outcome or {}
+    known = {key: spent["limit"] for key, spent in outcome.get("limits", {}).items()}
+    # The copied turns of a fork are older than it is; of them only what counts against the limits is spent.
+    copied: Mapping[str, Any] = next(
+        (event.body["used"] for event in run.events if event.body.get("event") == "forked"), {}
+    )
+    yield run.started_at, first.get("limits") or run.frozen.get("limits") or known, copied
+    for span in axis.resumptions:
+        if limits := span.resumed.get("limits"):
+            yield span.begin, limits, span.resumed.get("used") or {}
+
+
+def _spent(run: StoredRun) -> Iterator[SpendingPoint]:
+    """Yield the amounts that the run spent, except time."""
+    for turn in run.turns:
+        yield turn.at, Kind.TURNS, 1
+        yield turn.at, Kind.TOKENS, turn.usage.total_tokens
+        yield turn.at, Kind.COST, turn.cost_usd or 0
+    for call in run.calls:
+        yield call.at, Kind.TOOL_CALLS, 1
+        yield call.at, Kind.CHARACTERS, len(call.text)
+    for event in run.events:
+        if event.body.get("event") == "summarized":
+            yield event.at, Kind.TOKENS, Usage(**event.body["usage"]).total_tokens
+            yield event.at, Kind.COST, event.body["cost_usd"] or 0
+
+
+def _kind(
+    kind: Kind, run: StoredRun, axis: Axis, valid: Sequence[_Limits], spent: Sequence[SpendingPoint]
+) -> dict[str, Any]:
+    lines, used = [], 0.0
+    for number, (since, limits, used_before) in enumerate(valid):
+        until = valid[number + 1][0] if number + 1 < len(valid) else float("inf")
+        begin, end = axis(since), axis(until)
+        used = used_before.get(kind, used)
+        points = [(begin, used)]
+        for at, spent_kind, amount in spent:
+            if spent_kind is kind and since <= at < until:
+                points.append((axis(at), used))
+                used += amount
+                points.append((axis(at), used))
+        used += end - begin if kind is Kind.TIME else 0
+        limit = limits.get(kind)
+        if limit is not None:
+            lines.append([[at, _share(value, limit)] for at, value in [*points, (end, used)]])
+    limit = valid[-1][1].get(kind)
+    final = _final(run, kind, used)
+    return {
+        "kind": kind.value,
+        "words": kind.label,
+        "used": final,
+        "limit": limit,
+        "used_words": "unknown" if final is None else units.amount(kind, final),
+        "limit_words": "none" if limit is None else units.amount(kind, limit),
+        "share": None if limit is None or final is None else _share(final, limit),
+        "lines": lines,
+    }
+
+
+def _share(used: float, limit: float) -> float:
+    return round(used / limit, 4) if limit else 1.0
+
+
+def _final(run: StoredRun, kind: Kind, seen: float) -> float | None:
+    """Return the final usage of a kind, as in the outcome if there is one."""
+    limits = (run.outcome or {}).get("limits", {})
+    if kind in limits:
+        used: float | None = limits[kind]["used"]
+        return used
+    stored = run.snapshot.used.get(kind, 0) if run.snapshot else 0
+    return max(stored, seen)
+
+
+def _bands(run: StoredRun, axis: Axis) -> Iterator[dict[str, Any]]:
+    """Yield the phases in order, from the `budget` and `landing` events."""
+    changes = [(0.0, _first_phase(run))]
+    for event in run.events:
+        match event.body.get("event"):
+            case "budget":
+                changes.append((axis(event.at), Phase(event.body["phase"])))
+            case "landing":
+                changes.append((axis(event.at), Phase.SPENT))
+    changes += [(one.offset, _phase(run, one.resumed)) for one in axis.resumptions]
+    begin, phase = 0.0, Phase.SILENT
+    for (at, current), (until, _) in pairwise([*sorted(changes, key=lambda one: one[0]), (axis.seconds, Phase.SILENT)]):
+        # Skip phases of zero length.
+        if until > at and current is not phase:
+            if at > begin:
+                yield {"phase": phase.value, "begin": begin, "end": at}
+            begin, phase = at, current
+    yield {"phase": phase.value, "begin": begin, "end": axis.seconds}
+
+
+def _first_phase(run: StoredRun) -> Phase:
+    """Return the phase at the start of a run, which for a fork follows from the copied turns."""
+    first = {str(event.body.get("event")): event.body for event in reversed(run.events)}
+    forked = first.get("forked")
+    return _phase(run, {**first.get("started", {}), "used": forked["used"]}) if forked else Phase.SILENT
+
+
+def _phase(run: StoredRun, resumed: Mapping[str, Any]) -> Phase:
+    """Return the phase at the start of a resumed run."""
+    countdown = (run.frozen.get("settings") or {}).get("countdown")
+    start = countdown.get("from", COUNTDOWN_FROM) if isinstance(countdown, Mapping) else COUNTDOWN_FROM
+    limits, used = resumed.get("limits") or {}, resumed.get("used") or {}
+    budget = Budget.of({kind: limits.get(kind) for kind in Kind}, start)
+    for kind in Kind:
+        budget = budget.spend(used.get(kind, 0), kind)
+    return budget.phase
+
+
+def _landings(run: StoredRun, axis: Axis) -> Iterator[dict[str, Any]]:
+    for event in run.events:
+        if event.body.get("event") == "landing":
+            at, kind, how = axis(event.at), Kind(event.body["reason"]), Rung(event.body["how"])
+            yield {
+                "at": at,
+                "reason": kind.value,
+                "how": how.value,
+                "words": f"at {clock(at)} the limit of {kind.label} was reached: {HOW[how]}",
+            }
+
+
+GROUP = 25
+"""Number of turns with a common time scale."""
+
+
+def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the turns in groups, each with its own time scale and the marks between turns; in working time [s]."""
+    calls: defaultdict[int, list[StoredCall]] = defaultdict(list)
+    for call in run.calls:
+        calls[call.turn].append(call)
+    rows = [_row(turn, calls[turn.number], axis) for turn in run.own_turns]
+    return {
+        "seconds": axis.seconds,
+        "turns": len(rows),
+        "calls": sum(len(row["calls"]) for row in rows),
+        "marks": marks,
+        "groups": list(_groups(rows, marks)),
+        "asking": sum(row["seconds"] for row in rows),
+        "calling": _covered((one["begin"], one["begin"] + one["seconds"]) for row in rows for one in row["calls"]),
+    }
+
+
+def _row(turn: StoredTurn, calls: Sequence[StoredCall], axis: Axis) -> dict[str, Any]:
+    begin = axis(turn.at - turn.seconds)
+    shown = list(_in_lanes(calls, axis))
+    by_api = {use.call.id for use in server_calls(turn.blocks)}
+    summary = ", ".join(f"{call.call.name} {_duration(call, by_api)}" for call in calls)
+    return {
+        "turn": turn.number,
+        "begin": begin,
+        "seconds": axis(turn.at) - begin,
+        "end": max([axis(turn.at), *(one["begin"] + one["seconds"] for one in shown)]),
+        "landing": turn.landing,
+        "calls": shown,
+        "lanes": 1 + max((one["lane"] for one in shown), default=-1),
+        "words": f"request {lasted(turn.seconds)}" + (f"; {summary}" if summary else ""),
+    }
+
+
+def _duration(call: StoredCall, by_api: Container[str]) -> str:
+    """Return the duration of a call; it is unknown for a call that the API has run during its request."""
+    if call.call.id in by_api:
+        return "by the API"
+    return "again" if call.repeated else lasted(call.seconds)
+
+
+def _in_lanes(calls: Sequence[StoredCall], axis: Axis) -> Iterator[dict[str, Any]]:
+    """Yield calls in order of their start, each with the first free lane."""
+    free: list[float] = []
+    for call in sorted(calls, key=lambda one: (one.at - one.seconds, one.number)):
+        begin, end = axis(call.at - call.seconds), axis(call.at)
+        lane = next((number for number, until in enumerate(free) if until <= begin), len(free))
+        free[lane : lane + 1] = [end]
+        yield {
+            "number": call.number,
+            "name": call.call.name,
+            "begin": begin,
+            "seconds": end - begin,
+            "lane": lane,
+            "state": "failed" if call.is_error else "repeated" if call.repeated else "finished",
+        }
+
+
+def _groups(rows: Sequence[dict[str, Any]], marks: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for start in range(0, len(rows), GROUP):
+        chosen = rows[start : start + GROUP]
+        first, last = chosen[0]["turn"], chosen[-1]["turn"]
+        begin, end = chosen[0]["begin"], max(row["end"] for row in chosen)
+        up_to = float("inf") if start + GROUP >= len(rows) else last
+        between = [mark for mark in marks if (first <= mark["before"] or not start) and mark["before"] <= up_to]
+        yield {
+            "first": first,
+            "last": last,
+            "begin": min([begin, *(mark["at"] for mark in between)]),
+            "end": max([end, *(mark["at"] for mark in between)]),
+            "rows": chosen,
+            "marks": between,
+        }
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Return the total time covered by at least one of the spans."""
+    covered, until = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        covered += max(end - max(begin, until), 0)
+        until = max(until, end)
+    return covered

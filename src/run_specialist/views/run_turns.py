@@ -1,0 +1,451 @@
+"""The turns of a run on its page: requests, calls, results, quotes."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from run_specialist import budget, prompts
+from run_specialist.loop.evidence import forms, is_in, label
+from run_specialist.record.messages import Block, Message, Usage, sendable, text_of
+from run_specialist.record.outcome import AskedModel
+from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
+from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.views.page import MOST_CHARACTERS, brief, counted, lasted, pretty
+from run_specialist.views.run_charts import Axis
+
+
+@dataclass(frozen=True, slots=True)
+class ShownResult:
+    """A tool result as the model received it."""
+
+    content: str
+    """The result without the landing instruction."""
+    instruction: str = ""
+    """The landing instruction, if the result contains one."""
+    is_error: bool = False
+
+    def parted(self, text: str, notes: Sequence[str]) -> tuple[str, list[str]]:
+        """Return the tool's output and the lines appended to it.
+
+        text: the output of the tool.
+        notes: appended lines to omit, because they belong to the output.
+        """
+        for output in (text, prompts.EMPTY_RESULT):
+            if output and self.content.startswith(output):
+                lines = [*self.content[len(output) :].split("\n"), self.instruction]
+                return output, [line for line in lines if line and line not in notes]
+        return self.content, [self.instruction] if self.instruction else []
+
+
+def results(run: StoredRun) -> dict[tuple[int, int], ShownResult]:
+    """Return the result of each call by the number of its turn and its position in the turn, from 0.
+
+    Call ids are not used as keys, because servers may reuse them.
+    """
+    found: dict[tuple[int, int], ShownResult] = {}
+    turn, following = None, 0
+    for message in _as_sent(run.messages):
+        if message.role == "assistant":
+            later = range(following, len(run.turns))
+            at = next((one for one in later if _same(sendable(run.turns[one].blocks), message.blocks)), None)
+            turn = None if at is None else run.turns[at]
+            following = following if at is None else at + 1
+        elif turn is not None:
+            blocks = [block for block in message.blocks if block.get("type") == "tool_result"]
+            for position, block in enumerate(blocks):
+                instruction = message.landing_instruction if block is blocks[-1] else None
+                shown = ShownResult(text_of(block.get("content")), instruction or "", bool(block.get("is_error")))
+                found[turn.number, position] = shown
+            turn = None
+    return found
+
+
+def _as_sent(messages: Sequence[StoredMessage]) -> Iterator[Message]:
+    """Yield the messages as they were sent, in order."""
+    copies = {one.part: one.message for one in messages if one.copied}
+    for one in messages:
+        if not one.copied:
+            # If a summary preceded sending, only the copy in the next part has the landing instruction.
+            again = copies.get(one.part + 1)
+            yield again if again is not None and _same(again.blocks, one.message.blocks) else one.message
+
+
+def _same(one: Sequence[Block], other: Sequence[Block]) -> bool:
+    return len(one) == len(other) and all(dict(a) == dict(b) for a, b in zip(one, other, strict=True))
+
+
+BRIEF = 160
+"""Maximum length of the arguments in a call's heading [characters]."""
+
+_UNFINISHED = prompts.STOPPED.partition(":")[0]
+
+
+def turns(
+    run: StoredRun,
+    axis: Axis,
+    marks: Sequence[Mapping[str, Any]],
+    holders: Sequence[StoredCall | None],
+    child_ids: Mapping[int, str],
+) -> list[dict[str, Any]]:
+    """Return the turns in order, each with the marks before it, the model's text, and its calls.
+
+    holders: for each piece of evidence, the call whose result contains it.
+    child_ids: ids of child runs by the number of the `delegate` call.
+    """
+    shown = results(run)
+    quotes: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+    for number, (holder, one) in enumerate(zip(holders, (run.outcome or {}).get("evidence", ()), strict=False), 1):
+        if holder is not None:
+            quotes[holder.number].append((number, str(one["quote"])))
+    executed: defaultdict[int, list[StoredCall]] = defaultdict(list)
+    for call in run.calls:
+        executed[call.turn].append(call)
+    return [
+        {
+            "number": turn.number,
+            "begin": axis(turn.at - turn.seconds),
+            "seconds": turn.seconds,
+            "choice": turn.choice,
+            "landing": turn.landing,
+            "stop": turn.stop,
+            "reason": turn.reason,
+            "text": turn.reply.text,
+            "copied": turn.number <= (run.forked_at or 0),
+            "before": [mark for mark in marks if mark["before"] == turn.number],
+            "calls": [
+                {**call, "child": child_ids.get(call["number"])}
+                for call in _calls(turn, executed[turn.number], shown, quotes)
+            ],
+        }
+        for turn in run.turns
+    ]
+
+
+def _calls(
+    turn: StoredTurn,
+    executed: Iterable[StoredCall],
+    shown: Mapping[tuple[int, int], ShownResult],
+    quotes: Mapping[int, Sequence[tuple[int, str]]],
+) -> Iterator[dict[str, Any]]:
+    """Yield the calls of a turn: the executed ones, and the others with the result that the model received."""
+    unmatched = list(executed)
+    blocks = [block for block in turn.blocks if block.get("type") == "tool_use"]
+    for position, (block, call) in enumerate(zip(blocks, turn.calls, strict=True)):
+        # Completed calls are stored in call order; interrupted ones are not stored.
+        stored = next((one for one in unmatched if one.call == call), None)
+        result = shown.get((turn.number, position))
+        common = {"name": call.name, "call_id": call.id, **_arguments(block)}
+        if stored is None:
+            yield {"anchor": f"{turn.number}-{position + 1}", **common, **_not_run(call.name, result)}
+        else:
+            unmatched.remove(stored)
+            yield {"anchor": str(stored.number), **common, **_run(stored, result, quotes.get(stored.number, ()))}
+
+
+def _arguments(block: Block) -> dict[str, str]:
+    arguments = block.get("input")
+    return {"arguments": pretty(arguments), "brief": brief(arguments, BRIEF)}
+
+
+def _run(call: StoredCall, shown: ShownResult | None, quotes: Sequence[tuple[int, str]]) -> dict[str, Any]:
+    notes = [prompts.TRUNCATED, prompts.SAME_CALL, *call.note.split("\n")]
+    content, added = (shown or ShownResult(call.text)).parted(call.text, notes)
+    ending = next((line for line in reversed(added) if shown is None or line != shown.instruction), "")
+    return {
+        "number": call.number,
+        "state": "failed" if call.is_error else "finished",
+        "repeated": call.repeated,
+        "seconds": call.seconds,
+        "characters": len(call.text),
+        "whole": len(call.whole),
+        "note": call.note,
+        "ending": ending,
+        "added": added,
+        **_result(content, quotes),
+    }
+
+
+def _not_run(name: str, shown: ShownResult | None) -> dict[str, Any]:
+    if shown is None:
+        state = "answer" if name == RESPOND else "unfinished"
+    elif name == RESPOND:
+        state = "not taken" if shown.is_error else "answer"
+    else:
+        state = "unfinished" if shown.content.startswith(_UNFINISHED) else "skipped"
+    return {
+        "number": None,
+        "state": state,
+        "repeated": False,
+        "seconds": None,
+        "characters": None,
+        "whole": None,
+        "note": "",
+        "ending": "",
+        "added": [shown.instruction] if shown and shown.instruction else [],
+        **_result(shown.content if shown else "", ()),
+    }
+
+
+def _result(content: str, quotes: Sequence[tuple[int, str]]) -> dict[str, Any]:
+    return {"result": parted(content[:MOST_CHARACTERS], quotes), "left_out": max(len(content) - MOST_CHARACTERS, 0)}
+
+
+_SPACE = r"(?:\s*\n(?:[^\n:]{1,300}:\d+[:-] ?|[ \t]*\d+\t)?\s*|\s+)"
+"""Separators between two words of a quote, including the location that tools print before each line."""
+
+
+def holders(run: StoredRun) -> list[StoredCall | None]:
+    """Return, for each piece of evidence, the call whose result contains it; None if no result does."""
+    evidence: Sequence[Mapping[str, Any]] = (run.outcome or {}).get("evidence") or ()
+    if not evidence:
+        return []
+    candidates = [(call, forms(call.text)) for call in run.calls if not call.is_error]
+    return [_holder(one, candidates) for one in evidence]
+
+
+def _holder(one: Mapping[str, Any], candidates: Sequence[tuple[StoredCall, tuple[str, str]]]) -> StoredCall | None:
+    source, quote = str(one["source"]), str(one["quote"])
+    # A salvaged answer quotes the start of a result, which may end inside a notice and then does not count as a quote.
+    holding = [call for call, texts in candidates if is_in(texts, quote) or (quote and call.text.startswith(quote))]
+    return min(holding, key=lambda call: (not _matches_source(call, source), call.number), default=None)
+
+
+def _matches_source(call: StoredCall, source: str) -> bool:
+    """Return whether a call concerns a source: usually `path:line`; in a salvaged answer, the call itself."""
+    path, _, line = source.rpartition(":")
+    if path and (f"{source}:" in call.text or f"{path}-{line}-" in call.text):
+        return True
+    return source == label(call.call) or bool({source, path or source} & _text_arguments(call))
+
+
+def _text_arguments(call: StoredCall) -> set[str]:
+    return {value for value in (call.call.arguments or {}).values() if isinstance(value, str)}
+
+
+def parted(text: str, quotes: Iterable[tuple[int, str]]) -> list[dict[str, Any]]:
+    """Split a text into pieces `{"text", "quote"}`, where `quote` is the number of a quote, or None.
+
+    quotes: pairs of number and quote.
+    """
+    pieces: list[dict[str, Any]] = []
+    position = 0
+    for begin, end, number in sorted(_spans(text, quotes)):
+        if begin >= position:
+            pieces += [{"text": text[position:begin], "quote": None}, {"text": text[begin:end], "quote": number}]
+            position = end
+    return [piece for piece in (*pieces, {"text": text[position:], "quote": None}) if piece["text"]]
+
+
+def _spans(text: str, quotes: Iterable[tuple[int, str]]) -> Iterable[tuple[int, int, int]]:
+    for number, quote in quotes:
+        words = quote.split()
+        found = re.search(_SPACE.join(map(re.escape, words)), text) if words else None
+        if found:
+            yield found.start(), found.end(), number
+
+
+LOST_BELOW = 0.5
+"""A request that reads a smaller share of the cached tokens counts as a cache miss."""
+LEAST_CACHED = 1_024
+"""Minimum size of a cache entry with most providers [tokens]."""
+CACHE_LIVES = 300
+"""Time to live of a cache entry since its last read [s]."""
+
+FORCED = (
+    "expected: its tool choice differs from that of the previous request, so the cached messages do not match; "
+    "system prompt and tools are still read from the cache"
+)
+OTHER_MODEL = "expected: it went to another model, which has no cache of what was sent before"
+REWRITTEN = "expected: a summary replaced the older messages, so the messages after it are not cached"
+WAITED = "it was sent {} after the previous request, and unused cache entries expire after about 5 minutes"
+UNKNOWN = "no cause within this run: the server evicted the entry, or the text before it changed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request and its context."""
+
+    turn: StoredTurn
+    before: StoredTurn | None
+    summarized: bool
+    """True if the transcript was summarized just before the request."""
+    changed: bool
+    """True if the request before went to another model."""
+
+    @property
+    def cached(self) -> int:
+        """Tokens that the cache should contain."""
+        if self.before is None:
+            return 0
+        usage = self.before.usage
+        marked = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+        # Servers with automatic caching do not report cache writes.
+        return marked if usage.cache_creation_input_tokens else _input_tokens(usage)
+
+    @property
+    def waited(self) -> float:
+        """Time since the start of the previous request [s]."""
+        return 0 if self.before is None else _begin(self.turn) - _begin(self.before)
+
+
+def requests(run: StoredRun, axis: Axis) -> dict[str, Any]:
+    """Return the table of requests, including those for summaries, and sentences about the cache."""
+    summaries = [event for event in run.events if event.body.get("event") == "summarized"]
+    uses_cache = any(
+        turn.usage.cache_read_input_tokens or turn.usage.cache_creation_input_tokens for turn in run.own_turns
+    )
+    rows: list[dict[str, Any]] = []
+    before: StoredTurn | None = None
+    for turn in run.own_turns:
+        since = before.at if before else run.started_at
+        preceding = [event for event in summaries if since < event.at <= turn.at]
+        rows += [_summary_row(event.body, axis(event.at)) for event in preceding]
+        changed = before is not None and run.model_of(turn.number) != run.model_of(before.number)
+        lost = _cache_miss(_Request(turn, before, bool(preceding), changed)) if uses_cache else None
+        rows.append(_row(turn, axis, lost))
+        before = turn
+    later = [event for event in summaries if before is None or event.at > before.at]
+    rows += [_summary_row(event.body, axis(event.at)) for event in later]
+    turns = [row for row in rows if row["turn"] is not None]
+    return {
+        "rows": rows,
+        "largest": max((row["total"] for row in rows), default=0),
+        "sentences": [*_copied(run), *sentences(run), *_sentences(turns, uses_cache=uses_cache)],
+        "losses": [{"turn": row["turn"], "words": row["lost"]} for row in turns if row["lost"]],
+        "total": {key: sum(row[key] for row in rows) for key in ("input", "read", "written", "output", "total")}
+        | {"cost": None if any(row["cost"] is None for row in rows) else sum(row["cost"] for row in rows)},
+    }
+
+
+def _copied(run: StoredRun) -> Iterator[str]:
+    number = len(run.turns) - len(run.own_turns)
+    if number:
+        turns = "turn is" if number == 1 else f"{number} turns are"
+        yield f"The first {turns} copied from {run.forked_from}, which paid for them; these figures are without them."
+
+
+def _row(turn: StoredTurn, axis: Axis, lost: str | None) -> dict[str, Any]:
+    return {
+        "turn": turn.number,
+        "name": f"turn {turn.number}",
+        "begin": axis(_begin(turn)),
+        "seconds": turn.seconds,
+        "choice": turn.choice,
+        "landing": turn.landing,
+        "stop": turn.stop,
+        "reason": turn.reason,
+        "lost": lost,
+        **_tokens(turn.usage),
+        "cost": turn.cost_usd,
+    }
+
+
+def _summary_row(body: Any, at: float) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    return {
+        "turn": None,
+        "name": "summary",
+        "begin": at,
+        "seconds": None,
+        "choice": "auto",
+        "landing": False,
+        "stop": "",
+        "reason": "",
+        "lost": None,
+        **_tokens(Usage(**body["usage"])),
+        "cost": body["cost_usd"],
+    }
+
+
+def _tokens(usage: Usage) -> dict[str, int]:
+    return {
+        "input": usage.input_tokens,
+        "read": usage.cache_read_input_tokens,
+        "written": usage.cache_creation_input_tokens,
+        "output": usage.output_tokens,
+        "total": usage.total_tokens,
+    }
+
+
+def _cache_miss(request: _Request) -> str | None:
+    """Return the cause of a cache miss; None if the request read the cache as expected."""
+    read, cached = request.turn.usage.cache_read_input_tokens, request.cached
+    if cached < LEAST_CACHED or read >= cached * LOST_BELOW:
+        return None
+    return f"read {read:,} of {cached:,} cached tokens: {_cause(request)}"
+
+
+def _cause(request: _Request) -> str:
+    if request.changed:
+        return OTHER_MODEL
+    if request.summarized:
+        return REWRITTEN
+    if request.before is not None and request.turn.choice != request.before.choice:
+        return FORCED
+    if request.waited > CACHE_LIVES:
+        return WAITED.format(lasted(request.waited))
+    return UNKNOWN
+
+
+def _sentences(rows: Sequence[dict[str, Any]], *, uses_cache: bool) -> list[str]:
+    if not any(row["total"] for row in rows):
+        return ["No tokens were billed."] if rows else ["No request was answered."]
+    if not uses_cache:
+        return ["The prompt cache was neither read nor written, or the server does not report it."]
+    return list(_cache_sentences(rows))
+
+
+def _cache_sentences(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    inputs = sum(row["input"] + row["read"] + row["written"] for row in rows)
+    read = sum(row["read"] for row in rows)
+    readers = [row for row in rows if row["read"]]
+    verb = "reads" if len(readers) == 1 else "read"
+    yield (
+        f"{len(readers)} of {counted(len(rows), 'request')} {verb} from the cache: "
+        f"{read:,} of {inputs:,} input tokens, {read / inputs:.0%}."
+    )
+    losses = sum(1 for row in rows if row["lost"])
+    if losses:
+        yield f"{counted(losses, 'request')} missed the cache entry of the previous request."
+    elif len(rows) > 1:
+        yield "No request missed the cache entry of the previous request."
+
+
+def _input_tokens(usage: Usage) -> int:
+    return usage.total_tokens - usage.output_tokens
+
+
+def _begin(turn: StoredTurn) -> float:
+    return turn.at - turn.seconds
+
+
+def models(run: StoredRun) -> list[dict[str, Any]]:
+    """Return the models in order, each with its turns and their cost; empty if there is only one."""
+    return [
+        {
+            "model": one.model,
+            "turns": one.turns,
+            "tokens": one.usage.total_tokens,
+            "cost_usd": one.cost_usd,
+            "failure": one.failure,
+        }
+        for one in _several(run)
+    ]
+
+
+def sentences(run: StoredRun) -> Iterator[str]:
+    """Yield a sentence for each model about its requests."""
+    for one in _several(run):
+        if not one.turns:
+            yield f"{one.model} answered no request."
+            continue
+        last = one.since_turn + one.turns - 1
+        turns = f"Turn {last} was" if one.turns == 1 else f"Turns {one.since_turn} to {last} were"
+        cost = "price unknown" if one.cost_usd is None else budget.dollars(one.cost_usd)
+        yield f"{turns} requested from {one.model}: {counted(one.usage.total_tokens, 'token')}, {cost}."
+
+
+def _several(run: StoredRun) -> tuple[AskedModel, ...]:
+    asked = run.snapshot.models if run.snapshot else ()
+    return asked if len(asked) > 1 else ()
