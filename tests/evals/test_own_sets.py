@@ -88,7 +88,7 @@ def test_the_wheel_carries_the_specialists_without_their_sets():
     """Each specialist is packed by its name, and no set is: their questions are about this repository."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packed = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    listed = re.findall(r"`([a-z-]+)`", README.split("The package includes ", 1)[1].split(".\n", 1)[0])
+    listed = re.findall(r"`([a-z-]+)`", " ".join(README.split()).split("The package includes ", 1)[1].split(". ", 1)[0])
     # Not the files in the folder: a user adds others there.
     assert packed == {f"specialists/{name}.md": f"run_specialist/specialists/{name}.md" for name in listed}
     assert all((ROOT / name).is_file() for name in packed)

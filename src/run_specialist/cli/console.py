@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO, cast
 import typer
 
 from run_specialist.errors import ProviderError, RunSpecialistError, with_flags
-from run_specialist.specialist.project import result_path
 
 if TYPE_CHECKING:
     from run_specialist.specialist.problems import Problem
@@ -305,6 +304,8 @@ class OutputFile:
 
 def try_writing(path: Path) -> None:
     """Raise OSError with the reason if the file cannot be written."""
+    from run_specialist.specialist.project import result_path  # noqa: PLC0415 - fast `--help`
+
     target = result_path(path)
     if target.is_dir():
         raise OSError("it is a folder; name a file in it")
@@ -324,6 +325,8 @@ def try_writing(path: Path) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     """Write the file; the target of a symlink is replaced, special files such as `/dev/stderr` are written directly."""
+    from run_specialist.specialist.project import result_path  # noqa: PLC0415 - fast `--help`
+
     target = result_path(path)
     if _is_special(path):
         with path.open("wb") as file:
@@ -440,6 +443,8 @@ def write_private(path: Path, content: bytes, *, overwrite: bool) -> None:
     overwrite: replace an existing file; a special file, such as a pipe, is written to directly.
     Raises OSError with the path; FileExistsError if the file exists and `overwrite` is false.
     """
+    from run_specialist.specialist.project import result_path  # noqa: PLC0415 - fast `--help`
+
     try:
         # Replace the target of a symlink, not the symlink.
         target = result_path(path) if overwrite else result_path(path.parent) / path.name

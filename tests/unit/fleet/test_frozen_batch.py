@@ -82,8 +82,8 @@ def test_the_same_file_of_this_host_is_used(project, tmp_path):
     (elsewhere / "finder.md").write_text(FILE + "More.\n")
     registry.reread()
     assert frozen.file_on_this_host(registry, other, tmp_path / "copies").origin == "data"
-    with pytest.raises(UsageError, match="not that of its digest"):
-        replace(frozen, content=FILE + "Other.\n").file_on_this_host(registry, other, tmp_path / "copies")
+    with pytest.raises(UsageError, match="does not have its digest"):
+        FrozenBatch.from_json(replace(frozen, content=FILE + "Other.\n").as_json())
 
 
 def test_a_file_that_changes_meanwhile_is_refused(project):

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from itertools import chain, repeat
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -136,7 +137,7 @@ def test_a_run_whose_lock_was_taken_again_is_not_deleted(url, monkeypatch):
     engine = open_engine(url)
     add_run(engine, "run-1")
     engine.dispose()
-    looks = iter([False, True])
+    looks = chain([False], repeat(True))
     monkeypatch.setattr(reader, "GRACE", 0)
     monkeypatch.setattr(reader, "is_alive", lambda _url, _token: next(looks))
     with Store(url) as store:
