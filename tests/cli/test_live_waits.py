@@ -62,7 +62,7 @@ def drawn(view, width=80):
     return paper.getvalue().splitlines()
 
 
-def test_p2_a_wait_shows_the_time_left_and_the_reason(clock, view):
+def test_w2_a_wait_shows_the_time_left_and_the_reason(clock, view):
     """The seconds count down; after them, until the reply arrives, the retry is said to be on its way."""
     shown = view(80)
     for event in (START, Requested(1, "auto"), WAIT):
@@ -78,7 +78,7 @@ def test_p2_a_wait_shows_the_time_left_and_the_reason(clock, view):
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_p2_the_time_left_is_seen_in_any_width(clock, view, width):
+def test_w2_the_time_left_is_seen_in_any_width(clock, view, width):
     """Narrow terminals cut the reason; every line fits."""
     shown = view(width)
     for event in (START, Requested(1, "auto"), replied(12_345, 0.0123), WAIT):
@@ -91,7 +91,7 @@ def test_p2_the_time_left_is_seen_in_any_width(clock, view, width):
     assert max(map(len, lines)) <= width
 
 
-def test_p6_the_text_of_a_broken_attempt_disappears(clock, view):
+def test_w6_the_text_of_a_broken_attempt_disappears(clock, view):
     """What streamed before a wait is not shown any more; the next piece ends the wait."""
     shown = view(80)
     shown(START)
@@ -125,7 +125,7 @@ def test_r7_a_wait_for_the_api_shows_the_time_left_and_the_reason(clock, view, w
     assert "waiting" not in drawn(shown, 80)[0]
 
 
-def test_p2_a_wait_of_a_child_has_its_name(clock, view):
+def test_w2_a_wait_of_a_child_has_its_name(clock, view):
     """The wait of a child, or of its child, is shown under the name of the one that waits."""
     shown = view(80)
     shown(START)

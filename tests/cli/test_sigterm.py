@@ -117,7 +117,7 @@ def test_a_second_signal_cuts_the_turn(store, api, write, program, second):
     assert [row["kind"] for row in rows()] == ["user", "tool_call", "tool_result"]
 
 
-def test_p_5_sigterm_ends_the_wait_for_a_retry(store, api, write, program):
+def test_w_5_sigterm_ends_the_wait_for_a_retry(store, api, write, program):
     """A request that waits for a busy API is abandoned immediately, although the API asked for a minute of patience."""
     write("finder", "tools: grep")
     simulator = api([LOOK, faults.rate_limited(100)])

@@ -5,13 +5,13 @@ import re
 from tests.docs.markdown import ROOT
 
 DEFINED = set(
-    re.findall(r"^\| ([SXGCEFPR]\d*\.\d+) \|", (ROOT / "docs/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE)
+    re.findall(r"^\| ([SXGCEFPRTW]\d*\.\d+) \|", (ROOT / "docs/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE)
 )
 
 
 def ids_of(name):
     """Return the ids in the name of a test, such as S0.3, X.1 and G.2 in `test_s0_3_x_1_g2_counts_down`."""
-    found = re.findall(r"(?:(?<=_)|^)(?:(s\d|x)_|([gcefpr])_?)(\d+)(?=_)", name)
+    found = re.findall(r"(?:(?<=_)|^)(?:(s\d|x)_|([gcefprtw])_?)(\d+)(?=_)", name)
     return {f"{(group or other).upper()}.{number}" for group, other, number in found}
 
 

@@ -69,7 +69,7 @@ def execute(url, statement, *values):
         connection.execute(statement, values)
 
 
-async def test_a_bad_batch_is_refused_alone(url, root, frozen, working, model):
+async def test_p8_a_bad_batch_is_refused_alone(url, root, frozen, working, model):
     """Each damaged row is named in one line, and its items stay in the queue; the batch behind them is answered."""
     named = {f"bad{n:03}": name for n, name in enumerate([*BYTES, *VALUES, *FILES])}
     for batch_id, name in named.items():
@@ -100,7 +100,7 @@ async def test_a_batch_never_reads_what_is_no_file(url, root, frozen, working, m
         await until(lambda: ask(url, ENDED))
 
 
-async def test_a_bad_job_is_removed_alone(url, frozen, working, model):
+async def test_p8_a_bad_job_is_removed_alone(url, frozen, working, model):
     """Jobs that name no item of their batch are refused, each in one line; the other items are answered."""
     await put_batch(url, BATCH, frozen, 6)
     payloads = [b"{", b"[]", b'"text"', json.dumps({"run_id": run_id(5), "batch": "another", "number": 5}).encode()]
@@ -115,7 +115,7 @@ async def test_a_bad_job_is_removed_alone(url, frozen, working, model):
     assert {request.item for request in model.requests} == {5, 6}
 
 
-async def test_a_bad_item_fails_alone(url, frozen, working, model):
+async def test_p8_a_bad_item_fails_alone(url, frozen, working, model):
     """A question that cannot be read ends its item with the reason; the others are answered."""
     await put_batch(url, BATCH, frozen, 3)
     for number, question in enumerate((b"\x01no zlib", b""), 1):

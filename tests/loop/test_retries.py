@@ -31,7 +31,7 @@ async def retried(script, **settings):
     return outcome, [event for event in events if isinstance(event, Retrying)], provider
 
 
-async def test_p1_p2_each_wait_is_an_event_and_no_turn():
+async def test_w1_p2_each_wait_is_an_event_and_no_turn():
     """Two failures cost two waits, reported before they begin; turns, tokens and cost are those of the replies."""
     outcome, waits, provider = await retried([LOOK, BUSY, DOWN, says("mice")])
     undisturbed, _, _ = await retried([LOOK, says("mice")])
@@ -45,7 +45,7 @@ async def test_p1_p2_each_wait_is_an_event_and_no_turn():
     assert provider.requests[1].messages == provider.requests[3].messages
 
 
-async def test_p1_the_waits_grow_until_the_patience_is_over():
+async def test_w1_the_waits_grow_until_the_patience_is_over():
     """The waits double up to a maximum; the last attempt is made when the patience ends, and the error tells it all."""
     waits = []
     run = Run(
@@ -61,27 +61,27 @@ async def test_p1_the_waits_grow_until_the_patience_is_over():
 
 
 @pytest.mark.parametrize(("patience", "attempts"), [(0, 0), (1, 2)])
-async def test_p7_patience_0_never_retries(patience, attempts):
+async def test_w7_patience_0_never_retries(patience, attempts):
     """With patience 0 the first failure ends the run, with its own message."""
     outcome, waits, _ = await retried([BUSY] * (attempts + 1), patience=patience)
     assert (outcome.status, len(waits)) == ("failed", attempts)
     assert ("retried" in outcome.error) is bool(attempts)
 
 
-async def test_p7_without_a_limit_it_is_retried_for_hours():
+async def test_w7_without_a_limit_it_is_retried_for_hours():
     """`none` has no end: a thousand failures in a row are survived."""
     outcome, waits, _ = await retried([BUSY] * 1_000 + [says("mice")], patience=None)
     assert (outcome.answer, len(waits)) == ("mice", 1_000)
 
 
-async def test_p1_the_patience_is_that_of_one_request():
+async def test_w1_the_patience_is_that_of_one_request():
     """The next request has the whole patience again."""
     almost = [Unavailable("busy", status=429, wait=50), Unavailable("busy", status=429, wait=50)]
     outcome, waits, _ = await retried([*almost, LOOK, *almost, says("mice")])
     assert (outcome.answer, [wait.seconds for wait in waits]) == ("mice", [50.0] * 4)
 
 
-async def test_p3_a_requested_wait_replaces_the_own_one():
+async def test_w3_a_requested_wait_replaces_the_own_one():
     """A wait of a second or more is taken as it is, a shorter one only if it is longer than the own one."""
     script = [Unavailable("busy", status=429, wait=wait) for wait in (3, 1, 0.9, 1e-9)]
     _, waits, _ = await retried([*script, says("mice")])
@@ -90,7 +90,7 @@ async def test_p3_a_requested_wait_replaces_the_own_one():
     assert 3 <= waits[3].seconds <= 4
 
 
-async def test_p3_a_requested_wait_does_not_grow():
+async def test_w3_a_requested_wait_does_not_grow():
     """A server that requests a second each time is asked each second, although the own waits grow."""
     script = [Unavailable("busy", status=429, wait=1)] * 9
     _, waits, _ = await retried([*script, says("mice")])
@@ -105,7 +105,7 @@ async def test_p3_a_requested_wait_does_not_grow():
         (float("inf"), None, "try again later, because the API requests an endless wait"),
     ],
 )
-async def test_p3_a_wait_beyond_the_patience_fails_at_once(wait, patience, said):
+async def test_w3_a_wait_beyond_the_patience_fails_at_once(wait, patience, said):
     """Nothing is waited for in vain: the run fails before the first wait, and says how long it would take."""
     outcome, waits, _ = await retried([LOOK, Unavailable("busy", status=429, wait=wait)], patience=patience)
     assert outcome.error == f"busy; {said}"
@@ -113,14 +113,14 @@ async def test_p3_a_wait_beyond_the_patience_fails_at_once(wait, patience, said)
     assert "note on 'a'" in outcome.answer
 
 
-async def test_p3_a_wait_beyond_the_time_limit_fails_at_once():
+async def test_w3_a_wait_beyond_the_time_limit_fails_at_once():
     """Of patience and time limit the shorter one counts, and is named."""
     outcome, waits, _ = await retried([Unavailable("busy", status=429, wait=70)], limits={Kind.TIME: 60})
     assert re.search(r"longer than the time limit allows \([0-9]+ seconds\)$", outcome.error)
     assert not waits
 
 
-async def test_p4_a_request_that_may_have_run_is_repeated_twice():
+async def test_w4_a_request_that_may_have_run_is_repeated_twice():
     """Failures that may be billed are limited in number, whatever the patience; others do not count among them."""
     outcome, waits, _ = await retried([BROKEN, BUSY, BROKEN, BUSY, BROKEN], patience=None)
     assert (outcome.status, len(waits)) == ("failed", MOST_REPEATED + 2)
@@ -134,7 +134,7 @@ async def forever(seconds):
 
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
-async def test_p5_an_abort_or_a_cancellation_ends_a_wait(monkeypatch, how):
+async def test_w5_an_abort_or_a_cancellation_ends_a_wait(monkeypatch, how):
     """A wait of an hour ends as soon as the run is aborted or cancelled, and keeps what was gathered."""
     monkeypatch.setattr(Retries, "sleep", staticmethod(forever))
     provider, is_waiting = ScriptedProvider([LOOK, BUSY]), asyncio.Event()
@@ -153,14 +153,14 @@ async def test_p5_an_abort_or_a_cancellation_ends_a_wait(monkeypatch, how):
     assert "note on 'a'" in outcome.answer
 
 
-async def test_p5_an_abort_by_a_listener_ends_the_wait_that_begins(monkeypatch):
+async def test_w5_an_abort_by_a_listener_ends_the_wait_that_begins(monkeypatch):
     """A listener may abort the run when it hears of a wait."""
     monkeypatch.setattr(Retries, "sleep", staticmethod(forever))
     run = Run(job(ScriptedProvider([BUSY])), lambda event: run.abort() if isinstance(event, Retrying) else None)
     assert (await run.outcome()).status == "aborted"
 
 
-async def test_p5_the_time_limit_ends_a_wait_and_the_run_lands(monkeypatch):
+async def test_w5_the_time_limit_ends_a_wait_and_the_run_lands(monkeypatch):
     """When the working time is over in the middle of a wait, the landing asks for the answer."""
     monkeypatch.setattr(Retries, "sleep", staticmethod(forever))
     answer = calls(("respond", {"answer": "mice"}), first_id=2)
@@ -171,7 +171,7 @@ async def test_p5_the_time_limit_ends_a_wait_and_the_run_lands(monkeypatch):
     assert isinstance(events[0], Started)
 
 
-async def test_p2_an_event_is_plain_json():
+async def test_w2_an_event_is_plain_json():
     """The event has its four fields and its name."""
     _, waits, _ = await retried([DOWN, says("mice")])
     printed = json.loads(json.dumps(waits[0].as_json()))
@@ -185,7 +185,7 @@ async def test_p2_an_event_is_plain_json():
 
 
 @given(st.integers(0, 10**6), st.floats(0, 1))
-def test_p1_a_wait_is_never_too_short_or_too_long(attempt, chance):
+def test_w1_a_wait_is_never_too_short_or_too_long(attempt, chance):
     """Whatever the number of the attempt, the wait is bounded, and jitter shortens it by a quarter at most."""
     assert 0.75 * FIRST_WAIT <= backoff(attempt, chance) <= LONGEST_WAIT
     assert backoff(attempt, 1) == 0.75 * backoff(attempt, 0)

@@ -25,7 +25,7 @@ def waits_in(events):
     return [event for event in events if isinstance(event, Retrying)]
 
 
-async def test_p2_waits_are_stored_as_they_are_reported(desk):
+async def test_w2_waits_are_stored_as_they_are_reported(desk):
     """The store holds each wait among the events of the run."""
     first = await desk.ask(looks(1), BUSY, BUSY, ANSWER)
     stored = [event.body for event in desk.load().events if event.body["event"] == "retrying"]
@@ -33,7 +33,7 @@ async def test_p2_waits_are_stored_as_they_are_reported(desk):
     assert [body["attempt"] for body in stored] == [1, 2]
 
 
-async def test_p1_a_run_that_gave_up_is_resumed_as_if_nothing_had_happened(desk):
+async def test_w1_a_run_that_gave_up_is_resumed_as_if_nothing_had_happened(desk):
     """The retries leave no trace in the transcript, and the resumed run sends the same messages."""
     first = await desk.ask(looks(1), *[BUSY] * 2, patience=0.3)
     assert first.outcome.status == "failed"
@@ -44,7 +44,7 @@ async def test_p1_a_run_that_gave_up_is_resumed_as_if_nothing_had_happened(desk)
     assert again.outcome.limits["turns"].used == 2
 
 
-async def test_p7_the_patience_of_a_resumed_run_is_the_stored_one_unless_given(desk):
+async def test_w7_the_patience_of_a_resumed_run_is_the_stored_one_unless_given(desk):
     """Without a new value the run keeps its patience; one from before there was any has the default."""
     first = await desk.ask(looks(1), BUSY, patience=0)
     assert not waits_in(first.events)
@@ -65,7 +65,7 @@ async def test_a_resumed_run_tells_what_was_spent_before(desk):
     assert resumed.tokens > 0
 
 
-async def test_p2_a_child_retries_by_itself(tmp_path):
+async def test_w2_a_child_retries_by_itself(tmp_path):
     """The wait of a child reaches the listener of its parent, and both answer."""
     write(tmp_path, "lead", "agents: [second]")
     write(tmp_path, "second", "patience: 30")
@@ -79,7 +79,7 @@ async def test_p2_a_child_retries_by_itself(tmp_path):
     assert (outcome.answer, [event.status for event in told], waits_in(events)) == ("Mice.", [529], [])
 
 
-async def test_p1_a_request_for_a_summary_is_retried(tmp_path):
+async def test_w1_a_request_for_a_summary_is_retried(tmp_path):
     """Notes that an overload delayed are part of the summary."""
     long = LOOKER.model_copy(update={"summarize_at": 18})
     script = [calls(("look", {"query": "a" * 900})), calls(("look", {}), first_id=2), BUSY, says("notes"), says("mice")]
@@ -90,7 +90,7 @@ async def test_p1_a_request_for_a_summary_is_retried(tmp_path):
     assert (len(waits_in(events)), "notes" in summary.summary, outcome.answer) == (1, True, "mice")
 
 
-def test_p2_the_progress_of_mcp_tells_each_wait():
+def test_w2_the_progress_of_mcp_tells_each_wait():
     """A client hears of a wait, of a child's under its name, and the figure of the progress still grows."""
     progress = ProgressReporter()
     wait = Retrying(429, 2.96, 3, "the API answered 429: busy")

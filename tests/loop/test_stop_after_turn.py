@@ -166,7 +166,7 @@ async def test_a_cancellation_from_outside_cuts_the_turn_too(hanging):
     assert run.ended.status == "aborted"
 
 
-async def test_p_5_a_request_that_waits_for_a_retry_is_given_up(monkeypatch):
+async def test_w_5_a_request_that_waits_for_a_retry_is_given_up(monkeypatch):
     """The wait ends immediately, the request is not sent again, and the run is aborted and not failed."""
     waiting = asyncio.Event()
 
@@ -185,7 +185,7 @@ async def test_p_5_a_request_that_waits_for_a_retry_is_given_up(monkeypatch):
     assert "note on '1'" in outcome.answer
 
 
-async def test_p_5_a_listener_may_stop_at_the_announcement_of_a_retry():
+async def test_w_5_a_listener_may_stop_at_the_announcement_of_a_retry():
     """A stop at the event `retrying` comes before the wait, which then does not begin."""
     provider = ScriptedProvider([BUSY])
     run = Run(job(provider, 9), lambda told: told.event == "retrying" and run.abort(after_turn=True))

@@ -75,7 +75,7 @@ def waits_in(events):
     return [(event.status, event.attempt) for event in events if isinstance(event, Retrying)]
 
 
-async def test_p1_p2_two_429s_then_an_answer(api):
+async def test_w1_p2_two_429s_then_an_answer(api):
     """The same bytes are sent three times; turns and bill are those of a run without failures."""
     events = []
     server = api.serve(api.look, api.limited(3), api.limited(2), api.answer)
@@ -95,7 +95,7 @@ async def test_p1_p2_two_429s_then_an_answer(api):
     assert len([event for event in events if isinstance(event, Requested)]) == 2
 
 
-async def test_p1_an_overload_for_longer_than_the_patience_fails_resumably(api):
+async def test_w1_an_overload_for_longer_than_the_patience_fails_resumably(api):
     """After a minute of overload the error has the reason, the number of retries, and the advice."""
     events, server = [], api.serve(api.look, *[api.busy] * 20, all_used=False)
     outcome = await api.run(server.base_url, events, patience=60)
@@ -107,7 +107,7 @@ async def test_p1_an_overload_for_longer_than_the_patience_fails_resumably(api):
     assert len(waits_in(events)) == count
 
 
-async def test_p1_a_server_that_is_not_up_yet_is_waited_for(api, monkeypatch):
+async def test_w1_a_server_that_is_not_up_yet_is_waited_for(api, monkeypatch):
     """A refused connection has no status; once the server listens, the run continues."""
     server, events, doors = api.serve(api.answer), [], []
     port = server.base_url.split(":")[2].split("/")[0]
@@ -139,7 +139,7 @@ async def test_p1_a_server_that_is_not_up_yet_is_waited_for(api, monkeypatch):
     assert all(reason.startswith("cannot reach http://127.0.0.1") for reason in reasons)
 
 
-async def test_p1_p6_an_error_event_in_mid_stream_is_retried(api):
+async def test_w1_p6_an_error_event_in_mid_stream_is_retried(api):
     """An overload in the middle of a reply is retried like one before it, and its text is not part of the answer."""
     events, shown = [], []
     server = api.serve(api.error_event, api.look, api.error_event, api.answer)
@@ -151,7 +151,7 @@ async def test_p1_p6_an_error_event_in_mid_stream_is_retried(api):
     assert server.requests[0].raw == server.requests[1].raw
 
 
-async def test_p4_p6_a_reply_that_always_breaks_off_is_tried_three_times(api):
+async def test_w4_p6_a_reply_that_always_breaks_off_is_tried_three_times(api):
     """Each attempt may be billed, so there are three; the text that streamed is the salvage."""
     events, server = [], api.serve(api.broken, api.broken, api.broken)
     outcome = await api.run(server.base_url, events)
@@ -160,7 +160,7 @@ async def test_p4_p6_a_reply_that_always_breaks_off_is_tried_three_times(api):
     assert outcome.usage.total_tokens == 0
 
 
-async def test_p6_the_text_of_a_broken_attempt_is_no_answer_once_another_succeeded(api):
+async def test_w6_the_text_of_a_broken_attempt_is_no_answer_once_another_succeeded(api):
     """A later failure salvages what was gathered, and not the words of an attempt that another replaced."""
     server = api.serve(api.broken, api.look, api.busy, api.busy)
     outcome = await api.run(server.base_url, patience=0.3)
@@ -169,14 +169,14 @@ async def test_p6_the_text_of_a_broken_attempt_is_no_answer_once_another_succeed
     assert "The first half" not in outcome.answer
 
 
-async def test_p4_a_connection_that_is_reset_once_is_repaired(api):
+async def test_w4_a_connection_that_is_reset_once_is_repaired(api):
     """A reset after the request was sent is repaired by one more request."""
     events, server = [], api.serve(api.reset, api.answer)
     outcome = await api.run(server.base_url, events)
     assert (outcome.answer, waits_in(events), len(server.requests)) == ("mice", [(None, 1)], 2)
 
 
-async def test_p3_a_longer_wait_than_the_patience_is_an_error_at_once(api):
+async def test_w3_a_longer_wait_than_the_patience_is_an_error_at_once(api):
     """The error says how long the API wants to be left alone, and the request was sent once."""
     events, server = [], api.serve(api.limited(900))
     outcome = await api.run(server.base_url, events)
@@ -185,7 +185,7 @@ async def test_p3_a_longer_wait_than_the_patience_is_an_error_at_once(api):
 
 
 @pytest.mark.parametrize("settings", [{"patience": 0}, {"client": {"max_retries": 0}}], ids=["patience", "client"])
-async def test_p7_without_patience_or_retries_of_the_client_a_request_is_sent_once(api, settings):
+async def test_w7_without_patience_or_retries_of_the_client_a_request_is_sent_once(api, settings):
     """`patience: 0` turns retries off, and so does a client that was made without them."""
     events, server = [], api.serve(api.busy)
     outcome = await api.run(server.base_url, events, **settings)
@@ -220,7 +220,7 @@ async def test_an_address_that_is_none_is_not_retried(url):
 
 
 @pytest.mark.parametrize("how", ["whole", "streamed"])
-async def test_p6_g8_a_call_in_json_is_streamed_anew(chat_api, how):
+async def test_w6_g8_a_call_in_json_is_streamed_anew(chat_api, how):
     """With calls as JSON, the pieces of a call that broke off do not mix with those of the next attempt."""
     shown, half = [], chat_faults.BrokenOff(responds("a long answer of many pieces"), after_chunks=4)
     server = chat_api([looks("a"), half, responds("mice")])
@@ -232,7 +232,7 @@ async def test_p6_g8_a_call_in_json_is_streamed_anew(chat_api, how):
     assert ("respond" in {tool for tool, _ in shown}) is (how == "streamed")
 
 
-async def test_p6_an_answer_by_schema_is_streamed_anew(chat_api):
+async def test_w6_an_answer_by_schema_is_streamed_anew(chat_api):
     """Each attempt of a landing by a schema is read by itself, and the newest part of the answer is the salvage."""
     half = chat_faults.BrokenOff(
         chat_replies.says('{"answer": "The first half of it all", "evidence": []}'), after_chunks=5
@@ -247,7 +247,7 @@ async def test_p6_an_answer_by_schema_is_streamed_anew(chat_api):
 
 
 @pytest.mark.parametrize(("code", "retries"), [(socket.EAI_NONAME, 2), (socket.EAI_AGAIN, 4)])
-async def test_p4_a_name_that_nobody_knows_is_tried_three_times(monkeypatch, code, retries):
+async def test_w4_a_name_that_nobody_knows_is_tried_three_times(monkeypatch, code, retries):
     """An unknown name is rather misspelt than away, while a name server that does not answer is waited for."""
 
     def fail(*_, **__):
@@ -260,7 +260,7 @@ async def test_p4_a_name_that_nobody_knows_is_tried_three_times(monkeypatch, cod
     assert retries <= len(waits_in(events)) <= retries + (code == socket.EAI_AGAIN)
 
 
-async def test_p4_a_server_without_tls_is_tried_three_times():
+async def test_w4_a_server_without_tls_is_tried_three_times():
     """A handshake that fails will hardly succeed in a minute."""
 
     async def refuse(reader, writer):

@@ -36,18 +36,18 @@ NOW = "Wed, 21 Oct 2026 07:28:00 GMT"
         ({"retry-after": "Wed, 99 Oct 99999 07:28:00 GMT"}, None),
     ],
 )
-def test_p3_the_requested_wait_is_read_or_ignored(headers, seconds):
+def test_w3_the_requested_wait_is_read_or_ignored(headers, seconds):
     """Seconds, milliseconds and dates by the server's clock are read; values that make no sense are ignored."""
     assert requested_wait(headers) == seconds
 
 
-def test_p3_a_late_date_is_measured_from_now_without_a_clock_of_the_server():
+def test_w3_a_late_date_is_measured_from_now_without_a_clock_of_the_server():
     """Without a `Date` header the own clock counts."""
     assert requested_wait({"retry-after": "Wed, 21 Oct 2400 07:28:00 GMT"}) > 365 * 86_400
 
 
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms", "date"]), st.text(max_size=40)))
-def test_p3_any_header_gives_a_wait_above_0_or_none(headers):
+def test_w3_any_header_gives_a_wait_above_0_or_none(headers):
     """No text is an error, and no wait is negative or no number."""
     wait = requested_wait(headers)
     assert wait is None or wait > 0
@@ -63,6 +63,6 @@ def test_p3_any_header_gives_a_wait_above_0_or_none(headers):
         (401, {"x-should-retry": "maybe"}, False),
     ],
 )
-def test_p1_the_statuses_that_are_retried_are_those_of_the_sdks(status, headers, retried):
+def test_w1_the_statuses_that_are_retried_are_those_of_the_sdks(status, headers, retried):
     """Timeouts, locks, rate limits and server errors are retried, unless the server says otherwise."""
     assert is_retryable(status, headers) is retried
