@@ -5,7 +5,9 @@ import re
 from tests.docs.markdown import ROOT
 
 DEFINED = set(
-    re.findall(r"^\| ([SXGCEFPRTW]\d*\.\d+) \|", (ROOT / "docs/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE)
+    re.findall(
+        r"^\| ([SXGCEFPRTW]\d*\.\d+) \|", (ROOT / "docs/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
 )
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -123,6 +124,8 @@ class Trust:
         self._on_allowed = on_allowed
         self._folder = folder
         self._allowed: set[str] = set()
+        # The runs of a batch check the same claims at the same time, in threads.
+        self._lock = threading.Lock()
 
     def check(self, claim: Claim) -> tuple[str, ...]:
         """Check that a claim is allowed; return warnings.
@@ -141,8 +144,10 @@ class Trust:
                 f"`trust=True`{reason and f' ({reason})'}"
             )
         warnings = () if known or not claim.can_be_remembered else self._store(claim)
-        self._allowed.add(claim.fingerprint)
-        if not known and self._on_allowed is not None:
+        with self._lock:
+            is_first = claim.fingerprint not in self._allowed
+            self._allowed.add(claim.fingerprint)
+        if is_first and not known and self._on_allowed is not None:
             until = "remembered until it changes" if claim.can_be_remembered and not warnings else "not remembered"
             for demand in claim.demands:
                 self._on_allowed(f"{demand.place}: `trust` allows it to {demand.action}; {until}")
