@@ -260,7 +260,15 @@ class EditTools:
     ) -> Output:
         """Replace passages of a file."""
         replacements = _replacements(old, new, edits, replace_all=replace_all)
-        return await self._changes.make(path, lambda before: _revised(before, replacements), context)
+
+        def revise(before: str | None) -> str:
+            if before is not None:
+                return edited(before, replacements)
+            if len(replacements) == 1 and not replacements[0].old:
+                return replacements[0].new
+            raise ToolError("there is no such file; use ls or glob to see what there is")
+
+        return await self._changes.make(path, revise, context)
 
     async def write(self, context: Context, path: str, content: str) -> Output:
         """Write a whole file."""
@@ -318,14 +326,6 @@ def _replacements(
     return [Replacement(old, new, replace_all)]
 
 
-def _revised(before: str | None, replacements: Sequence[Replacement]) -> str:
-    if before is not None:
-        return edited(before, replacements)
-    if len(replacements) == 1 and not replacements[0].old:
-        return replacements[0].new
-    raise ToolError("there is no such file; use ls or glob to see what there is")
-
-
 RESULT_DIFF = 4_000
 """Maximum length of the diff in a result [characters]."""
 _READ_FIRST = (
@@ -357,20 +357,6 @@ class PlannedChange:
     folders: int = 0
     """Number of parent folders that are missing."""
 
-    @property
-    def record(self) -> FileChanging:
-        """The record that is stored before the change is made."""
-        before = self.before
-        return FileChanging(
-            change_id=secrets.token_hex(8),
-            path=self.relative,
-            before=None if before is None else digest_of(before),
-            after=digest_of(self.after),
-            content=None if before is None else before.decode(),
-            temporary=temporary_name(),
-            folders=self.folders,
-        )
-
 
 class FileEditor:
     """Makes the changes of one run, one after the other."""
@@ -391,7 +377,16 @@ class FileEditor:
             if self._copy.patch is not None:
                 self._copy.patch.change(self._copy.root, planned.relative, planned.before, planned.after)
                 return self._made(planned, context)
-            record = planned.record
+            before = planned.before
+            record = FileChanging(
+                change_id=secrets.token_hex(8),
+                path=planned.relative,
+                before=None if before is None else digest_of(before),
+                after=digest_of(planned.after),
+                content=None if before is None else before.decode(),
+                temporary=temporary_name(),
+                folders=planned.folders,
+            )
             if context is not None and context.log is not None and not await context.log.stored(record):
                 raise ToolError(_NOT_STORED)
             return await to_the_end(
@@ -418,8 +413,9 @@ class FileEditor:
             raise ToolError(f"{shown}: {error}") from error
         if after == before:
             raise ToolError(f"{shown} has this content already; nothing was changed")
-        folders = 0 if before is not None else _missing_folders(self._writable.root, relative)
-        return PlannedChange(relative, before, after, diff_of(relative, text, after.decode()), folders)
+        above = relative.split("/")[:-1] if before is None else []
+        exist = [os.path.lexists(self._writable.root.joinpath(*above[: depth + 1])) for depth in range(len(above))]
+        return PlannedChange(relative, before, after, diff_of(relative, text, after.decode()), exist.count(False))
 
     def _write(self, planned: PlannedChange, record: FileChanging) -> None:
         try:
@@ -476,12 +472,6 @@ async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
     if changes.unsearched:
         log.notify(Warned(f"a command made {changes.unsearched:,} folders that cannot be searched; delete them"))
     return all(stored)
-
-
-def _missing_folders(root: Path, relative: str) -> int:
-    """Return the number of parent folders that do not exist yet."""
-    above = relative.split("/")[:-1]
-    return sum(not os.path.lexists(root.joinpath(*above[: depth + 1])) for depth in range(len(above)))
 
 
 async def to_the_end(work: Awaitable[object], then: Callable[[], _T]) -> _T:
