@@ -604,7 +604,9 @@ def text_of(result: "CallToolResult") -> str:
     structured = result.structured_content
     if structured is not None and not any(block.type == "text" for block in result.content):
         parts.insert(0, json.dumps(structured, ensure_ascii=False))
-    text = _truncated("\n".join(parts))
+    text = "\n".join(parts)
+    if len(text) > LONGEST_RESULT:
+        text = f"{text[:LONGEST_RESULT]}\n[{len(text) - LONGEST_RESULT:,} more characters were not kept]"
     if result.is_error:
         raise ToolError(text or "the server does not tell why")
     return text
@@ -634,9 +636,3 @@ def _placeholder(what: str, data: object) -> str:
 
 def _label(word: object) -> str:
     return shown(str(word)) if word else "of an unknown kind"
-
-
-def _truncated(text: str) -> str:
-    if len(text) <= LONGEST_RESULT:
-        return text
-    return f"{text[:LONGEST_RESULT]}\n[{len(text) - LONGEST_RESULT:,} more characters were not kept]"

@@ -4,7 +4,6 @@ Its commands have the names and arguments of the Messages API's memory tool, whi
 """
 
 import errno
-import hashlib
 import os
 import re
 import sys
@@ -121,7 +120,11 @@ class NotesFolder:
         with folder(self._root, self.folder) as top, locked(top):
             found = read_content(self._root, path, LARGEST)
             expected = None if found is None else digest_of(found)
-            after = change(None if found is None else _text(note, found))
+            try:
+                before = None if found is None else found.decode("utf-8-sig")
+            except UnicodeDecodeError:
+                raise ToolError(f"{note} is not UTF-8, so it cannot be changed") from None
+            after = change(before)
             if after is None:
                 delete_file(self._root, path, expected=expected or "", folders=note.count("/"), most=LARGEST)
                 return ""
@@ -152,13 +155,6 @@ class NotesFolder:
             with folder(self._root, above) as here, suppress(FileExistsError):
                 os.mkdir(name if here.descriptor is not None else f"{here.path}/{name}", dir_fd=here.descriptor)
             above = f"{above}/{name}" if above else name
-
-
-def _text(note: str, data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ToolError(f"{note} is not UTF-8, so it cannot be changed") from None
 
 
 def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
@@ -211,7 +207,11 @@ def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
     if not _in_process.acquire(timeout=seconds):
         raise ToolError(_in_use())
     try:
-        descriptor = _readable(folder)
+        descriptor = None
+        if folder.descriptor is not None:
+            # One that can be locked; elsewhere folders cannot be opened.
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            descriptor = os.open(".", flags, dir_fd=folder.descriptor)
         try:
             _wait(descriptor, end)
             yield
@@ -220,13 +220,6 @@ def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
                 os.close(descriptor)
     finally:
         _in_process.release()
-
-
-def _readable(folder: Folder) -> int | None:
-    """Return a descriptor that can be locked; None where folders cannot be opened."""
-    if folder.descriptor is None:
-        return None
-    return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.descriptor)
 
 
 def _wait(descriptor: int | None, end: float) -> None:
@@ -338,7 +331,7 @@ class _MemoryNotes:
         note = note_name(path)
         try:
             if command == "view":
-                return self._view(note, offset) if note else self._list()
+                return self._view(note, offset)
             if self._is_dry:
                 raise ToolError("this is a dry run, which changes no notes; go on without")
             if not note:
@@ -357,13 +350,10 @@ class _MemoryNotes:
         except OSError as error:
             raise ToolError(f"{note or 'the notes'} cannot be used: {error.strerror or error}") from None
 
-    def _list(self) -> str:
-        notes = self._folder.notes()
-        if not notes:
-            return "There are no notes yet."
-        return fit((f"{name}  {size:,} bytes" for name, size in notes), self._limit, lambda _: "")
-
     def _view(self, note: str, offset: int) -> str:
+        if not note:
+            listed = [f"{name}  {size:,} bytes" for name, size in self._folder.notes()]
+            return fit(listed, self._limit, lambda _: "") if listed else "There are no notes yet."
         text, is_cut = self._folder.read(note)
         self._seen[note] = _digest(text)
         lines = text.splitlines()
@@ -449,4 +439,4 @@ def _said(note: str, left: str, done: str, *, is_masked: bool) -> str:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return digest_of(text.encode("utf-8", "surrogatepass"))

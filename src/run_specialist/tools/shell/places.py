@@ -61,10 +61,7 @@ class _Walk:
 
     def go(self, start: str) -> None:
         """Examine everything below a shown folder; symlinks are not followed, because their targets are elsewhere."""
-        rules = IgnoreRules()
-        for rules in self.sandbox.rules_above(start):  # noqa: B007 - the last one counts
-            pass
-        pending = [(start, rules)]
+        pending = [(start, self.sandbox.parent_rules(start))]
         while pending:
             here, rules = pending.pop()
             try:
