@@ -5,7 +5,7 @@ import functools
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -458,6 +458,12 @@ def as_text(result: Any) -> str:  # noqa: ANN401 - any return value
         return json.dumps(plain, ensure_ascii=False)
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
         raise ToolError(f"what it returned is no text and cannot be written as JSON: {error}") from error
+
+
+def few(names: Sequence[str], most: int) -> str:
+    """Return the first names, at most `most`, separated by commas, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _nothing(_settings: Specialist, _root: Path) -> str:

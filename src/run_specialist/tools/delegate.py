@@ -9,7 +9,7 @@ from pydantic import Field
 from run_specialist.budget import Kind
 from run_specialist.errors import UsageError
 from run_specialist.prompts import listed
-from run_specialist.record.outcome import Evidence, Outcome
+from run_specialist.record.outcome import Outcome
 from run_specialist.tools.base import ChildContext, Output, Tool
 
 NAME = "delegate"
@@ -78,7 +78,11 @@ def outcome_text(outcome: Outcome, more: str = "") -> str:
     if outcome.error:
         parts.append(f"[{outcome.error}]")
     if outcome.evidence:
-        parts.append("\n".join(["Evidence:", *map(_format_evidence, outcome.evidence)]))
+        quotes = ["Evidence:"]
+        for one in outcome.evidence:
+            checked = "" if one.verified is None else f" ({'verified' if one.verified else 'not verified'})"
+            quotes.append(f"- {one.source}: {one.quote}{checked}")
+        parts.append("\n".join(quotes))
     if outcome.gaps:
         parts.append("\n".join(["Gaps:", *(f"- {gap}" for gap in outcome.gaps)]))
     if more or outcome.status in {"landed", "partial"}:
@@ -102,8 +106,3 @@ def has_failed(outcome: Outcome) -> bool:
     An aborted outcome with an answer is not an error: the caller's salvaged answer skips errors, but should include it.
     """
     return not outcome.answer or outcome.status == "failed"
-
-
-def _format_evidence(one: Evidence) -> str:
-    checked = "" if one.verified is None else f" ({'verified' if one.verified else 'not verified'})"
-    return f"- {one.source}: {one.quote}{checked}"

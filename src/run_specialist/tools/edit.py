@@ -28,10 +28,10 @@ from run_specialist.safety.safe_files import (
 )
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.tool_names import EDIT, NEEDS_WRITABLE, WRITE
-from run_specialist.tools.base import Context, Offer, Output, RunLog, Tool
+from run_specialist.tools.base import Context, Offer, Output, RunLog, Tool, few
 from run_specialist.tools.file_checkpoint import EVENT_DIFF, CommandChanges
 from run_specialist.tools.file_checkpoint import LARGEST_KEPT as MOST_KEPT
-from run_specialist.tools.sandbox import Sandbox, escape_path, unescape_path
+from run_specialist.tools.sandbox import Sandbox, escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret, own_folders, reason_to_protect
 from run_specialist.tools.text_edit import (
     MOST,
@@ -156,10 +156,7 @@ class Writable:
         Raises ToolError if it may not be changed.
         """
         self._selected.require_root()
-        real = self._real(path)
-        if not os.path.lexists(real) and unescape_path(path) != path:
-            real = self._real(unescape_path(path))
-        relative = self._selected.relative(real)
+        relative = self._selected.relative(self._selected.resolve(path))
         if relative is None:
             raise ToolError(f"{escape_path(path)!r} is outside the root; {self._allowed()}")
         self.check(relative)
@@ -197,12 +194,6 @@ class Writable:
 
     def _allowed(self) -> str:
         return f"you may change {', '.join(self._names) or 'nothing'}"
-
-    def _real(self, path: str) -> Path:
-        try:
-            return Path(os.path.realpath(self._selected.root / path))
-        except (OSError, ValueError) as error:
-            raise ToolError(f"{escape_path(path)!r} is no usable path: {error}") from error
 
 
 _EDIT = (
@@ -242,90 +233,6 @@ _WRITE_SCHEMA: Mapping[str, Any] = {
 }
 
 
-class EditTools:
-    """The tool functions of one run."""
-
-    def __init__(self, writable: Writable, copy: WorkingCopy) -> None:
-        self._changes = FileEditor(writable, copy)
-        self._copy = copy
-
-    async def edit(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
-        self,
-        context: Context,
-        path: str,
-        old: str | None = None,
-        new: str | None = None,
-        replace_all: bool = False,  # noqa: FBT001, FBT002 - called by keyword
-        edits: list[Replacement] | None = None,
-    ) -> Output:
-        """Replace passages of a file."""
-        replacements = _replacements(old, new, edits, replace_all=replace_all)
-
-        def revise(before: str | None) -> str:
-            if before is not None:
-                return edited(before, replacements)
-            if len(replacements) == 1 and not replacements[0].old:
-                return replacements[0].new
-            raise ToolError("there is no such file; use ls or glob to see what there is")
-
-        return await self._changes.make(path, revise, context)
-
-    async def write(self, context: Context, path: str, content: str) -> Output:
-        """Write a whole file."""
-        return await self._changes.make(path, lambda before: rewritten(before, content), context)
-
-
-def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
-    """Return the offers of the tools that change files.
-
-    copy: the files that the run has read and changed.
-    """
-    closed = copy.patch is not None and copy.patch.is_closed
-    made: dict[tuple[str, ...], EditTools] = {}
-
-    def tools_of(settings: Specialist, root: Path) -> EditTools:
-        # Both tools change files one after the other.
-        if settings.writable not in made:
-            writable = Writable(root, settings.writable, copy.closed())
-            made[settings.writable] = EditTools(writable, copy)
-        return made[settings.writable]
-
-    def edit(settings: Specialist, root: Path) -> Tool:
-        return Tool(EDIT, _EDIT, _refused if closed else tools_of(settings, root).edit, schema=_EDIT_SCHEMA)
-
-    def write(settings: Specialist, root: Path) -> Tool:
-        return Tool(WRITE, _WRITE, _refused if closed else tools_of(settings, root).write, schema=_WRITE_SCHEMA)
-
-    keys = ("writable",)
-    return (Offer(EDIT, keys, _action, edit, _lacking), Offer(WRITE, keys, _action, write, _lacking))
-
-
-def _action(settings: Specialist) -> str:
-    return f"change files: {', '.join(settings.writable)}"
-
-
-def _lacking(settings: Specialist, _root: Path) -> str:
-    return "" if settings.writable else f"it {NEEDS_WRITABLE}: the folders, files or globs that it may change"
-
-
-def _refused(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
-    del arguments
-    raise ToolError(_CLOSED)
-
-
-def _replacements(
-    old: str | None, new: str | None, edits: Sequence[Replacement] | None, *, replace_all: bool
-) -> Sequence[Replacement]:
-    if edits:
-        # Constrained decoding makes a model write a value for each argument.
-        if old or new:
-            raise ToolError("give either `old` and `new`, or `edits`")
-        return edits
-    if old is None or new is None:
-        raise ToolError("`old` and `new` are required, or `edits`")
-    return [Replacement(old, new, replace_all)]
-
-
 RESULT_DIFF = 4_000
 """Maximum length of the diff in a result [characters]."""
 _READ_FIRST = (
@@ -358,15 +265,40 @@ class PlannedChange:
     """Number of parent folders that are missing."""
 
 
-class FileEditor:
-    """Makes the changes of one run, one after the other."""
+class EditTools:
+    """The tool functions of one run; they make its changes one after the other."""
 
     def __init__(self, writable: Writable, copy: WorkingCopy) -> None:
         self._writable = writable
         self._copy = copy
         self._one_at_a_time = asyncio.Lock()
 
-    async def make(self, path: str, revise: Callable[[str | None], str], context: Context | None) -> Output:
+    async def edit(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
+        self,
+        context: Context,
+        path: str,
+        old: str | None = None,
+        new: str | None = None,
+        replace_all: bool = False,  # noqa: FBT001, FBT002 - called by keyword
+        edits: list[Replacement] | None = None,
+    ) -> Output:
+        """Replace passages of a file."""
+        replacements = _replacements(old, new, edits, replace_all=replace_all)
+
+        def revise(before: str | None) -> str:
+            if before is not None:
+                return edited(before, replacements)
+            if len(replacements) == 1 and not replacements[0].old:
+                return replacements[0].new
+            raise ToolError("there is no such file; use ls or glob to see what there is")
+
+        return await self._change(path, revise, context)
+
+    async def write(self, context: Context, path: str, content: str) -> Output:
+        """Write a whole file."""
+        return await self._change(path, lambda before: rewritten(before, content), context)
+
+    async def _change(self, path: str, revise: Callable[[str | None], str], context: Context | None) -> Output:
         """Change a file, and return the result for the model.
 
         revise: returns the new content, given the current one; None = there is no such file.
@@ -456,6 +388,57 @@ class FileEditor:
         return Output(f"{head}{f', {_DRY}' if is_dry else ''}\n{shortened(diff.text, RESULT_DIFF)}".rstrip("\n"))
 
 
+def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
+    """Return the offers of the tools that change files.
+
+    copy: the files that the run has read and changed.
+    """
+    closed = copy.patch is not None and copy.patch.is_closed
+    made: dict[tuple[str, ...], EditTools] = {}
+
+    def tools_of(settings: Specialist, root: Path) -> EditTools:
+        # Both tools change files one after the other.
+        if settings.writable not in made:
+            writable = Writable(root, settings.writable, copy.closed())
+            made[settings.writable] = EditTools(writable, copy)
+        return made[settings.writable]
+
+    def edit(settings: Specialist, root: Path) -> Tool:
+        return Tool(EDIT, _EDIT, _refused if closed else tools_of(settings, root).edit, schema=_EDIT_SCHEMA)
+
+    def write(settings: Specialist, root: Path) -> Tool:
+        return Tool(WRITE, _WRITE, _refused if closed else tools_of(settings, root).write, schema=_WRITE_SCHEMA)
+
+    keys = ("writable",)
+    return (Offer(EDIT, keys, _action, edit, _lacking), Offer(WRITE, keys, _action, write, _lacking))
+
+
+def _action(settings: Specialist) -> str:
+    return f"change files: {', '.join(settings.writable)}"
+
+
+def _lacking(settings: Specialist, _root: Path) -> str:
+    return "" if settings.writable else f"it {NEEDS_WRITABLE}: the folders, files or globs that it may change"
+
+
+def _refused(**arguments: Any) -> str:  # noqa: ANN401 - the model may give any arguments
+    del arguments
+    raise ToolError(_CLOSED)
+
+
+def _replacements(
+    old: str | None, new: str | None, edits: Sequence[Replacement] | None, *, replace_all: bool
+) -> Sequence[Replacement]:
+    if edits:
+        # Constrained decoding makes a model write a value for each argument.
+        if old or new:
+            raise ToolError("give either `old` and `new`, or `edits`")
+        return edits
+    if old is None or new is None:
+        raise ToolError("`old` and `new` are required, or `edits`")
+    return [Replacement(old, new, replace_all)]
+
+
 async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
     """Store and report what a command has changed; return whether the changes are stored, or never will be."""
     if log is None:
@@ -464,9 +447,8 @@ async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
     for one, is_stored in zip(changes.files, stored, strict=True):
         log.notify(replace(one.event, undoable=one.event.undoable and is_stored and log.is_stored))
     if changes.undone:
-        shown = ", ".join(map(escape_path, changes.undone[:_NAMED]))
-        more = f" and {len(changes.undone) - _NAMED} more" if len(changes.undone) > _NAMED else ""
-        log.notify(Warned(f"a command changed protected files, which was undone: {shown}{more}"))
+        undone = few([*map(escape_path, changes.undone)], _NAMED)
+        log.notify(Warned(f"a command changed protected files, which was undone: {undone}"))
     if changes.uncounted:
         log.notify(Warned(f"a command changed {changes.uncounted:,} more files, which are not listed; {_NOT_UNDONE}"))
     if changes.unsearched:

@@ -270,18 +270,16 @@ class FileCheckpoint:
         run_id: the run under whose id the copy is found if this process is killed.
         Raises ToolError with the reason if that fails.
         """
-        tree = read_tree(root, writable, closed)
+        tree, place = read_tree(root, writable, closed), None
         try:
             place = _new_place(run_id)
-        except OSError as error:
-            raise ToolError(f"nothing was run, because no checkpoint can be made: {error.strerror or error}") from error
-        checkpoint = cls(place, root, writable, closed, call_id, tree)
-        try:
+            checkpoint = cls(place, root, writable, closed, call_id, tree)
             checkpoint._keep()
         except BaseException as error:
-            checkpoint.discard()
+            if place is not None:
+                shutil.rmtree(place, ignore_errors=True)
             if isinstance(error, OSError):
-                why = error.strerror or str(error)
+                why = error.strerror or error
                 raise ToolError(f"nothing was run, because no checkpoint can be made: {why}") from error
             raise
         return checkpoint

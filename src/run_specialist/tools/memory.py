@@ -6,7 +6,6 @@ Its commands have the names and arguments of the Messages API's memory tool, whi
 import errno
 import os
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -182,18 +181,7 @@ _PAUSE = 0.005
 _NOT_LOCKABLE = (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 _in_process = threading.Lock()
 """Lock within this process, for file systems without locks; runs of other processes are not excluded there."""
-
-if sys.platform == "win32":
-
-    def _try_lock(_descriptor: int) -> None:
-        """Do nothing: folders cannot be opened there."""
-
-else:
-    import fcntl
-
-    def _try_lock(descriptor: int) -> None:
-        """Lock; raises BlockingIOError if another process or thread has the lock, and OSError."""
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+_IN_USE = "another run is changing these notes; try again"
 
 
 @contextmanager
@@ -205,7 +193,7 @@ def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
     """
     end = time.monotonic() + seconds
     if not _in_process.acquire(timeout=seconds):
-        raise ToolError(_in_use())
+        raise ToolError(_IN_USE)
     try:
         descriptor = None
         if folder.descriptor is not None:
@@ -224,12 +212,16 @@ def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
 
 def _wait(descriptor: int | None, end: float) -> None:
     """Lock a folder until its descriptor is closed; raises ToolError at the time `end`."""
-    while descriptor is not None:
+    if descriptor is None:
+        return
+    import fcntl  # noqa: PLC0415 - not on Windows, where folders have no descriptors
+
+    while True:
         try:
-            _try_lock(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= end:
-                raise ToolError(_in_use()) from None
+                raise ToolError(_IN_USE) from None
             time.sleep(_PAUSE)
         except OSError as error:
             # Some network file systems lock only files that are open for writing.
@@ -238,10 +230,6 @@ def _wait(descriptor: int | None, end: float) -> None:
             return
         else:
             return
-
-
-def _in_use() -> str:
-    return "another run is changing these notes; try again"
 
 
 def plain(text: str) -> str:

@@ -146,6 +146,16 @@ class Sandbox:
         except (OSError, ValueError) as error:
             raise ToolError(f"{escape_path(path)!r} is no usable path: {error}") from error
 
+    def resolve(self, path: str) -> Path:
+        """Return the real path of a path given as it is, or as `escape_path` returns it; it may be outside the root.
+
+        Raises ToolError if it cannot be a path.
+        """
+        real = self._resolve(path)
+        if not os.path.lexists(real) and unescape_path(path) != path:
+            real = self._resolve(unescape_path(path))
+        return real
+
     def relative(self, real: Path) -> str | None:
         """Return a resolved path relative to the root; empty for the root itself, None outside it."""
         if not real.is_relative_to(self.root):
@@ -159,9 +169,7 @@ class Sandbox:
         Raises ToolError if the result is outside the root or hidden.
         """
         self.require_root()
-        real = self._resolve(path)
-        if not os.path.lexists(real) and unescape_path(path) != path:
-            real = self._resolve(unescape_path(path))
+        real = self.resolve(path)
         relative = self.relative(real)
         if relative is None:
             raise ToolError(f"{escape_path(path)!r} is outside the root; use ls or glob to see what you may read")

@@ -16,7 +16,7 @@ from run_specialist.errors import ToolError
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.tool_names import SHELL as NAME
 from run_specialist.specialist.tool_names import names_tool, shell_rules
-from run_specialist.tools.base import Context, Output, Tool
+from run_specialist.tools.base import Context, Output, Tool, few
 from run_specialist.tools.edit import WorkingCopy, report_changes, to_the_end
 from run_specialist.tools.file_checkpoint import FileCheckpoint, held, recovered
 from run_specialist.tools.sandbox import Sandbox, escape_path
@@ -36,6 +36,8 @@ _DESCRIPTION = (
 )
 _OTHERS = "To find and read files use the other tools."
 _NOTHING = "Nothing can be changed but /tmp, which is empty at first and gone after the call."
+_NAMED = 10
+"""Number of files or folders that a text names."""
 _POLL = 0.02
 _MARGIN = 0.05
 """Share of the timeout reserved for ending the command, so that its output is not lost."""
@@ -64,7 +66,8 @@ class _Shell:
         self.writable, _ = writable_places(root, settings.writable)
         changes = _NOTHING
         if self.writable:
-            changes = f"Only {_listed_roots(self.writable)} can be changed, and /tmp, which is gone after the call."
+            places = few([one or "the whole root" for one in self.writable], _NAMED)
+            changes = f"Only {places} can be changed, and /tmp, which is gone after the call."
         others = _OTHERS if any(names_tool(settings.tools, name) for name in ("search", "grep", "read")) else ""
         parts = (_DESCRIPTION.format(root=root, changes=changes), others, str(self._rules))
         self.description = " ".join(part for part in parts if part)
@@ -106,7 +109,7 @@ class _Shell:
                 undone = await self._record_uncancelled(checkpoint, context)
         note = _note(ended)
         if undone:
-            note += f"\n[undone, because nothing may be changed there: {_listed_roots([*map(escape_path, undone)])}]"
+            note += f"\n[undone, because nothing may be changed there: {few([*map(escape_path, undone)], _NAMED)}]"
         return Output(output.text(self._limit), note, is_error=bool(ended.stopped))
 
     @asynccontextmanager
@@ -145,11 +148,6 @@ class _Shell:
 
 def _note(ended: CommandExit) -> str:
     return f"[stopped: {ended.stopped}]" if ended.stopped else f"[exit code {ended.exit_code}]"
-
-
-def _listed_roots(names: Sequence[str]) -> str:
-    shown = ", ".join(name or "the whole root" for name in names[:10])
-    return f"{shown} and {len(names) - 10} more" if len(names) > 10 else shown  # noqa: PLR2004 - as above
 
 
 # The commands that a file allows, from entries such as `Bash(git log:*)` in `tools` and `disallowed_tools`.
