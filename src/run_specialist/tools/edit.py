@@ -232,7 +232,6 @@ _WRITE_SCHEMA: Mapping[str, Any] = {
     "required": ["path", "content"],
 }
 
-
 RESULT_DIFF = 4_000
 """Maximum length of the diff in a result [characters]."""
 _READ_FIRST = (
@@ -244,12 +243,6 @@ _NOT_STORED = (
     "nothing was changed: the store of runs cannot be written, and without it a change could not be taken back"
 )
 _DRY = "in the patch of this dry run only; `read` shows the new content, the other tools the old one"
-
-_NOT_UNDONE = "`specialists undo` does not take them back"
-_NAMED = 5
-"""Number of files that a warning names."""
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,6 +430,12 @@ def _replacements(
     if old is None or new is None:
         raise ToolError("`old` and `new` are required, or `edits`")
     return [Replacement(old, new, replace_all)]
+
+
+_NOT_UNDONE = "`specialists undo` does not take them back"
+_NAMED = 5
+"""Number of files that a warning names."""
+_T = TypeVar("_T")
 
 
 async def report_changes(changes: CommandChanges, log: RunLog | None) -> bool:
