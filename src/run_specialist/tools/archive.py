@@ -86,9 +86,12 @@ class _ArchiveReader:
         offset: Annotated[int, Field(ge=0)] = 0,
     ) -> Output:
         if execution_id not in self.archive:
-            raise ToolError(
-                f"there is no output of the id {execution_id!r}; {_list_ids(self.archive.ids, execution_id)}"
-            )
+            ids = self.archive.ids
+            near = get_close_matches(execution_id, ids, _MAX_LISTED_IDS) or ids[-_MAX_LISTED_IDS:]
+            more = f" and {len(ids) - len(near)} more" if len(ids) > len(near) else ""
+            known = f"there {'is' if len(ids) == 1 else 'are'} {', '.join(near)}{more}"
+            known = known if ids else "no tool has returned anything yet"
+            raise ToolError(f"there is no output of the id {execution_id!r}; {known}")
         text = self.archive[execution_id]
         if offset and offset >= len(text):
             raise ToolError(
@@ -98,12 +101,3 @@ class _ArchiveReader:
         end = min(offset + self.slice_limit, len(text))
         position = f"go on with offset={end}" if end < len(text) else "this is the end"
         return Output(text[offset:end], f"[characters {offset}-{end} of {len(text)}; {position}]")
-
-
-def _list_ids(ids: tuple[str, ...], wanted: str) -> str:
-    if not ids:
-        return "no tool has returned anything yet"
-    near = get_close_matches(wanted, ids, _MAX_LISTED_IDS) or ids[-_MAX_LISTED_IDS:]
-    return f"there {'is' if len(ids) == 1 else 'are'} {', '.join(near)}" + (
-        f" and {len(ids) - len(near)} more" if len(ids) > len(near) else ""
-    )

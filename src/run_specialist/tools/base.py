@@ -5,7 +5,7 @@ import functools
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -141,7 +141,8 @@ class Parameters:
             # The function may modify its arguments; the recorded call must not change.
             checked = self.adapter.validate_python(ArgsKwargs((), deepcopy(dict(arguments))))
         except ValidationError as error:
-            raise ToolError(f"invalid arguments: {_format_errors(error)}") from error
+            wrong = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()]
+            raise ToolError(f"invalid arguments: {'; '.join(wrong)}") from error
         if self.context is not None:
             checked[self.context] = context
         return checked
@@ -177,8 +178,13 @@ def _inspect(function: Callable[..., Any]) -> Parameters:
                 raise UsageError(f"{name_of(function)}: both {context} and {parameter.name} are a Context; keep one")
             context = parameter.name
         else:
-            hints[parameter.name] = _type_hint(function, parameter)
             accepted.append(parameter)
+            hints[parameter.name] = Any
+            if parameter.annotation is not parameter.empty:
+                try:
+                    hints[parameter.name] = _resolve_annotation(function, parameter.annotation)
+                except Exception as error:  # noqa: BLE001 - an annotation is an expression, and may raise anything
+                    raise UsageError(_schema_error(function, parameter.name, error)) from None
     adapter, schema = _build_adapter(function, signature.replace(parameters=accepted), hints)
     # Omitted to save tokens: a model that passes unknown arguments gets an error.
     visible = {key: value for key, value in schema.items() if key != "additionalProperties"}
@@ -220,15 +226,6 @@ def _takes_context(function: Callable[..., Any], parameter: inspect.Parameter) -
         annotation = get_args(annotation)[0]
     choices = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
     return any(isinstance(choice, type) and issubclass(choice, Context) for choice in choices)
-
-
-def _type_hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - any type
-    if parameter.annotation is parameter.empty:
-        return Any
-    try:
-        return _resolve_annotation(function, parameter.annotation)
-    except Exception as error:  # noqa: BLE001 - an annotation is an expression, and may raise anything
-        raise UsageError(_schema_error(function, parameter.name, error)) from None
 
 
 def _resolve_annotation(function: Callable[..., Any], annotation: Any) -> Any:  # noqa: ANN401 - an annotation, or its text
@@ -274,10 +271,6 @@ def _schema_error(function: Callable[..., Any], parameter: str, error: Exception
     subject = f"parameter {parameter}" if parameter else "its parameters"
     why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return f"{name_of(function)}: cannot create a JSON Schema for {subject}: {why}"
-
-
-def _format_errors(error: ValidationError) -> str:
-    return "; ".join(f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in error.errors())
 
 
 class _Schema(GenerateJsonSchema):
@@ -465,6 +458,12 @@ def as_text(result: Any) -> str:  # noqa: ANN401 - any return value
         return json.dumps(plain, ensure_ascii=False)
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
         raise ToolError(f"what it returned is no text and cannot be written as JSON: {error}") from error
+
+
+def few(names: Sequence[str], most: int) -> str:
+    """Return the first names, at most `most`, separated by commas, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _nothing(_settings: Specialist, _root: Path) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 from run_specialist.budget import Kind
 from run_specialist.errors import UsageError
 from run_specialist.prompts import listed
-from run_specialist.record.outcome import Evidence, Outcome
+from run_specialist.record.outcome import Outcome
 from run_specialist.tools.base import ChildContext, Output, Tool
 
 NAME = "delegate"
@@ -69,12 +69,20 @@ def outcome_text(outcome: Outcome, more: str = "") -> str:
 
     more: hint on how to ask the same run for more, if that is possible.
     """
+    calls, landing = outcome.tool_calls, outcome.landing
+    used = f"{calls.used}{'' if calls.limit is None else f' of {calls.limit}'} tool calls"
+    if landing is not None and landing.reason != Kind.TOOL_CALLS:
+        used += f", at its limit of {Kind(landing.reason).label}"
     unjudged = ", offline: no model judged" if outcome.is_offline else ""
-    parts = [f"[{outcome.specialist}: {outcome.status} {_calls_used(outcome)}{unjudged}]", outcome.answer]
+    parts = [f"[{outcome.specialist}: {outcome.status} after {used}{unjudged}]", outcome.answer]
     if outcome.error:
         parts.append(f"[{outcome.error}]")
     if outcome.evidence:
-        parts.append("\n".join(["Evidence:", *map(_format_evidence, outcome.evidence)]))
+        quotes = ["Evidence:"]
+        for one in outcome.evidence:
+            checked = "" if one.verified is None else f" ({'verified' if one.verified else 'not verified'})"
+            quotes.append(f"- {one.source}: {one.quote}{checked}")
+        parts.append("\n".join(quotes))
     if outcome.gaps:
         parts.append("\n".join(["Gaps:", *(f"- {gap}" for gap in outcome.gaps)]))
     if more or outcome.status in {"landed", "partial"}:
@@ -98,16 +106,3 @@ def has_failed(outcome: Outcome) -> bool:
     An aborted outcome with an answer is not an error: the caller's salvaged answer skips errors, but should include it.
     """
     return not outcome.answer or outcome.status == "failed"
-
-
-def _calls_used(outcome: Outcome) -> str:
-    calls, landing = outcome.tool_calls, outcome.landing
-    of = "" if calls.limit is None else f" of {calls.limit}"
-    other = landing is not None and landing.reason != Kind.TOOL_CALLS
-    reached = f", at its limit of {Kind(landing.reason).label}" if landing and other else ""
-    return f"after {calls.used}{of} tool calls{reached}"
-
-
-def _format_evidence(one: Evidence) -> str:
-    checked = "" if one.verified is None else f" ({'verified' if one.verified else 'not verified'})"
-    return f"- {one.source}: {one.quote}{checked}"

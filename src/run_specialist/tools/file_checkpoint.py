@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from run_specialist.errors import ToolError
 from run_specialist.record.events import FileChanged
@@ -122,8 +122,14 @@ def read_tree(  # noqa: C901, PLR0912 - one pass over all entries
     Raises ToolError if there are too many entries before a command.
     """
     tree, others, seen = Tree(), {str(path) for path in closed}, 0
-    pending = [(top, _rules_above(root, top), False, False) for top in writable]
+    pending = []
     for top in writable:
+        rules, above = IgnoreRules(), ""
+        for name in top.split("/") if top else ():
+            with suppress(OSError):
+                rules = rules.within(Folder(str(root / above), None), above)
+            above = f"{above}/{name}" if above else name
+        pending.append((top, rules, False, False))
         if any((root / top).is_relative_to(one) for one in closed):
             tree.protected[top] = None
         with suppress(OSError):
@@ -184,15 +190,6 @@ def _protect_other_names(root: Path, writable: Sequence[str], tree: Tree) -> Non
     for path, inode in linked.items():
         if inode in inodes and not tree.is_protected(path):
             tree.protected[path] = None
-
-
-def _rules_above(root: Path, top: str) -> IgnoreRules:
-    rules, above = IgnoreRules(), ""
-    for name in top.split("/") if top else ():
-        with suppress(OSError):
-            rules = rules.within(Folder(str(root / above), None), above)
-        above = f"{above}/{name}" if above else name
-    return rules
 
 
 def _listing(folder: Path, *, by_force: bool) -> list["os.DirEntry[str]"] | None:
@@ -273,18 +270,16 @@ class FileCheckpoint:
         run_id: the run under whose id the copy is found if this process is killed.
         Raises ToolError with the reason if that fails.
         """
-        tree = read_tree(root, writable, closed)
+        tree, place = read_tree(root, writable, closed), None
         try:
             place = _new_place(run_id)
-        except OSError as error:
-            raise ToolError(f"nothing was run, because no checkpoint can be made: {error.strerror or error}") from error
-        checkpoint = cls(place, root, writable, closed, call_id, tree)
-        try:
+            checkpoint = cls(place, root, writable, closed, call_id, tree)
             checkpoint._keep()
         except BaseException as error:
-            checkpoint.discard()
+            if place is not None:
+                shutil.rmtree(place, ignore_errors=True)
             if isinstance(error, OSError):
-                why = error.strerror or str(error)
+                why = error.strerror or error
                 raise ToolError(f"nothing was run, because no checkpoint can be made: {why}") from error
             raise
         return checkpoint
@@ -304,8 +299,9 @@ class FileCheckpoint:
                 entry = self.before.entries[path]
                 if at + size > MOST_KEPT:
                     break
-                data = _read_same(self._root / path, entry)
-                if data is not None:
+                data = _read(self._root / path, entry.mode)
+                # A file of another size has changed since it was found.
+                if data is not None and len(data) == entry.size:
                     entry.at = at
                     at += content.write(data)
         values = {
@@ -313,7 +309,11 @@ class FileCheckpoint:
             "writable": [*self._writable],
             "closed": [*map(str, self._closed)],
             "call_id": self._call_id,
-            "entries": {path: _values(entry) for path, entry in self.before.entries.items()},
+            # `asdict` would take ten times as long.
+            "entries": {
+                path: {name: getattr(entry, name) for name in FileEntry.__slots__}
+                for path, entry in self.before.entries.items()
+            },
             "folders": self.before.folders,
             "unreadable": [*self.before.unreadable],
             "protected": self.before.protected,
@@ -395,14 +395,12 @@ class FileCheckpoint:
         if old is None or new is None:
             return (self.before.folders.get(path), old is None) != (after.folders.get(path), new is None)
         # A sandbox cannot write there but by a second name, so other changes are those of other programs.
-        return old.inode != new.inode or (
-            max(old.links, new.links) > 1 and old.signature != new.signature and not self._is_same(path, old, new)
-        )
-
-    def _is_same(self, path: str, old: FileEntry, new: FileEntry) -> bool:
-        if (old.mode, old.size, old.target) != (new.mode, new.size, new.target):
+        if old.inode != new.inode:
+            return True
+        if max(old.links, new.links) <= 1 or old.signature == new.signature:
             return False
-        return old.at is not None and _read(self._root / path) == self.content(old)
+        is_alike = (old.mode, old.size, old.target) == (new.mode, new.size, new.target)
+        return not is_alike or old.at is None or _read(self._root / path) != self.content(old)
 
     def content(self, entry: FileEntry, opened: BinaryIO | None = None) -> bytes | None:
         """Return the kept content of an entry; None if it is not kept."""
@@ -431,7 +429,12 @@ class FileCheckpoint:
         entry, place = self.before.entries.get(path), self._root / path
         inode = entry.inode if entry else self.before.folders.get(path, -1)
         with suppress(OSError):
-            self._make_folders_above(path)
+            # A command may have put a symlink in place of a folder above it.
+            for above in [*_with_folders_above(path)][-2:0:-1]:
+                folder = self._root / above
+                if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+                    folder.unlink()
+                folder.mkdir(exist_ok=True)
             if target is not None:
                 place.symlink_to(target)
                 return True
@@ -452,14 +455,6 @@ class FileCheckpoint:
                         (self._root / inner).chmod(stat.S_IMODE(old.mode))
                     found = True
         return found
-
-    def _make_folders_above(self, path: str) -> None:
-        """Make the folders above a place real folders again; a command may have put a symlink there."""
-        for above in [*_with_folders_above(path)][-2:0:-1]:
-            place = self._root / above
-            if place.is_symlink() or (place.exists() and not place.is_dir()):
-                place.unlink()
-            place.mkdir(exist_ok=True)
 
     def _set_aside(self, path: str) -> None:
         """Rename a place, so that no program uses it; unlink a symlink."""
@@ -504,7 +499,10 @@ class FileCheckpoint:
         folders = 0
         if old is None:
             folders = sum(above not in self.before.folders for above in [*_with_folders_above(path)][1:-1])
-            folders = max(min(folders, path.count("/") - self._depth_of_top(path)), 0)
+            # The writable place that contains the path is never deleted.
+            tops = (top for top in self._writable if top and (path == top or path.startswith(f"{top}/")))
+            depth_of_top = next((top.count("/") + 1 for top in tops), 0)
+            folders = max(min(folders, path.count("/") - depth_of_top), 0)
         record = FileChanging(
             change_id=secrets.token_hex(8),
             path=path,
@@ -536,11 +534,6 @@ class FileCheckpoint:
             undoable=is_kept,
         )
         return CommandChange(record, event)
-
-    def _depth_of_top(self, path: str) -> int:
-        """Return the number of folders down to the writable place that contains a path, which is never deleted."""
-        tops = (top for top in self._writable if top and (path == top or path.startswith(f"{top}/")))
-        return next((top.count("/") + 1 for top in tops), 0)
 
 
 @contextmanager
@@ -642,17 +635,6 @@ def _new_place(run_id: str) -> Path:
 
 def _inodes(tree: Tree) -> dict[str, int]:
     return {**tree.folders, **{path: entry.inode for path, entry in tree.entries.items()}}
-
-
-def _values(entry: FileEntry) -> dict[str, Any]:
-    # `asdict` would take ten times as long.
-    return {name: getattr(entry, name) for name in FileEntry.__slots__}
-
-
-def _read_same(path: Path, entry: FileEntry) -> bytes | None:
-    """Return the content of a file; None if it cannot be read, or has changed since it was found."""
-    data = _read(path, entry.mode)
-    return data if data is not None and len(data) == entry.size else None
 
 
 def _read(path: Path, mode: int | None = None) -> bytes | None:

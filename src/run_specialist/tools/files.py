@@ -7,7 +7,6 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -36,7 +35,7 @@ from run_specialist.tools.sandbox import (
     similar_hint,
     text_lines,
 )
-from run_specialist.tools.search import Hit, Line, SearchIndex, content_terms, stems
+from run_specialist.tools.search import Hit, SearchIndex, content_terms, stems
 from run_specialist.tools.threads import is_cancelled, run
 
 _SEARCH = (
@@ -291,11 +290,18 @@ def find(sandbox: Sandbox, pattern: str, paths: Iterable[str], *, ignore_case: b
     Raises ToolError if no engine can be run.
     """
     deadline = time.monotonic() + TIMEOUT
-    options = (pattern, ignore_case, limit + 1)
+    most = str(limit + 1)
+    flags = re.IGNORECASE if ignore_case else 0
+    engines = [[sys.executable, "-I", "-S", scripts.__file__, "scan", pattern, str(int(flags)), most]]
     ripgrep = shutil.which("rg")
     # A relative path means that PATH contains `.`: the program could then be a file of the root.
-    engines = [_ripgrep_command(ripgrep, *options)] if ripgrep and Path(ripgrep).is_absolute() else []
-    engines.append(_python_command(*options))
+    if ripgrep and Path(ripgrep).is_absolute():
+        # The caller has chosen the files, so ripgrep must not apply its own ignore rules.
+        command = [ripgrep, "--no-config", "--no-ignore", "--hidden", "--text", "--no-messages", "--threads=1"]
+        command += ["--color=never", "--no-heading", "--with-filename", "--null", "--line-number", "--column"]
+        command += ["--crlf", "--max-columns=1", f"--max-count={most}"]
+        command += ["--ignore-case" if ignore_case else "--case-sensitive", f"--regexp={pattern}", "--"]
+        engines.insert(0, command)
     matches: list[Match] = []
     for batch in _batches(paths):
         output, stopped = _search(engines, batch, sandbox.root, deadline)
@@ -321,19 +327,6 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
         size += length
     if batch:
         yield batch
-
-
-def _ripgrep_command(program: str, pattern: str, ignore_case: bool, max_count: int) -> list[str]:  # noqa: FBT001 - see `find`
-    # The caller has chosen the files, so ripgrep must not apply its own ignore rules.
-    command = [program, "--no-config", "--no-ignore", "--hidden", "--text", "--no-messages", "--threads=1"]
-    command += ["--color=never", "--no-heading", "--with-filename", "--null", "--line-number", "--column"]
-    command += ["--crlf", "--max-columns=1", f"--max-count={max_count}"]
-    return [*command, "--ignore-case" if ignore_case else "--case-sensitive", f"--regexp={pattern}", "--"]
-
-
-def _python_command(pattern: str, ignore_case: bool, max_count: int) -> list[str]:  # noqa: FBT001 - see `find`
-    flags = re.IGNORECASE if ignore_case else 0
-    return [sys.executable, "-I", "-S", scripts.__file__, "scan", pattern, str(int(flags)), str(max_count)]
 
 
 def _search(engines: Sequence[list[str]], paths: Sequence[str], root: Path, deadline: float) -> tuple[bytes, str]:
@@ -392,16 +385,13 @@ def hit_lines(hits: Sequence[Hit], query: str) -> Iterator[str]:
     for position, hit in enumerate(hits):
         if position:
             yield ""
-        for number, text in (*hit.passage.headings[-1:], *_best_lines(hit.passage.lines, wanted)):
+        lines = hit.passage.lines
+        # The first window of consecutive lines that contains the most wanted stems.
+        counts = [len(wanted & stems(text)) for _, text in lines]
+        sums = [sum(counts[first : first + _WINDOW]) for first in range(max(1, len(lines) - _WINDOW + 1))]
+        start = sums.index(max(sums))
+        for number, text in (*hit.passage.headings[-1:], *lines[start : start + _WINDOW]):
             yield f"{escape_path(hit.path)}:{number}: {text}"
-
-
-def _best_lines(lines: Sequence[Line], wanted: AbstractSet[str]) -> Sequence[Line]:
-    """Return the first window of consecutive lines that contains the most wanted stems."""
-    counts = [len(wanted & stems(text)) for _, text in lines]
-    starts = range(max(1, len(lines) - _WINDOW + 1))
-    start = max(starts, key=lambda first: sum(counts[first : first + _WINDOW]))
-    return lines[start : start + _WINDOW]
 
 
 def comma_list(words: Iterable[str]) -> str:
@@ -428,9 +418,17 @@ def describe(sandbox: Sandbox, entry: Entry) -> str:
     """Return one line of a folder listing."""
     name = escape_path(entry.name)
     if entry.kind == "folder":
-        return f"{name}/  {_entry_count(sandbox, entry.relative)}"
+        try:
+            count = _pluralize(len(entries(sandbox, entry.relative)), "entry", "entries")
+        except OSError:
+            count = "unreadable"
+        return f"{name}/  {count}"
     if entry.kind == "link":
-        return f"{name} -> {_link_target(sandbox, entry.relative)}"
+        try:
+            target = escape_path(sandbox.locate(entry.relative)) or "."
+        except ToolError:
+            target = "(leads to what you may not read)"
+        return f"{name} -> {target}"
     if entry.kind == "special":
         return f"{name}  (no regular file; cannot be read)"
     try:
@@ -442,20 +440,6 @@ def describe(sandbox: Sandbox, entry: Entry) -> str:
     except ToolError as error:
         count = "binary" if "binary" in str(error) else "unreadable"
     return f"{name}  {_format_size(size)}  {count}"
-
-
-def _entry_count(sandbox: Sandbox, relative: str) -> str:
-    try:
-        return _pluralize(len(entries(sandbox, relative)), "entry", "entries")
-    except OSError:
-        return "unreadable"
-
-
-def _link_target(sandbox: Sandbox, relative: str) -> str:
-    try:
-        return escape_path(sandbox.locate(relative)) or "."
-    except ToolError:
-        return "(leads to what you may not read)"
 
 
 def _pluralize(number: int | str, one: str, more: str) -> str:

@@ -49,13 +49,9 @@ def spec_of(lines: Iterable[str]) -> "GitIgnoreSpec":
     return GitIgnoreSpec(patterns)
 
 
-@dataclass(frozen=True, slots=True)
-class _PatternGroup:
-    """Several wildcard patterns in one regular expression, one group each, last pattern first."""
-
-    regex: re.Pattern[str]
-    ranks: Sequence[int]
-    """Rank of each group, descending; `IgnoreFile` defines the rank."""
+_PatternGroup = tuple[re.Pattern[str], Sequence[int]]
+"""Several wildcard patterns in one regular expression, one group each, last pattern first; the rank of each group,
+descending, as `IgnoreFile` defines it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +73,11 @@ class IgnoreFile:
         name, slash = relative.rpartition("/")[2], "/" * is_folder
         rank = max(self.plain.get(key, -1) for key in _matching_keys(relative, name, slash)) if self.plain else -1
         for group, text in ((self.names, name + slash), (self.paths, relative + slash)):
-            for expressions in group:
-                if expressions.ranks[0] < rank:
+            for regex, ranks in group:
+                if ranks[0] < rank:
                     break
-                if match := expressions.regex.fullmatch(text):
-                    rank = max(rank, expressions.ranks[(match.lastindex or 1) - 1])
+                if match := regex.fullmatch(text):
+                    rank = max(rank, ranks[(match.lastindex or 1) - 1])
                     break
         return None if rank < 0 else bool(rank % 2)
 
@@ -106,7 +102,11 @@ def ignore_file(lines: Iterable[str]) -> IgnoreFile:
     plain: dict[str, int] = {}
     wildcards: list[tuple[int, str, bool]] = []
     for number, line in enumerate(lines):
-        text = _strip_trailing(line)
+        text = line.rstrip()
+        escapes = len(text) - len(text.rstrip("\\"))
+        if escapes % 2 and line.startswith(f"{text} "):
+            # Like git, keep a space escaped by a backslash.
+            text += " "
         if not text or text[0] == "#":
             continue
         pattern = text.removeprefix("!")
@@ -124,13 +124,6 @@ def ignore_file(lines: Iterable[str]) -> IgnoreFile:
     names = _compile_groups([(rank, text) for rank, text, is_name in wildcards if is_name], is_name=True)
     paths = _compile_groups([(rank, text) for rank, text, is_name in wildcards if not is_name], is_name=False)
     return IgnoreFile(plain, tuple(names), tuple(paths))
-
-
-def _strip_trailing(line: str) -> str:
-    """Remove trailing white space, but, like git, keep a space escaped by a backslash."""
-    text = line.rstrip()
-    escapes = len(text) - len(text.rstrip("\\"))
-    return f"{text} " if escapes % 2 and line.startswith(f"{text} ") else text
 
 
 def _lookup_key(body: str) -> str | None:
@@ -173,7 +166,7 @@ def _compile_group(found: Sequence[tuple[int, str]]) -> Iterator[_PatternGroup]:
             for one in found:
                 yield from _compile_group([one])
         return
-    yield _PatternGroup(regex, tuple(rank for rank, _ in found))
+    yield regex, tuple(rank for rank, _ in found)
 
 
 # Gitignore patterns as regular expressions without catastrophic backtracking.

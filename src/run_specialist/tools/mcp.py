@@ -16,7 +16,7 @@ from run_specialist.installation import adding
 from run_specialist.safety.redact import redact, redactor
 from run_specialist.specialist.mcp_servers import ServerConfig
 from run_specialist.specialist.problems import shown
-from run_specialist.tools.base import Tool
+from run_specialist.tools.base import Tool, few
 from run_specialist.tools.mcp_transport import (
     CLOSED,
     EXIT_GRACE,
@@ -70,8 +70,7 @@ class ToolFilter:
         self._version = None
         if self._first_error is None:
             return ""
-        more = len(self._rejected) - _MAX_NAMED
-        names = ", ".join(self._rejected[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        names = few(self._rejected, _MAX_NAMED)
         single = len(self._rejected) == 1
         reason = violation(
             f"its tool {names} is" if single else f"its tools {names} are", self._first_error, hide, within=2
@@ -213,10 +212,21 @@ class McpSession:
         Raises ToolError, and SessionForgotten if the call can be retried in a new session.
         """
         from mcp import MCPError  # noqa: PLC0415 - slow to import; loaded when the server started
-        from pydantic import ValidationError  # noqa: PLC0415 - as above
+        from mcp.types import (  # noqa: PLC0415 - as above
+            CallToolRequest,
+            CallToolRequestParams,
+            CallToolResult,
+            InputRequiredResult,
+        )
+        from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - as above
 
+        if self._client is None:
+            raise ToolError(f"the server ended: {self._failure()}")
+        wanted: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
         try:
-            return await self._send_call(tool, arguments)
+            request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
+            # `call_tool` would discard a result that does not match the server's own output schema.
+            result = await self._client.session.send_request(request, wanted)
         except MCPError as error:
             if self.is_closed or error.error.message == CLOSED:
                 await self._wait_closed()
@@ -226,22 +236,6 @@ class McpSession:
             raise ToolError(first_line([error.error.message, f"error {error.error.code}"], self._hide)) from None
         except ValidationError as error:
             raise ToolError(violation("its answer is", error, self._hide)) from None
-
-    async def _send_call(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        from mcp.types import (  # noqa: PLC0415 - as above
-            CallToolRequest,
-            CallToolRequestParams,
-            CallToolResult,
-            InputRequiredResult,
-        )
-        from pydantic import TypeAdapter  # noqa: PLC0415 - as above
-
-        if self._client is None:
-            raise ToolError(f"the server ended: {self._failure()}")
-        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
-        wanted: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
-        # `call_tool` would discard a result that does not match the server's own output schema.
-        result = await self._client.session.send_request(request, wanted)
         if isinstance(result, InputRequiredResult):
             raise ToolError("the server asks for more input, and there is nobody to ask")
         return self._hide(text_of(result))
@@ -604,7 +598,9 @@ def text_of(result: "CallToolResult") -> str:
     structured = result.structured_content
     if structured is not None and not any(block.type == "text" for block in result.content):
         parts.insert(0, json.dumps(structured, ensure_ascii=False))
-    text = _truncated("\n".join(parts))
+    text = "\n".join(parts)
+    if len(text) > LONGEST_RESULT:
+        text = f"{text[:LONGEST_RESULT]}\n[{len(text) - LONGEST_RESULT:,} more characters were not kept]"
     if result.is_error:
         raise ToolError(text or "the server does not tell why")
     return text
@@ -634,9 +630,3 @@ def _placeholder(what: str, data: object) -> str:
 
 def _label(word: object) -> str:
     return shown(str(word)) if word else "of an unknown kind"
-
-
-def _truncated(text: str) -> str:
-    if len(text) <= LONGEST_RESULT:
-        return text
-    return f"{text[:LONGEST_RESULT]}\n[{len(text) - LONGEST_RESULT:,} more characters were not kept]"

@@ -367,22 +367,17 @@ def parse(line: bytes) -> "SessionMessage | None":
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
-        # It may be an invalid response, for which the request must not wait any longer.
-        number = _request_id(line)
-    if number is None:
-        return None
-    error = {"code": -32700, "message": "its answer is no valid message"}
-    return SessionMessage(JSONRPCError.model_validate({"jsonrpc": "2.0", "id": number, "error": error}))
-
-
-def _request_id(line: bytes) -> int | None:
-    """Return the ID of the request that an invalid line responds to; None if there is none."""
+        pass
+    # It may be an invalid response, for which the request must not wait any longer.
     try:
         content = json.loads(line)
     except (ValueError, RecursionError):
         return None
     number = content.get("id") if isinstance(content, dict) and "method" not in content else None
-    return number if isinstance(number, int) and not isinstance(number, bool) else None
+    if not isinstance(number, int) or isinstance(number, bool):
+        return None
+    error = {"code": -32700, "message": "its answer is no valid message"}
+    return SessionMessage(JSONRPCError.model_validate({"jsonrpc": "2.0", "id": number, "error": error}))
 
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")

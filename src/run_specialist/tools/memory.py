@@ -4,10 +4,8 @@ Its commands have the names and arguments of the Messages API's memory tool, whi
 """
 
 import errno
-import hashlib
 import os
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -121,7 +119,11 @@ class NotesFolder:
         with folder(self._root, self.folder) as top, locked(top):
             found = read_content(self._root, path, LARGEST)
             expected = None if found is None else digest_of(found)
-            after = change(None if found is None else _text(note, found))
+            try:
+                before = None if found is None else found.decode("utf-8-sig")
+            except UnicodeDecodeError:
+                raise ToolError(f"{note} is not UTF-8, so it cannot be changed") from None
+            after = change(before)
             if after is None:
                 delete_file(self._root, path, expected=expected or "", folders=note.count("/"), most=LARGEST)
                 return ""
@@ -154,13 +156,6 @@ class NotesFolder:
             above = f"{above}/{name}" if above else name
 
 
-def _text(note: str, data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ToolError(f"{note} is not UTF-8, so it cannot be changed") from None
-
-
 def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
     """Yield the notes in a folder and below it, with their sizes; other files are omitted."""
     with here.listing() as entries:
@@ -186,18 +181,7 @@ _PAUSE = 0.005
 _NOT_LOCKABLE = (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 _in_process = threading.Lock()
 """Lock within this process, for file systems without locks; runs of other processes are not excluded there."""
-
-if sys.platform == "win32":
-
-    def _try_lock(_descriptor: int) -> None:
-        """Do nothing: folders cannot be opened there."""
-
-else:
-    import fcntl
-
-    def _try_lock(descriptor: int) -> None:
-        """Lock; raises BlockingIOError if another process or thread has the lock, and OSError."""
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+_IN_USE = "another run is changing these notes; try again"
 
 
 @contextmanager
@@ -209,9 +193,13 @@ def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
     """
     end = time.monotonic() + seconds
     if not _in_process.acquire(timeout=seconds):
-        raise ToolError(_in_use())
+        raise ToolError(_IN_USE)
     try:
-        descriptor = _readable(folder)
+        descriptor = None
+        if folder.descriptor is not None:
+            # One that can be locked; elsewhere folders cannot be opened.
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            descriptor = os.open(".", flags, dir_fd=folder.descriptor)
         try:
             _wait(descriptor, end)
             yield
@@ -222,21 +210,18 @@ def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
         _in_process.release()
 
 
-def _readable(folder: Folder) -> int | None:
-    """Return a descriptor that can be locked; None where folders cannot be opened."""
-    if folder.descriptor is None:
-        return None
-    return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.descriptor)
-
-
 def _wait(descriptor: int | None, end: float) -> None:
     """Lock a folder until its descriptor is closed; raises ToolError at the time `end`."""
-    while descriptor is not None:
+    if descriptor is None:
+        return
+    import fcntl  # noqa: PLC0415 - not on Windows, where folders have no descriptors
+
+    while True:
         try:
-            _try_lock(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= end:
-                raise ToolError(_in_use()) from None
+                raise ToolError(_IN_USE) from None
             time.sleep(_PAUSE)
         except OSError as error:
             # Some network file systems lock only files that are open for writing.
@@ -245,10 +230,6 @@ def _wait(descriptor: int | None, end: float) -> None:
             return
         else:
             return
-
-
-def _in_use() -> str:
-    return "another run is changing these notes; try again"
 
 
 def plain(text: str) -> str:
@@ -338,7 +319,7 @@ class _MemoryNotes:
         note = note_name(path)
         try:
             if command == "view":
-                return self._view(note, offset) if note else self._list()
+                return self._view(note, offset)
             if self._is_dry:
                 raise ToolError("this is a dry run, which changes no notes; go on without")
             if not note:
@@ -357,13 +338,10 @@ class _MemoryNotes:
         except OSError as error:
             raise ToolError(f"{note or 'the notes'} cannot be used: {error.strerror or error}") from None
 
-    def _list(self) -> str:
-        notes = self._folder.notes()
-        if not notes:
-            return "There are no notes yet."
-        return fit((f"{name}  {size:,} bytes" for name, size in notes), self._limit, lambda _: "")
-
     def _view(self, note: str, offset: int) -> str:
+        if not note:
+            listed = [f"{name}  {size:,} bytes" for name, size in self._folder.notes()]
+            return fit(listed, self._limit, lambda _: "") if listed else "There are no notes yet."
         text, is_cut = self._folder.read(note)
         self._seen[note] = _digest(text)
         lines = text.splitlines()
@@ -449,4 +427,4 @@ def _said(note: str, left: str, done: str, *, is_masked: bool) -> str:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return digest_of(text.encode("utf-8", "surrogatepass"))

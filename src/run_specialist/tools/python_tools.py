@@ -22,7 +22,9 @@ from run_specialist.tools.project_modules import CannotImport, ImportedModules, 
 from run_specialist.tools.respond import NAME as RESPOND
 
 _RESERVED_HERE = frozenset({*RESERVED, SUMMARIZE})
+_RESERVED = frozenset({RESPOND, ARCHIVE, DELEGATE, SUMMARIZE})
 _MCP_PREFIX = "mcp__"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +70,16 @@ def load(found: FoundFunction, root: Path) -> Tool:
     except BaseException as error:  # noqa: BLE001 - a module may raise anything, even SystemExit
         raise UsageError(f"{found.reference}: importing {found.module.name} failed: {_describe_error(error)}") from None
     for name in found.reference.partition(":")[2].split("."):
-        value = _attribute(value, name, found)
+        try:
+            value = getattr(value, name)
+        except Exception:  # noqa: BLE001 - `__getattr__` may raise anything
+            similar = get_close_matches(name, [one for one in dir(value) if not one.startswith("_")], 3)
+            hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
+            raise UsageError(f"{found.reference}: {found.module.name} has no {name}{hint}") from None
     try:
         return value if isinstance(value, Tool) else tool(value)
     except UsageError as error:
         raise UsageError(f"{found.reference}: {error}") from None
-
-
-def _attribute(value: Any, name: str, found: FoundFunction) -> Any:  # noqa: ANN401 - a module or any attribute
-    try:
-        return getattr(value, name)
-    except Exception:  # noqa: BLE001 - `__getattr__` may raise anything
-        similar = get_close_matches(name, [one for one in dir(value) if not one.startswith("_")], 3)
-        hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
-        raise UsageError(f"{found.reference}: {found.module.name} has no {name}{hint}") from None
 
 
 def check_name(found: FoundFunction, made: Tool, others: Collection[str]) -> None:
@@ -104,10 +102,6 @@ def _describe_error(error: BaseException) -> str:
         place = f"{frames[-1].filename}:{frames[-1].lineno}"
     text = error.msg if isinstance(error, SyntaxError) else " ".join(redact(str(error)).split())
     return f"{type(error).__name__}{f': {text}' if text else ''} ({place})"
-
-
-_RESERVED = frozenset({RESPOND, ARCHIVE, DELEGATE, SUMMARIZE})
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @overload
@@ -150,7 +144,7 @@ def as_tools(tools: Iterable[Tool | Callable[..., Any]]) -> tuple[Tool, ...]:
     made: dict[str, Tool] = {}
     for one in tools:
         made_tool = one if isinstance(one, Tool) else tool(one)
-        if made_tool.name in _RESERVED or made_tool.name.startswith("mcp__"):
+        if made_tool.name in _RESERVED or made_tool.name.startswith(_MCP_PREFIX):
             raise UsageError(f'{made_tool.name}: reserved tool name; choose another one: @tool(name="...")')
         if made_tool.name in made:
             raise UsageError(f'{made_tool.name}: duplicate tool name; rename one of the tools: @tool(name="...")')

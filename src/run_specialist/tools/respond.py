@@ -192,15 +192,13 @@ def respond_tool(schema: AnswerSchema | None = None) -> Tool:
     """
     if schema is None:
         return _PLAIN
-    properties = {**_PLAIN.input_schema["properties"], "answer": _answer_parameter(schema)}
+    answer = schema.embedded("/properties/answer")
+    if answer is None:  # an older dialect, some of whose keywords model APIs reject
+        answer = {"description": _STRUCTURED_AS_TEXT + json.dumps(schema.schema, ensure_ascii=False)}
+    else:
+        answer = {**answer, "description": f"{_STRUCTURED} {answer.get('description', '')}".rstrip()}
+    properties = {**_PLAIN.input_schema["properties"], "answer": answer}
     return replace(_PLAIN, schema={**_PLAIN.input_schema, "properties": properties})
-
-
-def _answer_parameter(schema: AnswerSchema) -> dict[str, Any]:
-    parameter = schema.embedded("/properties/answer")
-    if parameter is None:  # an older dialect, some of whose keywords model APIs reject
-        return {"description": _STRUCTURED_AS_TEXT + json.dumps(schema.schema, ensure_ascii=False)}
-    return {**parameter, "description": f"{_STRUCTURED} {parameter.get('description', '')}".rstrip()}
 
 
 def _respond(**arguments: object) -> str:

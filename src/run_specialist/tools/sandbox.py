@@ -68,7 +68,7 @@ class NamedPaths:
         if is_folder and any(
             f"{path.folder}/".startswith(f"{relative}/")
             or not relative
-            or (path.rest and _is_at_or_below(relative, path.folder))
+            or (path.rest and (not path.folder or f"{relative}/".startswith(f"{path.folder}/")))
             for path in self.paths
         ):
             return True
@@ -76,16 +76,11 @@ class NamedPaths:
 
     @cached_property
     def _spec(self) -> "GitIgnoreSpec":
-        return spec_of(_as_pattern(path.folder, path.rest) for path in self.paths)
-
-
-def _is_at_or_below(relative: str, folder: str) -> bool:
-    return not folder or relative == folder or relative.startswith(f"{folder}/")
-
-
-def _as_pattern(folder: str, rest: str) -> str:
-    literal = re.sub(r"([*?\[\]\\! #])", r"\\\1", folder)
-    return "/" + "/".join(part for part in (literal, rest) if part)
+        patterns = []
+        for path in self.paths:
+            literal = re.sub(r"([*?\[\]\\! #])", r"\\\1", path.folder)
+            patterns.append("/" + "/".join(part for part in (literal, path.rest) if part))
+        return spec_of(patterns)
 
 
 _LONGEST = 4096
@@ -128,7 +123,14 @@ class Sandbox:
         Raises UsageError for a path outside the root.
         """
         self.root = Path(os.path.realpath(root))
-        named = [self._parse(path) for path in paths]
+        named = []
+        for path in paths:
+            parts = Path(path).parts
+            plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+            folder = self.relative(self._resolve(str(Path(*parts[:plain]))))
+            if folder is None or ".." in parts[plain:]:
+                raise UsageError(f"paths: {path!r} is outside the root {self.root}; use a path under it")
+            named.append(NamedPath(folder, "/".join(parts[plain:]), parts))
         self._named = NamedPaths(named)
         self._sees_all = not named or any(path.is_root for path in named)
         self._named_secrets = NamedPaths([path for path in named if path.names_secret])
@@ -138,19 +140,21 @@ class Sandbox:
         """Whether its paths open files that usually hold secrets."""
         return bool(self._named_secrets.paths)
 
-    def _parse(self, path: str) -> NamedPath:
-        parts = Path(path).parts
-        plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
-        folder = self.relative(self._resolve(str(Path(*parts[:plain]))))
-        if folder is None or ".." in parts[plain:]:
-            raise UsageError(f"paths: {path!r} is outside the root {self.root}; use a path under it")
-        return NamedPath(folder, "/".join(parts[plain:]), parts)
-
     def _resolve(self, path: str) -> Path:
         try:
             return Path(os.path.realpath(self.root / path))
         except (OSError, ValueError) as error:
             raise ToolError(f"{escape_path(path)!r} is no usable path: {error}") from error
+
+    def resolve(self, path: str) -> Path:
+        """Return the real path of a path given as it is, or as `escape_path` returns it; it may be outside the root.
+
+        Raises ToolError if it cannot be a path.
+        """
+        real = self._resolve(path)
+        if not os.path.lexists(real) and unescape_path(path) != path:
+            real = self._resolve(unescape_path(path))
+        return real
 
     def relative(self, real: Path) -> str | None:
         """Return a resolved path relative to the root; empty for the root itself, None outside it."""
@@ -165,9 +169,7 @@ class Sandbox:
         Raises ToolError if the result is outside the root or hidden.
         """
         self.require_root()
-        real = self._resolve(path)
-        if not os.path.lexists(real) and unescape_path(path) != path:
-            real = self._resolve(unescape_path(path))
+        real = self.resolve(path)
         relative = self.relative(real)
         if relative is None:
             raise ToolError(f"{escape_path(path)!r} is outside the root; use ls or glob to see what you may read")
@@ -210,6 +212,13 @@ class Sandbox:
                 rules = rules.within(here, above)
                 yield rules
                 above = f"{above}/{name}" if above else name
+
+    def parent_rules(self, relative: str) -> IgnoreRules:
+        """Return the ignore rules of a path's parent folder; none for the root itself. Raises OSError."""
+        last = IgnoreRules()
+        for rules in self.rules_above(relative):
+            last = rules
+        return last
 
     def is_short_enough(self, relative: str) -> bool:
         """Return whether a path is short enough for system calls."""
@@ -275,7 +284,7 @@ def entries(sandbox: Sandbox, relative: str) -> list[Entry]:
 
     Raises OSError if the folder cannot be listed.
     """
-    return _list_folder(sandbox, relative, _rules_above(sandbox, relative), check_cancelled)[0]
+    return _list_folder(sandbox, relative, sandbox.parent_rules(relative), check_cancelled)[0]
 
 
 def _list_folder(
@@ -291,7 +300,14 @@ def _list_folder(
         with folder.listing() as found:
             for item in found:
                 check()
-                entry = Entry(f"{relative}/{item.name}" if relative else item.name, _kind(item))
+                kind = "special"
+                if item.is_symlink():
+                    kind = "link"
+                elif item.is_dir(follow_symlinks=False):
+                    kind = "folder"
+                elif item.is_file(follow_symlinks=False):
+                    kind = "file"
+                entry = Entry(f"{relative}/{item.name}" if relative else item.name, kind)
                 if _is_visible(sandbox, entry, rules):
                     visible.append(entry)
     visible.sort(key=lambda entry: entry.relative)
@@ -309,21 +325,6 @@ def _is_visible(sandbox: Sandbox, entry: Entry, rules: IgnoreRules) -> bool:
     )
 
 
-def _kind(item: "os.DirEntry[str]") -> str:
-    if item.is_symlink():
-        return "link"
-    if item.is_dir(follow_symlinks=False):
-        return "folder"
-    return "file" if item.is_file(follow_symlinks=False) else "special"
-
-
-def _rules_above(sandbox: Sandbox, relative: str) -> IgnoreRules:
-    last = IgnoreRules()
-    for rules in sandbox.rules_above(relative):
-        last = rules
-    return last
-
-
 def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = check_cancelled) -> Iterator[str]:
     """Yield every regular file at or below a located path, in order of path.
 
@@ -336,7 +337,7 @@ def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = chec
         yield relative
         return
     try:
-        pending = [(Entry(relative, "folder"), _rules_above(sandbox, relative))]
+        pending = [(Entry(relative, "folder"), sandbox.parent_rules(relative))]
     except OSError:
         return
     while pending:

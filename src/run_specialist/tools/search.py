@@ -174,8 +174,12 @@ def _sections(lines: Iterable[Line], *, prose: bool) -> Iterator[tuple[tuple[Lin
     section: list[Line] = []
     fence = ""
     for number, line in lines:
-        start = line.lstrip()[:3]
-        fence, before = _fence(fence, number, start), fence
+        start, before = line.lstrip()[:3], fence
+        # The fence of the code block or front matter that is open after this line; empty if none is.
+        if fence:
+            fence = "" if start == fence else fence
+        elif start in _FENCES or (number == 1 and start == "---"):
+            fence = start
         level = _level(line, section) if prose and not (fence or before) else 0
         if not level:
             section.append((number, line if start else ""))
@@ -190,13 +194,6 @@ def _sections(lines: Iterable[Line], *, prose: bool) -> Iterator[tuple[tuple[Lin
         headings = {depth: heading for depth, heading in headings.items() if depth < level} | {level: title}
         section = []
     yield tuple(headings.values()), section or [*headings.values()][-1:]
-
-
-def _fence(opened: str, number: int, start: str) -> str:
-    """Return the fence of the code block or front matter that is open after this line; empty if none is."""
-    if opened:
-        return "" if start == opened else opened
-    return start if start in _FENCES or (number == 1 and start == "---") else ""
 
 
 def _level(line: str, section: Sequence[Line]) -> int:

@@ -117,13 +117,13 @@ def _is_secret_name(above: str, name: str) -> bool:
     match = _COPY.fullmatch(name)
     copied = match["name"] if match else name
     # Vim puts a dot before the name.
-    return any(_names_secret(above.casefold(), one) for one in dict.fromkeys((name, copied, copied.removeprefix("."))))
-
-
-def _names_secret(above: str, name: str) -> bool:
-    if name in _SECRET_NAMES or name.endswith(_SECRET_EXTENSIONS) or _SECRET_PATTERN.fullmatch(name):
-        return not name.endswith(_TEMPLATE_EXTENSIONS) and name not in _TEMPLATE_NAMES
-    return f"{above}/{name}" in _CLOSED_PATHS or holds_cases(f"{above}/{name}")
+    for one in dict.fromkeys((name, copied, copied.removeprefix("."))):
+        if one in _SECRET_NAMES or one.endswith(_SECRET_EXTENSIONS) or _SECRET_PATTERN.fullmatch(one):
+            if not one.endswith(_TEMPLATE_EXTENSIONS) and one not in _TEMPLATE_NAMES:
+                return True
+        elif (path := f"{above.casefold()}/{one}") in _CLOSED_PATHS or holds_cases(path):
+            return True
+    return False
 
 
 # Files that no tool may change, whatever `writable` says: they decide what programs and agents may do later.
@@ -202,14 +202,11 @@ def own_folders(more: Iterable[Path] = ()) -> tuple[Path, ...]:
 
     more: further ones.
     """
-    return tuple(Path(os.path.realpath(path)) for path in (*_of_user(), *more) if path.is_absolute())
-
-
-def _of_user() -> tuple[Path, ...]:
     import platformdirs  # noqa: PLC0415 - takes 20 ms, needed only for files that change something
 
     data = platformdirs.user_data_path(_DATA, appauthor=False)
-    return (config_folder() / _DATA, data, *user_folders())
+    folders = (config_folder() / _DATA, data, *user_folders(), *more)
+    return tuple(Path(os.path.realpath(path)) for path in folders if path.is_absolute())
 
 
 def _plain(name: str) -> str:

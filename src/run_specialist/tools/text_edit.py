@@ -3,7 +3,7 @@
 import codecs
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from run_specialist.errors import ToolError
@@ -76,7 +76,11 @@ def _replaced(text: str, one: Replacement, which: str) -> str:
     if one.old == one.new:
         raise ToolError(f"{which}`old` and `new` are the same, so nothing would change")
     _check_mask(text, one.new, which)
-    for old, new in _variants(text, one):
+    # The passage as it is, and with the line ends of the file.
+    variants = [] if _is_crlf(text) else [(one.old, one.new)]
+    if "\r\n" in text:
+        variants.append((_with_crlf(one.old), _with_crlf(one.new)))
+    for old, new in variants:
         found = text.find(old)
         if found < 0:
             continue
@@ -86,16 +90,10 @@ def _replaced(text: str, one: Replacement, which: str) -> str:
                 "or set replace_all"
             )
         return text.replace(old, new)
-    hint = "; omit the line numbers that `read` prints" if _has_line_numbers(one.old) else ""
+    lines = one.old.rstrip("\n").split("\n")
+    is_numbered = all("\t" in line and line.partition("\t")[0].strip().isdecimal() for line in lines)
+    hint = "; omit the line numbers that `read` prints" if is_numbered else ""
     raise ToolError(f"{which}`old` is not in the file; copy it exactly, with its white space{hint}")
-
-
-def _variants(text: str, one: Replacement) -> list[tuple[str, str]]:
-    """Return the passage and its replacement as they are, and with the line ends of the file."""
-    if _is_crlf(text):
-        return [(_with_crlf(one.old), _with_crlf(one.new))]
-    with_crlf = [(_with_crlf(one.old), _with_crlf(one.new))] if "\r\n" in text else []
-    return [(one.old, one.new), *with_crlf]
 
 
 def _is_crlf(text: str) -> bool:
@@ -114,10 +112,6 @@ def _check_mask(before: str, after: str, which: str) -> None:
             f"{which}the new text contains {MASK}, which stands for a secret that the tools do not show; "
             "leave its line out of the change"
         )
-
-
-def _has_line_numbers(text: str) -> bool:
-    return all(line.partition("\t")[0].strip().isdecimal() and "\t" in line for line in text.rstrip("\n").split("\n"))
 
 
 _CONTEXT = 3
@@ -215,16 +209,12 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     while end < most - start and old[-1 - end] == new[-1 - end]:
         end += 1
     middle_old, middle_new = old[start : len(old) - end], new[start : len(new) - end]
-    found = _compared(middle_old, middle_new)
+    found: Iterable[Opcode] = [("replace", 0, len(middle_old), 0, len(middle_new))]
+    if len(middle_old) * len(middle_new) <= _MOST_COMPARED:
+        found = difflib.SequenceMatcher(None, middle_old, middle_new).get_opcodes()
+    elif len(middle_old) == len(middle_new):
+        found = _by_position(middle_old, middle_new)
     return [(what, a + start, b + start, c + start, d + start) for what, a, b, c, d in found]
-
-
-def _compared(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    if len(old) * len(new) <= _MOST_COMPARED:
-        return [*difflib.SequenceMatcher(None, old, new).get_opcodes()]
-    if len(old) == len(new):
-        return [*_by_position(old, new)]
-    return [("replace", 0, len(old), 0, len(new))]
 
 
 def _by_position(old: Sequence[str], new: Sequence[str]) -> Iterator[Opcode]:

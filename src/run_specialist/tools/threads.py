@@ -120,8 +120,11 @@ def run(command: Sequence[str], folder: Path, seconds: float, given: bytes | Non
     given: its standard input.
     Raises OSError or ValueError if it cannot be started.
     """
+    if _CAN_LIMIT:
+        limits = ("limit", str(seconds + GRACE), str(os.getpid()))
+        command = [sys.executable, "-I", "-S", _SCRIPTS, *limits, *command]
     with subprocess.Popen(  # noqa: S603 - no shell
-        _limited(command, seconds + GRACE),
+        command,
         cwd=folder,
         stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -135,10 +138,3 @@ def run(command: Sequence[str], folder: Path, seconds: float, given: bytes | Non
             return process.communicate()[0], None
         finally:
             process.kill()
-
-
-def _limited(command: Sequence[str], seconds: float) -> list[str]:
-    """Wrap a command so that the kernel limits it."""
-    if not _CAN_LIMIT:
-        return list(command)
-    return [sys.executable, "-I", "-S", _SCRIPTS, "limit", str(seconds), str(os.getpid()), *command]

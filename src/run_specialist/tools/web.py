@@ -55,15 +55,11 @@ def is_public(address: str) -> bool:
         return False
     if isinstance(found, ipaddress.IPv4Address):
         return True
-    return not found.is_site_local and all(map(is_public, _embedded(found)))
-
-
-def _embedded(address: ipaddress.IPv6Address) -> list[str]:
-    """Return the IPv4 addresses to which packets for an IPv6 address may be forwarded."""
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if any(address in network for network in _LAST_32_BITS) or (int(address) >> 32) & 0xFFFFFFFF in _ISATAP:
-        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [str(one) for one in found if one is not None]
+    # Packets for an IPv6 address may be forwarded to the IPv4 addresses in it.
+    embedded = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
+    if any(found in network for network in _LAST_32_BITS) or (int(found) >> 32) & 0xFFFFFFFF in _ISATAP:
+        embedded.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
+    return not found.is_site_local and all(is_public(str(one)) for one in embedded if one is not None)
 
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -230,7 +226,13 @@ class _Pages:
         limit: Annotated[int, Field(ge=1, le=2000, description="How many lines to return.")] = 300,
     ) -> str:
         """Return some lines of a page."""
-        page = self._kept.get(url) or await self._get(url)
+        page = self._kept.get(url)
+        if page is None:
+            found = await self._downloads.get(url)
+            lines = await in_thread(lambda: text_of(found))
+            page = self._kept[url] = _Page(found.url, lines, found.is_cut)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
         total = len(page.lines)
         chosen = page.lines[offset - 1 : offset - 1 + limit]
         if not chosen and total:
@@ -246,14 +248,6 @@ class _Pages:
             return f"[lines {offset}-{last} of {total}{more}{rest}]"
 
         return fit([*header, *chosen], self._limit, note)
-
-    async def _get(self, url: str) -> _Page:
-        found = await self._downloads.get(url)
-        lines = await in_thread(lambda: text_of(found))
-        page = self._kept[url] = _Page(found.url, lines, found.is_cut)
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return page
 
 
 LONGEST = 2_000
@@ -281,17 +275,13 @@ def checked(url: str, allowed_domains: Sequence[str], base: str = "") -> str:
         raise ToolError(f"{host}: a URL with a user name or a password is not fetched")
     if len(text) > LONGEST or any(ord(character) <= ord(" ") for character in text):
         raise ToolError(f"{shown} is no valid URL: at most {LONGEST} characters, without blanks")
-    if allowed_domains and not any(_is_below(host, domain) for domain in allowed_domains):
+    domains = tuple(f".{domain.rstrip('.').lower()}" for domain in allowed_domains)
+    if domains and not f".{host.rstrip('.').lower()}".endswith(domains):
         raise ToolError(f"{host} is not allowed; allowed_domains: {', '.join(allowed_domains)}")
     authority = f"[{host}]" if ":" in host else host
     return urlunsplit(
         (parts.scheme, authority if port is None else f"{authority}:{port}", parts.path or "/", parts.query, "")
     )
-
-
-def _is_below(host: str, domain: str) -> bool:
-    host, domain = (one.rstrip(".").lower() for one in (host, domain))
-    return host == domain or host.endswith(f".{domain}")
 
 
 SECONDS = 20.0

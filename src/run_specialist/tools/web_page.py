@@ -50,7 +50,11 @@ def text_of(body: bytes, url: str, media_type: str, charset: str) -> str | None:
     text = _decoded(body, charset, is_html=is_html)
     if is_html:
         text = _markdown(text[:MAX_HTML], url)
-    return "\n".join(part for line in text.splitlines() for part in _wrapped(line.rstrip()))[:MAX_TEXT]
+    lines = []
+    for line in map(str.rstrip, text.splitlines()):
+        is_short = len(line) <= LONGEST_LINE
+        lines += [line] if is_short else textwrap.wrap(line, LONGEST_LINE, break_on_hyphens=False)
+    return "\n".join(lines)[:MAX_TEXT]
 
 
 def _decoded(body: bytes, charset: str, *, is_html: bool) -> str:
@@ -82,12 +86,6 @@ def _markdown(html: str, url: str) -> str:
     ) or trafilatura.html2txt(html)
     title = " ".join((trafilatura.extract_metadata(html, default_url=url).title or "").split())
     return f"# {title}\n\n{text}" if title and not text.startswith("#") else text
-
-
-def _wrapped(line: str) -> list[str]:
-    if len(line) <= LONGEST_LINE:
-        return [line]
-    return textwrap.wrap(line, LONGEST_LINE, break_on_hyphens=False, drop_whitespace=True)
 
 
 if __name__ == "__main__":

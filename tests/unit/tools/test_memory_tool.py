@@ -1,5 +1,6 @@
 """The tool `memory`: the effects and the refusals of its commands."""
 
+import fcntl
 import os
 import threading
 
@@ -89,7 +90,7 @@ def test_a_run_does_not_wait_for_ever(notes):
     """A lock that another run keeps is an error after a while, and the note can be changed once it is free."""
     notes.call("append", "MEMORY.md", file_text="a")
     held, waiting = os.open(notes.folder, os.O_RDONLY), Folder.at(notes.folder)
-    memory._try_lock(held)
+    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with pytest.raises(ToolError, match="another run is changing these notes"), locked(waiting, 0.02):
         pass
     os.close(held)

@@ -61,10 +61,7 @@ class _Walk:
 
     def go(self, start: str) -> None:
         """Examine everything below a shown folder; symlinks are not followed, because their targets are elsewhere."""
-        rules = IgnoreRules()
-        for rules in self.sandbox.rules_above(start):  # noqa: B007 - the last one counts
-            pass
-        pending = [(start, rules)]
+        pending = [(start, self.sandbox.parent_rules(start))]
         while pending:
             here, rules = pending.pop()
             try:
@@ -80,22 +77,25 @@ class _Walk:
             rules = rules.within(folder, here)
             with folder.listing() as found:
                 for item in found:
-                    self._count()
+                    self.check()
+                    self.seen += 1
+                    if self.seen > MOST_ENTRIES:
+                        raise ToolError(
+                            f"the root has more than {MOST_ENTRIES:,} files and folders; `paths` in the specialist's "
+                            "file can name the folders that it needs"
+                        )
                     path = f"{here}/{item.name}" if here else item.name
                     if path in self.closed:
                         self._hide(path, is_folder=True)
                         continue
-                    if item.is_symlink():
+                    if item.is_symlink() or (not here and item.name == ".git"):
                         continue
                     is_folder = item.is_dir(follow_symlinks=False)
-                    if not here and item.name == ".git":
-                        continue
                     if self._is_hidden(path, rules, is_folder=is_folder) or not (
                         is_folder or item.is_file(follow_symlinks=False)
                     ):
                         self._hide(path, is_folder=is_folder)
-                        continue
-                    if is_folder:
+                    elif is_folder:
                         inner.append((path, rules))
         return inner
 
@@ -128,15 +128,6 @@ class _Walk:
                     found.add(above)
                 above = above.rpartition("/")[0]
         return sorted(found, key=lambda path: (path.count("/"), path))
-
-    def _count(self) -> None:
-        self.check()
-        self.seen += 1
-        if self.seen > MOST_ENTRIES:
-            raise ToolError(
-                f"the root has more than {MOST_ENTRIES:,} files and folders; `paths` in the specialist's file can "
-                "name the folders that it needs"
-            )
 
 
 def shown_files(
@@ -258,19 +249,14 @@ def git_folder(root: Path) -> GitFolder | None:
             return None
         if own.is_dir():
             return _shown(own, ())
-        if own.is_file() and (common := _of_worktree(root, own)):
-            return _shown(common[0], (own, *common), common[1])
+        if own.is_file():
+            inner = Path(os.path.realpath(root / _read(own).removeprefix("gitdir:").strip()))
+            common = Path(os.path.realpath(inner / _read(inner / "commondir").strip()))
+            is_known = os.path.realpath(_read(inner / "gitdir").strip()) == str(own)
+            is_whole = (common / "HEAD").is_file() and (common / "objects").is_dir()
+            if is_known and is_whole and inner.parent == common / "worktrees":
+                return _shown(common, (own, common, inner), inner)
     return None
-
-
-def _of_worktree(root: Path, pointer: Path) -> tuple[Path, Path] | None:
-    """Return the git folders of the repository and of the worktree."""
-    named = _read(pointer).removeprefix("gitdir:").strip()
-    inner = Path(os.path.realpath(root / named))
-    common = Path(os.path.realpath(inner / _read(inner / "commondir").strip()))
-    is_known = os.path.realpath(_read(inner / "gitdir").strip()) == str(pointer)
-    is_whole = inner.parent == common / "worktrees" and (common / "HEAD").is_file() and (common / "objects").is_dir()
-    return (common, inner) if is_known and is_whole else None
 
 
 def _shown(common: Path, places: Sequence[Path], inner: Path | None = None) -> GitFolder:

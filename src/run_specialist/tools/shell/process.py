@@ -108,7 +108,12 @@ class SandboxUsage:
 
         init: its first process, whose /proc contains only the processes of the sandbox.
         """
-        processes = _processes(init)
+        processes: list[Path] = []
+        here = Path(f"/proc/{init}/root/proc")
+        with suppress(OSError):
+            # Before the sandbox is made, those are the processes of the host.
+            if here.stat().st_dev != Path("/proc").stat().st_dev:
+                processes = [one for one in here.iterdir() if one.name.isdecimal()]
         if len(processes) > MOST_TASKS:
             # Looking at each takes time, in which there will be more.
             return len(processes), 0
@@ -139,15 +144,6 @@ class SandboxUsage:
         # An object keeps its pages as long as any part of it is mapped.
         grown = _shared_of_system() - self._shmem_before - self._folders
         return max(sum(ends.values()), grown if grown > self._most else 0)
-
-
-def _processes(init: int) -> list[Path]:
-    here = Path(f"/proc/{init}/root/proc")
-    with suppress(OSError):
-        # Before the sandbox is made, those are the processes of the host.
-        if here.stat().st_dev != Path("/proc").stat().st_dev:
-            return [one for one in here.iterdir() if one.name.isdecimal()]
-    return []
 
 
 def _proportional(processes: Sequence[Path], otherwise: int) -> int:
@@ -185,7 +181,12 @@ class MemoryGroup:
         most: maximum memory of its processes, with folders in memory [bytes].
         """
         for above, limits in _places():
-            _remove_old(above)
+            # Processes that were killed leave their groups; those with processes cannot be removed.
+            with suppress(OSError):
+                for one in above.iterdir():
+                    if one.name.startswith(_NAME) and not Path("/proc", one.name.split("-")[2]).exists():
+                        with suppress(OSError):
+                            one.rmdir()
             group = cls(above / f"{_NAME}{os.getpid()}-{secrets.token_hex(4)}")
             try:
                 group.folder.mkdir()
@@ -234,15 +235,6 @@ def _places() -> Iterator[tuple[Path, tuple[str, str]]]:
         elif not kinds and own:
             # A group with processes has no others below it that limit memory, but one beside it may.
             yield (GROUPS / own).parent, ("memory.max", "memory.swap.max")
-
-
-def _remove_old(above: Path) -> None:
-    """Remove the groups of processes that were killed; those with processes cannot be removed."""
-    with suppress(OSError):
-        for one in above.iterdir():
-            if one.name.startswith(_NAME) and not Path("/proc", one.name.split("-")[2]).exists():
-                with suppress(OSError):
-                    one.rmdir()
 
 
 MOST_OUTPUT = 64 * 1024**2
@@ -357,11 +349,23 @@ class SandboxedProcess:
         environment: all variables; by default none, because the first process of a sandbox shows its own to all others.
         Raises OSError if it cannot be started.
         """
+        loop = asyncio.get_running_loop()
         standard_input, release = os.pipe()
         if self._group is not None and os.access(command[0], os.X_OK):
             command = self._group.entering(command)
         try:
-            transport, watched = await self._start(command, standard_input, descriptors, environment, folder)
+            transport, watched = await loop.subprocess_exec(
+                lambda: WatchedProcess(self._output, loop),
+                *command,
+                stdin=standard_input,
+                stdout=PIPE,
+                stderr=STDOUT,
+                env=dict(environment or {}),
+                cwd=folder,
+                pass_fds=(*descriptors, *(() if self._reading is None else (self.status,))),
+                # Ctrl-C must not stop the command: the run does so.
+                start_new_session=True,
+            )
         except BaseException:
             self._close()
             os.close(release)
@@ -378,8 +382,12 @@ class SandboxedProcess:
             if self._group is not None and self._group.has_killed:
                 return CommandExit(None, _too_much_memory())
             if ended in done:
-                # The code of `bwrap` itself, or of its first process, says nothing about the command.
-                return CommandExit(self._exit_code(transport.get_returncode()) if watched.ready.done() else None)
+                code = transport.get_returncode()
+                if self._reading is not None:
+                    # The code of `bwrap` itself, or of its first process, says nothing about the command.
+                    self._find_init()
+                    code = _first(self._said, "exit-code")
+                return CommandExit(code if watched.ready.done() else None)
             if watched.flooded in done:
                 return CommandExit(None, f"it wrote more than {MOST_OUTPUT // 1024**2} MB")
             return CommandExit(None, watching.result() if done else f"it took more than {seconds:.3g} seconds")
@@ -392,45 +400,20 @@ class SandboxedProcess:
             self._close()
             os.close(release)
 
-    async def _start(
-        self,
-        command: Sequence[str],
-        standard_input: int,
-        descriptors: Sequence[int],
-        environment: Mapping[str, str] | None,
-        folder: Path,
-    ) -> tuple[asyncio.SubprocessTransport, WatchedProcess]:
-        loop = asyncio.get_running_loop()
-        return await loop.subprocess_exec(
-            lambda: WatchedProcess(self._output, loop),
-            *command,
-            stdin=standard_input,
-            stdout=PIPE,
-            stderr=STDOUT,
-            env=dict(environment or {}),
-            cwd=folder,
-            pass_fds=(*descriptors, *(() if self._reading is None else (self.status,))),
-            # Ctrl-C must not stop the command: the run does so.
-            start_new_session=True,
-        )
-
     async def _begin(self, watched: WatchedProcess, pid: int, release: int) -> None:
         """Let the command run, once the sandbox is bound to this program.
 
         release: descriptor to which a line is written; the command waits for it on its standard input.
         """
         await asyncio.wait([watched.ready])
-        while True:
-            if self._reading is None or self._is_bound(pid):
+        while self._reading is not None:
+            # `bwrap` and the sandbox's first process wait only once everything is set up.
+            self._find_init()
+            if self._init is not None and all(_state(one) == "S" for one in (pid, self._init)):
                 break
             await asyncio.sleep(_POLL / 10)
         with suppress(OSError):
             os.write(release, b"\n")
-
-    def _is_bound(self, pid: int) -> bool:
-        """Return whether `bwrap` and the sandbox's first process wait, which they do only once everything is set up."""
-        self._find_init()
-        return self._init is not None and all(_state(one) == "S" for one in (pid, self._init))
 
     async def _watch(self) -> str:
         """Wait until the command must be stopped, and return the reason."""
@@ -453,11 +436,6 @@ class SandboxedProcess:
             with suppress(OSError):
                 self._held = os.pidfd_open(found)
                 self._init = found
-
-    def _exit_code(self, code: int | None) -> int | None:
-        """Return the exit code of the command; None if `bwrap` did not start it."""
-        self._find_init()
-        return code if self._reading is None else _first(self._said, "exit-code")
 
     def _close(self) -> None:
         if self._reading is not None:
@@ -529,12 +507,6 @@ _COUNTS_PER_SANDBOX = (5, 14)
 """Linux version from which on a process limit applies to the sandbox instead of to all processes of the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
-    files: ShownFiles
-    git: GitFolder | None
-
-
 class OneCommand:
     """Runs the command lines of a run."""
 
@@ -556,31 +528,30 @@ class OneCommand:
         Raises ToolError if there is no sandbox for it.
         """
         protected = checkpoint.before.mounted() if checkpoint else []
-        return await self._run(await in_thread(lambda: self._look(protected)), line, output, seconds)
-
-    def _look(self, protected: Sequence[str]) -> _View:
-        root = self._sandbox.root
-        files = shown_files(self._sandbox, self._writable, protected)
-        git = git_folder(root) if "" in files.starts else None
-        own = root / ".git"
-        if "" in files.starts and git is None and not own.is_symlink() and own.exists():
-            # It is none that is known to be safe.
-            if own.is_dir():
-                files = replace(files, hidden_folders=(*files.hidden_folders, ".git"))
-            else:
-                files = replace(files, hidden_files=(*files.hidden_files, ".git"))
-        return _View(files, git)
-
-    async def _run(self, view: _View, line: str, output: KeptOutput, seconds: float) -> CommandExit:
-        limited = _LIMITED.format(
-            seconds=max(round(seconds), 1), processes=_PROCESSES if _limits_sandbox(platform.release()) else ""
-        )
+        files, git = await in_thread(lambda: self._look(protected))
+        root, release = self._sandbox.root, re.match(r"(\d+)\.(\d+)", platform.release())
+        is_linux = sys.platform == "linux"
+        counts = is_linux and release is not None and (int(release[1]), int(release[2])) >= _COUNTS_PER_SANDBOX
+        limited = _LIMITED.format(seconds=max(round(seconds), 1), processes=_PROCESSES if counts else "")
         words = [system_sandbox.shell(), "-c", limited, system_sandbox.shell(), line]
         try:
-            if sys.platform == "linux":
-                ended = await self._in_namespaces(view, words, output, seconds)
-            else:
-                ended = await self._in_seatbelt(view, words, output, seconds)
+            with ExitStack() as opened:
+                if is_linux:
+                    configs = git.configs if git else ()
+                    data = {path: opened.enter_context(_holding(os.fsencode(plain_config(path)))) for path in configs}
+                    process = SandboxedProcess(output)
+                    calls = opened.enter_context(_holding(filter_for() or b""))
+                    options = system_sandbox.options(root, files, git, process.status, calls, data)
+                    given = opened.enter_context(_holding(b"\0".join(map(os.fsencode, options))))
+                    command = [system_sandbox.program() or system_sandbox.BWRAP, "--args", str(given), "--", *words]
+                    ended = await process.run(command, seconds, (given, calls, *data.values()))
+                else:
+                    own = opened.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+                    real = await in_thread(Path(own).resolve)
+                    environment = system_sandbox.VARIABLES | {"HOME": str(real), "TMPDIR": str(real)}
+                    command = system_sandbox.command(root, files, git, real, words)
+                    process = SandboxedProcess(output, has_status=False)
+                    ended = await process.run(command, seconds, (), environment, root)
         except (OSError, ValueError) as error:
             raise ToolError(f"the sandbox cannot be started: {error}") from error
         if ended.exit_code is None and not ended.stopped:
@@ -588,36 +559,18 @@ class OneCommand:
             raise ToolError(f"the sandbox cannot be made: {shown(said[-1])}")
         return ended
 
-    async def _in_namespaces(
-        self, view: _View, words: Sequence[str], output: KeptOutput, seconds: float
-    ) -> CommandExit:
+    def _look(self, protected: Sequence[str]) -> tuple[ShownFiles, GitFolder | None]:
+        """Return the files that a command sees, and the git folder if it is known to be safe; blocks."""
         root = self._sandbox.root
-        with ExitStack() as opened:
-            configs = view.git.configs if view.git else ()
-            data = {path: opened.enter_context(_holding(os.fsencode(plain_config(path)))) for path in configs}
-            process = SandboxedProcess(output)
-            calls = opened.enter_context(_holding(filter_for() or b""))
-            options = system_sandbox.options(root, view.files, view.git, process.status, calls, data)
-            given = opened.enter_context(_holding(b"\0".join(map(os.fsencode, options))))
-            command = [system_sandbox.program() or system_sandbox.BWRAP, "--args", str(given), "--", *words]
-            return await process.run(command, seconds, (given, calls, *data.values()))
-
-    async def _in_seatbelt(self, view: _View, words: Sequence[str], output: KeptOutput, seconds: float) -> CommandExit:
-        root = self._sandbox.root
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own:
-            real = await in_thread(Path(own).resolve)
-            environment = system_sandbox.VARIABLES | {"HOME": str(real), "TMPDIR": str(real)}
-            command = system_sandbox.command(root, view.files, view.git, real, words)
-            process = SandboxedProcess(output, has_status=False)
-            return await process.run(command, seconds, (), environment, root)
-
-
-def _limits_sandbox(release: str) -> bool:
-    """Return whether the kernel, by its version, applies a process limit to each sandbox separately."""
-    numbers = re.match(r"(\d+)\.(\d+)", release)
-    if sys.platform != "linux" or numbers is None:
-        return False
-    return (int(numbers[1]), int(numbers[2])) >= _COUNTS_PER_SANDBOX
+        files = shown_files(self._sandbox, self._writable, protected)
+        git = git_folder(root) if "" in files.starts else None
+        own = root / ".git"
+        if "" in files.starts and git is None and not own.is_symlink() and own.exists():
+            if own.is_dir():
+                files = replace(files, hidden_folders=(*files.hidden_folders, ".git"))
+            else:
+                files = replace(files, hidden_files=(*files.hidden_files, ".git"))
+        return files, git
 
 
 @contextmanager

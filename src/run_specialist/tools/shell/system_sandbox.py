@@ -47,8 +47,6 @@ _SETTINGS = (
     "magic.mime", "protocols", "services", "shells", "perl", "terminfo",
 )  # fmt: skip
 """Entries of /etc that programs need; none contains data of the user or of this host's services."""
-
-
 _OF_HOST = ("cmdline", "config.gz", "kallsyms", "keys", "key-users", "sched_debug", "timer_list", "vmallocinfo")
 """Files of /proc that describe the host instead of the sandbox's processes."""
 
@@ -182,9 +180,9 @@ def shell() -> str:
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
+"""Offsets in the description of a call; of arguments the lower half, which comes first on these processors."""
 _HIGH = 4
 """Offset of the upper half of an argument from the lower one."""
-"""Offsets in the description of a call; of arguments the lower half, which comes first on these processors."""
 _NEW_NAMESPACES = 0x7E020000
 """Flags of `clone`."""
 _FAMILIES = (1, 2, 10, 16)
@@ -358,26 +356,22 @@ def _rules(root: Path, files: ShownFiles, git: GitFolder | None, own: Path) -> I
     yield from (f"(allow mach-lookup (global-name {_quoted(name)}))" for name in _SERVICES)
     yield from (f"(allow file-read* (subpath {_quoted(path)}))" for path in _READABLE)
     yield from (f"(allow file-read* file-write-data (subpath {_quoted(path)}))" for path in _DEVICES)
-    yield from (f"(allow file-read* (subpath {_quoted(_joined(root, start))}))" for start in files.starts)
+    yield from (f"(allow file-read* (subpath {_quoted(root / start)}))" for start in files.starts)
     if git:
-        yield from (f"(allow file-read* (subpath {_quoted(str(path))}))" for path in git.places)
-    yield f"(allow file-read* file-write* (subpath {_quoted(str(own))}))"
-    yield from (f"(allow file-read* file-write* (subpath {_quoted(_joined(root, one))}))" for one in files.writable)
-    yield from (f"(deny file-write* (subpath {_quoted(_joined(root, one))}))" for one in files.protected)
+        yield from (f"(allow file-read* (subpath {_quoted(path)}))" for path in git.places)
+    yield f"(allow file-read* file-write* (subpath {_quoted(own)}))"
+    yield from (f"(allow file-read* file-write* (subpath {_quoted(root / one)}))" for one in files.writable)
+    yield from (f"(deny file-write* (subpath {_quoted(root / one)}))" for one in files.protected)
     # Renaming a folder unlinks it.
-    yield from (f"(deny file-write-unlink (literal {_quoted(_joined(root, one))}))" for one in files.pinned)
-    yield f'(deny file-write* (require-all (subpath {_quoted(str(root))}) (regex #"/{PROTECTED_NAMES}(/|$)")))'
+    yield from (f"(deny file-write-unlink (literal {_quoted(root / one)}))" for one in files.pinned)
+    yield f'(deny file-write* (require-all (subpath {_quoted(root)}) (regex #"/{PROTECTED_NAMES}(/|$)")))'
     for one in (*files.hidden_folders, *files.hidden_files):
-        yield f"(deny file-read-data file-write* (subpath {_quoted(_joined(root, one))}))"
+        yield f"(deny file-read-data file-write* (subpath {_quoted(root / one)}))"
     for path in (*git.configs, *git.hidden, *git.emptied) if git else ():
-        yield f"(deny file-read-data file-write* (subpath {_quoted(str(path))}))"
+        yield f"(deny file-read-data file-write* (subpath {_quoted(path)}))"
     yield "(deny network*)"
 
 
-def _joined(root: Path, relative: str) -> str:
-    return str(root / relative)
-
-
-def _quoted(text: str) -> str:
+def _quoted(text: str | Path) -> str:
     """Return a string literal of the profile language that no character of the path can end."""
-    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
+    return '"' + re.sub(r'(["\\])', r"\\\1", str(text)) + '"'

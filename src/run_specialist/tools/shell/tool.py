@@ -16,7 +16,7 @@ from run_specialist.errors import ToolError
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.tool_names import SHELL as NAME
 from run_specialist.specialist.tool_names import names_tool, shell_rules
-from run_specialist.tools.base import Context, Output, Tool
+from run_specialist.tools.base import Context, Output, Tool, few
 from run_specialist.tools.edit import WorkingCopy, report_changes, to_the_end
 from run_specialist.tools.file_checkpoint import FileCheckpoint, held, recovered
 from run_specialist.tools.sandbox import Sandbox, escape_path
@@ -36,6 +36,8 @@ _DESCRIPTION = (
 )
 _OTHERS = "To find and read files use the other tools."
 _NOTHING = "Nothing can be changed but /tmp, which is empty at first and gone after the call."
+_NAMED = 10
+"""Number of files or folders that a text names."""
 _POLL = 0.02
 _MARGIN = 0.05
 """Share of the timeout reserved for ending the command, so that its output is not lost."""
@@ -64,7 +66,8 @@ class _Shell:
         self.writable, _ = writable_places(root, settings.writable)
         changes = _NOTHING
         if self.writable:
-            changes = f"Only {_listed_roots(self.writable)} can be changed, and /tmp, which is gone after the call."
+            places = few([one or "the whole root" for one in self.writable], _NAMED)
+            changes = f"Only {places} can be changed, and /tmp, which is gone after the call."
         others = _OTHERS if any(names_tool(settings.tools, name) for name in ("search", "grep", "read")) else ""
         parts = (_DESCRIPTION.format(root=root, changes=changes), others, str(self._rules))
         self.description = " ".join(part for part in parts if part)
@@ -91,15 +94,22 @@ class _Shell:
         # A file moved by one command could be hidden from the checks of another, or taken for a change of it.
         async with self._one_at_a_time, self._alone(seconds) as seconds:
             if not self._has_looked_back:
-                await self._recover(context)
-            checkpoint = await in_thread(lambda: self._checkpoint(context))
+                # The process of this resumed run may have been killed during its last command.
+                left = await in_thread(lambda: recovered(context.run_id))
+                if left is not None:
+                    await report_changes(left, context.log)
+                self._has_looked_back = True
+            closed = [*self._closed, *(self._copy.closed() if self._copy is not None else ())]
+            checkpoint = await in_thread(
+                lambda: FileCheckpoint.take(self._root, self.writable, closed, context.run_id, context.call_id)
+            )
             try:
                 ended = await self._runner.run(command, output, seconds, checkpoint)
             finally:
                 undone = await self._record_uncancelled(checkpoint, context)
         note = _note(ended)
         if undone:
-            note += f"\n[undone, because nothing may be changed there: {_listed_roots([*map(escape_path, undone)])}]"
+            note += f"\n[undone, because nothing may be changed there: {few([*map(escape_path, undone)], _NAMED)}]"
         return Output(output.text(self._limit), note, is_error=bool(ended.stopped))
 
     @asynccontextmanager
@@ -114,17 +124,6 @@ class _Shell:
             if time.monotonic() > until:
                 raise ToolError("a command of another run is changing the same folders; try again later")
             await asyncio.sleep(_POLL)
-
-    async def _recover(self, context: Context) -> None:
-        """Record what the last command changed before the process of this resumed run was killed."""
-        left = await in_thread(lambda: recovered(context.run_id))
-        if left is not None:
-            await report_changes(left, context.log)
-        self._has_looked_back = True
-
-    def _checkpoint(self, context: Context) -> FileCheckpoint:
-        closed = [*self._closed, *(self._copy.closed() if self._copy is not None else ())]
-        return FileCheckpoint.take(self._root, self.writable, closed, context.run_id, context.call_id)
 
     async def _record_uncancelled(self, checkpoint: FileCheckpoint, context: Context) -> Sequence[str]:
         """Record what a command has changed, and return the places that were put back.
@@ -149,11 +148,6 @@ class _Shell:
 
 def _note(ended: CommandExit) -> str:
     return f"[stopped: {ended.stopped}]" if ended.stopped else f"[exit code {ended.exit_code}]"
-
-
-def _listed_roots(names: Sequence[str]) -> str:
-    shown = ", ".join(name or "the whole root" for name in names[:10])
-    return f"{shown} and {len(names) - 10} more" if len(names) > 10 else shown  # noqa: PLR2004 - as above
 
 
 # The commands that a file allows, from entries such as `Bash(git log:*)` in `tools` and `disallowed_tools`.
@@ -199,7 +193,9 @@ class CommandRules:
             refused = next((command for command in simple_commands(line) if not self._allows(command)), None)
         except UndecidedError as error:
             return f"it cannot be decided whether this is allowed: {error}; write it as simple commands. {self}"
-        return "" if refused is None else f"`{_shown(refused)}` is not allowed. {self}"
+        if refused is None:
+            return ""
+        return f"`{_cut(refused.replace(INNER_BLANK, ' ').replace(UNKNOWN, '?'))}` is not allowed. {self}"
 
     def _allows(self, command: str) -> bool:
         if self.allowed is not None and not any(_matches(pattern, command) for pattern in self.allowed):
@@ -215,9 +211,11 @@ class CommandRules:
         """Return the allowed commands, as sentences for a model; empty if all are allowed."""
         sentences = []
         if self.allowed is not None:
-            sentences.append(f"Only these commands may be run: {_listed(self.allowed)}.")
+            named = ", ".join(f"`{pattern}`" for pattern in self.allowed) or "none"
+            sentences.append(f"Only these commands may be run: {_cut(named)}.")
         if self.denied:
-            sentences.append(f"These must not be run: {_listed(self.denied)}.")
+            named = ", ".join(f"`{pattern}`" for pattern in self.denied)
+            sentences.append(f"These must not be run: {_cut(named)}.")
         return " ".join(sentences)
 
 
@@ -267,13 +265,7 @@ def _is_like(pattern: str, text: str) -> bool:
     return True
 
 
-def _listed(patterns: Sequence[str]) -> str:
-    text = ", ".join(f"`{pattern}`" for pattern in patterns) or "none"
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
-
-
-def _shown(command: str) -> str:
-    text = command.replace(INNER_BLANK, " ").replace(UNKNOWN, "?")
+def _cut(text: str) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
@@ -304,14 +296,6 @@ class UndecidedError(Exception):
 
 
 @dataclass(slots=True)
-class _Word:
-    text: str = ""
-    """Text without quotes, with `UNKNOWN` and `INNER_BLANK`."""
-    is_quoted: bool = False
-    """Whether any part of it is quoted, so that it is not a reserved word."""
-
-
-@dataclass(slots=True)
 class _CommandParser:
     source: str
     place: int = 0
@@ -321,7 +305,7 @@ class _CommandParser:
         """Read commands up to the end, or up to the parenthesis that closes a substitution."""
         if depth > _MOST_NESTED:
             raise UndecidedError("it is nested too deep")
-        words: list[_Word] = []
+        words: list[tuple[str, bool]] = []
         while self.place < len(self.source):
             if match := _REDIRECTION.match(self.source, self.place):
                 self.place = match.end()
@@ -342,21 +326,23 @@ class _CommandParser:
             raise UndecidedError("a parenthesis is not closed")
         self._end(words)
 
-    def _end(self, words: list[_Word]) -> None:
+    def _end(self, words: list[tuple[str, bool]]) -> None:
+        """Record the simple command of some words, and begin the next one."""
         if not words:
             return
-        first = words[0]
-        if not first.is_quoted and first.text in _RESERVED:
-            raise UndecidedError(f"`{first.text}` is more than a simple command")
-        if UNKNOWN in first.text:
+        first, is_quoted = words[0]
+        if not is_quoted and first in _RESERVED:
+            raise UndecidedError(f"`{first}` is more than a simple command")
+        if UNKNOWN in first:
             raise UndecidedError("the name of a command is known only when it runs")
-        if re.match(r"[A-Za-z_]\w*\+?=", first.text):
+        if re.match(r"[A-Za-z_]\w*\+?=", first):
             raise UndecidedError("it sets a variable")
-        self.found.append(" ".join(word.text for word in words))
+        self.found.append(" ".join(word for word, _ in words))
         words.clear()
 
-    def _word(self, depth: int) -> _Word:
-        word, start = _Word(), self.place
+    def _word(self, depth: int) -> tuple[str, bool]:
+        """Return the next word without quotes, with `UNKNOWN` and `INNER_BLANK`, and whether any of it is quoted."""
+        text, is_quoted, start = "", False, self.place
         while self.place < len(self.source):
             character = self.source[self.place]
             if self.source.startswith(_CONTINUED, self.place):
@@ -364,57 +350,55 @@ class _CommandParser:
                 continue
             if character in " \t\n;&|" or (character == ")" and depth):
                 break
-            _check_plain(character, is_first=self.place == start)
+            if character in "<>()":
+                raise UndecidedError(f"`{character}` is a redirection, a group or a function")
+            if character == "#" and self.place == start:
+                raise UndecidedError("it has a comment")
             if character in "'\"\\":
-                word.is_quoted = True
-                self._quoted(word, depth)
+                is_quoted = True
+                text += self._quoted(depth)
             elif character in "$`":
-                word.text += self._expansion(depth)
+                text += self._expansion(depth)
             else:
-                word.text += UNKNOWN if character in "*?[{~" else character
+                text += UNKNOWN if character in "*?[{~" else character
                 self.place += 1
         if self.place == start:
             raise UndecidedError(f"`{self.source[start : start + 2]}` is not understood")
-        return word
+        return text, is_quoted
 
-    def _quoted(self, word: _Word, depth: int) -> None:
-        match self.source[self.place]:
-            case "'":
-                word.text += _inner(self._until("'"))
-            case "\\":
-                word.text += _inner(self._escaped())
-            case _:
-                self._double_quoted(word, depth)
-
-    def _until(self, closing: str) -> str:
-        end = self.source.find(closing, self.place + 1)
-        if end < 0:
-            raise UndecidedError("a quote is not closed")
-        text, self.place = self.source[self.place + 1 : end], end + 1
-        return text
+    def _quoted(self, depth: int) -> str:
+        """Return the text between the quotes that begin here, or the character after a backslash."""
+        quote = self.source[self.place]
+        if quote == "\\":
+            return self._escaped()
+        if quote == "'":
+            end = self.source.find(quote, self.place + 1)
+            if end < 0:
+                raise UndecidedError("a quote is not closed")
+            inner, self.place = self.source[self.place + 1 : end], end + 1
+            return _inner(inner)
+        text = ""
+        self.place += 1
+        while self.place < len(self.source):
+            character = self.source[self.place]
+            if character == quote:
+                self.place += 1
+                return text
+            if self.source.startswith(_CONTINUED, self.place):
+                self.place += len(_CONTINUED)
+            elif character == "\\" and self.source[self.place + 1 : self.place + 2] in {"$", "`", '"', "\\"}:
+                text += self._escaped()
+            elif character in "$`":
+                text += self._expansion(depth)
+            else:
+                text += _inner(character)
+                self.place += 1
+        raise UndecidedError("a quote is not closed")
 
     def _escaped(self) -> str:
         """Return the character after a backslash."""
         self.place += 2
-        return self.source[self.place - 1 : self.place]
-
-    def _double_quoted(self, word: _Word, depth: int) -> None:
-        self.place += 1
-        while self.place < len(self.source):
-            character = self.source[self.place]
-            if character == '"':
-                self.place += 1
-                return
-            if self.source.startswith(_CONTINUED, self.place):
-                self.place += len(_CONTINUED)
-            elif character == "\\" and self.source[self.place + 1 : self.place + 2] in {"$", "`", '"', "\\"}:
-                word.text += _inner(self._escaped())
-            elif character in "$`":
-                word.text += self._expansion(depth)
-            else:
-                word.text += _inner(character)
-                self.place += 1
-        raise UndecidedError("a quote is not closed")
+        return _inner(self.source[self.place - 1 : self.place])
 
     def _expansion(self, depth: int) -> str:
         if match := _VARIABLE.match(self.source, self.place):
@@ -425,14 +409,6 @@ class _CommandParser:
             self.commands(depth + 1, is_inner=True)
             return UNKNOWN
         raise UndecidedError(f"`{self.source[self.place : self.place + 2]}` is an expansion that is not understood")
-
-
-def _check_plain(character: str, *, is_first: bool) -> None:
-    """Raise UndecidedError for a character that ends a simple command in an unsupported way."""
-    if character in "<>()":
-        raise UndecidedError(f"`{character}` is a redirection, a group or a function")
-    if character == "#" and is_first:
-        raise UndecidedError("it has a comment")
 
 
 def _inner(text: str) -> str:
