@@ -22,7 +22,8 @@ from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.installation import adding
 from run_specialist.store.base import Owner, Session, StoreFailure, StoreOutage, digest, process_description
 from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, NAMESPACE, VERSION, newer_version_error, shown
-from run_specialist.store.schema import Statements, Values
+from run_specialist.store.rows import Values
+from run_specialist.store.schema import Statements
 from run_specialist.store.tables import make_tables, reason_of, upgrade
 
 SCHEMES = ("postgresql://", "postgresql+", "postgres://")

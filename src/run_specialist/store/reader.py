@@ -20,8 +20,8 @@ from run_specialist.record.journal import FileChanging
 from run_specialist.record.messages import Usage
 from run_specialist.store.location import NAMESPACE, file_of, shown
 from run_specialist.store.owners import GRACE, describe, is_alive, may_reconnect
-from run_specialist.store.rows import RUNNING, column_text, outcome, stored_run
-from run_specialist.store.schema import OPEN, PAUSED
+from run_specialist.store.rows import column_text, outcome, stored_run
+from run_specialist.store.schema import OPEN, PAUSED, RUNNING
 from run_specialist.store.selection import (
     INTERRUPTED,
     LISTED,

@@ -15,7 +15,8 @@ from run_specialist.errors import RunNotFound
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Usage, searches
 from run_specialist.record.outcome import Child, merged_changes
-from run_specialist.store.rows import RUNNING, child, column_text, file_change, folded, outcome, run_snapshot
+from run_specialist.store.rows import child, column_text, file_change, folded, outcome, run_snapshot
+from run_specialist.store.schema import RUNNING
 from run_specialist.store.stored import MARK, ListedRun
 from run_specialist.store.tables import events, items, runs, search, turns
 

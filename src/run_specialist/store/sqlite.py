@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.base import Session, StoreFailure, StoreOutage
 from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, FOLDER, VERSION, file_of, newer_version_error
-from run_specialist.store.schema import Statements, Values, sqlite_statements
+from run_specialist.store.rows import Values
+from run_specialist.store.schema import Statements, sqlite_statements
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
