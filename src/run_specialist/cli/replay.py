@@ -42,7 +42,12 @@ def print_replay(done: "ReplayResult", saved: Path | None) -> None:
     saved: the file that a replay without a difference was written to.
     """
     if done.difference is None:
-        _print_text(_same(done) + (f"; saved to {saved}" if saved else ""))
+        cassette = done.cassette
+        sizes = f"{_counted(len(cassette.requests), 'request')}, {_counted(len(cassette.calls), 'tool call')}"
+        line = f"{cassette.source} replays the same: {sizes}, {cassette.outcome.status}"
+        if done.not_compared:
+            line += f"; definitions not compared: {', '.join(done.not_compared)}"
+        _print_text(line + (f"; saved to {saved}" if saved else ""))
         return
     if saved:
         say(f"nothing was saved to {saved}, because the run does not replay the same")
@@ -83,24 +88,10 @@ def _pairs(lines: Sequence[str]) -> Mapping[int, int]:
 
 def _changed(line: str, other: str) -> tuple[int, int]:
     """Return start and end of the part in which a line differs from another one."""
-    begin = 1 + _common(line[1:], other[1:])
-    return begin, len(line) - _common(line[begin:][::-1], other[begin:][::-1])
+    from run_specialist.replay.differences import common_prefix  # noqa: PLC0415 - fast `--help`
 
-
-def _common(one: str, other: str) -> int:
-    """Return the length of the common prefix of two texts."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
-
-
-def _same(done: "ReplayResult") -> str:
-    """Return the line for a replay without a difference."""
-    cassette = done.cassette
-    sizes = f"{_counted(len(cassette.requests), 'request')}, {_counted(len(cassette.calls), 'tool call')}"
-    line = f"{cassette.source} replays the same: {sizes}, {cassette.outcome.status}"
-    if done.not_compared:
-        line += f"; definitions not compared: {', '.join(done.not_compared)}"
-    return line
+    begin = 1 + common_prefix(line[1:], other[1:])
+    return begin, len(line) - common_prefix(line[begin:][::-1], other[begin:][::-1])
 
 
 def _counted(number: int, what: str) -> str:
@@ -156,7 +147,10 @@ def replay(
     with guarded():
         from run_specialist.replay.rebuilt_job import SpecialistLocation  # noqa: PLC0415 - fast `--help`
 
-        _check(root, save, overwrite=force)
+        if root is not None and not root.is_dir():
+            fail(f"--root: {root} is not a folder")
+        if save is not None and save.exists() and not force:
+            fail(f"--save: {save} already exists; use --force to overwrite it")
         cassette, place = _recorded(run, SpecialistLocation(root, dir_, None, trust), store, all_projects=all_projects)
         done = _replayed(cassette, place, save)
     if json_:
@@ -164,14 +158,6 @@ def replay(
     else:
         print_replay(done, save)
     raise typer.Exit(DIFFERS if done.difference else 0)
-
-
-def _check(root: Path | None, save: Path | None, *, overwrite: bool) -> None:
-    """Exit if the folder of the file tools does not exist, or the cassette file does."""
-    if root is not None and not root.is_dir():
-        fail(f"--root: {root} is not a folder")
-    if save is not None and save.exists() and not overwrite:
-        fail(f"--save: {save} already exists; use --force to overwrite it")
 
 
 def _recorded(

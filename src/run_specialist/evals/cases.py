@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from run_specialist.errors import UsageError
-from run_specialist.evals.evaluators import OWN, UNBILLED
+from run_specialist.evals.evaluators import OWN, UNBILLED, path_of
 from run_specialist.specialist.loader import SpecialistFile, stem
 from run_specialist.specialist.origins import NEVER, rule
 from run_specialist.specialist.positions import PlacedValue, read
@@ -114,7 +114,12 @@ class _FileReader:
             case for number, one in enumerate(listed.items if listed else (), 1) for case in self._case(one, number)
         ]
         cases = [replace(case, evaluators=(*case.evaluators, *shared)) for case in found]
-        self._check_names(listed)
+        seen: set[str] = set()
+        for given in listed.items if listed else ():
+            named = given.get("name")
+            if named is not None and str(named.value) in seen:
+                self._problems.error(named.place, f"two cases are named {shown(str(named.value))}", "name")
+            seen.add(str(None if named is None else named.value))
         if problems := self._problems.sorted():
             raise UsageError("\n".join(map(str, problems)))
         return EvalSet(self._path, tuple(cases))
@@ -184,15 +189,6 @@ class _FileReader:
                 close = difflib.get_close_matches(key, known, n=1)
                 hint = f"did you mean {close[0]}?" if close else f"{shown(owner)} can have {', '.join(known)}"
                 self._problems.error(placed.place, f"unknown key; {hint}", key)
-
-    def _check_names(self, listed: PlacedValue | None) -> None:
-        seen: set[str] = set()
-        for given in listed.items if listed else ():
-            named = given.get("name")
-            name = None if named is None else str(named.value)
-            if named is not None and name in seen:
-                self._problems.error(named.place, f"two cases are named {shown(str(name))}", "name")
-            seen.add(str(name))
 
 
 LONGEST = 200
@@ -348,14 +344,9 @@ def _case(number: int, question: str, outcome: Any) -> dict[str, Any]:  # noqa: 
 def _evaluators(outcome: Any) -> Iterator[str | dict[str, Any]]:  # noqa: ANN401 - JSON values
     quotes: Sequence[Any] = [one for one in outcome.get("evidence") or () if one.get("verified")]
     if quotes:
-        paths = list(dict.fromkeys(_path(str(one["source"])) for one in quotes))
+        paths = list(dict.fromkeys(path_of(str(one["source"])) for one in quotes))
         yield {"CitesPath": paths[0] if len(paths) == 1 else paths}
         yield {"Contains": " ".join(str(quotes[0]["quote"]).split())[:LONGEST_QUOTE].rstrip()}
         yield "QuotesVerified"
     elif outcome.get("gaps"):
         yield "Gap"
-
-
-def _path(source: str) -> str:
-    head, colon, tail = source.rpartition(":")
-    return head if colon and tail.replace("-", "").isdigit() else source

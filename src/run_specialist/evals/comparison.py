@@ -61,7 +61,15 @@ def paired(cases: Iterable[str], baseline: Sequence[CaseRun], variant: Sequence[
         if known != every:
             (unlike if known else lacking).append(case)
         if known or not every:
-            pairs.append(_pair(case, before, after, known))
+            pairs.append(
+                CasePair(
+                    case,
+                    fmean(_score(one, known) for one in before),
+                    fmean(_score(one, known) for one in after),
+                    fmean(_passed(one, known) for one in before),
+                    fmean(_passed(one, known) for one in after),
+                )
+            )
     return PairedVariants(
         tuple(pairs),
         tuple(case for case in names if case in ours and case not in theirs),
@@ -81,16 +89,6 @@ def amounts(
     before, after = _by_case(baseline), _by_case(variant)
     found = ((_mean(before[one.case], of), _mean(after[one.case], of)) for one in pairs)
     return [(left, right) for left, right in found if left is not None and right is not None]
-
-
-def _pair(case: str, before: Sequence[CaseRun], after: Sequence[CaseRun], checks: frozenset[str]) -> CasePair:
-    return CasePair(
-        case,
-        fmean(_score(one, checks) for one in before),
-        fmean(_score(one, checks) for one in after),
-        fmean(_passed(one, checks) for one in before),
-        fmean(_passed(one, checks) for one in after),
-    )
 
 
 def _by_case(runs: Iterable[CaseRun]) -> dict[str, list[CaseRun]]:
@@ -206,11 +204,14 @@ def _compared(result: EvalResult, base: Variant, variant: Variant, tolerance: fl
     before, after = result.of(base.name), result.of(variant.name)
     both = paired(result.cases, before, after)
     scores = [(one.baseline, one.variant) for one in both.pairs]
-    score = _means(scores, alpha)
+    score = _metric(scores, alpha, fmean, mean_interval)
     same_runs = bool(before) and {one.run_id for one in before} == {one.run_id for one in after}
     verdict, is_regression = _verdict(score, tolerance, same_runs=same_runs)
     needed = cases_needed([one.difference for one in both.pairs], alpha) if verdict == "cannot be told" else None
-    medians = {name: _medians(amounts(both.pairs, before, after, of), alpha) for name, of in _AMOUNTS.items()}
+    medians = {
+        name: _metric(amounts(both.pairs, before, after, of), alpha, median, median_interval)
+        for name, of in _AMOUNTS.items()
+    }
     return Comparison(
         variant.name,
         base.name,
@@ -222,7 +223,7 @@ def _compared(result: EvalResult, base: Variant, variant: Variant, tolerance: fl
         needed,
         both,
         score,
-        _means([(one.baseline_passed, one.variant_passed) for one in both.pairs], alpha),
+        _metric([(one.baseline_passed, one.variant_passed) for one in both.pairs], alpha, fmean, mean_interval),
         {name: one for name, one in medians.items() if one},
     )
 
@@ -240,22 +241,22 @@ def _verdict(score: MetricDifference | None, tolerance: float, *, same_runs: boo
     return ("worse", score.high < -tolerance) if score.high < 0 else ("cannot be told", False)
 
 
-def _means(pairs: Sequence[tuple[float, float]], alpha: float) -> MetricDifference | None:
+def _metric(
+    pairs: Sequence[tuple[float, float]],
+    alpha: float,
+    center: Callable[[Iterable[float]], float],
+    interval: "Callable[[Sequence[float], float], Interval | None]",
+) -> MetricDifference | None:
+    """Return a quantity of both sides; None without pairs.
+
+    center, interval: mean or median, and its interval.
+    """
     if not pairs:
         return None
     differences = [exact(right - left) for left, right in pairs]
-    low, high = mean_interval(differences, alpha) or (None, None)
-    before, after = (fmean(side) for side in zip(*pairs, strict=True))
-    return MetricDifference(before, after, exact(fmean(differences)), low, high, len(pairs))
-
-
-def _medians(pairs: Sequence[tuple[float, float]], alpha: float) -> MetricDifference | None:
-    if not pairs:
-        return None
-    differences = [exact(right - left) for left, right in pairs]
-    low, high = median_interval(differences, alpha) or (None, None)
-    before, after = (median(side) for side in zip(*pairs, strict=True))
-    return MetricDifference(before, after, exact(median(differences)), low, high, len(pairs))
+    low, high = interval(differences, alpha) or (None, None)
+    before, after = (center(side) for side in zip(*pairs, strict=True))
+    return MetricDifference(before, after, exact(center(differences)), low, high, len(pairs))
 
 
 POWER = 0.8
@@ -339,15 +340,13 @@ def _subset_means(values: Sequence[float]) -> Iterator[float]:
     With each subset its complement is used, so that the mean of all values is never outside the interval.
     """
     if len(values) <= _MOST_ENUMERATED:
-        sums = [0.0]
-        for chosen in range(1, 2 ** len(values)):
-            sums.append(sums[chosen & (chosen - 1)] + values[(chosen & -chosen).bit_length() - 1])
-            yield sums[chosen] / chosen.bit_count()
+        sums = _subset_sums(values)
+        yield from (sums[chosen] / chosen.bit_count() for chosen in range(1, len(sums)))
         return
     whole = sum(values)
     yield whole / len(values)
     random = Random(_SEED)  # noqa: S311 - a sample, not a secret
-    tables = [_byte_sums(values[at : at + _BYTE]) for at in range(0, len(values), _BYTE)]
+    tables = [_subset_sums(values[at : at + _BYTE]) for at in range(0, len(values), _BYTE)]
     for _ in range(max(min(_PAIRS, _MOST_ADDITIONS // len(tables)), _FEWEST_PAIRS) - 1):
         chosen = random.randrange(1, 2 ** len(values) - 1)
         places = chosen.to_bytes(len(tables), "little")
@@ -357,8 +356,8 @@ def _subset_means(values: Sequence[float]) -> Iterator[float]:
         yield (whole - part) / (len(values) - count)
 
 
-def _byte_sums(values: Sequence[float]) -> list[float]:
-    """Return the sums of all subsets of up to eight values, by the bits of the index."""
+def _subset_sums(values: Sequence[float]) -> list[float]:
+    """Return the sums of all subsets of a few values, by the bits of the index."""
     sums = [0.0]
     for chosen in range(1, 2 ** len(values)):
         sums.append(sums[chosen & (chosen - 1)] + values[(chosen & -chosen).bit_length() - 1])
@@ -511,15 +510,17 @@ def as_json(result: EvalResult, compared: Sequence[Comparison] = ()) -> dict[str
         "specialist": result.specialist,
         "cases": list(result.cases),
         "variants": [{**asdict(one), "settings": dict(one.settings)} for one in result.variants],
-        "runs": [_run(one) for one in result.runs],
+        "runs": [
+            {
+                **asdict(one),
+                "checks": [asdict(check) for check in one.checks],
+                "passed": one.passed,
+                "score": round(one.score, 6),
+            }
+            for one in result.runs
+        ],
         "comparison": [comparison_json(one) for one in compared],
     }
-
-
-def _run(run: CaseRun) -> dict[str, Any]:
-    values = asdict(run)
-    values["checks"] = [asdict(one) for one in run.checks]
-    return {**values, "passed": run.passed, "score": round(run.score, 6)}
 
 
 def comparison_json(one: Comparison) -> dict[str, Any]:

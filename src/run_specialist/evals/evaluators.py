@@ -425,13 +425,9 @@ def path_of(source: str) -> str:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    return path == pattern or _spec(pattern).match_file(path)
-
-
-@cache
-def _spec(pattern: str) -> PathSpec[Any]:
     # The slash ties the pattern to the root.
-    return PathSpec.from_lines("gitignore", [f"/{pattern.removeprefix('./').lstrip('/')}"])
+    rooted = f"/{pattern.removeprefix('./').lstrip('/')}"
+    return path == pattern or PathSpec.from_lines("gitignore", [rooted]).match_file(path)
 
 
 _MISSING = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)")
@@ -480,14 +476,10 @@ def make(given: object) -> AnyEvaluator:
     try:
         return by_name()[spec.name](*spec.args, **spec.kwargs)
     except TypeError as error:
-        raise ValueError(_arguments(str(error))) from None
-
-
-def _arguments(text: str) -> str:
-    """Return the error of a call, worded for the author of a file."""
-    text = text.partition("() ")[2] or text
-    if missing := _MISSING.fullmatch(text):
-        return f"{missing[1].replace(chr(39), '')} {'are' if ' and ' in missing[1] else 'is'} missing"
-    if unknown := _UNKNOWN.match(text):
-        return f"has no argument {unknown[1]}"
-    return text
+        # The same for the author of a file, who makes no call.
+        reason = str(error).partition("() ")[2] or str(error)
+        if missing := _MISSING.fullmatch(reason):
+            reason = f"{missing[1].replace(chr(39), '')} {'are' if ' and ' in missing[1] else 'is'} missing"
+        elif unknown := _UNKNOWN.match(reason):
+            reason = f"has no argument {unknown[1]}"
+        raise ValueError(reason) from None

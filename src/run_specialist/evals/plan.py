@@ -239,15 +239,13 @@ def _subjects(
     for file in files:
         for values in product(*(one.values for one in vary)):
             changed = {one.key: value for one, value in zip(vary, values, strict=True)}
-            words = [f"{key}={_text(value)}" for key, value in changed.items()]
+            texts = {key: f"{value:g}" if isinstance(value, float) else value for key, value in changed.items()}
+            words = [f"{key}={text}" for key, text in texts.items()]
             if file is not files[0]:
-                words.insert(0, file.path.name if _is_alone(file, files) else str(file.path))
+                is_alone = [one.path.name for one in files].count(file.path.name) == 1
+                words.insert(0, file.path.name if is_alone else str(file.path))
             variant = Variant(", ".join(words) or AS_IT_IS, str(file.path), file.digest, changed)
             yield Subject(variant, file, {**common, **changed})
-
-
-def _is_alone(file: "SpecialistFile", files: "Sequence[SpecialistFile]") -> bool:
-    return [one.path.name for one in files].count(file.path.name) == 1
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - a value of a key
@@ -258,10 +256,6 @@ def _value(text: str) -> Any:  # noqa: ANN401 - a value of a key
         except ValueError:
             continue
     return text
-
-
-def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)

@@ -251,7 +251,8 @@ class Unchanged:
         run = self._load(run_id)
         if run is None:
             return True
-        settings = _settings(run.frozen.get("settings", {}))
+        stored = run.frozen.get("settings", {})
+        settings = tuple(stored.get("paths") or ()), int(stored.get("tool_result_limit") or 20_000)
         for call in run.calls:
             # A failed call may have been late, and a repeated one was compared before.
             if call.is_error or call.repeated or call.call.arguments is None:
@@ -284,10 +285,6 @@ class Unchanged:
                 tools = []
             self._tools[settings] = {tool.name: tool for tool in tools}
         return self._tools[settings]
-
-
-def _settings(stored: dict[str, Any]) -> _Settings:
-    return tuple(stored.get("paths") or ()), int(stored.get("tool_result_limit") or 20_000)
 
 
 def _compared(tool: str, text: str) -> str:

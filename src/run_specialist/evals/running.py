@@ -22,7 +22,7 @@ from run_specialist.evals.cases import EvalCase
 from run_specialist.evals.evaluators import RUN, CheckedRun, Judge, Judgement, short
 from run_specialist.evals.plan import CaseRun, Check, EvalPlan, EvalResult, PlannedRun, run_id, run_key
 from run_specialist.evals.reuse import StoredRuns, reused, stored_runs
-from run_specialist.record.outcome import Evidence, Outcome
+from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.loader import SpecialistFile, load
 from run_specialist.specialist.registry import Registry
 
@@ -252,7 +252,8 @@ def _question_parts(case: EvalCase, outcome: Outcome, rubric: str) -> Iterator[s
     yield _part("question", case.question)
     yield _part("answer", outcome.answer)
     if outcome.evidence:
-        yield _part("quotes", "\n".join(_quote(one) for one in outcome.evidence))
+        quotes = (f"- {one.source} ({_MARKS[one.verified]}): {one.quote}" for one in outcome.evidence)
+        yield _part("quotes", "\n".join(quotes))
     if outcome.gaps:
         yield _part("gaps", "\n".join(f"- {gap}" for gap in outcome.gaps))
     if case.expected_output is not None:
@@ -263,15 +264,8 @@ def _question_parts(case: EvalCase, outcome: Outcome, rubric: str) -> Iterator[s
 
 def _part(name: str, text: str) -> str:
     """Return a part between its tags; tags inside the text are changed, so that none can end or begin a part."""
-    return f"<{name}>\n{_TAG.sub(_without_bracket, text)}\n</{name}>"
-
-
-def _without_bracket(tag: re.Match[str]) -> str:
-    return f"[{tag[0][1:-1]}]"
-
-
-def _quote(quote: Evidence) -> str:
-    return f"- {quote.source} ({_MARKS[quote.verified]}): {quote.quote}"
+    harmless = _TAG.sub(lambda tag: f"[{tag[0][1:-1]}]", text)
+    return f"<{name}>\n{harmless}\n</{name}>"
 
 
 LONGEST = 300
@@ -343,12 +337,14 @@ async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str
         return CaseRun(case.name, variant.name, planned.repeat, None, "not run", error=error)
     context = _context(planned, outcome, judgements, steps)
     checks: list[Check] = []
+    judge_costs = [one.cost_usd for one in judgements.values()]
     errors = [outcome.error] if outcome.error else []
     for evaluator in case.evaluators if outcome.status != "aborted" else ():
         try:
             checks += _checks(evaluator, await evaluator.evaluate_async(context))
         except Exception as error:  # noqa: BLE001 - an evaluator may come from anywhere
-            errors.append(f"{_name(evaluator)}: {short(str(error) or type(error).__name__, LONGEST_REASON)}")
+            why = short(str(error) or type(error).__name__, LONGEST_REASON)
+            errors.append(f"{evaluator.get_default_evaluation_name()}: {why}")
     return CaseRun(
         case.name,
         variant.name,
@@ -359,7 +355,7 @@ async def scored(planned: PlannedRun, done: Done | None, judgements: Mapping[str
         outcome.tool_calls.used,
         outcome.usage.total_tokens,
         outcome.cost_usd,
-        _sum(one.cost_usd for one in judgements.values()),
+        None if None in judge_costs else sum(filter(None, judge_costs)),
         outcome.duration_s,
         "; ".join(errors) or None,
         len(errors) - bool(outcome.error),
@@ -396,7 +392,8 @@ def _checks(evaluator: Evaluator[Any, Any, Any], found: Any) -> Iterator[Check]:
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value} is not a score")
         line = None if reason is None else short(reason, LONGEST_REASON)
-        yield Check(f"{name}\n{_looks_for(evaluator)}", value, line)
+        looks_for = short(", ".join(str(one) for one in evaluator.build_serialization_arguments().values()), 60)
+        yield Check(f"{name}\n{looks_for}", value, line)
 
 
 def _distinct(checks: list[Check]) -> Iterator[Check]:
@@ -405,23 +402,6 @@ def _distinct(checks: list[Check]) -> Iterator[Check]:
     for one in checks:
         name, _, looks_for = one.name.partition("\n")
         yield Check(f"{name}: {looks_for}" if names.count(name) > 1 and looks_for else name, one.value, one.reason)
-
-
-def _looks_for(evaluator: Evaluator[Any, Any, Any]) -> str:
-    return short(", ".join(str(one) for one in evaluator.build_serialization_arguments().values()), 60)
-
-
-def _name(evaluator: Evaluator[Any, Any, Any]) -> str:
-    return str(evaluator.get_default_evaluation_name())
-
-
-def _sum(costs: Any) -> float | None:  # noqa: ANN401 - numbers or None
-    total = 0.0
-    for one in costs:
-        if one is None:
-            return None
-        total += one
-    return total
 
 
 _TRACE = 1

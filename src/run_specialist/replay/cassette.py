@@ -17,11 +17,11 @@ from run_specialist.budget import Kind, Phase, Rung
 from run_specialist.errors import ProviderErrorKind, UsageError
 from run_specialist.providers.base import Choice
 from run_specialist.providers.local_servers import prefix_of
-from run_specialist.record.messages import Block, Message, Reply, sendable
+from run_specialist.record.messages import Message, Reply, sendable
 from run_specialist.record.outcome import Child, Status
 from run_specialist.safety.redact import credentials, redactor
 from run_specialist.specialist.fields import Specialist
-from run_specialist.store.stored import StoredCall, StoredMessage, StoredRun, StoredTurn
+from run_specialist.store.stored import StoredMessage, StoredRun, StoredTurn
 
 FORMAT: Literal[1] = 1
 """Version of the format of a cassette file; files of other versions are refused."""
@@ -323,7 +323,9 @@ def _parsed(source: str, content: bytes) -> Cassette:
         for block in (line.blocks if isinstance(line, Message) else line.reply.content)
     ]
     for place, block in blocks:
-        if not _is_complete(block):
+        required = _REQUIRED.get(str(block.get("type")), {})
+        has_all = all(key in block and isinstance(block[key], kind) for key, kind in required.items())
+        if not has_all or not isinstance(block.get("type"), str):
             raise UsageError(f"{source}: {place}: is not a block of a message; {_SAVE}")
     setup = found.setup
     for number, tool in enumerate(setup.tools):
@@ -356,14 +358,6 @@ def _problem(error: ValidationError, *place: str) -> str:
     return f": {'.'.join(inner) or 'not a cassette'}: {text[:1].lower()}{text[1:]}"
 
 
-def _is_complete(block: Block) -> bool:
-    """Return whether a block has the fields that every reader of messages needs."""
-    required = _REQUIRED.get(str(block.get("type")), {})
-    return isinstance(block.get("type"), str) and all(
-        key in block and isinstance(block[key], kind) for key, kind in required.items()
-    )
-
-
 _OTHER_FAILURES = ("store_lost", "internal", "context_exceeded")
 """Kinds of failure that no stored reply can reproduce."""
 
@@ -377,12 +371,19 @@ def cassette_of(run: StoredRun) -> Cassette:
     if reason := _obstacle(run):
         raise NotReplayable(f"{run.run_id} cannot be replayed: {reason}")
     outcome = run.outcome or {}
+    # The last warning of an outcome repeats its error.
+    error = outcome["warnings"][-1] if outcome.get("error_kind") and outcome["warnings"] else None
     return Cassette(
         run_specialist_cassette=FORMAT,
         setup=_setup(run),
         lines=tuple(_lines(run)),
-        calls=tuple(map(_call, run.calls)),
-        outcome=compared(outcome, _error(run)),
+        calls=tuple(
+            RecordedCall(
+                one.call.id, one.call.name, one.call.arguments, one.whole, one.is_error, one.note, one.repeated
+            )
+            for one in run.calls
+        ),
+        outcome=compared(outcome, error),
         children=run.children,
         source=run.run_id,
     )
@@ -424,57 +425,34 @@ def _obstacle(run: StoredRun) -> str:
     outcome = run.outcome
     if outcome is None:
         return f"it has not ended ({run.status}); resume it with `specialists resume {run.run_id}`"
-    return next(why for applies, why in _obstacles(run, outcome) if applies)
-
-
-def _obstacles(run: StoredRun, outcome: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
-    """Yield possible obstacles, each with whether it applies; the last one is empty and always applies."""
-    landing, kind = outcome["landing"], outcome.get("error_kind")
-    by_time = landing is not None and landing["reason"] == Kind.TIME
-    yield run.status == "aborted", "it was aborted, and the moment of the abort between two replies is not stored"
-    fork = run.frozen.get("fork")
-    yield (
-        fork is not None,
-        f"it is a fork of {(fork or {}).get('run_id')}, which sent its first requests; replay an original run",
+    landing, kind, fork = outcome["landing"], outcome.get("error_kind"), run.frozen.get("fork")
+    # How often the transcript was adapted for another model; nothing is adapted before the first reply.
+    adapted = sum(event["turn"] > 1 for event in _events(run, "model_changed"))
+    is_summarized = any(_events(run, "summarized")) or max((one.part for one in run.messages), default=0) != adapted
+    counts_time = (landing is not None and landing["reason"] == Kind.TIME) or any(
+        event["kind"] == Kind.TIME and event["phase"] != Phase.SILENT for event in _events(run, "budget")
     )
-    yield (
-        any(_events(run, "resumed")),
-        "it was resumed, but a replay has one question and one set of limits; replay a run that was not resumed",
-    )
-    yield (
-        any(_events(run, "summarized")) or max((one.part for one in run.messages), default=0) != _adapted(run),
-        "its transcript was summarized, and the replies to the requests for summaries are not stored",
-    )
-    yield kind in _OTHER_FAILURES, f"it ended by a failure that no stored reply can reproduce ({kind})"
-    yield (
-        by_time or any(map(_counts_time, _events(run, "budget"))),
-        "its messages depend on its time limit, and a replay takes no time; replay a run with more time",
-    )
-    yield (
-        prefix_of(run.model) is not None and any(call.truncated for call in run.calls),
-        "its results were cut for the context of a local model, whose length is not stored",
-    )
-    yield not any(_events(run, "request")), "it sent no request"
-    yield True, ""
-
-
-def _adapted(run: StoredRun) -> int:
-    """Return how often the transcript was adapted for another model; nothing is adapted before the first reply."""
-    return sum(event["turn"] > 1 for event in _events(run, "model_changed"))
-
-
-def _counts_time(event: dict[str, Any]) -> bool:
-    return bool(event["kind"] == Kind.TIME and event["phase"] != Phase.SILENT)
+    obstacles = {
+        "it was aborted, and the moment of the abort between two replies is not stored": run.status == "aborted",
+        f"it is a fork of {(fork or {}).get('run_id')}, which sent its first requests; replay an original run": (
+            fork is not None
+        ),
+        "it was resumed, but a replay has one question and one set of limits; replay a run that was not resumed": any(
+            _events(run, "resumed")
+        ),
+        "its transcript was summarized, and the replies to the requests for summaries are not stored": is_summarized,
+        f"it ended by a failure that no stored reply can reproduce ({kind})": kind in _OTHER_FAILURES,
+        "its messages depend on its time limit, and a replay takes no time; replay a run with more time": counts_time,
+        "its results were cut for the context of a local model, whose length is not stored": (
+            prefix_of(run.model) is not None and any(call.truncated for call in run.calls)
+        ),
+        "it sent no request": not any(_events(run, "request")),
+    }
+    return next((why for why, applies in obstacles.items() if applies), "")
 
 
 def _events(run: StoredRun, name: str) -> Iterator[dict[str, Any]]:
     return (dict(event.body) for event in run.events if event.body["event"] == name)
-
-
-def _error(run: StoredRun) -> str | None:
-    """Return the error of an ended run, which the last warning of its outcome repeats."""
-    outcome = run.outcome or {}
-    return outcome["warnings"][-1] if outcome.get("error_kind") and outcome["warnings"] else None
 
 
 @dataclass
@@ -556,8 +534,3 @@ def _lines_of_part(stored: Sequence[StoredMessage], attempts: Sequence[_Attempt]
             if turn.number in entered:
                 messages.pop(0)
     yield from messages
-
-
-def _call(stored: StoredCall) -> RecordedCall:
-    call = stored.call
-    return RecordedCall(call.id, call.name, call.arguments, stored.whole, stored.is_error, stored.note, stored.repeated)

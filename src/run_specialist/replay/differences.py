@@ -66,14 +66,15 @@ def _shortened(lines: list[str]) -> Iterator[str]:
             yield line
             continue
         others = [other for other in lines[max(place - 1, 0) : place + 2] if other[:1] + line[:1] in {"+-", "-+"}]
-        begin = max((_first_difference(line, other) for other in others), default=1)
+        begin = max((1 + common_prefix(line[1:], other[1:]) for other in others), default=1)
         begin = max(begin - _BEFORE, 1)
         ends = begin + LONGEST_LINE < len(line)
         yield f"{line[0]}{'…' if begin > 1 else ''}{line[begin : begin + LONGEST_LINE]}{'…' if ends else ''}"
 
 
-def _first_difference(one: str, other: str) -> int:
-    pairs = enumerate(zip(one[1:], other[1:], strict=False), 1)
+def common_prefix(one: str, other: str) -> int:
+    """Return the length of the common prefix of two texts."""
+    pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
@@ -93,30 +94,22 @@ def json_text(value: object) -> str:
 
 def blocks_text(role: str, blocks: Iterable[Block]) -> str:
     """Return a message as text."""
-    return "\n".join(f"[{role}: {_label(block)}]\n{_body(block)}" for block in blocks)
-
-
-def _label(block: Block) -> str:
-    match block.get("type"):
-        case "tool_use":
-            return f"call {block.get('id')} of {block.get('name')}"
-        case "tool_result":
-            return f"{'error' if block.get('is_error') else 'result'} of {block.get('tool_use_id')}"
-        case kind:
-            return str(kind)
-
-
-def _body(block: Block) -> str:
-    match block.get("type"):
-        case "text":
-            return str(block.get("text"))
-        case "tool_use":
-            return json_text(block.get("input"))
-        case "tool_result":
-            content = block.get("content")
-            return content if isinstance(content, str) else text_of(content)
-        case _:
-            return json_text(block)
+    parts = []
+    for block in blocks:
+        label = kind = str(block.get("type"))
+        match kind:
+            case "text":
+                body = str(block.get("text"))
+            case "tool_use":
+                label = f"call {block.get('id')} of {block.get('name')}"
+                body = json_text(block.get("input"))
+            case "tool_result":
+                label = f"{'error' if block.get('is_error') else 'result'} of {block.get('tool_use_id')}"
+                body = text_of(block.get("content"))
+            case _:
+                body = json_text(block)
+        parts.append(f"[{role}: {label}]\n{body}")
+    return "\n".join(parts)
 
 
 Normalize = Callable[[Any], Any]
@@ -188,7 +181,10 @@ class RequestComparison:
             missing = "the run sent no such message" if stored is None else "the replay sends no such message"
             return self.differs(f"{part} ({missing})", _text(stored), _text(now))
         for before, after in zip(stored.blocks, now.blocks, strict=False):
-            if found := self.differs(_part(part, before, names), [before], [after], _shown(stored.role)):
+            call = str(before.get("tool_use_id"))
+            is_result = before.get("type") == "tool_result"
+            where = f"result of the tool {names.get(call, call)} in {part}" if is_result else part
+            if found := self.differs(where, [before], [after], _shown(stored.role)):
                 return found
         found = self.differs(part, [*stored.blocks], [*now.blocks], _shown(stored.role))
         if found is None and stored.role != now.role:
@@ -214,10 +210,3 @@ def _text(message: Message | None) -> str:
 
 def _shown(role: str) -> Callable[[Iterable[Block]], str]:
     return lambda blocks: blocks_text(role, blocks)
-
-
-def _part(message: str, block: Block, names: Mapping[str, str]) -> str:
-    if block.get("type") != "tool_result":
-        return message
-    call = str(block.get("tool_use_id"))
-    return f"result of the tool {names.get(call, call)} in {message}"

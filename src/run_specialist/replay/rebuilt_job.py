@@ -54,29 +54,20 @@ class RecordedTools:
         """Return a tool with the same definition that returns recorded results."""
 
         async def recorded(context_of_the_call: Context, **arguments: Any) -> Output:  # noqa: ANN401 - any arguments
-            return self._output(ToolCall(context_of_the_call.call_id, tool.name, arguments), context_of_the_call)
+            call = ToolCall(context_of_the_call.call_id, tool.name, arguments)
+            calls = self._calls.get(call.key)
+            if not calls:
+                self._missing(call)
+                return Output("", is_error=True)
+            found = next((one for one in calls if one.id == call.id), calls[0])
+            calls.remove(found)
+            if isinstance(context_of_the_call, ChildContext):
+                context_of_the_call.lender.settle(self._child(found))
+            note = "" if _READ_ON.fullmatch(found.note) else found.note
+            return Output(found.output, note, found.is_error)
 
         # Nothing is executed, so no timeout applies.
         return replace(tool, function=recorded, schema=tool.input_schema, timeout=float("inf"))
-
-    def _output(self, call: ToolCall, context: Context) -> Output:
-        found = self._take(call)
-        if found is None:
-            self._missing(call)
-            return Output("", is_error=True)
-        if isinstance(context, ChildContext):
-            context.lender.settle(self._child(found))
-        note = "" if _READ_ON.fullmatch(found.note) else found.note
-        return Output(found.output, note, found.is_error)
-
-    def _take(self, call: ToolCall) -> RecordedCall | None:
-        """Return the next recorded call with this name and these arguments, preferably the one with the same id."""
-        calls = self._calls.get(call.key)
-        if not calls:
-            return None
-        chosen = next((one for one in calls if one.id == call.id), calls[0])
-        calls.remove(chosen)
-        return chosen
 
     def _child(self, call: RecordedCall) -> Child | None:
         """Return the child run of a call, whose result begins with the child's name, status and number of calls."""
@@ -94,15 +85,11 @@ def stand_ins(definitions: Iterable[Mapping[str, Any]], calls: Sequence[Recorded
     """
     repeatable = {call.name for call in calls if call.repeated}
     return tuple(
-        Tool(one["name"], one["description"], _nothing, one["name"] in repeatable, one["input_schema"])
+        Tool(one["name"], one["description"], lambda: "", one["name"] in repeatable, one["input_schema"])
         if "input_schema" in one
         else server_tool(one)
         for one in definitions
     )
-
-
-def _nothing(**arguments: Any) -> str:  # noqa: ANN401 - any arguments
-    return str(len(arguments))
 
 
 def with_recorded_memory(environment: RunEnvironment, settings: Specialist, cassette: Cassette) -> RunEnvironment:
@@ -174,13 +161,20 @@ async def rebuilt(
     )
     async with runner:
         file = runner.registry.find(str(place.file or setup.specialist))
-        settings = resolve(file, _overrides(cassette)).settings
+        # Of the three required settings a call sets none.
+        at_that_time = Specialist.model_validate(
+            {"name": "", "description": "", "prompt": "", **setup.settings}, extra="ignore"
+        )
+        overrides = {key: getattr(at_that_time, key) for key in setup.overridden if key not in _NOT_KEPT}
+        settings = resolve(file, overrides).settings
         idle = settings.model_copy(update=_NOT_STARTED)
         parent = Parent("", runner.root, tuple(setup.parents)) if setup.parents else None
         environment = await runner.environments.make(runner.root, file, idle, provider, parent)
         environment = with_recorded_memory(environment, settings, cassette)
         given = _given(cassette, settings, environment)
-        job = spawn(file, settings, setup.question, replace(given, keeps_archive=_keeps_archive(cassette)))
+        # Otherwise the archive was offered only because a local model has a small context.
+        keeps_archive = prefix_of(setup.model) is not None and any(one["name"] == ARCHIVE for one in setup.tools)
+        job = spawn(file, settings, setup.question, replace(given, keeps_archive=keeps_archive))
         foreign = {tool.name for tool in (*given.tools, *given.extra_tools.functions, *given.extra_tools.served)}
         # No tool of a replay is executed.
         offered = [tool if tool.name == RESPOND else recorded.replaced(tool) for tool in job.opening.tools]
@@ -208,37 +202,25 @@ def _elsewhere(root: Path | None) -> Path | None:
     return next((one for one in (project / "specialists", project / ".claude" / "agents") if one.is_dir()), None)
 
 
-def _overrides(cassette: Cassette) -> dict[str, Any]:
-    """Return the settings that the call of the recorded run set."""
-    setup = cassette.setup
-    # Of the three required ones a call sets none.
-    recorded = Specialist.model_validate(
-        {"name": "", "description": "", "prompt": "", **setup.settings}, extra="ignore"
-    )
-    return {key: getattr(recorded, key) for key in setup.overridden if key not in _NOT_KEPT}
-
-
 def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment) -> RunEnvironment:
     """Return the environment with stand-ins for tools that cannot be made here, as recorded."""
     setup = cassette.setup
     # A function of the project may have the name of a built-in tool.
-    replacing = {*setup.given_tools, *_function_names(setup.settings.get("python_tools", ()))}
+    recorded = _function_names(setup.settings.get("python_tools", ()))
+    replacing = {*setup.given_tools, *recorded}
     own = [one for one in setup.tools if "input_schema" in one]
     defined = {str(one["name"]): one for one in own if one["name"] not in {*BUILT_IN} - replacing}
     given = stand_ins([defined.pop(name) for name in setup.given_tools if name in defined], cassette.calls)
     servers = [f"mcp__{name}__" for name in servers_of(settings, environment.root)]
     served = [one for name, one in defined.items() if name.startswith(tuple(servers))]
     declared = _function_names(settings.python_tools)
-    removed = _function_names(setup.settings.get("python_tools", ())) - declared
+    removed = recorded - declared
     functions = [
         one
         for name, one in defined.items()
         if settings.python_tools and not name.startswith("mcp__") and name not in removed
     ]
-    added = [
-        {"name": name, "description": "", "input_schema": {}}
-        for name in sorted(declared - _function_names(setup.settings.get("python_tools", ())))
-    ]
+    added = [{"name": name, "description": "", "input_schema": {}} for name in sorted(declared - recorded)]
     trusted = environment.extra_tools.offered
     asked_for = [one for one in own if one["name"] in OFFERED and names_tool(settings.tools, str(one["name"]))]
     # The replies contain the calls that the API has run.
@@ -257,9 +239,3 @@ def _given(cassette: Cassette, settings: Specialist, environment: RunEnvironment
 def _function_names(references: Sequence[str]) -> set[str]:
     """Return the names of the project's functions, which a decorator may have changed."""
     return {reference.rpartition(":")[2].rpartition(".")[2] for reference in references}
-
-
-def _keeps_archive(cassette: Cassette) -> bool:
-    """Return whether the archive was offered only because a local model has a small context."""
-    setup = cassette.setup
-    return prefix_of(setup.model) is not None and any(one["name"] == ARCHIVE for one in setup.tools)

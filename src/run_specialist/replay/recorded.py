@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from operator import ne
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.budget import Rung, Style, ladder
@@ -15,7 +16,7 @@ from run_specialist.providers.base import Capabilities, Choice, Conversation, Op
 from run_specialist.providers.choose import described
 from run_specialist.providers.knowledge import InformedProvider, Knowledge
 from run_specialist.providers.openai_messages import encoded
-from run_specialist.record.messages import Block, Message, Reply, Stop, ToolCall, Usage
+from run_specialist.record.messages import Message, Reply, Stop, ToolCall, Usage
 from run_specialist.replay.cassette import AnsweredRequest, Body, Cassette, Setup, UnansweredRequest
 from run_specialist.replay.differences import Difference, Normalize, RequestComparison, json_text
 from run_specialist.replay.rebuilt_job import stand_ins
@@ -45,9 +46,12 @@ def capabilities_of(usual: Capabilities, cassette: Cassette, place: int = 0) -> 
         line for line in cassette.requests_of(place) if isinstance(line, UnansweredRequest) and line.how == "refused"
     ]
     refused = {RUNGS[line.choice] for line in requests if line.choice in RUNGS}
-    style = _style(cassette, known)
-    now = tuple(getattr(known, name) for name in _NAMES)
-    candidates = sorted(product((True, False), repeat=len(_NAMES)), key=lambda one: _distance(one, now))
+    settings = cassette.setup.settings
+    style: Style = settings["landing"]
+    if style == "auto" and settings.get("tool_calls") == "json" and known.is_language_model:
+        style = "schema"
+    now = [getattr(known, name) for name in _NAMES]
+    candidates = sorted(product((True, False), repeat=len(_NAMES)), key=lambda one: sum(map(ne, one, now)))
     for values in candidates:
         given: dict[str, Any] = dict(zip(_NAMES, values, strict=True))
         if _leads_to(rungs, style, given, refused, before):
@@ -64,7 +68,14 @@ def _leads_to(
     """
     supported, gone, tried = dict(given), set[Rung](), [Rung.WAIT, *before]
     for rung in rungs:
-        left = [one for one in _ladder(style, supported, gone) if one not in tried]
+        order = ladder(
+            style,
+            forced_choice=supported["forced_choice"],
+            schema=supported["schema"],
+            schema_first=supported["schema_first"],
+            refused=gone if supported["none_choice"] else gone | {Rung.NONE},
+        )
+        left = [one for one in order if one not in tried]
         if [*left, Rung.SALVAGE][0] is not rung and rung is not Rung.SALVAGE:
             return False
         if rung in refused:
@@ -73,23 +84,6 @@ def _leads_to(
         else:
             tried.append(rung)
     return True
-
-
-def _ladder(style: Style, supported: Mapping[str, bool], gone: set[Rung]) -> Sequence[Rung]:
-    refused = gone if supported["none_choice"] else gone | {Rung.NONE}
-    schema, first = supported["schema"], supported["schema_first"]
-    return ladder(style, forced_choice=supported["forced_choice"], schema=schema, schema_first=first, refused=refused)
-
-
-def _distance(one: Sequence[bool], other: Sequence[bool]) -> int:
-    return sum(left != right for left, right in zip(one, other, strict=True))
-
-
-def _style(cassette: Cassette, known: Capabilities) -> Style:
-    settings = cassette.setup.settings
-    style: Style = settings["landing"]
-    by_schema = settings.get("tool_calls") == "json" and known.is_language_model
-    return "schema" if by_schema and style == "auto" else style
 
 
 _ADDRESS = "http://replay.invalid"
@@ -152,7 +146,8 @@ class Wire:
             read = await self._conversation.ask(replace(request, messages=[*map(self._message, request.messages)]))
         except ProviderError as error:
             return Difference(comparison.number, "the reply, which the SDK cannot read", "", str(error))
-        body = _body(self._sent)
+        parameters = {key: value for key, value in json.loads(self._sent).items() if key not in _ELSEWHERE}
+        body = Body(hashlib.sha256(self._sent).hexdigest(), parameters)
         self.bodies.append(body)
         if line.body is not None:
             found = comparison.differs("parameters of the body", line.body.parameters, body.parameters, json_text)
@@ -162,7 +157,11 @@ class Wire:
             str(one.get("id")).startswith("written_") for one in line.reply.content
         ):
             return None
-        stored, now = ([*map(_essence, reply.content)] for reply in (line.reply, read))
+        # The field `chat` of a block is only for its API.
+        stored, now = (
+            [{key: value for key, value in block.items() if key != "chat"} for block in reply.content]
+            for reply in (line.reply, read)
+        )
         return comparison.differs("the reply as the SDK reads it", stored, now, json_text)
 
     def _opening(self, opening: Opening) -> Opening:
@@ -195,16 +194,6 @@ def _client(provider: InformedProvider, answer: Any) -> Any:  # noqa: ANN401 - o
     return openai.AsyncOpenAI(**options)
 
 
-def _body(sent: bytes) -> Body:
-    parameters = {key: value for key, value in json.loads(sent).items() if key not in _ELSEWHERE}
-    return Body(hashlib.sha256(sent).hexdigest(), parameters)
-
-
-def _essence(block: Block) -> Block:
-    """Return a block without the fields that only its API reads."""
-    return {key: value for key, value in block.items() if key != "chat"}
-
-
 def _message(reply: Reply, model: str) -> Mapping[str, Any]:
     """Return a reply in the format of the Messages API."""
     usage = reply.usage
@@ -230,24 +219,21 @@ def _completion(reply: Reply, model: str) -> Mapping[str, Any]:
     """Return a reply in the format of the chat completions API."""
     message = json.loads(encoded(Message("assistant", reply.content)))
     choice = {"index": 0, "message": message, "finish_reason": reply.reason}
+    usage = reply.usage
+    cached = usage.cache_read_input_tokens
+    sent = usage.input_tokens + usage.cache_creation_input_tokens + cached
     return {
         "id": "replay",
         "object": "chat.completion",
         "created": 0,
         "model": model,
         "choices": [choice],
-        "usage": _chat_usage(reply.usage),
-    }
-
-
-def _chat_usage(usage: Usage) -> Mapping[str, Any]:
-    cached = usage.cache_read_input_tokens
-    sent = usage.input_tokens + usage.cache_creation_input_tokens + cached
-    return {
-        "prompt_tokens": sent,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": sent + usage.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "usage": {
+            "prompt_tokens": sent,
+            "completion_tokens": usage.output_tokens,
+            "total_tokens": sent + usage.output_tokens,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        },
     }
 
 

@@ -64,7 +64,7 @@ async def replay(
     Raises UsageError if the specialist cannot be found or run.
     """
     root = place.root or project_root(Path.cwd())
-    normalize = normalizer(root) if cassette.is_file else _unchanged
+    normalize = normalizer(root) if cassette.is_file else lambda value: value
     async with AsyncExitStack() as opened:
         progress, wires, providers = ReplayProgress(), list[Wire | None](), list[RecordedProvider]()
         for number, model in enumerate([cassette.setup.model, *(one.model for one in cassette.later_models)]):
@@ -99,21 +99,14 @@ def _at_the_end(
     """Compare the ends of both runs."""
     asked, requests = progress.sent, cassette.requests
     if asked < len(requests):
-        return Difference(None, f"the replay ended after {asked} of {len(requests)} requests", "", _ending(outcome))
+        ending = "\n".join(part for part in (f"status {outcome.status}", outcome.error, outcome.answer) if part)
+        return Difference(None, f"the replay ended after {asked} of {len(requests)} requests", "", ending)
     now = compared(outcome.as_json())
     for key in COMPARED:
         stored, found_now = getattr(cassette.outcome, key), getattr(now, key)
         if found := comparison.differs(f"{key} of the outcome", stored, found_now, _shown):
             return found
     return comparison.messages(cassette.messages_before(len(requests) + 1), run.transcript)
-
-
-def _unchanged(value: Any) -> Any:  # noqa: ANN401 - JSON
-    return value
-
-
-def _ending(outcome: Outcome) -> str:
-    return "\n".join(part for part in (f"status {outcome.status}", outcome.error, outcome.answer) if part)
 
 
 def _shown(value: object) -> str:

@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from run_specialist.store.schema import Statements, Values
+from run_specialist.store.rows import Values
+from run_specialist.store.schema import Statements
 
 
 class StoreFailure(Exception):

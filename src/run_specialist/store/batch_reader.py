@@ -13,8 +13,8 @@ from run_specialist.store.batches import StoredBatch
 from run_specialist.store.location import shown
 from run_specialist.store.owners import is_alive
 from run_specialist.store.reader import delete_whole_batches
-from run_specialist.store.rows import RUNNING, column_text, outcome
-from run_specialist.store.schema import DEAD, WAITING
+from run_specialist.store.rows import column_text, outcome
+from run_specialist.store.schema import DEAD, RUNNING, WAITING
 from run_specialist.store.selection import INTERRUPTED, ambiguous, portions
 from run_specialist.store.sqlite import open_engine
 from run_specialist.store.stored import BatchTotals, ItemResult

@@ -9,8 +9,8 @@ from typing import Any, Self, TypeVar
 from run_specialist.errors import StoreUnusable
 from run_specialist.store.base import Backoff, StoreFailure, StoreOutage
 from run_specialist.store.location import shown
-from run_specialist.store.rows import column_text, json_text, pack
-from run_specialist.store.schema import CANCELLED, OPEN, WAITING, BatchStatements, Values, values
+from run_specialist.store.rows import Values, column_text, fields_of, json_text, packed, row, values
+from run_specialist.store.schema import CANCELLED, OPEN, WAITING
 from run_specialist.store.sqlite import open_session
 
 PORTION = 2_000
@@ -78,7 +78,7 @@ class BatchWriter:
         self._url = url
         self._backoff = backoff or Backoff()
         self._session = open_session(url)
-        self._sql = BatchStatements(self._session.statements)
+        self._sql = self._session.statements
         self._lock = threading.Lock()
 
     def put(self, batch: StoredBatch, items: Iterable[StoredItem]) -> int:
@@ -89,8 +89,8 @@ class BatchWriter:
         Raises StoreUnusable.
         """
         batch_id = column_text(batch.batch_id)
-        row = values("batches", _batch_row(batch))
-        self._write((self._sql.put_batch, [row]), (self._sql.forget_numbers, [(batch_id,)]))
+        stored = values("batches", row("batches", **{**fields_of(batch), "frozen": json_text(batch.frozen)}))
+        self._write((self._sql.put_batch, [stored]), (self._sql.forget_numbers, [(batch_id,)]))
         return self.add(batch_id, items)
 
     def add(self, batch_id: str, items: Iterable[StoredItem]) -> int:
@@ -100,7 +100,23 @@ class BatchWriter:
         """
         count = 0
         for portion in _portions(items, PORTION):
-            self._write((self._sql.put_item, [values("items", _item_row(batch_id, item)) for item in portion]))
+            rows = [
+                row(
+                    "items",
+                    run_id=item.run_id,
+                    batch_id=batch_id,
+                    number=item.number,
+                    state=WAITING,
+                    takeovers=0,
+                    turns=0,
+                    error=None,
+                    input=json_text(item.input),
+                    question=item.question,
+                    granted=None,
+                )
+                for item in portion
+            ]
+            self._write((self._sql.put_item, [values("items", one) for one in rows]))
             count += len(portion)
         return count
 
@@ -126,12 +142,12 @@ class BatchWriter:
         """
         batch_id = column_text(batch_id)
         cancelled = [(batch_id,)] if state == CANCELLED else []
-        change = (column_text(state), _packed(reason), batch_id)
+        change = (column_text(state), packed(reason), batch_id)
         self._write((self._sql.set_state, [change]), (self._sql.cancel_waiting, cancelled))
 
     def set_frozen(self, batch_id: str, frozen: Mapping[str, Any]) -> None:
         """Replace the frozen values of a batch, as JSON values; raises StoreUnusable."""
-        self._write((self._sql.set_frozen, [(_packed(json_text(frozen)), column_text(batch_id))]))
+        self._write((self._sql.set_frozen, [(packed(json_text(frozen)), column_text(batch_id))]))
 
     def mark(self, batch_id: str, marks: Iterable[ItemStateChange]) -> None:
         """Set states and errors of items; unknown items are ignored.
@@ -139,7 +155,7 @@ class BatchWriter:
         Raises StoreUnusable.
         """
         for portion in _portions(marks, PORTION):
-            rows = [(one.state, _packed(one.error), column_text(batch_id), column_text(one.run_id)) for one in portion]
+            rows = [(one.state, packed(one.error), column_text(batch_id), column_text(one.run_id)) for one in portion]
             self._write((self._sql.mark_item, rows))
 
     def put_back(self, batch_id: str, run_ids: Iterable[str]) -> None:
@@ -201,40 +217,6 @@ class BatchWriter:
                 if pause is None or (failed > 1 and not isinstance(error, StoreOutage)):
                     raise StoreUnusable(f"{shown(self._url)}: {error}") from error
                 self._backoff.sleep(pause)
-
-
-def _batch_row(batch: StoredBatch) -> dict[str, object]:
-    return {
-        "batch_id": column_text(batch.batch_id),
-        "specialist": column_text(batch.specialist),
-        "model": None if batch.model is None else column_text(batch.model),
-        "project": None if batch.project is None else column_text(batch.project),
-        "question": batch.question,
-        "created_at": batch.created_at,
-        "cost_limit": batch.cost_limit,
-        "state": column_text(batch.state),
-        "reason": batch.reason,
-        "frozen": json_text(batch.frozen),
-    }
-
-
-def _item_row(batch_id: str, item: StoredItem) -> dict[str, object]:
-    return {
-        "run_id": column_text(item.run_id),
-        "batch_id": batch_id,
-        "number": item.number,
-        "state": WAITING,
-        "takeovers": 0,
-        "turns": 0,
-        "error": None,
-        "input": json_text(item.input),
-        "question": item.question,
-        "granted": None,
-    }
-
-
-def _packed(text: str | None) -> bytes | None:
-    return None if text is None else pack(text)
 
 
 def _portions(entries: Iterable[_T], size: int) -> Iterator[list[_T]]:

@@ -10,8 +10,8 @@ from run_specialist.store import owners
 from run_specialist.store.base import Backoff, StoreFailure, StoreOutage
 from run_specialist.store.location import file_of, shown
 from run_specialist.store.owners import describe, is_alive, may_reconnect
-from run_specialist.store.rows import RUNNING, KnownRun, Rows, known_run, rows_of
-from run_specialist.store.schema import ADDED, Values, answer_values, begin_values, end_values, snapshot_values, values
+from run_specialist.store.rows import KnownRun, Rows, Values, known_run, rows_of, values
+from run_specialist.store.schema import ADDED, BEGIN, END, RUNNING, SNAPSHOT
 from run_specialist.store.sqlite import open_session
 from run_specialist.store.stored import StoredRun
 
@@ -102,19 +102,21 @@ class Ledger:
     def _write(self, batch: Sequence[Rows]) -> Mapping[str, bool]:
         # An outcome that was reported must survive a power failure, and what files were before they are replaced.
         with self._session.transaction(lasting=any(rows.ending or "changes" in rows.added for rows in batch)):
-            self._execute(
-                self._sql.insert_run, [begin_values(row) for rows in batch for row in rows.added.get("runs", ())]
-            )
-            owned = self._owned([rows.run_id for rows in batch])
-            owned_rows = [rows for rows in batch if rows.run_id in owned]
-            self._add(owned_rows)
-            self._execute(self._sql.update_end, [end_values(rows.ending) for rows in owned_rows if rows.ending])
-            self._execute(
-                self._sql.insert_search,
-                [values("search", row) for rows in owned_rows for row in rows.added.get("search", ())],
-            )
-            self._execute(self._sql.update_answer, [answer_values(rows.ending) for rows in owned_rows if rows.ending])
-            lost = [rows.run_id for rows in batch if rows.run_id not in owned]
+            begun = [values("runs", row, BEGIN) for rows in batch for row in rows.added.get("runs", ())]
+            self._execute(self._sql.insert_run, begun)
+            # The query also locks the runs that this process still owns against takeover until the commit.
+            ids = [rows.run_id for rows in batch]
+            found = self._session.read(self._sql.select_owned(len(ids)), (self.owner, *ids))
+            owned = {str(run_id) for (run_id,) in found}
+            kept = [rows for rows in batch if rows.run_id in owned]
+            self._add(kept)
+            ended = [values("runs", rows.ending, [*END, "run_id"]) for rows in kept if rows.ending]
+            self._execute(self._sql.update_end, ended)
+            searched = [values("search", row) for rows in kept for row in rows.added.get("search", ())]
+            self._execute(self._sql.insert_search, searched)
+            answers = [values("search", rows.answer, ["answer", "run_id"]) for rows in kept if rows.answer]
+            self._execute(self._sql.update_answer, answers)
+            lost = [run_id for run_id in ids if run_id not in owned]
             return {run_id: bool(self._session.read(self._sql.select_owner, (run_id,))) for run_id in lost}
 
     def _add(self, batch: Sequence[Rows]) -> None:
@@ -122,33 +124,27 @@ class Ledger:
         for table in ADDED:
             added = [values(table, row) for rows in batch for row in rows.added.get(table, ())]
             self._execute(self._sql.insert_row[table], added)
-        self._replace(batch)
-        self._execute(self._sql.update_snapshot, [snapshot_values(rows.snapshot) for rows in batch if rows.snapshot])
-
-    def _owned(self, runs: Sequence[str]) -> set[str]:
-        """Return the runs that this process still owns, and lock them against takeover until the commit."""
-        found = self._session.read(self._sql.select_owned(len(runs)), (self.owner, *runs))
-        return {str(run_id) for (run_id,) in found}
+        tails = [(rows.run_id, part, *tail) for rows in batch for part, tail in rows.tails.items()]
+        self._execute(self._sql.delete_messages, [(run_id, part, begin) for run_id, part, begin, _ in tails])
+        self._execute(self._sql.insert_message, [values("messages", row) for *_, messages in tails for row in messages])
+        states = [values("runs", rows.snapshot, [*SNAPSHOT, "run_id"]) for rows in batch if rows.snapshot]
+        self._execute(self._sql.update_snapshot, states)
 
     def _execute(self, statement: str, rows: Sequence[Values]) -> None:
         if rows:
             self._session.write(statement, rows)
-
-    def _replace(self, batch: Sequence[Rows]) -> None:
-        tails = [(rows.run_id, part, *tail) for rows in batch for part, tail in rows.tails.items()]
-        self._execute(self._sql.delete_messages, [(run_id, part, begin) for run_id, part, begin, _ in tails])
-        self._execute(self._sql.insert_message, [values("messages", row) for *_, messages in tails for row in messages])
 
     def look(self, run_id: str) -> KnownRun | None:
         """Return a run by its whole id, without its transcript; None if there is none.
 
         Raises StoreUnusable if the store cannot be queried.
         """
-        return self._retried(lambda: self._look(run_id))
 
-    def _look(self, run_id: str) -> KnownRun | None:
-        with self._session.transaction():
-            return self._known(run_id)
+        def look() -> KnownRun | None:
+            with self._session.transaction():
+                return self._known(run_id)
+
+        return self._retried(look)
 
     def _known(self, run_id: str) -> KnownRun | None:
         found = self._session.read(self._sql.select_known, (run_id,))
@@ -172,7 +168,9 @@ class Ledger:
 
     def _begin(self, rows: Rows) -> KnownRun | None:
         with self._session.transaction():
-            inserted = self._session.write(self._sql.insert_new_run, [begin_values(row) for row in rows.added["runs"]])
+            inserted = self._session.write(
+                self._sql.insert_new_run, [values("runs", row, BEGIN) for row in rows.added["runs"]]
+            )
             if not inserted:
                 known = self._known(rows.run_id)
                 # If the connection broke during our commit, the run may be the one that this call has begun.
@@ -202,7 +200,11 @@ class Ledger:
             ((status, owner),) = found
             # If the connection broke during our commit, this process may own the run already.
             if self._taking is None or owner != self.owner:
-                self._require_dead_owner(run.run_id, str(status), str(owner), dead)
+                is_idle = status != RUNNING or (owner == self.owner and owner in dead)
+                if not is_idle and is_alive(self._url, str(owner)):
+                    raise AtWork(f"{run.run_id} is still running: {describe(self._url, str(owner))}")
+                if not is_idle and may_reconnect(self._url) and owner not in dead:
+                    raise OwnerLooksDead(run.run_id, str(owner))
             self._taking = run.run_id
             hit = self._session.write(self._sql.change_owner, [(self.owner, run.run_id, owner, status)])
             ((turns, calls, event),) = self._session.read(self._sql.count_rows, (run.run_id,) * 3)
@@ -210,14 +212,6 @@ class Ledger:
             if hit != 1 or (turns, calls) != (len(run.turns), len(run.calls)):
                 raise AtWork(f"another process has already resumed {run.run_id}")
             return int(str(event)) + 1
-
-    def _require_dead_owner(self, run_id: str, status: str, owner: str, dead: Collection[str]) -> None:
-        if status != RUNNING or (owner == self.owner and owner in dead):
-            return
-        if is_alive(self._url, owner):
-            raise AtWork(f"{run_id} is still running: {describe(self._url, owner)}")
-        if may_reconnect(self._url) and owner not in dead:
-            raise OwnerLooksDead(run_id, owner)
 
     def _identify(self) -> tuple[int, int] | None:
         if self._file is None:

@@ -22,7 +22,8 @@ from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.installation import adding
 from run_specialist.store.base import Owner, Session, StoreFailure, StoreOutage, digest, process_description
 from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, NAMESPACE, VERSION, newer_version_error, shown
-from run_specialist.store.schema import Statements, Values
+from run_specialist.store.rows import Values
+from run_specialist.store.schema import Statements
 from run_specialist.store.tables import make_tables, reason_of, upgrade
 
 SCHEMES = ("postgresql://", "postgresql+", "postgres://")
@@ -56,7 +57,13 @@ def open_database(url: str, *, write: bool) -> Engine:
     with readable_server_errors(url):
         engine = _engine(url, write=write)
         try:
-            _require_tables(engine, url, create=write)
+            with engine.connect() as connection:
+                version = _version(connection, url)
+            if version is None and not write:
+                reason = f"there is no store at {shown(url)} yet; the first run creates it"
+                raise StoreMissing(reason)  # noqa: TRY301 - closes the engine like any other error
+            if version is None or version < VERSION:
+                _create_or_upgrade(url)
         except BaseException:
             engine.dispose()
             raise
@@ -74,7 +81,8 @@ def parsed(url: str) -> URL:
     query.update(parsed_url.query)
     # If a setting occurs twice, the server uses the last value.
     options = [f"-c {name}={value}" for name, value in {**_SESSION, "lock_timeout": f"{WAIT}s"}.items()]
-    query["options"] = " ".join([*options, *_texts(parsed_url.query.get("options", ()))])
+    given = parsed_url.query.get("options", ())
+    query["options"] = " ".join([*options, *((given,) if isinstance(given, str) else given)])
     # Without it, the driver returns bytes from an SQL_ASCII database; only UTF-8 can hold every text.
     query["client_encoding"] = "utf8"
     return parsed_url.set(drivername="postgresql+psycopg", query=query)
@@ -83,10 +91,6 @@ def parsed(url: str) -> URL:
 def user_of(url: str) -> str:
     """Return the role that a URL names; `ROLE` if it names none."""
     return make_url(url).username or "ROLE"
-
-
-def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value
 
 
 def _engine(url: str, *, write: bool) -> Engine:
@@ -100,15 +104,6 @@ def _engine(url: str, *, write: bool) -> Engine:
     )
 
 
-def _require_tables(engine: Engine, url: str, *, create: bool) -> None:
-    with engine.connect() as connection:
-        version = _version(connection, url)
-    if version is None and not create:
-        raise StoreMissing(f"there is no store at {shown(url)} yet; the first run creates it")
-    if version is None or version < VERSION:
-        _create_or_upgrade(url)
-
-
 def _create_or_upgrade(url: str) -> None:
     """Create or upgrade the tables under a lock, so that one process does it while the others wait."""
     engine = _engine(url, write=True)
@@ -117,22 +112,18 @@ def _create_or_upgrade(url: str) -> None:
             connection.execute(text(f"select pg_advisory_xact_lock({APPLICATION_ID})"))
             version = _version(connection, url)
             if version is None:
-                _create(connection, url)
+                # `create schema if not exists` needs the CREATE privilege even if the schema exists.
+                if _value(connection, "select to_regnamespace(:name)") is None:
+                    connection.execute(text(f"create schema {NAMESPACE}"))
+                if _value(connection, "select count(*) from pg_tables where schemaname = :name"):
+                    raise _foreign_tables(url)
+                make_tables(connection)
             elif version < VERSION:
                 # Alembic's statements do not qualify table names with a schema.
                 connection.execute(text(f"set local search_path to {NAMESPACE}"))
                 upgrade(connection)
     finally:
         engine.dispose()
-
-
-def _create(connection: Connection, url: str) -> None:
-    # `create schema if not exists` needs the CREATE privilege even if the schema exists.
-    if _value(connection, "select to_regnamespace(:name)") is None:
-        connection.execute(text(f"create schema {NAMESPACE}"))
-    if _value(connection, "select count(*) from pg_tables where schemaname = :name"):
-        raise _foreign_tables(url)
-    make_tables(connection)
 
 
 def _version(connection: Connection, url: str) -> int | None:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Select, Table, bindparam, delete, exists, func, select, text
+from sqlalchemy import Connection, Select, Table, bindparam, delete, exists, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from run_specialist.errors import RunNotFound, StoreUnusable, UsageError
@@ -20,8 +20,8 @@ from run_specialist.record.journal import FileChanging
 from run_specialist.record.messages import Usage
 from run_specialist.store.location import NAMESPACE, file_of, shown
 from run_specialist.store.owners import GRACE, describe, is_alive, may_reconnect
-from run_specialist.store.rows import RUNNING, column_text, outcome, stored_run
-from run_specialist.store.schema import OPEN, PAUSED
+from run_specialist.store.rows import column_text, outcome, stored_run
+from run_specialist.store.schema import OPEN, PAUSED, RUNNING
 from run_specialist.store.selection import (
     INTERRUPTED,
     LISTED,
@@ -345,8 +345,9 @@ def _delete(url: str, ids: Sequence[str], of_batches: Sequence[str] = ()) -> Non
             delete_batches(connection, without_runs(connection, touched))
         if file_of(url):
             # Fails while other processes use the file; SQLite then reuses the space instead of returning it.
-            with suppress(DBAPIError):
-                _shrink(engine)
+            with suppress(DBAPIError), closing(engine.raw_connection()) as raw, closing(raw.cursor()) as cursor:
+                # A script runs each statement to completion; `execute` would free only one page.
+                cursor.executescript("pragma incremental_vacuum; pragma wal_checkpoint(truncate)")
     finally:
         engine.dispose()
 
@@ -383,12 +384,6 @@ def _require_finished(connection: Connection, url: str, ids: Sequence[str]) -> N
             if is_alive(url, owner):
                 running = f"{run_id} is still running: {describe(url, owner)}"
                 raise UsageError(f"{running}; stop it first; nothing was deleted")
-
-
-def _shrink(engine: Engine) -> None:
-    with closing(engine.raw_connection()) as raw, closing(raw.cursor()) as cursor:
-        # A script runs each statement to completion; `execute` would free only one page.
-        cursor.executescript("pragma incremental_vacuum; pragma wal_checkpoint(truncate)")
 
 
 def runs_of(connection: Connection, batch_ids: Sequence[str]) -> list[str]:
@@ -582,16 +577,15 @@ def run_steps(url: str, ids: Sequence[str]) -> dict[str, RunSteps]:
                 for run in connection.execute(select(*_RUN).where(runs.c.run_id.in_(part))):
                     found[run.run_id] = RunSteps(
                         *run,
-                        tuple(_request(*row) for row in requests.get(run.run_id, ())),
+                        tuple(
+                            RequestStep(number, at, seconds, Usage(*usage))
+                            for number, at, seconds, *usage in requests.get(run.run_id, ())
+                        ),
                         tuple(_call(*row) for row in called.get(run.run_id, ())),
                     )
             return found
     finally:
         engine.dispose()
-
-
-def _request(number: int, at: float, seconds: float, *usage: int) -> RequestStep:
-    return RequestStep(number, at, seconds, Usage(*usage))
 
 
 def _call(  # noqa: PLR0913, PLR0917 - the columns of a row

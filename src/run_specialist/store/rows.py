@@ -4,7 +4,7 @@ import json
 import math
 import unicodedata
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import lru_cache
 from typing import Any
@@ -34,6 +34,7 @@ from run_specialist.record.outcome import (
     Spent,
     ToolCalls,
 )
+from run_specialist.store.schema import COLUMNS, PACKED, RUNNING, SCHEMAS
 from run_specialist.store.stored import StoredCall, StoredEvent, StoredMessage, StoredRun, StoredTurn
 
 
@@ -111,7 +112,7 @@ def stored_run(
         outcome=outcome(run["outcome"]),
         turns=tuple(map(_stored_turn, rows["turns"])),
         calls=tuple(map(_stored_call, rows["calls"])),
-        messages=tuple(map(_message, rows["messages"])),
+        messages=tuple(map(_stored_message, rows["messages"])),
         events=tuple(StoredEvent(row["number"], row["at"], json.loads(row["body"])) for row in rows["events"]),
         children=children,
     )
@@ -156,7 +157,7 @@ def run_snapshot(values: Mapping[str, Any]) -> RunSnapshot:
     """Build a snapshot of a run."""
     restored = {
         **values,
-        "total": _spending(values["total"]),
+        "total": Spending(Usage(**values["total"]["usage"]), values["total"]["cost_usd"]),
         "warnings": tuple(values["warnings"]),
         "children": tuple(map(child, values["children"])),
         "returned": tuple(values["returned"]),
@@ -196,53 +197,27 @@ def asked_models(values: Mapping[str, Any]) -> tuple[AskedModel, ...]:
     return tuple(AskedModel(**{**one, "usage": Usage(**one["usage"])}) for one in values["models"])
 
 
-def _spending(values: Mapping[str, Any]) -> Spending:
-    return Spending(Usage(**values["usage"]), values["cost_usd"])
+def _shared(kind: type, row: StoredRow) -> dict[str, Any]:
+    """Return the columns that have the names of a dataclass's fields."""
+    return {name: row[name] for name in _names(kind) if name in row}
 
 
 def _stored_turn(row: StoredRow) -> StoredTurn:
     blocks = tuple(json.loads(row["blocks"]))
-    return StoredTurn(
-        number=row["number"],
-        at=row["at"],
-        seconds=row["seconds"],
-        choice=row["choice"],
-        landing_instruction=row["words"],
-        landing=row["landing"],
-        stop=row["stop"],
-        reason=row["reason"],
-        blocks=blocks,
-        usage=Usage(
-            row["input_tokens"],
-            row["cache_read_input_tokens"],
-            row["cache_creation_input_tokens"],
-            row["output_tokens"],
-            searches(blocks),
-        ),
-        cost_usd=row["cost_usd"],
-        more_room_helps=row["more_room_helps"],
-    )
+    usage = Usage(**_shared(Usage, row), web_search_requests=searches(blocks))
+    values = {**_shared(StoredTurn, row), "blocks": blocks, "usage": usage, "landing_instruction": row["words"]}
+    return StoredTurn(**values)
 
 
 def _stored_call(row: StoredRow) -> StoredCall:
     arguments = None if row["arguments"] is None else json.loads(row["arguments"])
-    return StoredCall(
-        number=row["number"],
-        turn=row["turn"],
-        at=row["at"],
-        seconds=row["seconds"],
-        call=ToolCall(row["call_id"], row["name"], arguments),
-        whole=row["body"],
-        characters=row["characters"],
-        is_error=row["is_error"],
-        note=row["note"],
-        repeated=row["repeated"],
-    )
+    call = ToolCall(row["call_id"], row["name"], arguments)
+    return StoredCall(**_shared(StoredCall, row), call=call, whole=row["body"])
 
 
-def _message(row: StoredRow) -> StoredMessage:
+def _stored_message(row: StoredRow) -> StoredMessage:
     message = Message(row["role"], tuple(json.loads(row["blocks"])), row["words"])
-    return StoredMessage(row["part"], row["place"], row["copied"], message)
+    return StoredMessage(**_shared(StoredMessage, row), message=message)
 
 
 # Encode untrusted text as bytes: a lone surrogate or a NUL in a text column would fail the whole transaction.
@@ -257,6 +232,11 @@ def pack(text: str) -> bytes:
     """Encode a text, compressed if it is long."""
     plain = text.encode("utf-8", "surrogatepass")
     return b"\0" + plain if len(plain) < PACKED_FROM else b"\1" + zlib.compress(plain, 1)
+
+
+def packed(text: str | None) -> bytes | None:
+    """Encode the text of a column that may be empty."""
+    return None if text is None else pack(text)
 
 
 def unpack(packed: bytes, most: int | None = None) -> str:
@@ -278,12 +258,62 @@ def unpack(packed: bytes, most: int | None = None) -> str:
     return rest.decode("utf-8", "surrogatepass")
 
 
-RUNNING = "running"
-"""Status of a run that has no outcome."""
 LARGEST = 2**31 - 1
 """Largest value of an integer column in all databases."""
 
 Row = dict[str, Any]
+"""Values by column."""
+Values = tuple[object, ...]
+"""The values of one statement, in the order of its parameters."""
+
+
+def row(table: str, **cells: Any) -> Row:  # noqa: ANN401 - untrusted
+    """Return cells of a row as values that both databases accept in columns of their types."""
+    kinds = SCHEMAS[table].columns
+    return {name: _CELLS[kinds[name]](value) for name, value in cells.items()}
+
+
+def _number(value: Any, otherwise: float | None) -> float | None:  # noqa: ANN401 - untrusted
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return otherwise
+    return otherwise if math.isnan(number) else number
+
+
+def _count(value: object) -> int:
+    return int(min(max(_number(value, 0.0) or 0.0, 0.0), LARGEST))
+
+
+def column_text(value: object) -> str:
+    """Return a value as text for a character column: NUL and lone surrogates are replaced."""
+    return str(value).replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+_CELLS: Mapping[str, Callable[[Any], Any]] = {
+    "text": column_text,
+    "text?": lambda value: None if value is None else column_text(value),
+    "packed": str,
+    "packed?": lambda value: None if value is None else str(value),
+    "folded": bytes,
+    "integer": _count,
+    "ordinal": lambda value: value,
+    "ordinal?": lambda value: value,
+    "float": lambda value: _number(value, 0.0),
+    "float?": lambda value: _number(value, None),
+    "flag": bool,
+    "flag?": lambda value: None if value is None else bool(value),
+}
+"""Converts an untrusted value for a column of a type."""
+
+
+def values(table: str, row: Row, names: Sequence[str] | None = None) -> Values:
+    """Return the values of some columns of a row, with texts packed.
+
+    names: in this order; None = all columns.
+    """
+    texts = PACKED[table]
+    return tuple([packed(row[name]) if name in texts else row[name] for name in names or COLUMNS[table]])
 
 
 @dataclass
@@ -299,12 +329,14 @@ class Rows:
     """Changes of the run's row during the run."""
     ending: Row | None = None
     """Changes of the run's row at its end."""
+    answer: Row | None = None
+    """Change of the run's row for searches at its end."""
     turns: int | None = None
     """Number of turns completed with these rows; None if they contain no checkpoint."""
 
-    def add(self, table: str, row: Row) -> None:
-        """Add a new row."""
-        self.added.setdefault(table, []).append(row)
+    def add(self, table: str, **cells: object) -> None:
+        """Add a new row of the run."""
+        self.added.setdefault(table, []).append(row(table, run_id=self.run_id, **cells))
 
     def replace(self, part: int, place: int, messages: list[Row]) -> None:
         """Replace the messages of a part from index `place` on."""
@@ -329,142 +361,131 @@ def rows_of(run_id: str, owner: str, records: Iterable[Record], event: int) -> R
     for record in records:
         match record:
             case EventLogged():
-                rows.add("events", _event(run_id, event, record))
+                body = json_text(_as_json(record.event), only_ascii=True)
+                rows.add("events", number=event, at=record.at, body=body)
                 event += 1
             case Opened():
-                rows.add("runs", _run(run_id, owner, record))
-                rows.add("search", _search(run_id, record))
+                _open(rows, owner, record)
             case Received():
-                rows.add("turns", _turn(run_id, record))
+                _receive(rows, record)
             case Returned():
-                rows.add("calls", _call(run_id, record))
-                rows.add("outputs", {"run_id": run_id, "number": record.number, "body": str(record.whole)})
+                call = record.call
+                rows.add(
+                    "calls",
+                    number=record.number,
+                    turn=record.turn,
+                    at=record.at,
+                    seconds=record.seconds,
+                    call_id=call.id,
+                    name=call.name,
+                    arguments=None if call.arguments is None else json_text(call.arguments),
+                    characters=record.characters,
+                    is_error=record.is_error,
+                    note=record.note,
+                    repeated=record.repeated,
+                )
+                rows.add("outputs", number=record.number, body=record.whole)
             case FileChanging():
-                rows.add("changes", _change(run_id, record))
+                rows.add(
+                    "changes",
+                    change_id=record.change_id,
+                    at=record.at,
+                    path=record.path,
+                    old_digest=record.before,
+                    new_digest=record.after or "",
+                    old_content=record.content,
+                    temporary_name=record.temporary,
+                    folders=record.folders,
+                )
             case Checkpointed():
                 _checkpoint(rows, record)
             case Ended():
                 if record.checkpointed is not None:
                     _checkpoint(rows, record.checkpointed)
-                rows.ending = {
-                    "of_run": run_id,
-                    "status": column_text(record.outcome.status),
-                    "ended_at": _number(record.at, 0.0),
-                    "duration_s": _number(record.outcome.duration_s, None),
-                    "outcome": json_text(_whole(record.outcome)),
-                    "answer": folded(str(record.outcome.answer)),
-                }
+                outcome = record.outcome
+                printed = _as_json(outcome)
+                # With the fields that `--json` does not print.
+                whole = {**fields_of(outcome), **printed} if isinstance(printed, dict) else printed
+                rows.ending = row(
+                    "runs",
+                    run_id=run_id,
+                    status=outcome.status,
+                    ended_at=_number(record.at, 0.0),
+                    duration_s=outcome.duration_s,
+                    outcome=json_text(whole),
+                )
+                rows.answer = row("search", run_id=run_id, answer=folded(str(outcome.answer)))
     return rows
 
 
-def _run(run_id: str, owner: str, record: Opened) -> Row:
-    return {
-        "run_id": run_id,
-        "specialist": column_text(record.specialist),
-        "model": column_text(record.model),
-        "question": str(record.question),
-        "status": RUNNING,
-        "started_at": _number(record.at, 0.0),
-        "owner": owner,
-        "tool_calls": 0,
-        "cost_usd": 0.0,
-        "project": _text(record.frozen.get("project")),
-        "digest": _text(record.frozen.get("digest")),
-        "limits_changed": bool(record.frozen.get("changed_limits")),
-        "frozen": json_text(record.frozen),
-        "parent_id": record.parent_id,
-    }
+def _open(rows: Rows, owner: str, record: Opened) -> None:
+    frozen = record.frozen
+    rows.add(
+        "runs",
+        parent_id=record.parent_id,
+        specialist=record.specialist,
+        model=record.model,
+        question=record.question,
+        status=RUNNING,
+        started_at=record.at,
+        owner=owner,
+        tool_calls=0,
+        cost_usd=0.0,
+        project=frozen.get("project"),
+        digest=frozen.get("digest"),
+        limits_changed=bool(frozen.get("changed_limits")),
+        frozen=json_text(frozen),
+    )
+    questions = [record.question, *(frozen.get("questions") or ())]
+    rows.add("search", question=folded("\n".join(map(str, questions))), answer=b"")
 
 
-def _search(run_id: str, record: Opened) -> Row:
-    questions = [record.question, *(record.frozen.get("questions") or ())]
-    return {"run_id": run_id, "question": folded("\n".join(map(str, questions))), "answer": b""}
-
-
-def _turn(run_id: str, record: Received) -> Row:
+def _receive(rows: Rows, record: Received) -> None:
     reply, usage = record.reply, record.reply.usage
-    return {
-        "run_id": run_id,
-        "number": record.turn,
-        "at": _number(record.at, 0.0),
-        "seconds": _number(record.seconds, 0.0),
-        "choice": column_text(record.choice),
-        "words": record.landing_instruction,
-        "landing": bool(record.landing),
-        "stop": column_text(reply.stop),
-        "reason": str(reply.reason),
-        "blocks": json_text(reply.content),
-        "more_room_helps": bool(reply.more_room_helps),
-        "input_tokens": _count(usage.input_tokens),
-        "cache_read_input_tokens": _count(usage.cache_read_input_tokens),
-        "cache_creation_input_tokens": _count(usage.cache_creation_input_tokens),
-        "output_tokens": _count(usage.output_tokens),
-        "cost_usd": _number(record.cost_usd, None),
-    }
-
-
-def _call(run_id: str, record: Returned) -> Row:
-    return {
-        "run_id": run_id,
-        "number": record.number,
-        "turn": record.turn,
-        "at": _number(record.at, 0.0),
-        "seconds": _number(record.seconds, 0.0),
-        "call_id": str(record.call.id),
-        "name": str(record.call.name),
-        "arguments": None if record.call.arguments is None else json_text(record.call.arguments),
-        "characters": _count(record.characters),
-        "is_error": bool(record.is_error),
-        "note": str(record.note),
-        "repeated": bool(record.repeated),
-    }
-
-
-def _change(run_id: str, record: FileChanging) -> Row:
-    return {
-        "run_id": run_id,
-        "change_id": column_text(record.change_id),
-        "at": _number(record.at, 0.0),
-        "path": str(record.path),
-        "old_digest": record.before,
-        "new_digest": record.after or "",
-        "old_content": record.content,
-        "temporary_name": column_text(record.temporary),
-        "folders": _count(record.folders),
-    }
+    rows.add(
+        "turns",
+        number=record.turn,
+        at=record.at,
+        seconds=record.seconds,
+        choice=record.choice,
+        words=record.landing_instruction,
+        landing=record.landing,
+        stop=reply.stop,
+        reason=reply.reason,
+        blocks=json_text(reply.content),
+        more_room_helps=reply.more_room_helps,
+        input_tokens=usage.input_tokens,
+        cache_read_input_tokens=usage.cache_read_input_tokens,
+        cache_creation_input_tokens=usage.cache_creation_input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=record.cost_usd,
+    )
 
 
 def _checkpoint(rows: Rows, record: Checkpointed) -> None:
     messages = [
-        {
-            "run_id": rows.run_id,
-            "part": record.part,
-            "place": place,
-            "role": column_text(message.role),
-            "blocks": json_text(message.blocks),
-            "words": None if message.landing_instruction is None else str(message.landing_instruction),
-            "copied": place < record.copies,
-        }
+        row(
+            "messages",
+            run_id=rows.run_id,
+            part=record.part,
+            place=place,
+            role=message.role,
+            blocks=json_text(message.blocks),
+            words=message.landing_instruction,
+            copied=place < record.copies,
+        )
         for place, message in enumerate(record.messages, record.place)
     ]
     rows.replace(record.part, record.place, messages)
     rows.turns = record.snapshot.turns
-    rows.snapshot = {
-        "of_run": rows.run_id,
-        "standing": json_text(record.snapshot),
-        "tool_calls": _count(record.snapshot.used.get("tool_calls", 0)),
-        "cost_usd": _number(record.snapshot.total.cost_usd, None),
-        "duration_s": _number(record.snapshot.used.get("time"), None),
-    }
-
-
-def _event(run_id: str, number: int, record: EventLogged) -> Row:
-    return {
-        "run_id": run_id,
-        "number": number,
-        "at": _number(record.at, 0.0),
-        "body": json_text(_as_json(record.event), only_ascii=True),
-    }
+    rows.snapshot = row(
+        "runs",
+        run_id=rows.run_id,
+        standing=json_text(record.snapshot),
+        tool_calls=record.snapshot.used.get("tool_calls", 0),
+        cost_usd=record.snapshot.total.cost_usd,
+        duration_s=record.snapshot.used.get("time"),
+    )
 
 
 def _as_json(value: Event | Outcome) -> object:
@@ -478,40 +499,12 @@ def _as_json(value: Event | Outcome) -> object:
         return value
 
 
-def _whole(outcome: Outcome) -> object:
-    """Return the outcome as `--json` prints it, with the fields that it does not print."""
-    printed = _as_json(outcome)
-    return {**fields_of(outcome), **printed} if isinstance(printed, dict) else printed
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else column_text(value)
-
-
-def _count(value: object) -> int:
-    number = _number(value, 0.0)
-    return int(min(max(number or 0.0, 0.0), LARGEST))
-
-
-def _number(value: Any, otherwise: float | None) -> float | None:  # noqa: ANN401 - untrusted
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return otherwise
-    return otherwise if math.isnan(number) else number
-
-
 LONGEST_NUMBER = 1_000
 """Larger integers are written in hexadecimal, since Python limits their conversion to decimal [bits]."""
 DEEPEST = 100
 """Maximum nesting depth of values that need conversion."""
 KINDS = 200
 """Cache size for the field names of dataclasses."""
-
-
-def column_text(value: object) -> str:
-    """Return a value as text for a character column: NUL and lone surrogates are replaced."""
-    return str(value).replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def json_text(value: object, *, only_ascii: bool = False) -> str:

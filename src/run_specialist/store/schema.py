@@ -1,13 +1,20 @@
-"""The tables of a store as data, and the statements that write them.
+"""The tables of a store, declared once as data, and the statements that write them.
 
-Writing to an SQLite file needs no SQLAlchemy, whose import takes longer than an offline run.
+The statements are plain SQL, because importing SQLAlchemy takes longer than an offline run. SQLAlchemy's tables, the
+first migration and the conversion of values in `rows` come from the same declaration.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from run_specialist.store.location import VERSION
-from run_specialist.store.rows import RUNNING, pack
+
+RUNNING = "running"
+"""Status of a run that has no outcome."""
+WAITING, BEGUN, ENDED, DEAD, CANCELLED = "waiting", "begun", "ended", "dead", "cancelled"
+"""States of an item; if it has a run, the run's status is more precise, except for `dead`."""
+OPEN, PAUSED = "open", "paused"
+"""States of a batch, which can also be `ended` or `cancelled`."""
 
 
 class Schema(NamedTuple):
@@ -18,8 +25,8 @@ class Schema(NamedTuple):
     columns: Mapping[str, str]
     """Column types by name, in order; `?` marks a nullable column.
 
-    The types are `text`, `packed` (a text as bytes), `folded` (a text as bytes to search in), `integer`, `float`,
-    `flag`.
+    The types are `text`, `packed` (a text as bytes), `folded` (a text as bytes to search in), `integer` (an amount,
+    clamped to what the column accepts), `ordinal` (a number of ours, stored as it is or not at all), `float`, `flag`.
     """
     indexes: Mapping[str, Sequence[str]] = {}
     """Indexed columns by the name of the index."""
@@ -59,7 +66,7 @@ SCHEMAS = {
         key=["run_id", "number"],
         columns={
             "run_id": "text",
-            "number": "integer",
+            "number": "ordinal",
             "at": "float",
             "seconds": "float",
             "choice": "text",
@@ -80,8 +87,8 @@ SCHEMAS = {
         key=["run_id", "part", "place"],
         columns={
             "run_id": "text",
-            "part": "integer",
-            "place": "integer",
+            "part": "ordinal",
+            "place": "ordinal",
             "role": "text",
             "blocks": "packed",
             "words": "packed?",
@@ -92,8 +99,8 @@ SCHEMAS = {
         key=["run_id", "number"],
         columns={
             "run_id": "text",
-            "number": "integer",
-            "turn": "integer",
+            "number": "ordinal",
+            "turn": "ordinal",
             "at": "float",
             "seconds": "float",
             "call_id": "packed",
@@ -107,11 +114,11 @@ SCHEMAS = {
     ),
     "outputs": Schema(
         key=["run_id", "number"],
-        columns={"run_id": "text", "number": "integer", "body": "packed"},
+        columns={"run_id": "text", "number": "ordinal", "body": "packed"},
     ),
     "events": Schema(
         key=["run_id", "number"],
-        columns={"run_id": "text", "number": "integer", "at": "float", "body": "packed"},
+        columns={"run_id": "text", "number": "ordinal", "at": "float", "body": "packed"},
     ),
     # What tools have changed in files; a row is committed before its file is replaced.
     "changes": Schema(
@@ -153,7 +160,7 @@ SCHEMAS = {
         columns={
             "run_id": "text",
             "batch_id": "text",
-            "number": "integer?",
+            "number": "ordinal?",
             "state": "text",
             "takeovers": "integer",
             "turns": "integer",
@@ -176,6 +183,7 @@ _SQLITE = {
     "packed": "BLOB",
     "folded": "BLOB",
     "integer": "INTEGER",
+    "ordinal": "INTEGER",
     "float": "FLOAT",
     "flag": "BOOLEAN",
 }
@@ -198,16 +206,6 @@ def sqlite_statements() -> list[str]:
     ]
 
 
-# The statements that write rows, as SQL for either database; prepared statements take a tenth of the time.
-#
-# They need no library. The linter's rule against composed SQL does not apply: all parts are constants, and values are
-# parameters.
-
-Row = Mapping[str, object]
-"""Values by column."""
-Values = tuple[object, ...]
-"""The values of one statement, in the order of its parameters."""
-
 COLUMNS = {name: list(schema.columns) for name, schema in SCHEMAS.items()}
 """Columns of each table, in order."""
 PACKED = {
@@ -222,82 +220,59 @@ KNOWN = ("status", "owner", "specialist", "model", "question", "frozen", "outcom
 
 _LATER = {"ended_at", "duration_s", "standing", "outcome"}
 """Columns of a run that are empty when it begins."""
-_BEGIN = [name for name in COLUMNS["runs"] if name not in _LATER]
-_SNAPSHOT = ["standing", "tool_calls", "cost_usd", "duration_s"]
-_END = ["status", "ended_at", "duration_s", "outcome"]
-
-
-def values(table: str, row: Row, names: list[str] | None = None) -> Values:
-    """Return the values of some columns of a row, with texts packed.
-
-    names: in this order; None = all columns.
-    """
-    packed = PACKED[table]
-    return tuple([_packed(row[name]) if name in packed else row[name] for name in names or COLUMNS[table]])
-
-
-def begin_values(row: Row) -> Values:
-    """Return the values of a new run."""
-    return values("runs", row, _BEGIN)
-
-
-def snapshot_values(row: Row) -> Values:
-    """Return the values that record the state of a running run."""
-    return (*values("runs", row, _SNAPSHOT), row["of_run"])
-
-
-def end_values(row: Row) -> Values:
-    """Return the values that record the end of a run."""
-    return (*values("runs", row, _END), row["of_run"])
-
-
-def answer_values(row: Row) -> Values:
-    """Return the values that record the answer for searches."""
-    return (row["answer"], row["of_run"])
-
-
-def _packed(text: object) -> bytes | None:
-    return None if text is None else pack(str(text))
+BEGIN = [name for name in COLUMNS["runs"] if name not in _LATER]
+"""The columns of a new run."""
+SNAPSHOT = ["standing", "tool_calls", "cost_usd", "duration_s"]
+"""The columns that record the state of a running run."""
+END = ["status", "ended_at", "duration_s", "outcome"]
+"""The columns that record the end of a run."""
 
 
 class Statements:
-    """The statements in the dialect of one database."""
+    """The SQL that writes rows, in the dialect of one database; values are parameters, in the order of the text.
 
-    def __init__(self, mark: str, prefix: str = "", lock: str = "") -> None:
+    It needs no library. Prepared statements take a tenth of the time. The linter's rule against composed SQL does not
+    apply: all parts are constants.
+    """
+
+    def __init__(self, mark: str, prefix: str = "", lock: str = "") -> None:  # noqa: PLR0915 - a list
         """Build the statements.
 
         mark: placeholder of a value.
         prefix: precedes each table name.
         lock: clause that locks the rows of a query until the commit.
         """
-        runs = f"{prefix}runs"
+        runs, batches, items = f"{prefix}runs", f"{prefix}batches", f"{prefix}items"
+
+        def insert(table: str, names: list[str] | None = None) -> str:
+            names = names or COLUMNS[table]
+            return f"insert into {prefix}{table} ({', '.join(names)}) values ({', '.join([mark] * len(names))})"  # noqa: S608
+
+        def update(names: list[str]) -> str:
+            return f"update {runs} set {', '.join(f'{name} = {mark}' for name in names)} where run_id = {mark}"  # noqa: S608
+
         self.insert_run = (
-            f"{_insert(prefix, 'runs', _BEGIN, mark)} on conflict (run_id) do update set frozen = excluded.frozen, "
+            f"{insert('runs', BEGIN)} on conflict (run_id) do update set frozen = excluded.frozen, "
             f"model = excluded.model, limits_changed = excluded.limits_changed where runs.owner = excluded.owner"
         )
         """Inserts a run; a resumed one gets its new limits and model."""
-        self.insert_new_run = f"{_insert(prefix, 'runs', _BEGIN, mark)} on conflict (run_id) do nothing"
+        self.insert_new_run = f"{insert('runs', BEGIN)} on conflict (run_id) do nothing"
         """Inserts a run unless one with this id is stored, regardless of its owner."""
-        self.insert_search = (
-            f"{_insert(prefix, 'search', COLUMNS['search'], mark)} on conflict (run_id) do update set "
-            "question = excluded.question"
-        )
+        self.insert_search = f"{insert('search')} on conflict (run_id) do update set question = excluded.question"
         """Inserts the texts to search in; a resumed run gets its further question."""
         self.update_answer = f"update {prefix}search set answer = {mark} where run_id = {mark}"  # noqa: S608
         """Updates the answer to search in."""
-        self.insert_row = {
-            table: f"{_insert(prefix, table, COLUMNS[table], mark)} on conflict do nothing" for table in ADDED
-        }
+        self.insert_row = {table: f"{insert(table)} on conflict do nothing" for table in ADDED}
         """Inserts a row, by table; repeating it has no effect."""
-        self.insert_message = _insert(prefix, "messages", COLUMNS["messages"], mark)
+        self.insert_message = insert("messages")
         """Inserts a message."""
         self.delete_messages = (
             f"delete from {prefix}messages where run_id = {mark} and part = {mark} and place >= {mark}"  # noqa: S608
         )
         """Deletes the messages of a part from an index on."""
-        self.update_snapshot = _update(runs, _SNAPSHOT, mark)
+        self.update_snapshot = update(SNAPSHOT)
         """Updates the state of a running run."""
-        self.update_end = _update(runs, _END, mark)
+        self.update_end = update(END)
         """Updates a run that ends."""
         self.select_owner = f"select status, owner from {runs} where run_id = {mark}"  # noqa: S608
         """Selects status and owner of a run."""
@@ -308,61 +283,24 @@ class Statements:
             f"where run_id = {mark} and owner = {mark} and status = {mark}"
         )
         """Changes the owner of an interrupted run."""
-        self.count_rows = _count(prefix, mark)
+        counted = (("turns", "count(*)"), ("calls", "count(*)"), ("events", "coalesce(max(number), 0)"))
+        counts = (f"(select {what} from {prefix}{table} where run_id = {mark})" for table, what in counted)  # noqa: S608
+        self.count_rows = f"select {', '.join(counts)}"
         """Counts the stored turns and calls of a run, and returns the number of its newest event."""
         self._select_owned = f"select run_id from {runs} where owner = {mark} and run_id in ({{}}){lock}"  # noqa: S608
-        self.mark = mark
-        """Placeholder of a value."""
-        self.prefix = prefix
-        """Precedes each table name."""
+        self._mark = mark
 
-    def select_owned(self, count: int) -> str:
-        """Return the query that filters this many runs by their owner."""
-        return self._select_owned.format(", ".join([self.mark] * count))
-
-
-def _update(runs: str, names: list[str], mark: str) -> str:
-    return f"update {runs} set {', '.join(f'{name} = {mark}' for name in names)} where run_id = {mark}"  # noqa: S608
-
-
-def _count(prefix: str, mark: str) -> str:
-    counted = (("turns", "count(*)"), ("calls", "count(*)"), ("events", "coalesce(max(number), 0)"))
-    counts = (f"(select {what} from {prefix}{table} where run_id = {mark})" for table, what in counted)  # noqa: S608
-    return f"select {', '.join(counts)}"
-
-
-def _insert(prefix: str, table: str, names: list[str], mark: str) -> str:
-    return f"insert into {prefix}{table} ({', '.join(names)}) values ({', '.join([mark] * len(names))})"  # noqa: S608
-
-
-WAITING, BEGUN, ENDED, DEAD, CANCELLED = "waiting", "begun", "ended", "dead", "cancelled"
-"""States of an item; if it has a run, the run's status is more precise, except for `dead`."""
-OPEN, PAUSED = "open", "paused"
-"""States of a batch, which can also be `ended` or `cancelled`."""
-
-
-class BatchStatements:
-    """The statements in the dialect of one database; their values are in the order of the text."""
-
-    def __init__(self, dialect: Statements) -> None:
-        """Build the statements.
-
-        dialect: the other statements of the session.
-        """
-        mark, batches, items = dialect.mark, f"{dialect.prefix}batches", f"{dialect.prefix}items"
         kept = {"batch_id", "project", "created_at"}
         changed = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS["batches"] if name not in kept)
-        this_item = f"where batch_id = {mark} and run_id = {mark}"
-        self.put_batch = f"{_put(batches, 'batches', mark)} on conflict (batch_id) do update set {changed}"
+        self.put_batch = f"{insert('batches')} on conflict (batch_id) do update set {changed}"
         """Inserts a batch; a repeated call keeps the time of the first."""
         self.forget_numbers = f"update {items} set number = null where batch_id = {mark} and number is not null"  # noqa: S608
         """Removes the numbers that the items had in the previous call."""
         self.put_item = (
-            f"{_put(items, 'items', mark)} on conflict (run_id, batch_id) do update set number = excluded.number, "
+            f"{insert('items')} on conflict (run_id, batch_id) do update set number = excluded.number, "
             f"state = case when items.state = '{CANCELLED}' then '{WAITING}' else items.state end"
         )
         """Inserts an item; a repeated one gets its new number and keeps its state, unless it was cancelled."""
-        runs = f"{dialect.prefix}runs"
         self.select_all_begun = (
             f"select {runs}.run_id, {runs}.cost_usd from {items} join {runs} on {runs}.run_id = {items}.run_id "  # noqa: S608
             f"where {items}.batch_id = {mark}"
@@ -370,6 +308,7 @@ class BatchStatements:
         """Selects the stored runs of the items of all calls, with their cost."""
         self.select_begun = f"{self.select_all_begun} and {items}.number is not null"
         """Selects the stored runs of the items of the newest call, with their cost."""
+        this_item = f"where batch_id = {mark} and run_id = {mark}"
         self.set_state = f"update {batches} set state = {mark}, reason = {mark} where batch_id = {mark}"  # noqa: S608
         """Sets the state of a batch and its reason."""
         self.set_frozen = f"update {batches} set frozen = {mark} where batch_id = {mark}"  # noqa: S608
@@ -393,7 +332,6 @@ class BatchStatements:
         self.select_takeovers = f"select takeovers from {items} {this_item}"  # noqa: S608
         """Selects the count of takeovers."""
 
-
-def _put(name: str, table: str, mark: str) -> str:
-    columns = COLUMNS[table]
-    return f"insert into {name} ({', '.join(columns)}) values ({', '.join([mark] * len(columns))})"  # noqa: S608
+    def select_owned(self, count: int) -> str:
+        """Return the query that filters this many runs by their owner."""
+        return self._select_owned.format(", ".join([self._mark] * count))

@@ -15,7 +15,8 @@ from run_specialist.errors import RunNotFound
 from run_specialist.record.journal import RunSnapshot
 from run_specialist.record.messages import Usage, searches
 from run_specialist.record.outcome import Child, merged_changes
-from run_specialist.store.rows import RUNNING, child, column_text, file_change, folded, outcome, run_snapshot
+from run_specialist.store.rows import child, column_text, file_change, folded, outcome, run_snapshot
+from run_specialist.store.schema import RUNNING
 from run_specialist.store.stored import MARK, ListedRun
 from run_specialist.store.tables import events, items, runs, search, turns
 
@@ -85,7 +86,7 @@ class Selection:
 
     def flat(self, limit: int | None = None) -> Select[Any]:
         """Return the query for the selected runs, newest first."""
-        return _listed().where(*self._conditions(runs)).limit(limit)
+        return select(*LISTED, runs.c.owner).order_by(*NEWEST_FIRST).where(*self._conditions(runs)).limit(limit)
 
     def roots(self, limit: int | None = None) -> Select[Any]:
         """Return the query for the selected runs whose parent is not selected, newest first."""
@@ -124,17 +125,16 @@ class Selection:
             stored = sorted(UNENDED) if self.status in UNENDED else [column_text(self.status)]
             found.append(table.c.status.in_(stored))
         if self.words.strip():
-            found.append(table.c.run_id.in_(_with_words(self.words.split())))
+            # Every word must be in a question or in the answer.
+            parts = map(folded, self.words.split())
+            has_word = (or_(_Contains(search.c.question, part), _Contains(search.c.answer, part)) for part in parts)
+            found.append(table.c.run_id.in_(select(search.c.run_id).where(and_(*has_word))))
         if self.batch is not None:
             members = select(items.c.run_id).where(items.c.batch_id == column_text(self.batch))
             found.append(table.c.run_id.in_(members))
         if self.without_batches:
             found += [~_in_batch(table), table.c.run_id.not_in(_below_batches())]
         return found
-
-
-def _listed() -> Select[Any]:
-    return select(*LISTED, runs.c.owner).order_by(*NEWEST_FIRST)
 
 
 def _in_batch(table: FromClause) -> ColumnElement[bool]:
@@ -159,29 +159,18 @@ def _below_batches() -> Select[Any]:
     return select(below.c.run_id)
 
 
-def _with_words(words: Sequence[str]) -> Select[Any]:
-    """Return the query for the ids of the runs that have every word in a question or in the answer."""
-    parts = map(folded, words)
-    return select(search.c.run_id).where(
-        and_(*(or_(_Contains(search.c.question, part), _Contains(search.c.answer, part)) for part in parts))
-    )
-
-
 def with_sources(connection: Connection, found: Sequence[ListedRun]) -> list[ListedRun]:
     """Return runs, with the source of each fork."""
     ids = [one.run_id for one in found if one.run_id.endswith(MARK)]
     queries = (select(runs.c.run_id, runs.c.frozen).where(runs.c.run_id.in_(part)) for part in portions(ids))
     frozen = {run_id: text for query in queries for run_id, text in connection.execute(query)}
-    return [_with_source(one, json.loads(frozen[one.run_id])) if one.run_id in frozen else one for one in found]
-
-
-def _with_source(run: ListedRun, frozen: Mapping[str, Any]) -> ListedRun:
-    """Return a run with its source, if it is a fork.
-
-    frozen: as in `Opened.frozen`.
-    """
-    source = frozen.get("fork")
-    return replace(run, forked_from=source["run_id"], forked_at=source["at"]) if source else run
+    sources = {run_id: json.loads(text).get("fork") for run_id, text in frozen.items()}
+    return [
+        replace(one, forked_from=source["run_id"], forked_at=source["at"])
+        if (source := sources.get(one.run_id))
+        else one
+        for one in found
+    ]
 
 
 def forks_of(connection: Connection, run_id: str, since: float) -> list[str]:
@@ -236,14 +225,17 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     snapshot = RunSnapshot({}) if run["standing"] is None else run_snapshot(json.loads(run["standing"]))
     below = children(connection, run["run_id"])
     total = snapshot.total
-    used = snapshot.used.get("tool_calls", 0) + _begun(connection, run["run_id"]) - snapshot.calls
+    bodies = list(_events(connection, run["run_id"]))
+    # Including the calls in progress when its process ended.
+    begun = sum(body["event"] == "tool_call" and body["phase"] == "started" for body in bodies)
+    used = snapshot.used.get("tool_calls", 0) + begun - snapshot.calls
     for usage, cost in _paid_since(connection, run["run_id"], snapshot.turns):
         total = total.plus(usage, cost)
     shared = json.loads(run["frozen"])["settings"]["share_budget"]
     for one in snapshot.missing_children(below):
         total = total.plus(one.usage, one.cost_usd)
         used += one.tool_calls if shared else 0
-    changed = (file_change(body) for body in _events(connection, run["run_id"]))
+    changed = map(file_change, bodies)
     changes = [*filter(None, changed), *(one for inner in below for one in inner.changes)]
     return Child(
         run["run_id"],
@@ -263,12 +255,6 @@ def _paid_since(connection: Connection, run_id: str, turn: int) -> Iterator[tupl
     newer = select(*amounts, turns.c.blocks, turns.c.cost_usd).where(turns.c.run_id == run_id, turns.c.number > turn)
     for *counts, blocks, cost in connection.execute(newer):
         yield replace(Usage(*counts), web_search_requests=searches(json.loads(blocks))), cost
-
-
-def _begun(connection: Connection, run_id: str) -> int:
-    """Return the number of calls that a run has started, including those in progress when its process ended."""
-    bodies = _events(connection, run_id)
-    return sum(body["event"] == "tool_call" and body["phase"] == "started" for body in bodies)
 
 
 def _events(connection: Connection, run_id: str) -> Iterator[Mapping[str, Any]]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from run_specialist.errors import StoreMissing, StoreUnusable
 from run_specialist.store.base import Session, StoreFailure, StoreOutage
 from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, FOLDER, VERSION, file_of, newer_version_error
-from run_specialist.store.schema import Statements, Values, sqlite_statements
+from run_specialist.store.rows import Values
+from run_specialist.store.schema import Statements, sqlite_statements
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -65,7 +66,10 @@ class FileSession(Session):
         """Run the block in a transaction; a commit survives a kill, and a power failure once it is synced."""
         raw = self.raw
         try:
-            self._let_commits_sync(lasting or self._sync_failed)
+            full = lasting or self._sync_failed
+            if full is not self._commits_sync:
+                raw.execute(f"pragma synchronous = {'full' if full else 'normal'}")
+                self._commits_sync = full
             with transaction(raw, write=True):
                 yield
         except _ROW_ERRORS:
@@ -76,11 +80,6 @@ class FileSession(Session):
         self._is_synced = False
         if self._commits_sync:
             self._was_synced()
-
-    def _let_commits_sync(self, full: bool) -> None:  # noqa: FBT001 - its only argument
-        if full is not self._commits_sync:
-            self.raw.execute(f"pragma synchronous = {'full' if full else 'normal'}")
-            self._commits_sync = full
 
     def sync(self) -> None:
         """Sync the commits so far, unless the last sync was less than `PAUSE` ago."""
@@ -145,7 +144,10 @@ def open_file(path: Path, *, write: bool) -> sqlite3.Connection:
         if state is _State.EMPTY and not write:
             raise StoreMissing(f"there is no store at {path} yet; the first run creates it")
         if write or state is _State.OLDER:
-            _require_writable(path)
+            # SQLite also creates files next to the database.
+            for needed in (path, path.parent):
+                if needed.exists() and not os.access(needed, os.W_OK):
+                    raise StoreUnusable(f"{path} cannot be written: no write permission on {needed}; {ELSEWHERE}")
         if state is not _State.CURRENT:
             _create_or_upgrade(path)
         raw = connect(path, "rw" if write else reading(path))
@@ -228,13 +230,6 @@ def _require_compatible(path: Path, application_id: int, version: int) -> None:
         raise StoreUnusable(f"{path} is the database of another program; {ELSEWHERE}")
     if version > VERSION:
         raise newer_version_error(str(path), version)
-
-
-def _require_writable(path: Path) -> None:
-    # SQLite also creates files next to the database.
-    for needed in (path, path.parent):
-        if needed.exists() and not os.access(needed, os.W_OK):
-            raise StoreUnusable(f"{path} cannot be written: no write permission on {needed}; {ELSEWHERE}")
 
 
 def _create_or_upgrade(path: Path) -> None:

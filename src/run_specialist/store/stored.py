@@ -215,7 +215,10 @@ def transcript_rows(run: StoredRun) -> list[Row]:
     rows = [row for message in _in_order(run.messages) for row in _rows_of(message, names)]
     if pending := run.pending:
         rows += _rows("assistant", pending.blocks, names)
-        rows += (_result_of(call) for call in run.calls if call.turn == pending.number)
+        for call in run.calls:
+            if call.turn == pending.number:
+                content = "\n".join(filter(None, [call.text, call.note]))
+                rows.append(_result(call.call.name, call.call.id, content, is_error=call.is_error))
     return rows
 
 
@@ -236,7 +239,9 @@ def copied_rows(run: StoredRun) -> int:
 
 
 def _rows_of(message: Message | str, names: dict[object, str]) -> Iterator[Row]:
-    return _summary(message) if isinstance(message, str) else _rows(message.role, message.content, names)
+    if isinstance(message, str):
+        return iter([{"role": "assistant", "kind": "summary", "text": message}])
+    return _rows(message.role, message.content, names)
 
 
 def _in_order(messages: Sequence[StoredMessage]) -> list[Message | str]:
@@ -251,7 +256,9 @@ def _in_order(messages: Sequence[StoredMessage]) -> list[Message | str]:
             if isinstance(last, Message):
                 ordered[-1] = _with_added(last, copies[-1])
             # A part that a change of models began has no summary, or repeats the previous one.
-            summary = _summary_among(copies)
+            # It is the result of a call, or a section of the first message.
+            summaries = [turn.summary for turn in turns(copies[1:]) if turn.summary is not None]
+            summary = summaries[-1] if summaries else FlattenedTranscript.of(copies[0]).summary
             ordered += [summary] if summary and summary not in ordered else []
         ordered += (one.message for one in stored if not one.copied)
     return ordered
@@ -263,12 +270,6 @@ def _with_added(last: Message, copy: Message) -> Message:
     same = copy.blocks[:size] in (last.blocks, with_portable_ids([last])[0].blocks)
     added = replace(last, blocks=(*last.blocks, *copy.blocks[size:]), landing_instruction=copy.landing_instruction)
     return added if same else last
-
-
-def _summary_among(copies: Sequence[Message]) -> str:
-    """Return the summary at the start of a part: the result of a call, or a section of the first message."""
-    summaries = [turn.summary for turn in turns(copies[1:]) if turn.summary is not None]
-    return summaries[-1] if summaries else FlattenedTranscript.of(copies[0]).summary
 
 
 def _rows(role: str, blocks: Sequence[Block], names: dict[object, str]) -> Iterator[Row]:
@@ -313,15 +314,6 @@ def _text(role: str, text: str) -> Iterator[Row]:
         yield {"role": role, "kind": "user", "text": text}
     elif visible := spoken(text).strip():
         yield {"role": role, "kind": "assistant", "text": visible}
-
-
-def _summary(text: str) -> Iterator[Row]:
-    yield {"role": "assistant", "kind": "summary", "text": text}
-
-
-def _result_of(call: StoredCall) -> Row:
-    content = "\n".join(filter(None, [call.text, call.note]))
-    return _result(call.call.name, call.call.id, content, is_error=call.is_error)
 
 
 def _result(name: str | None, call_id: object, content: str, *, is_error: bool) -> Row:

@@ -53,6 +53,7 @@ _TYPES = {
     "packed": PackedText,
     "folded": LargeBinary,
     "integer": Integer,
+    "ordinal": Integer,
     "float": Float,
     "flag": Boolean,
 }

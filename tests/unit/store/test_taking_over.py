@@ -150,7 +150,7 @@ async def test_newer_records_of_another_process_prevent_a_takeover(cut_off, make
 async def test_no_takeover_happens_inside_a_transaction(writer, store_url, monkeypatch):
     """Between the check of the owner and the write of its rows, no other process can take the run over."""
     found = []
-    whole = Ledger._replace
+    whole = Ledger._add
 
     def reach_for_it(self, batch):
         take = "update runs set owner = 'another'"
@@ -165,7 +165,7 @@ async def test_no_takeover_happens_inside_a_transaction(writer, store_url, monke
 
     journal = writer.journal("run-1")
     await write(journal, *begun("run-1"))
-    monkeypatch.setattr(Ledger, "_replace", reach_for_it)
+    monkeypatch.setattr(Ledger, "_add", reach_for_it)
     assert await write(journal, received(1)) is None
     assert set(found) & {"OperationalError", "LockNotAvailable"}
     assert await write(journal, *turn_of(1)[2:]) is None
