@@ -182,6 +182,7 @@ def test_p_5_a_run_that_is_not_stored_says_that_it_cannot_be_undone(ask, shop):
     assert result.stderr.strip().endswith(": 1 file removed; this cannot be undone")
 
 
+@pytest.mark.exhaustive
 def test_p_5_a_killed_command_can_be_undone(shop, store, api, program):
     """A kill -9 in the middle: undo finds the checkpoint, and a dry run of it changes nothing."""
     before = files_of(shop)

@@ -27,6 +27,7 @@ def test_the_list_of_commands_has_whole_summaries(width):
         assert f"{command.name or command.callback.__name__} {' '.join(first.split())}" in listed
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize("width", [58, 78])
 @pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS)])
 def test_no_line_of_a_help_text_is_wider_than_the_terminal(words, width):

@@ -193,6 +193,7 @@ def ordinary(text):
     return re.sub(r"\x1b\[\?25[lh]", "", text)
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize("widths", list(itertools.permutations([100, 60, 40, 33], 3)), ids=str)
 @pytest.mark.parametrize("late", [False, True])
 def test_a_resize_leaves_no_traces(clock, monkeypatch, widths, late):

@@ -90,6 +90,7 @@ def test_x_12_the_outcome_of_a_failure_is_json_of_the_same_shape(ask, name):
     assert failed["evidence"]
 
 
+@pytest.mark.exhaustive
 def test_x_14_a_time_limit_ends_a_run_on_a_silent_server(ask):
     """With `--time-limit` the run ends by itself, with the gathered evidence and exit code 0."""
     result, line, resumed = ask("stall before the head", "--time-limit", "2")

@@ -99,6 +99,7 @@ async def test_c3_a_run_whose_process_was_killed_is_refused(write, store):
     assert "cannot be replayed: it has not ended (interrupted); resume it with `specialists resume" in done.stderr
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -30,6 +30,7 @@ def config(tmp_path):
     return path.write_text
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("flag", "variable", "key", "number"),
     [(None, None, None, None), (None, None, 5, 5), (None, 4, 5, 4), (3, 4, 5, 3)],

@@ -44,6 +44,7 @@ def test_the_variable_refuses_too(write, refused, monkeypatch, value):
     assert refused() == f"finder: {BY_VARIABLE}"
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("value", ["", "0", "false", "No", "off"])
 def test_the_variable_can_be_off(write, call, monkeypatch, value):
     """An empty value, 0, false, no and off require nothing."""

@@ -33,6 +33,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=str)
 def test_an_impossible_resumption_is_one_line_with_exit_code_2(landed, store, arguments, words):
     """The error is one line; no request is sent, the store is unchanged, and no secret is shown."""

@@ -19,6 +19,7 @@ def paragraphs(request):
     return block["text"].split("\n\n")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     "answer", ["Owls eat mice.", "one\n\n  two\t\n# three", "  set in  ", "naïve – ✓ 猫", '{"a": [1]}', "x" * 70_000]
 )
@@ -52,6 +53,7 @@ def test_s0_9_a_bad_file_is_named_and_the_others_still_run(api, write, call):
     assert call("finder", "What?").stdout == "yes\n"
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("line", "flag", "limit"),
     [
@@ -102,6 +104,7 @@ def test_s3_4_s0_8_none_removes_the_limit(api, write, call, line, flags):
     assert "Tool budget" not in "\n\n".join(paragraphs(simulator.requests[0]))
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(("limit", "words"), [(1, "1 tool call"), (2, "2 tool calls"), (30, "30 tool calls")])
 @pytest.mark.parametrize("origin", ["name", "path", "plain"])
 def test_s3_1_the_system_prompt_ends_with_the_budget(api, write, call, limit, words, origin):
@@ -154,6 +157,7 @@ def test_s0_7_two_parallel_processes_count_their_own_calls(api, write, call, pro
     assert (asked.count("What of 2?"), asked.count("What of 5?")) == (3, 6)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("lines", "names"),
     [
@@ -240,6 +244,7 @@ def test_a_dash_reads_the_question_from_standard_input(api, write, call, given, 
     assert simulator.requests[0].messages[0]["content"] == [{"type": "text", "text": question}]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("style", "how"), [("order", "order"), ("none", "none"), ("force", "force"), ("finalize", "finalize")]
 )

@@ -103,6 +103,7 @@ def test_a_missing_sdk_names_the_install_command(write, call, monkeypatch):
     assert line.endswith(f"; {adding('openai')}")
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

@@ -63,6 +63,7 @@ def test_g_6_an_answer_from_memory_has_a_warning(api, write, call):
     assert "nothing was read" in call(*QUESTION).stderr
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("preset", ["soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop"])
 @pytest.mark.parametrize("limit", ["1", "3", "none"])
 def test_g_5_the_offline_provider_satisfies_require(write, call, preset, limit):

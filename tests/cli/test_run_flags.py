@@ -45,6 +45,7 @@ LIMITS = [
 ]
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(("flag", "kind", "given", "limit"), LIMITS, ids=str)
 def test_s3_4_each_limit_flag_overrides_the_file(job_of, flag, kind, given, limit):
     """The flag overrides 900 in the file, and the other limits are unchanged."""
@@ -54,6 +55,7 @@ def test_s3_4_each_limit_flag_overrides_the_file(job_of, flag, kind, given, limi
     assert {one.kind for one in budget.limits if one.limit is not None} == {kind, Kind.TOOL_CALLS}
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(("flag", "kind"), sorted({(flag, kind) for flag, kind, *_ in LIMITS}))
 def test_s0_8_none_removes_the_limit_of_the_file(job_of, flag, kind):
     """`none` removes the limit, even if the file or its preset sets one."""
@@ -98,6 +100,7 @@ def test_s3_4_the_preset_flag_overrides_the_file_and_flags_the_preset(job_of):
     assert (job.settings.landing, job.settings.parallel_tools_limit) == ("force", 1)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("preset", ["soft-landing", "soft-warning", "finalize", "budget-notice", "openai-loop"])
 def test_every_preset_runs_from_the_file_and_from_the_call(write, call, preset):
     """Every preset gets an answer without errors or warnings."""

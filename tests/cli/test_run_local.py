@@ -15,6 +15,7 @@ from tests.wire.local_api import MODELS, VARIABLES, listed, llamacpp
 KINDS = pytest.mark.parametrize("kind", MODELS)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @KINDS
 def test_a_model_of_a_local_server_answers(local, write, call, kind):
     """The request has the name that the server knows, no key is needed, and the outcome has the id as written."""
@@ -26,6 +27,7 @@ def test_a_model_of_a_local_server_answers(local, write, call, kind):
     assert {sent.body["model"] for sent in server.requests} == {MODELS[kind].partition(":")[2]}
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("place", ["file", "environment"])
 @KINDS
 def test_the_model_may_be_in_the_file_or_the_environment(local, write, call, monkeypatch, kind, place):
@@ -74,6 +76,7 @@ def test_llamacpp_with_several_models_needs_a_name(local, write, call):
     assert server.requests[0].body["model"] == "b"
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("models", "end"),
     [
@@ -103,6 +106,7 @@ def test_an_unknown_name_is_a_usage_error_before_the_run(local, write, call, mod
     assert line.endswith(("has qwen3:8b", "has Qwen/Qwen3-8B"))
 
 
+@pytest.mark.exhaustive(one_in=3)
 @KINDS
 def test_where_nothing_listens_the_line_says_how_to_start_it(write, call, monkeypatch, kind):
     """A refused connection is a usage error that names the address, the command and the variable."""

@@ -11,6 +11,7 @@ from tests.wire.simulator.replies import answers
 OPUS, SONNET, HAIKU, FABLE = "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-2"
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("flag", "file", "environment", "model"),
     [
@@ -37,6 +38,7 @@ def test_the_model_comes_from_flag_file_environment_in_this_order(
     assert (simulator.requests[0].body["model"], outcome["model"]) == (model, model)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("flags", "file", "environment"),
     [([], None, None), ([], "inherit", None), (["--model", "offline"], "haiku", "fable"), ([], "offline", "fable")],
@@ -102,6 +104,7 @@ def test_a_placeholder_key_is_sent_if_none_is_set(api, write, call, monkeypatch,
     assert sent - {None, ""} == {key}
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

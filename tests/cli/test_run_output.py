@@ -106,6 +106,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(("script", "flags", "exit_code"), ENDINGS.values(), ids=ENDINGS)
 def test_json_output_matches_the_schema_for_every_ending(api, write, call, script, flags, exit_code):
     """Stdout is one JSON object with the documented keys and types, even without an answer."""

@@ -28,6 +28,7 @@ def refused(call, api):
     return refuse
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("line", [f"{key}: none" for key in NONE])
 def test_none_switches_a_setting_off_without_a_warning(write, call, line):
     """`none` switches a setting off without a warning."""
@@ -84,6 +85,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize(("arguments", "said"), WRONG, ids=[" ".join(arguments)[:60] for arguments, _ in WRONG])
 def test_an_invalid_argument_is_named(write, refused, arguments, said):
     """The error names the invalid argument and, if possible, suggests a correction."""
@@ -129,6 +131,7 @@ def test_paths_outside_the_root_are_refused(write, refused):
     assert f"{path}:4:8: paths: must be folders or globs under the root" in refused("finder", "What?")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("pattern", [".", "./", "**", "notes/**", "./notes", "notes/**.md"])
 def test_paths_accept_the_root_and_any_glob(write, call, pattern):
     """The root itself and any glob that git accepts are accepted."""

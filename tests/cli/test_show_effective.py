@@ -96,6 +96,7 @@ def test_the_model_has_its_source_and_price(write, monkeypatch):
     assert rows("finder")["model"] == ["my-own-model (line 4), price unknown"]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("lines", "reason", "offered"),
     [
@@ -164,6 +165,7 @@ def test_a_store_is_neither_made_nor_required(write, store):
     assert store.read_bytes() == b"no database" * 100
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("frozen", ["{", "[]", '{"file": 3}', "null"])
 def test_a_damaged_row_does_not_break_the_command(write, ask, store, frozen):
     """A run whose stored values are damaged is reported or left out."""

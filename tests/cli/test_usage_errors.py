@@ -35,6 +35,7 @@ def terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize(
     ("app", "words"),

@@ -169,7 +169,8 @@ def write_examples(page, project):
         (project / name).write_text(block)
 
 
-PAGES_WITH_COMMANDS = [page for page in PAGES if commands(page)]
+PAGES_WITH_COMMANDS = sorted([page for page in PAGES if commands(page)], key=lambda page: len(commands(page)))
+"""The shortest first: it is the one of the ordinary run, since each command is a new process of more than a second."""
 
 
 @NEEDS_GIT

@@ -89,6 +89,7 @@ def test_a_schema_of_a_copy_cannot_be_elsewhere(find, project, tmp_path):
         assert [problem.key for problem in file.problems if problem.level == "error"] == ["output_schema"]
 
 
+@pytest.mark.exhaustive(one_in=5)
 @NEEDS_GIT
 @pytest.mark.parametrize(
     ("text", "part"),

@@ -269,13 +269,15 @@ async def test_a_finished_call_keeps_no_budget():
     counts, drawn = [], []
 
     async def count(query: str) -> str:
-        counts.append(sum(isinstance(one, Limit) for one in gc.get_objects()))
+        if query in {"3", "12"}:  # each count looks at all objects of this process
+            counts.append(sum(isinstance(one, Limit) for one in gc.get_objects()))
         return query
 
     script = [calls(("look", {"query": f"{number}"}), first_id=number) for number in range(1, 13)]
     keep = lambda executed: drawn.append(executed.drawn)  # noqa: E731 - an augmenter
     tool = Tool("look", "Counts.", count)
     await outcome_of(job(ScriptedProvider([*script, ANSWER]), 20, tools=[tool], augmenters=[keep]))
-    assert len(counts) == len(drawn) == 12
+    assert len(drawn) == 12
     assert all(one is drawn[0] for one in drawn)
-    assert counts[11] <= counts[2]
+    early, late = counts
+    assert late <= early

@@ -162,6 +162,7 @@ async def test_f_6_the_price_of_the_cold_prefix_is_reserved(desk):
     assert [asked.choice for asked in fork.requests] == ["respond"]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("at", "options", "reason"),
     [

@@ -133,6 +133,7 @@ async def test_an_unavailable_server_causes_a_warning(tmp_path, write, how):
     assert outcome.status == "answered"
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("how", ["dies", "mute", "shut", "wide", "error", "wrong", "invalid"])
 async def test_a_server_that_misbehaves_in_a_call_causes_an_error_result(tmp_path, write, how, monkeypatch):
     """A server that misbehaves during a call causes an error result; the run answers and the server process ends."""

@@ -25,6 +25,7 @@ async def test_a_function_of_the_project_is_called_and_counted(app):
     assert (outcome.answer, outcome.tool_calls.used) == ("mice", 1)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("lines", "there"),
     [
@@ -65,6 +66,7 @@ async def test_a_specialist_built_in_python_needs_no_trust(app):
         assert (await runner.run(value, "What?")).answer == "mice"
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("references", "said"),
     [

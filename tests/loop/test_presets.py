@@ -49,6 +49,7 @@ class Together:
         return query
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("lines", "settings", "at_once"),
     [
@@ -67,6 +68,7 @@ async def test_s2_5_calls_of_one_turn_run_in_sequence_or_in_parallel(prepare, li
     assert results(provider.requests[1].messages[-1])[:3] == ["a", "b", "c"]
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("most", [1, 2, 4])
 async def test_s2_5_the_parallel_limit_of_the_file_applies_in_every_preset(prepare, preset, most):
@@ -96,6 +98,7 @@ SETTINGS = {
 """The settings that each preset changes."""
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("preset", PRESETS)
 async def test_a_preset_changes_only_what_it_names(prepare, preset):
     """A preset changes only the settings that it names."""

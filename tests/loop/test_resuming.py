@@ -101,6 +101,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("key", LIMITS)
 async def test_s3_8_a_raised_limit_of_any_kind_continues_from_the_used_amount(desk, key):
     """A raised limit of any kind continues from the used amount, and the run no longer lands at the old total."""

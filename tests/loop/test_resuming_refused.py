@@ -65,6 +65,7 @@ async def test_an_empty_question_is_refused(desk, question):
     await refused(desk, "the question is empty; omit it, or ask a follow-up question", question=question)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("limits", "words"),
     [

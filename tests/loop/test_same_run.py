@@ -43,6 +43,7 @@ DIFFERENCES = {
 }
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("case", DIFFERENCES)
 async def test_another_run_is_refused_under_the_same_id(office, case):
     """Another question, specialist or setting is refused, whether the run has ended or broken off."""

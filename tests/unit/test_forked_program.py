@@ -60,6 +60,7 @@ def forks():
         pytest.skip("no forks on this system")
 
 
+@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize("more", [{}, {"PYTHONIOENCODING": "utf-8"}])
 def test_the_state_is_the_same(forks, tmp_path, monkeypatch, more):
     """Streams, handlers, arguments, folder, umask, parent, session and environment are those of an own interpreter."""
@@ -78,6 +79,7 @@ def test_the_state_is_the_same(forks, tmp_path, monkeypatch, more):
         assert found[0][1:] == ("", 0)
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("name", ENDINGS)
 def test_the_end_is_the_same(forks, name):
     """Exit code, output and the last line of errors are those of an own interpreter."""
@@ -125,6 +127,7 @@ async def test_event_loops_fork_the_well_behaved_server(forks, tmp_path):
     assert process.returncode == 0
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("variable", ["PYTHONWARNINGS", "FORCE_COLOR", "LC_ALL", "TYPER_USE_RICH"])
 def test_variables_read_at_the_start_give_an_own_interpreter(variable):
     """A program with such a variable is not forked, nor is one with other options of Python."""

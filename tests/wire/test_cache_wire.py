@@ -152,6 +152,7 @@ async def test_s0_10_a_schema_after_an_ignored_order_costs_what_a_force_would(as
     assert 0 < ignored < 100
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(("at_once", "extra"), [(1, False), (9, False), (10, True), (12, True), (30, True)])
 async def test_a_large_batch_marks_and_reads_the_previous_tail(ask, at_once, extra):
     """A turn of 12 calls adds 24 blocks, more than the lookback of 20: the previous tail is marked too, and read."""
@@ -187,6 +188,7 @@ async def test_a_forced_landing_after_a_large_batch_has_no_message_marker(ask):
     assert read(requests[-1]) == front(requests[-1])
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("at_once", [1, 12])
 @pytest.mark.parametrize("style", ["force", "order", "finalize", "none"])
 async def test_no_request_has_more_markers_than_the_api_allows(ask, at_once, style):
@@ -197,6 +199,7 @@ async def test_no_request_has_more_markers_than_the_api_allows(ask, at_once, sty
     assert all("cache_control" in sent.body["system"][-1] for sent in requests)
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("effort", ["low", "medium", "high", "xhigh", "max"])
 async def test_effort_is_passed_on_in_every_request(ask, effort):
     """The effort is sent as `output_config.effort`, identical in every request, so that the cache stays valid."""
@@ -214,6 +217,7 @@ async def test_without_an_effort_setting_no_output_config_is_sent(ask):
 LOCAL = Model("a-local-model", max_output=32_000)
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize("model", [*MODELS, LOCAL], ids=lambda model: model.id)
 async def test_x_6_max_tokens_stays_within_the_maximum_of_the_model(ask, model):
     """`max_tokens` stays within the model's maximum, also when raised after a cut reply and for an unknown model."""

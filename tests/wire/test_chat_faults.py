@@ -16,6 +16,7 @@ LOOK = calls("look", {"query": "a"})
 ASK = "does OPENAI_BASE_URL point to a chat completions server?"
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
@@ -50,6 +51,7 @@ async def test_x_12_each_fault_is_a_one_line_error(ask_chat, fault, said):
     assert "note on 'a'" in outcome.answer
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     "fault",
     [

@@ -65,6 +65,7 @@ async def test_the_maximum_output_is_learned_from_a_refusal(chat_api):
     assert provider.capabilities.max_output_tokens == 4096
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("words", "room"),
     [
@@ -136,6 +137,7 @@ async def test_max_tokens_replaces_a_refused_max_completion_tokens(chat_api):
     assert [sent.body.get("max_completion_tokens") for sent in api.requests] == [16_000, None, None]
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     "fault",
     [

@@ -145,6 +145,7 @@ def refused(rule, status, told, body, **options):
     assert told in json.loads(raw)["error"]["message"]
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize(("rule", "body", "told"), WRONG, ids=[f"{n}-{case[0]}" for n, case in enumerate(WRONG)])
 def test_an_invalid_body_is_refused_by_its_rule(rule, body, told):
     """A wrong request breaks exactly its rule, and is refused with a 400 in the API's shape."""

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.anyio
 LOOK = calls("look", {"query": "a"})
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("content", "answer"),
     [

@@ -81,6 +81,7 @@ def stream(chat_api):
     return run
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("pieces", STREAMED.values(), ids=STREAMED)
 async def test_a_call_is_put_together_from_its_fragments(stream, pieces):
     """However a server splits a call, it is run once with its arguments, and the watcher sees the tool's name."""

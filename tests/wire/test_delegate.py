@@ -143,6 +143,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(("given", "said"), WRONG)
 async def test_a_wrong_delegate_call_is_an_error_result(messages_api, files, given, said):
     """A wrong call gives an error result that names the expected input; the agent's loop continues and answers."""

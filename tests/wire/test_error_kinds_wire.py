@@ -99,6 +99,7 @@ CHAT = {
 }
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize(("fault", "kind"), MESSAGES.values(), ids=MESSAGES)
 async def test_the_kind_of_each_failure_of_the_messages_api(messages_api, watch, fault, kind):
     """Each failure has its kind, and no wait, because the server requests none; a quota is not tried twice."""
@@ -108,6 +109,7 @@ async def test_the_kind_of_each_failure_of_the_messages_api(messages_api, watch,
     assert json.loads(json.dumps(outcome.as_json()))["error_kind"] == kind
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize(("fault", "kind"), CHAT.values(), ids=CHAT)
 async def test_the_kind_of_each_failure_of_chat_completions(chat_api, watch, fault, kind):
     """Each failure has its kind, and no wait, because the server requests none."""

@@ -40,6 +40,7 @@ def ask(messages_api, watch):
     return run
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
@@ -73,6 +74,7 @@ async def test_x_12_each_fault_is_a_one_line_error(ask, fault, said):
     assert "note on 'a'" in outcome.answer
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -208,6 +210,7 @@ async def test_x_8_calls_under_an_unknown_stop_reason_are_not_run(ask):
     assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("so far", 0, 1)
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("first", "second", "sent_back"),
     [
@@ -241,6 +244,7 @@ async def test_x_9_only_the_invalid_id_of_a_reply_is_replaced(ask):
     assert went[3] == {**came[3], "id": "toolu_2"}
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("figure", [True, -5, 1.5, "7", None, [1], MOST_TOKENS + 1, 10**400])
 async def test_an_impossible_usage_figure_is_left_out(ask, figure):
     """An impossible usage figure does not end the run and is left out of the sums of tokens and cost."""

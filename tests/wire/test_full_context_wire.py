@@ -20,6 +20,7 @@ FULL = says("half", stop_reason="model_context_window_exceeded")
 FULL_CALL = says(tool_use("look", {}), stop_reason="model_context_window_exceeded")
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("full", [TOO_LONG, FULL, FULL_CALL], ids=["400", "text cut", "call cut"])
 @pytest.mark.parametrize(("model", "choice"), [("haiku", FORCED), ("sonnet", None)])
 async def test_x_8_a_full_context_lands_from_a_summary(ask, full, model, choice):

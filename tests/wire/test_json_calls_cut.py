@@ -77,6 +77,7 @@ async def test_g8_an_endpoint_that_refuses_the_schema_is_one_clear_error(ask_cha
     assert "not supported with this model" in outcome.error
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("settings", "limit", "expected"),
     [
@@ -100,6 +101,7 @@ async def test_g8_evidence_that_is_required_needs_a_call_first(ask_chat, setting
     assert [offered(sent) for sent in api.requests] == expected
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("landing", ["force", "order", "auto", "schema"])
 async def test_g8_every_style_of_landing_shrinks_the_union(ask_chat, landing):
     """Whatever the style that asks for `respond`, the union contains nothing else."""

@@ -83,6 +83,7 @@ async def test_x_14_characters_land_softly(ask):
     spent_softly(told, "characters", 100, [20, 40, 60, 80, 100], lambda left: f"{left} characters remaining")
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize(
     "line",
     [
@@ -117,6 +118,7 @@ async def test_x_14_every_kind_of_limit_lands_as_the_preset_defines(ask_once, pr
     assert told.outcome.landing.requests == (2 if preset == "finalize" else 1)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("key", ["turns", "total_tokens", "cost", "tool_chars", "tool_calls"])
 async def test_x_14_a_limit_of_0_lands_with_the_first_request(ask_once, key):
     """A limit of 0 is a limit: the first request is the landing."""

@@ -41,6 +41,7 @@ class Reader:
         return says(None, *(tool_call("read", {"path": f"n{number % 40}.md"}) for number in numbers))
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(("n_ctx", "calls_a_turn"), [(4096, 1), (8192, 1), (8192, 5), (32768, 1), (32768, 5)])
 @pytest.mark.anyio
 async def test_everything_fits_into_a_small_context(finder, local, n_ctx, calls_a_turn):
@@ -56,6 +57,7 @@ async def test_everything_fits_into_a_small_context(finder, local, n_ctx, calls_
     assert any("tools" not in request.body for request in server.requests) or n_ctx > 8192
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("kind", "routes", "tokens", "reply"),
     [
@@ -103,6 +105,7 @@ def huge(wire):
     wire.send(200, b'{"default_generation_settings": {"n_ctx": 4096}, "x": "' + b"x" * 2**20 + b'"}')
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     "lie",
     [-4096, 0, 10**18, "4096", b"<html>busy</html>", huge, lambda wire: wire.reset(), lambda wire: wire.hold(None, 1)],

@@ -27,6 +27,7 @@ def project(project):
     return project
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("sent", "part"),
     [
@@ -48,6 +49,7 @@ async def test_an_incomplete_request_gets_a_408(sent, part):
     assert answer.endswith(f"\r\n\r\nthe {part} of a request may take 0.05 seconds; this one took longer\n")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("sent", "drip"),
     [("", "x"), (f"{HEAD}X: ", "x"), (HEAD, "A: b\r\n"), (f"{KNOWN}Content-Length: 999999\r\n\r\n", " ")],
@@ -117,6 +119,7 @@ async def test_tool_calls_and_event_streams_outlast_every_time_limit():
         await asyncio.wait([streaming])
 
 
+@pytest.mark.exhaustive
 async def test_a_client_that_reads_no_answers_is_reset():
     """A client that requests long lists and reads no answer is reset, and nothing is kept for it."""
     async with serving(times=TimeLimits(unread=0.05)) as served:

@@ -90,6 +90,7 @@ async def test_a_slow_run_repeats_its_progress(looker, monkeypatch):
     assert all(before < after for before, after in itertools.pairwise(figures))
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [

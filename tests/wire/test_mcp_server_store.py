@@ -25,6 +25,7 @@ def file(tmp_path) -> Path:
     return tmp_path / "secret-place" / "runs.db"
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("tool", ["get_run", "cancel_run"])
 @pytest.mark.parametrize(
     "run_id",

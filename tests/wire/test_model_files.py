@@ -118,6 +118,7 @@ async def test_a_server_that_dies_fails_the_run_with_the_reason_and_is_started_a
         assert (await told(runner))["alias"] == ["dies.gguf"]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [

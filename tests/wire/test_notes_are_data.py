@@ -70,6 +70,7 @@ def places(value, path=()):
         yield path[-2:]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("landing", ["auto", "order", "finalize", "none"])
 async def test_a_hostile_note_changes_only_its_tool_result(messages_api, landing):
     """A hostile note changes no byte of a request outside the tool results that contain it."""

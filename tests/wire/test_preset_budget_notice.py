@@ -21,6 +21,7 @@ def paragraphs(request):
     return text_of(request.body["system"]).split("\n\n")
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     "lines",
     [

@@ -23,6 +23,7 @@ async def test_s3_6_an_abort_before_the_start_sends_nothing(ask):
     assert (outcome.status, outcome.exit_code, outcome.answer) == ("aborted", Exit.INTERRUPTED, "")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("at", ["request", "tool"])
 async def test_s3_6_an_aborted_run_keeps_its_results(ask, at):
     """A run aborted during a reply or a tool call is not a success.
@@ -68,6 +69,7 @@ async def test_s3_7_each_call_has_one_end_event(ask):
     assert usage["input_tokens"] > 0
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("fault", [faults.server_error(), faults.unauthorised(), faults.ConnectionReset()])
 async def test_s3_7_after_an_error_the_last_event_has_the_usage(ask, fault):
     """After any API error, the last event is the outcome with the usage so far."""

@@ -31,6 +31,7 @@ TABLE = {
 """By preset: notice, endings of the four results, and requests of the landing with and without forced choice."""
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("how", ["preset of the file", "preset of the call"])
 @pytest.mark.parametrize("preset", TABLE)
 async def test_presets_that_force_a_choice_have_their_landing(ask_once, preset, how):
@@ -59,6 +60,7 @@ async def test_only_the_last_result_of_a_turn_has_the_limit_fields(ask_once):
     assert told.choices == [None, NO_TOOLS]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("preset", TABLE)
 async def test_presets_that_cannot_force_a_choice_use_the_instruction(ask_once, preset):
     """Where forcing is impossible, an order in the last line of the last result replaces it.
@@ -77,6 +79,7 @@ async def test_presets_that_cannot_force_a_choice_use_the_instruction(ask_once, 
     assert told.outcome.status == "landed"
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("preset", [None, *TABLE])
 async def test_presets_set_only_their_named_limit(ask_once, preset):
     """Only `soft-warning` limits characters; every preset has the default of 30 calls and no other limit."""
@@ -85,6 +88,7 @@ async def test_presets_set_only_their_named_limit(ask_once, preset):
     assert limits == {"tool_calls": 30, **({"characters": 100_000} if preset == "soft-warning" else {})}
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("preset", [None, *TABLE])
 async def test_s2_8_get_tool_response_is_offered_only_with_summaries(ask_once, tmp_path, preset):
     """The tool that reads archived output is offered only with `finalize`, which summarises.

@@ -71,6 +71,7 @@ def answered(outcomes):
     return sum((outcome.status, outcome.answer) == ("answered", "mice") for outcome in outcomes)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("kind", ["messages", "chat"])
 @pytest.mark.parametrize("status", [429, 529])
 async def test_r2_fifty_runs_adapt_to_what_the_api_takes(real_time, kind, status):

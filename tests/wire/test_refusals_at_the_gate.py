@@ -30,6 +30,7 @@ async def state_after(api, *, watch=None, module=anthropic, **settings):
         return GATES.of(client).state
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("fault", "halves", "closes"),
     [

@@ -75,7 +75,8 @@ def waits_in(events):
     return [(event.status, event.attempt) for event in events if isinstance(event, Retrying)]
 
 
-async def test_w1_p2_two_429s_then_an_answer(api):
+@pytest.mark.exhaustive(one_in=3)
+async def test_w1_w2_two_429s_then_an_answer(api):
     """The same bytes are sent three times; turns and bill are those of a run without failures."""
     events = []
     server = api.serve(api.look, api.limited(3), api.limited(2), api.answer)
@@ -95,6 +96,7 @@ async def test_w1_p2_two_429s_then_an_answer(api):
     assert len([event for event in events if isinstance(event, Requested)]) == 2
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_w1_an_overload_for_longer_than_the_patience_fails_resumably(api):
     """After a minute of overload the error has the reason, the number of retries, and the advice."""
     events, server = [], api.serve(api.look, *[api.busy] * 20, all_used=False)
@@ -176,6 +178,7 @@ async def test_w4_a_connection_that_is_reset_once_is_repaired(api):
     assert (outcome.answer, waits_in(events), len(server.requests)) == ("mice", [(None, 1)], 2)
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_w3_a_longer_wait_than_the_patience_is_an_error_at_once(api):
     """The error says how long the API wants to be left alone, and the request was sent once."""
     events, server = [], api.serve(api.limited(900))
@@ -184,6 +187,7 @@ async def test_w3_a_longer_wait_than_the_patience_is_an_error_at_once(api):
     assert (waits_in(events), len(server.requests)) == ([], 1)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("settings", [{"patience": 0}, {"client": {"max_retries": 0}}], ids=["patience", "client"])
 async def test_w7_without_patience_or_retries_of_the_client_a_request_is_sent_once(api, settings):
     """`patience: 0` turns retries off, and so does a client that was made without them."""

@@ -110,6 +110,7 @@ async def test_g1_only_the_constraint_differs_from_the_request_before(landing):
     assert {**last, "messages": 0, room: 0} == {**before, "messages": 0, room: 0}
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_g1_an_answer_in_the_shape_of_output_schema(landing):
     """With `output_schema` the reply's `answer` is the output; what the vendors refuse is checked afterwards."""
     written = {"answer": {"prey": ["mice"], "weight": None}, "evidence": None, "gaps": ["age"]}
@@ -117,6 +118,7 @@ async def test_g1_an_answer_in_the_shape_of_output_schema(landing):
     assert (outcome.status, outcome.output, outcome.gaps) == ("landed", {"prey": ["mice"]}, ("age",))
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_g1_an_answer_that_misses_a_bound_is_asked_for_again(landing):
     """A bound that the vendors cannot enforce is checked here; the reply stays in the history as it was written."""
     texts = [
@@ -128,6 +130,7 @@ async def test_g1_an_answer_that_misses_a_bound_is_asked_for_again(landing):
     assert texts[0] in landing.requests[-1].raw.decode().replace('\\"', '"')
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("text", ["Owls eat mice.", '{"prey": "mice"}', "[1]", "{owls} eat mice"])
 async def test_g1_a_text_that_is_no_such_json_is_the_answer(landing, text):
     """A server that ignores the schema answers in text: that is the answer, and the rung is remembered as useless."""
@@ -136,6 +139,7 @@ async def test_g1_a_text_that_is_no_such_json_is_the_answer(landing, text):
     assert not landing.provider.capabilities.schema
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_x_5_calls_in_reply_to_a_schema_are_answered_and_the_next_rung_follows(landing):
     """A server that ignores the schema and calls a tool: nothing runs, and `none` gets the text."""
     outcome = await landing.run([landing.look(0), landing.look(1), landing.says("Mice.")])
@@ -153,6 +157,7 @@ async def test_x_6_json_that_was_cut_off_is_asked_for_again_with_more_room(landi
     assert landing.provider.capabilities.schema
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(("length", "answer"), [(14, "Mi"), (40, "Mice.")])
 async def test_x_6_of_json_that_is_cut_twice_what_can_be_read_is_kept(landing, length, answer):
     """The partial answer is marked as truncated; JSON is never shown."""
@@ -179,6 +184,7 @@ async def test_g1_while_it_streams_the_answer_is_shown_and_no_json(landing):
     assert "".join(delta.text for delta in shown) == (json.dumps(GIVEN) if landing.streams else "")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     "refusal",
     ["{}.schema: Extra inputs are not permitted", "{}: not supported by this model"],
@@ -193,6 +199,7 @@ async def test_g1_a_refused_schema_is_no_rung_and_is_remembered(landing, refusal
     assert (outcome.landing.how, outcome.landing.requests) == ("force", 1)
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     "refusal", ["the credit balance is too low", "output_config.effort: Input should be 'low'", "reasoning_effort: no"]
 )
@@ -203,6 +210,7 @@ async def test_a_refusal_about_something_else_is_an_error(landing, refusal):
     assert landing.provider.capabilities.schema
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_s0_10_a_refused_none_is_dropped(landing):
     """A 400 on `tool_choice: none` ends no run: the rung is omitted, and the style `none` orders instead."""
     refusal = landing.refusal("tool_choice: none is not supported")
@@ -211,6 +219,7 @@ async def test_s0_10_a_refused_none_is_dropped(landing):
     assert not landing.provider.capabilities.none_choice
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_g2_a_force_that_was_ignored_is_warned_about_and_not_repeated(landing):
     """One warning suggests `tool_calls: json`; the next run on this provider does not force, and does not warn."""
     if landing.api == "chat":
@@ -223,6 +232,7 @@ async def test_g2_a_force_that_was_ignored_is_warned_about_and_not_repeated(land
     assert "tool_calls: json" in FORCE_IGNORED
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_g2_a_force_that_was_ignored_twice_in_one_run_is_warned_about_once(landing):
     """An answer that misses its schema is asked for again on the same rung; the warning is not repeated."""
     script = [landing.look(0), landing.says("{}"), landing.says('{"prey": ["mice"]}')]
@@ -242,6 +252,7 @@ async def test_s0_10_a_schema_does_without_a_refused_none(messages_api, chat_api
     assert (landing.provider.capabilities.none_choice, landing.provider.capabilities.schema) == (False, True)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("status", "text"),
     [

@@ -84,6 +84,7 @@ async def test_uses_beyond_the_share_of_a_request_are_skipped(messages_api, proj
 LIMITS = [limit if limit in {1, 7} else pytest.param(limit, marks=pytest.mark.exhaustive) for limit in range(1, 14)]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("lines", [BOTH, SEARCH, ("tools: WebSearch", "server_tools: true")])
 async def test_no_limit_is_exceeded_however_often_the_model_searches(messages_api, project, lines, limit):
@@ -105,6 +106,7 @@ async def test_no_limit_is_exceeded_however_often_the_model_searches(messages_ap
     assert done.outcome.answer == "enough"
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("model", ["haiku", "sonnet"])
 @pytest.mark.parametrize("landing", ["auto", "order", "finalize"])
 async def test_no_tool_of_the_api_can_run_in_a_landing(messages_api, project, model, landing):

@@ -145,6 +145,7 @@ def test_prefix_under_the_minimum_is_not_cached(ask: Ask) -> None:
     assert [parts(ask(body)) for body in (enough, enough)] == [(0, 1024, 0), (1024, 0, 0)]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     "change",
     [
@@ -261,6 +262,7 @@ def landing(turns: int, **fields: Any) -> Body:
     return request(model=HAIKU, **body)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("change", "cost"),
     [

@@ -23,6 +23,7 @@ def streamed(**fields: object) -> Body:
     return chat(stream=True, **fields)
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("fault", "expected"),

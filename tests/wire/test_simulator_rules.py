@@ -33,6 +33,7 @@ def test_every_rule_has_an_example() -> None:
     assert len(ALL_RULES) == len(RULES)
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize("example", EXAMPLES, ids=[f"{n}-{example.rule}" for n, example in enumerate(EXAMPLES)])
 def test_an_invalid_request_is_refused_and_a_valid_one_accepted(example: Example) -> None:
     """The invalid request breaks exactly its rule and gets the API's error; the valid one gets a reply."""

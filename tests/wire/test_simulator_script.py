@@ -145,6 +145,7 @@ def test_models_can_be_replaced(messages_api: Start) -> None:
     assert post(api.base_url, request()).status == 404
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("last", "order", "expected"),
     [

@@ -67,6 +67,7 @@ def test_content_arrives_completely(sync: Callable[..., anthropic.Anthropic], *,
     assert message.usage.output_tokens > 1
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("reply", "reason"),
@@ -146,6 +147,7 @@ def test_a_paused_turn_is_accepted_when_sent_back(messages_api: Start) -> None:
             client.messages.create(**request(messages=[*history[:1], {"role": "assistant", "content": "One"}]))
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("fault", "error"),

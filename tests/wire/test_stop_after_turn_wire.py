@@ -59,6 +59,7 @@ def endpoint(request, messages_api, chat_api, tmp_path):
     return start
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_the_turn_under_way_is_stored_and_not_paid_for_again(endpoint):
     """The reply that was requested arrives, its calls are run, and the resumed run continues after their results."""
     one = endpoint(lambda say: Held(look(say, "a"), look(say, "b", "c"), say.answers("mice")))
@@ -74,6 +75,7 @@ async def test_the_turn_under_way_is_stored_and_not_paid_for_again(endpoint):
     check_continued(one, one.requests[1], one.requests[2])
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_an_answer_under_way_is_the_answer(endpoint):
     """An answer that was requested before the stop ends the run as answered, so that nothing is to be resumed."""
     one = endpoint(lambda say: Held(look(say, "a"), say.answers("mice")))
@@ -81,6 +83,7 @@ async def test_an_answer_under_way_is_the_answer(endpoint):
     assert (outcome.status, outcome.answer, outcome.exit_code) == ("answered", "mice", Exit.OK)
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_a_second_abort_cuts_the_request(endpoint):
     """An abort without waiting does not wait for the reply; the resumed run requests it again."""
     one = endpoint(lambda say: Held(look(say, "a"), look(say, "b"), say.answers("mice")))
@@ -91,6 +94,7 @@ async def test_a_second_abort_cuts_the_request(endpoint):
     assert message_bytes(one.requests[2]) == message_bytes(one.requests[1])
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_a_busy_endpoint_is_not_asked_again(endpoint, monkeypatch):
     """A request that waits for its retry is abandoned immediately; the resumed run sends it."""
     waiting = asyncio.Event()

@@ -40,6 +40,7 @@ async def test_s2_10_each_pass_has_one_event_with_its_usage(ask):
     assert outcome.warnings == ()
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     "lines", [(), ("preset: soft-landing",), ("preset: budget-notice",), ("preset: finalize", "summarize_at: none")]
 )
@@ -83,6 +84,7 @@ async def test_s2_10_no_more_is_summarised_than_the_target_asks_for(ask_once, ta
     assert told.outcome.warnings == ()
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("fault", [faults.server_error(), says(""), says(thinking("hm")), faults.ConnectionReset()])
 async def test_s2_7_a_failed_summary_leaves_a_marker(ask_once, fault):
     """A failed summary leaves a marker with the call and the reason, and the run continues with a warning.

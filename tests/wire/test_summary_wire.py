@@ -15,6 +15,7 @@ pytestmark = pytest.mark.anyio
 TOLD = {"input_tokens": 700, "cache_read_input_tokens": 200, "cache_creation_input_tokens": 50, "output_tokens": 50}
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(("length", "more"), [(8, 2), (9, 3), (12, 3), (0, 3)])
 @pytest.mark.parametrize("over", [0, 1])
 async def test_s2_6_a_size_equal_to_summarize_at_triggers_no_summary(ask_once, length, more, over):
@@ -69,6 +70,7 @@ async def test_s2_8_s2_9_the_summary_is_a_call_and_its_result_before_the_newest_
     assert later.messages[:7] == after.messages
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("model", ["sonnet", "haiku"])
 async def test_s2_9_with_thinking_the_history_becomes_one_message(ask, model):
     """Where thinking is bound to the history, question, summary, calls and newest turn become one message.

@@ -11,6 +11,7 @@ from tests.cli.config.question import QUESTION
 from tests.cli.specialists_command import call as manage
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("words", [("list",), ("show", "finder"), ("check",), ("config",), ("mcp",)])
 def test_a_broken_file_ends_each_command_with_2(write, call, project_file, words):
     """One line for each problem, with its place; SPECIALIST_CONFIG=none is the way out."""

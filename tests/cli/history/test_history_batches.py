@@ -114,6 +114,7 @@ def test_a_batch_is_shown(batch):
     ]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_lines_fit_the_terminal(batch, columns):
     """On a terminal no line of the listing or of a batch is longer than the terminal is wide."""
@@ -148,6 +149,7 @@ def test_runs_of_batches_are_left_out(batch):
     assert "not listed" not in call("runs", "--specialist", "reader").stderr
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [

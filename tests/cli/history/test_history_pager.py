@@ -94,6 +94,7 @@ def test_a_pager_that_cannot_be_run_is_reported(long):
     assert "the pager could not be run: /no/such/pager -R; set PAGER" in written
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("pager", ["true", "head -1", "kill -9 $$", "kill -INT $PPID; cat > /dev/null"])
 def test_a_pager_that_ends_early_is_no_failure(store, pager):
     """Leaving the pager, a killed pager, and Ctrl-C in it end the command quietly."""

@@ -122,6 +122,7 @@ def test_a_missing_store_lists_no_runs(store):
     assert not os.path.lexists(store)
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

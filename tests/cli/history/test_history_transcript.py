@@ -169,6 +169,7 @@ def test_commands_accept_sqlite_and_postgresql_urls(store_url, store):
     ]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("command", [["runs", "--delete", "--yes"], ["resume"], ["transcript"], ["report"]])
 @pytest.mark.parametrize("empty", ["", "  "])
 def test_an_empty_run_id_is_refused(three, command, empty):

@@ -154,6 +154,7 @@ def test_the_index_goes_to_standard_output(three):
     assert "report-run_b" not in page
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

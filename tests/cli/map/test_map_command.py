@@ -169,6 +169,7 @@ def test_a_batch_can_be_named(api, items, map_, write):
     assert len(simulator.requests) == 2
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -182,6 +182,7 @@ def ordinary(text):
     return re.sub(r"\x1b\[\?25[lh]", "", text)
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("widths", list(itertools.permutations([200, 80, 40], 3)), ids=str)
 @pytest.mark.parametrize("late", [False, True])
 def test_a_resize_leaves_no_traces(clock, widths, late):

@@ -131,6 +131,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(("given", "said"), WRONG)
 async def test_invalid_arguments_are_an_error_result(write, given, said):
     """Invalid arguments give an error result that says what is expected; nothing is raised and no request is made."""

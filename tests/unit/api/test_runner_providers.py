@@ -114,6 +114,7 @@ async def test_children_of_one_model_share_a_connection_pool(monkeypatch):
     assert [provider.closed for provider in made] == [1, 1, 1]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("environment", "model"),

@@ -75,6 +75,7 @@ def died(tmp_path_factory):
     return list(zip(paths, map(int, ended.stdout.split()), strict=True))
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[" ".join(map(str, case)) for case in CASES])
 def test_no_row_is_lost(died, number):
     """The file can be read at every moment, and the next call has every row that was written."""

@@ -102,6 +102,7 @@ def test_an_item_keeps_its_place_and_content():
     assert (found.where, found.content) == ("f:3", "digest")
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

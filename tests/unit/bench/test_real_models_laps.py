@@ -81,6 +81,7 @@ def test_both_apis_and_a_variant_that_is_not_here(bench, monkeypatch):
     assert [line.split(" | ")[1] for line in told.out.splitlines()[-2:]] == ["messages", "chat"]
 
 
+@pytest.mark.exhaustive
 def test_a_silent_question_does_not_end_the_lap(bench):
     """A question without a reply in time counts as silent, and the next one gets a new server."""
     with socket.create_server(("127.0.0.1", 0)) as silent, ChatSimulator([answers("12, owls.md")]) as api:

@@ -63,6 +63,7 @@ def test_the_project_comes_before_the_user_and_the_environment_before_both(proje
     assert (config.values["model"].line, config.values["cost_limit"].path) == (2, user)
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("line", "told"),
     [

@@ -41,12 +41,14 @@ def test_the_variable_has_opentelemetrys_name():
     assert observing.PROVIDER_VARIABLE == OTEL_PYTHON_TRACER_PROVIDER
 
 
+@pytest.mark.exhaustive
 def test_an_offline_run_imports_nothing_of_opentelemetry(tmp_path):
     """An offline run, in its own process without provider and variable, imports nothing of OpenTelemetry."""
     told = run(tmp_path, PROGRAM)
     assert told.stdout == "answered False False\n", told.stderr
 
 
+@pytest.mark.exhaustive
 def test_the_variable_alone_enables_tracing(tmp_path):
     """The variable alone turns tracing on and its provider gets the spans.
 

@@ -78,6 +78,7 @@ def test_frozen_objects_stay_frozen():
     assert gc.get_freeze_count() == pytest.approx(before, abs=50)
 
 
+@pytest.mark.exhaustive
 def test_a_run_keeps_the_threshold_and_the_frozen_objects():
     """After an SDK import and a run, the program's threshold and frozen objects are unchanged."""
     code = (

@@ -139,6 +139,7 @@ def test_g_3_nesting_below_the_limit_is_a_call():
     assert found(f'{{"name": "search", "arguments": {arguments}}}') == [("search", json.loads(arguments))]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("text", ["{" * 1_000_000, " " * 1_000_000 + "x", "```\n" + ONE * 20_000, '{"a":' * 200_000])
 def test_g_3_a_megabyte_of_something_else_stays_text(text):
     """A long text that only begins like a call is not one."""

@@ -50,6 +50,7 @@ def test_the_search_for_unevaluated_items_is_bounded(monkeypatch, first):
     )
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("schema", "value"),
     [
@@ -76,6 +77,7 @@ ENDLESS = "^(a+)+$"
 AAAA = "a" * 60 + "!"
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}, DRAFT7])
 @pytest.mark.parametrize(
     ("schema", "value", "said"),

@@ -61,6 +61,7 @@ SAME_WORDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize("dialect", [{}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}])
 @pytest.mark.parametrize(("schema", "value"), SAME_WORDS)
 def test_replaced_keywords_give_the_messages_of_the_library(monkeypatch, dialect, schema, value):
@@ -101,6 +102,7 @@ def test_unevaluated_properties_follow_references(reference):
     assert within.reason({"a": None}) is None
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("schema", "value", "said"),
     [

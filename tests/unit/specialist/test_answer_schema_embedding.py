@@ -14,6 +14,7 @@ POINTER = "/properties/answer"
 NESTED = {"$id": "item.json", "$defs": {"x": {}}, "items": {"$ref": "#/$defs/x"}}
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("schema", "embedded"),
     [

@@ -184,6 +184,7 @@ def test_an_invalid_schema_is_reported_beside_other_errors():
     assert all(str(problem).isprintable() for problem in odd.problems)
 
 
+@pytest.mark.exhaustive
 def test_files_without_a_schema_do_not_import_the_validator(tmp_path):
     """Listing and checking import the validator only when a file needs it."""
     (tmp_path / "finder.md").write_text("---\nname: finder\ndescription: d\n---\nBody\n", "utf-8")

@@ -255,6 +255,7 @@ def test_new_replaces_a_longer_file_completely(root: Path) -> None:
         write_new(path.parent, "b", given, overwrite=True, project=root)
 
 
+@pytest.mark.exhaustive
 def test_swapping_links_during_reads_discloses_nothing(root: Path, tmp_path: Path) -> None:
     """Swapping a file or folder for a link during reads discloses nothing from outside the project."""
     if not can_swap():

@@ -40,6 +40,7 @@ FOUR_WORDS = [
 ]
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize(("key", "by_call", "preset", "by_preset", "by_file", "default"), FOUR_WORDS)
 @pytest.mark.parametrize("said", list(product([False, True], repeat=4)))
 def test_s3_4_precedence_of_every_combination(key, by_call, preset, by_preset, by_file, default, said):

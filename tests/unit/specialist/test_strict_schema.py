@@ -196,6 +196,7 @@ def deep(levels, kind):
 CHAIN = {f"c{number}": {"$ref": f"#/$defs/c{number + 1}"} for number in range(10 * MOST_PARTS)}
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     "hostile",
     [

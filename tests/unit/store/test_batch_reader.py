@@ -64,6 +64,7 @@ def test_the_endpoint_is_to_blame_for_the_same_failures_as_in_a_batch():
     assert ENDPOINT_KINDS == ENDPOINT
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("kind", [*sorted(ENDPOINT_KINDS), "invalid_request", "internal", None])
 def test_an_item_that_was_taken_back_is_not_run(store_url, kind):
     """A run that failed because of the endpoint counts as not run while its item waits, else as failed."""

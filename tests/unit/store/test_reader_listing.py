@@ -94,6 +94,7 @@ def test_a_run_is_found_by_its_id_by_its_beginning_and_as_the_last(store_url):
         assert store.find("child").parent_id == "r1"
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -39,6 +39,7 @@ def test_every_integer_argument_is_listed(tools):
     assert found == {name: numbers for name, (_, numbers) in TAKES.items()}
 
 
+@pytest.mark.exhaustive(one_in=7)
 @pytest.mark.parametrize(("tool", "argument", "number"), EACH)
 def test_any_number_gives_a_result_or_a_one_line_error(tools, tool, argument, number):
     """Any number gives a result or a one-line ToolError, never a Python exception such as ValueError."""

@@ -39,6 +39,7 @@ def test_no_tool_shows_an_expected_answer(call, write):
         call("read", path="specialists/a.evals.yaml")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("paths", "opened"),
     [

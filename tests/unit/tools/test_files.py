@@ -168,6 +168,7 @@ def test_an_invalid_argument_is_named(call):
         call("grep")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("result_limit", [1, 50, 200, 1000])
 def test_every_result_stays_below_its_limit(call, write, result_limit):
     """No tool exceeds the result limit, however small it is."""

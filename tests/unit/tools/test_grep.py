@@ -145,6 +145,7 @@ def test_lookahead_and_backreferences_work_in_python(call, write):
     assert call("grep", pattern=r"(ab)\1") == "a.md:3: abab"
 
 
+@pytest.mark.exhaustive
 def test_a_search_that_exceeds_its_timeout_is_stopped(call, write, monkeypatch):
     """A search that exceeds its timeout is stopped, and the result reports it; the program keeps running."""
     monkeypatch.setenv("PATH", "")
@@ -259,6 +260,7 @@ def test_both_engines_agree(call, write, pattern, lines, ignore_case, end):
         assert call("grep", pattern=pattern, ignore_case=ignore_case) == with_ripgrep
 
 
+@pytest.mark.exhaustive(one_in=3)
 @needs_ripgrep
 @pytest.mark.usefixtures("some_files")
 @pytest.mark.parametrize("pattern", ["alpha", "^alpha", "alpha$", "a.*a", "\\bone\\b", "ü", "."])

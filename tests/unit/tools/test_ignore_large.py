@@ -98,6 +98,7 @@ def test_a_full_cache_evicts_the_oldest_entry(monkeypatch, write, root):
     assert kept.get(b"0.md").hides("0.md", is_folder=False)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -122,6 +123,7 @@ def test_a_gitignore_that_is_too_large_closes_its_folder(call, write, root, cont
         call("ls", path="sub")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [("glob", {"pattern": "*"}), ("grep", {"pattern": "x"}), ("search", {"query": "x"}), ("ls", {})],
@@ -189,6 +191,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.skipif(not shutil.which("git") or sys.platform == "win32", reason="git is asked what it hides")
 @pytest.mark.parametrize("seed", range(4))
 def test_random_patterns_hide_the_same_files_as_git(root, seed):

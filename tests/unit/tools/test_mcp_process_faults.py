@@ -138,6 +138,7 @@ async def test_servers_of_both_protocol_generations_work(tmp_path, how):
     assert running(tmp_path) == []
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("how", "answer"),
     [("garbage", "seen"), ("half", "cut \ufffd"), ("stderr", "seen"), ("large", "x" * LONGEST_RESULT)],

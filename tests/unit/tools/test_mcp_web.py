@@ -77,6 +77,7 @@ async def test_loopback_requests_bypass_the_proxy(tmp_path, monkeypatch, raw):
         assert await one.call("look") == "seen"
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("how", "why"),
     [

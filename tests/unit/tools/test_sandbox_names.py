@@ -30,6 +30,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("ripgrep", [True, False])
 def test_odd_file_names_are_printed_and_read_back(call, write, name, ripgrep, monkeypatch):

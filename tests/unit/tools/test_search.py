@@ -40,6 +40,7 @@ def notes(write):
     )
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.usefixtures("notes", "form")
 @pytest.mark.parametrize(
     ("query", "path"),
@@ -83,6 +84,7 @@ def test_a_search_without_matches_names_the_missing_words(call):
     ]
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.usefixtures("notes", "form")
 @pytest.mark.parametrize(
     "query", ["", "?", "the of and", '"', "NEAR(", "a AND", "*", "col:x", "-", "'", "x" * 5000, "😀"]

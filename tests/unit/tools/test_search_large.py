@@ -213,6 +213,7 @@ def _grown(path: Path) -> None:
     os.truncate(path, index_module.LARGEST_FILE + 1)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("change", [_gone, _emptied, _swapped, _grown])
 def test_files_that_change_between_the_two_stages_yield_nothing(root, write, by_files, change: Callable[[Path], None]):
     """A file that was deleted, emptied, enlarged or replaced by a link yields nothing; the others are found."""

@@ -29,6 +29,7 @@ def run(tmp_path, monkeypatch):
     return Commands(tmp_path / "project")
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("settings", "shown"),
     [

@@ -34,6 +34,7 @@ def run(tmp_path, monkeypatch):
     return Commands(tmp_path / "project")
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("command", "text", "note"),
     [

@@ -19,6 +19,7 @@ from tests.wire.simulator import faults, replies
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_x_12_a_run_failed_at_the_landing_can_be_resumed(endpoint):
     """An API failure at the landing gives status failed, exit code 3, salvage and evidence.
 
@@ -37,6 +38,7 @@ async def test_x_12_a_run_failed_at_the_landing_can_be_resumed(endpoint):
     assert one.requests[2].tool_choice != one.requests[0].tool_choice
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_x_12_resuming_after_an_api_failure_repeats_the_request(endpoint):
     """Resuming after an API failure repeats the request byte for byte; a follow-up question goes after the result."""
     one = endpoint(lambda say: [
@@ -52,6 +54,7 @@ async def test_x_12_resuming_after_an_api_failure_repeats_the_request(endpoint):
     assert "And where?" in resume_note(one.requests[3])
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_x_10_after_ctrl_c_in_a_batch_every_call_has_its_result(endpoint):
     """After Ctrl-C during a batch, each call has a result, and the API accepts the resumed request.
 
@@ -94,6 +97,7 @@ async def test_x_8_a_paused_turn_is_sent_back_unchanged_on_resume(messages_endpo
     assert one.requests[3].messages[-1]["role"] == "assistant"
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_a_killed_run_is_resumed_with_the_same_bytes(endpoint):
     """After a process dies with one of two calls returned, the next request begins with the bytes of the first.
 

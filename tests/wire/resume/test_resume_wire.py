@@ -24,6 +24,7 @@ pytestmark = pytest.mark.anyio
 REFRESHED = "The budget was refreshed: you now have"
 
 
+@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize("landing", ["auto", "force", "order", "none"])
 async def test_s4_5_a_resumed_request_begins_with_all_bytes_sent_before(endpoint, landing):
     """After a limit, a resumed request begins with the bytes sent before, followed by the new budget.
@@ -46,6 +47,7 @@ async def test_s4_5_a_resumed_request_begins_with_all_bytes_sent_before(endpoint
         check_continued(one, before, after)
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_s3_8_the_new_budget_is_in_the_last_result_or_a_user_message(endpoint):
     """The new budget is inside the last tool result on the Messages API, and a user message on Chat Completions."""
     one = endpoint(lambda say: [look(say, "a"), say.answers("some"), say.answers("more")])
@@ -63,6 +65,7 @@ async def test_s3_8_the_new_budget_is_in_the_last_result_or_a_user_message(endpo
         assert after.messages[-1]["content"].startswith(told)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("end", ["answers", "says"])
 async def test_a_follow_up_question_is_appended_after_an_answer(endpoint, end):
     """A follow-up question is appended to the history, whether the answer came by `respond` or as text."""
@@ -75,6 +78,7 @@ async def test_a_follow_up_question_is_appended_after_an_answer(endpoint, end):
     check_continued(one, one.requests[2], one.requests[3])
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_s4_2_earlier_limit_fields_stay_in_the_history(endpoint):
     """The limit fields in an earlier result stay in the history; the new budget says that they no longer apply."""
     one = endpoint(lambda say: [look(say, "a"), look(say, "b"), say.says("some"), look(say, "c"), say.says("more")])
@@ -88,6 +92,7 @@ async def test_s4_2_earlier_limit_fields_stay_in_the_history(endpoint):
     assert outcome.status == "answered"
 
 
+@pytest.mark.exhaustive(one_in=3)
 async def test_a_resumed_run_keeps_its_output_schema(endpoint):
     """A resumed run sends the same output schema byte for byte and checks the new answer against it."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -115,6 +120,7 @@ async def test_repeated_call_ids_are_unique_across_resumptions(chat_api, tmp_pat
     assert [call.call.id for call in load(f"sqlite:///{tmp_path}/runs.db").calls] == [made[0], made[1], made[3]]
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("model", ["sonnet", "haiku"])
 async def test_x_9_thinking_goes_back_byte_for_byte(messages_endpoint, model):
     """Thinking is replayed byte for byte in a resumed run, within the tool loop and after it.

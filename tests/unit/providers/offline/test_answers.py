@@ -18,6 +18,7 @@ def quotes_hold(root, finished):
         assert f'> "{item.quote}" — {item.source}' in finished.response.answer
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("question", "fact", "source"),
     [
@@ -79,6 +80,7 @@ async def test_a_missing_name_is_reported_beside_a_known_one(ask):
     assert "PostgreSQL 16" in finished.response.answer
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("question", ["", "???", "   \n", "—", "How many?", "the of and"])
 async def test_a_question_without_content_is_answered_as_such(ask, question):
     """For a question without searchable content the answer says so and the run ends after a few calls."""
@@ -169,6 +171,7 @@ async def test_a_month_matches_dates_in_figures(ask):
     assert "2024-03-11" in finished.response.answer
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     "tools", [("search",), ("grep",), ("grep", "read"), ("glob", "read"), ("search", "read", "grep")], ids=str
 )

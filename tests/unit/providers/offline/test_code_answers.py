@@ -28,6 +28,7 @@ async def test_how_payments_are_retried_quotes_the_loop(ask, root):
     lines_hold(root, finished)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("question", "source", "text"),
     [
@@ -89,6 +90,7 @@ async def test_a_quote_combines_no_two_results(ask):
         assert any(" ".join(item.quote.split()) in " ".join(result.split()) for result in shown)
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("limit", range(1, 5))
 async def test_a_small_limit_still_quotes_code(ask, root, limit):
     """With few calls the answer is made of what the first searches show."""

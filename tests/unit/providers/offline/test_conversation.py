@@ -58,6 +58,7 @@ async def test_a_question_takes_8_to_20_calls(ask):
     assert max(sizes) <= 2
 
 
+@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("limit", [1, 2, 3, 6])
 async def test_at_the_limit_respond_uses_the_quotes_found_so_far(ask, limit):
     """At the limit the provider calls `respond` immediately, with the quotes found so far."""
