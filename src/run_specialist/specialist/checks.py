@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
 from run_specialist.specialist.answer_schema import NEEDS_QUOTES, AnswerSchema, has_quotes
 from run_specialist.specialist.dialects import served_name, take_foreign, unserved
@@ -15,11 +14,14 @@ from run_specialist.specialist.fields import (
     CANONICAL,
     INERT,
     KEPT_BY_READING,
+    NAMES,
     RESTRICTING,
+    TEXTS,
     Countdown,
     Expected,
     Specialist,
     canonical,
+    declared,
     nearest,
 )
 from run_specialist.specialist.front_matter import PROMPT, Field, FrontMatter
@@ -202,23 +204,16 @@ def _found(node: Node, field: Field) -> str:
     return "a list" if isinstance(node, SequenceNode) else "a map"
 
 
-TEXTS = frozenset({"name", "description", "model", "landing_prompt"})
-NAMES = frozenset(
-    (
-        *("tools", "disallowed_tools", "agents", "paths", "python_tools"),
-        *("allowed_domains", "required_mcp_servers", "skills", "writable", "fallback_models"),
-    )
-)
 _SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
 _VERBATIM = frozenset({"name", "description", "model"})
 
 
 def expected(key: str, inner: str | None = None) -> Expected | None:
     """Return the expected value of a field, or of the key `inner` in its map; None for an unknown key."""
-    info: FieldInfo | None = Specialist.model_fields[key]
-    if inner is not None:
-        info = next((f for name, f in Countdown.model_fields.items() if name.rstrip("_") == inner), None)
-    return next((item for item in info.metadata if isinstance(item, Expected)), None) if info else None
+    if inner is None:
+        return declared(key, Expected)
+    name = next((name for name in Countdown.model_fields if name.rstrip("_") == inner), None)
+    return declared(name, Expected, Countdown) if name else None
 
 
 def text_value(key: str, field: Field, problems: Problems) -> str | None:
