@@ -87,15 +87,12 @@ def notice(budget: Budget) -> str:
     ]
     if not limited:
         return ""
-    have = f"Tool budget: you have {_listed(limited)}"
+    listed = " and ".join(part for part in (", ".join(limited[:-1]), limited[-1]) if part)
+    have = f"Tool budget: you have {listed}"
     calls = budget[Kind.TOOL_CALLS].limit
     if calls == 0:
         return f"{have}. Answer at once through `respond`, from what you have been told."
     return f"{have} for this task. When none remain you must call `respond`."
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
 def countdown(limit: Limit, style: str) -> str | None:

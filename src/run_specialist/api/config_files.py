@@ -20,7 +20,7 @@ from run_specialist.safety.assigned_secrets import ends_like_a_name
 from run_specialist.safety.redact import passwords
 from run_specialist.spawning.trust import Claim, Demand, Trust, to_ask, to_load
 from run_specialist.specialist.checks import split_models
-from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.fields import CONFIG_KEYS, Specialist
 from run_specialist.specialist.loader import Default, Defaults, Scope
 from run_specialist.specialist.origins import rule, stricter
 from run_specialist.specialist.positions import InvalidToml, TomlTable, read_table
@@ -51,25 +51,11 @@ class Key:
         return rule(self.name, "project") == "never"
 
 
-_SETTINGS = (
-    "tool_calls_limit",
-    "turns_limit",
-    "total_tokens_limit",
-    "cost_limit",
-    "time_limit",
-    "patience",
-    "tool_chars_limit",
-    "landing",
-    "evidence",
-    "tool_calls",
-    "preset",
-)
-
 KEYS = {
     key.name: key
     for key in (
         Key("model", "model", variable="SPECIALIST_MODEL"),
-        *(Key(name, "setting") for name in _SETTINGS),
+        *(Key(name, "setting") for name in CONFIG_KEYS),
         Key("dir", "folder"),
         Key("strict", "switch"),
         Key("quiet", "switch"),

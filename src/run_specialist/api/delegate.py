@@ -18,9 +18,9 @@ from run_specialist.errors import RunNotFound, RunSpecialistError, StoreMissing,
 from run_specialist.loop.run import Run
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.spawner import LIMITS
-from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.fields import Settings, Specialist
 from run_specialist.specialist.problems import shown
-from run_specialist.specialist.settings import Settings, resolve
+from run_specialist.specialist.settings import resolve
 from run_specialist.store.location import NONE, place
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.delegate import (

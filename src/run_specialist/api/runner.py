@@ -41,18 +41,10 @@ from run_specialist.spawning.prompt_texts import missing_skill, skills_claim
 from run_specialist.spawning.spawner import RunEnvironment
 from run_specialist.spawning.trust import Trust, model_claims
 from run_specialist.specialist.checks import KEY
-from run_specialist.specialist.fields import Specialist
+from run_specialist.specialist.fields import Limits, OtherLimits, OtherSettings, Settings, Specialist
 from run_specialist.specialist.loader import NO_DEFAULTS, Defaults, SpecialistFile
 from run_specialist.specialist.registry import MAX_DEPTH
-from run_specialist.specialist.settings import (
-    Data,
-    Limits,
-    OtherLimits,
-    OtherSettings,
-    ResolvedSettings,
-    Settings,
-    resolve,
-)
+from run_specialist.specialist.settings import Data, ResolvedSettings, resolve
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 from run_specialist.tools.mcp import McpClients

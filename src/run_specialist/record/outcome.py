@@ -226,8 +226,10 @@ class Outcome:
     def _repr_markdown_(self) -> str:
         """Return the answer, its quotes, its gaps and a line about the run, which notebooks render."""
         marks = {True: "✓", False: "✗ not found in what was read:", None: "-"}
-        quotes = [f"{marks[one.verified]} `{one.source}`\n\n{_quoted(one.quote)}" for one in self.evidence]
-        parts = [self.answer, *quotes]
+        parts = [self.answer]
+        for one in self.evidence:
+            quoted = "\n".join(f"> {line}".rstrip() for line in one.quote.splitlines())
+            parts.append(f"{marks[one.verified]} `{one.source}`\n\n{quoted}")
         if self.gaps:
             parts.append("\n".join(f"- not found: {gap}" for gap in self.gaps))
         notes = [f"{self.specialist}: {self.status}, {self.tool_calls.used} tool calls, {self.model}"]
@@ -240,10 +242,6 @@ class Outcome:
         values = asdict(self)
         del values["error"], values["exit_code"]
         return values
-
-
-def _quoted(text: str) -> str:
-    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
 
 
 _TAG_OR_IMAGE = re.compile(r"<(?=[A-Za-z/!?])|!(?=\[)")

@@ -201,20 +201,16 @@ def _flags_and_netrc(text: str) -> Iterator[re.Match[str]]:
 def _value(place: ValueSpan) -> TextSpan | None:
     """Return the span of the value; None if it is not a literal or not secret."""
     if place.operator == ">":
-        return _element(place)
+        # The text of an XML element.
+        end = place.text.find("</", place.at, place.at + 1_000)
+        value = place.text[place.at : end]
+        if not place.head.endswith("<") or end < 0 or not value or not value.split() or "<" in value:
+            return None
+        return None if is_placeholder(value) or is_type(value) else (place.at, end)
     if place.operator.startswith(("!", "==")) and place.kind is not Secrecy.PASSWORD:
         return None
     quote = QUOTE.match(place.text, place.at)
     return quoted(place, quote) if quote else unquoted(place)
-
-
-def _element(place: ValueSpan) -> TextSpan | None:
-    """Return the span of the text of an XML element; None if it is not secret."""
-    end = place.text.find("</", place.at, place.at + 1_000)
-    value = place.text[place.at : end]
-    if not place.head.endswith("<") or end < 0 or not value or not value.split() or "<" in value:
-        return None
-    return None if is_placeholder(value) or is_type(value) else (place.at, end)
 
 
 _PLACEHOLDER = re.compile(
@@ -309,11 +305,9 @@ def is_token_like(value: str) -> bool:
     """Return whether a value looks generated: long, with mixed digits and letters, not a path of names."""
     if not _TOKEN_LIKE.fullmatch(value) or not any(letter.isdigit() for letter in value):
         return False
-    return bool(_MIXED.search(value)) and not (_PATH_OF_NAMES.fullmatch(value) and not _has_long_part(value))
-
-
-def _has_long_part(value: str) -> bool:
-    return any(len(part) >= _LONG and any(letter.isdigit() for letter in part) for part in re.split(r"[./_-]", value))
+    parts = re.split(r"[./_-]", value)
+    has_long_part = any(len(part) >= _LONG and any(letter.isdigit() for letter in part) for part in parts)
+    return bool(_MIXED.search(value)) and (has_long_part or not _PATH_OF_NAMES.fullmatch(value))
 
 
 def is_path(value: str) -> bool:
@@ -455,7 +449,10 @@ def _is_secret_word(place: ValueSpan, value: str, end: int) -> bool:  # noqa: PL
         return not (is_expression(value) and ends_like_a_name(value))
     if is_token_like(value):
         return True
-    return place.kind is Secrecy.PASSWORD and len(value) >= _SHORT and _is_no_variable(value)
+    if place.kind is not Secrecy.PASSWORD or len(value) < _SHORT:
+        return False
+    # What cannot be the name of a variable.
+    return (any(letter.isdigit() for letter in value) and not is_expression(value)) or _ODD.search(value) is not None
 
 
 def _is_configuration(place: ValueSpan, end: int) -> bool:
@@ -474,10 +471,6 @@ def _is_configuration(place: ValueSpan, end: int) -> bool:
         and after in {"", " ", "\n", '"', "'"}
         and ("=" in place.head)
     )
-
-
-def _is_no_variable(value: str) -> bool:
-    return (any(letter.isdigit() for letter in value) and not is_expression(value)) or _ODD.search(value) is not None
 
 
 _ODD = re.compile(r"[!@#%^*~?]|^[A-Za-z]{3,}\d+$")

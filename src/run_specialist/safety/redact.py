@@ -90,13 +90,11 @@ def _is_place(value: str) -> bool:
 
 def encodings(secrets: Iterable[str]) -> tuple[str, ...]:
     """Return all encodings of the secrets that a text may contain, longest first, without short ones."""
-    parts = {part for secret in secrets for part in (secret, *_lines(secret)) if len(part) >= SHORTEST}
+    whole = [*secrets]
+    lines = [line for secret in whole if "\n" in secret for line in secret.splitlines() if len(line) >= _LINE]
+    parts = {part for part in (*whole, *lines) if len(part) >= SHORTEST}
     forms = {form for part in parts for form in _forms(part) if len(form) >= SHORTEST}
     return tuple(sorted(forms, key=lambda form: (-len(form), form)))
-
-
-def _lines(secret: str) -> list[str]:
-    return [line for line in secret.splitlines() if len(line) >= _LINE] if "\n" in secret else []
 
 
 def _forms(secret: str) -> Iterator[str]:

@@ -400,7 +400,7 @@ def _remove_empty(root: Path, above: str, folders: int) -> None:
 
 def delete_temporary(root: Path, relative: str, temporary: str) -> None:
     """Delete the temporary file of a replacement whose process was killed."""
-    if _is_temporary(temporary):
+    if temporary.startswith(_PREFIX) and temporary.endswith(_ENDING) and "/" not in temporary:
         with suppress(OSError), folder(root, relative.rpartition("/")[0]) as here:
             _unlink(here, temporary)
 
@@ -408,10 +408,6 @@ def delete_temporary(root: Path, relative: str, temporary: str) -> None:
 def temporary_name() -> str:
     """Return a unique name for a temporary file."""
     return f"{_PREFIX}{secrets.token_hex(8)}{_ENDING}"
-
-
-def _is_temporary(name: str) -> bool:
-    return name.startswith(_PREFIX) and name.endswith(_ENDING) and "/" not in name
 
 
 def _read(here: Folder, name: str, most: int) -> tuple[bytes, int]:
@@ -479,19 +475,12 @@ def _link(here: Folder, temporary: str, name: str) -> None:
         raise Changed("it was created in the meantime") from None
     except (OSError, NotImplementedError):
         # A file system without hard links.
-        if _exists(here, name):
+        with suppress(FileNotFoundError):
+            here.info(name)
             raise Changed("it was created in the meantime") from None
         os.replace(_at(here, temporary), _at(here, name), **_both(here))  # noqa: PTH105 - relative to a descriptor
     else:
         _unlink(here, temporary)
-
-
-def _exists(here: Folder, name: str) -> bool:
-    try:
-        here.info(name)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _make_folders(root: Path, above: str) -> None:

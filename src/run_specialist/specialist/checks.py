@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
 from run_specialist.specialist.answer_schema import NEEDS_QUOTES, AnswerSchema, has_quotes
 from run_specialist.specialist.dialects import served_name, take_foreign, unserved
@@ -15,11 +14,14 @@ from run_specialist.specialist.fields import (
     CANONICAL,
     INERT,
     KEPT_BY_READING,
+    NAMES,
     RESTRICTING,
+    TEXTS,
     Countdown,
     Expected,
     Specialist,
     canonical,
+    declared,
     nearest,
 )
 from run_specialist.specialist.front_matter import PROMPT, Field, FrontMatter
@@ -68,7 +70,9 @@ def check_tools(given: dict[str, Any], front: FrontMatter, problems: Problems) -
     # Python tools are available even if `tools` does not list them.
     available += [re.split("[:.]", reference)[-1] for reference in given.get("python_tools") or ()]
     resolved = resolve_tools(given["tools"], (), available)
-    lacking = [name for name in resolved.unknown if not (given.get("mcp_servers") and _is_mcp(name))]
+    lacking = [*resolved.unknown]
+    if given.get("mcp_servers"):
+        lacking = [name for name in lacking if not name.startswith("mcp__") and "/" not in name]
     billed = next((name for name in lacking if names_tool([name], SEARCH)), None)
     if billed:
         text = f"{shown(billed)} is run by the API, which bills it; `server_tools: true` allows that"
@@ -102,10 +106,6 @@ def _unknown_text(names: Sequence[str], available: Sequence[str]) -> str:
         asks = next((name for name in names[:_PROPOSED] if resolve_tools([name], (), tools).names), None)
         text += f"; `{shown(asks)}` requires the key `{key}`" if asks else ""
     return text
-
-
-def _is_mcp(name: str) -> bool:
-    return name.startswith("mcp__") or "/" in name
 
 
 def check_output_schema(
@@ -202,23 +202,16 @@ def _found(node: Node, field: Field) -> str:
     return "a list" if isinstance(node, SequenceNode) else "a map"
 
 
-TEXTS = frozenset({"name", "description", "model", "landing_prompt"})
-NAMES = frozenset(
-    (
-        *("tools", "disallowed_tools", "agents", "paths", "python_tools"),
-        *("allowed_domains", "required_mcp_servers", "skills", "writable", "fallback_models"),
-    )
-)
 _SWITCHES = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
 _VERBATIM = frozenset({"name", "description", "model"})
 
 
 def expected(key: str, inner: str | None = None) -> Expected | None:
     """Return the expected value of a field, or of the key `inner` in its map; None for an unknown key."""
-    info: FieldInfo | None = Specialist.model_fields[key]
-    if inner is not None:
-        info = next((f for name, f in Countdown.model_fields.items() if name.rstrip("_") == inner), None)
-    return next((item for item in info.metadata if isinstance(item, Expected)), None) if info else None
+    if inner is None:
+        return declared(key, Expected)
+    name = next((name for name in Countdown.model_fields if name.rstrip("_") == inner), None)
+    return declared(name, Expected, Countdown) if name else None
 
 
 def text_value(key: str, field: Field, problems: Problems) -> str | None:
@@ -312,12 +305,15 @@ def other_value(key: str, field: Field, problems: Problems) -> tuple[bool, objec
     if key == "countdown" and isinstance(field.node, MappingNode) and isinstance(value, dict):
         _warn_about_empty(field.node, field, problems)
         return True, {canonical(inner): item for inner, item in value.items() if item is not None}
-    if expected_value and isinstance(value, str) and not _has_own_tag(field.node):
+    tag = field.node.tag if isinstance(field.node, ScalarNode) else None
+    has_own_tag = tag is not None and tag not in CORE_TAGS
+    if expected_value and isinstance(value, str) and not has_own_tag:
         value = _unquoted(key, value, field, expected_value, problems)
     if key == "effort" and isinstance(value, str) and value.strip().lower() == "minimal":
         problems.notice(field.place, "minimal is read as low", key)
         value = "low"
-    if key == "time_limit" and _in_minutes(field.key) and isinstance(value, int | float) and _is_number(value):
+    in_minutes = field.key.replace("-", "").replace("_", "").lower() == "timeoutmins"
+    if key == "time_limit" and in_minutes and isinstance(value, int | float) and _is_number(value):
         value *= 60
     return True, value
 
@@ -328,14 +324,6 @@ def _warn_about_empty(node: MappingNode, field: Field, problems: Problems) -> No
         if isinstance(key, ScalarNode) and is_null(value):
             text = f"{shown(key.text)} is empty and ignored"
             problems.warn(field.chunk.place(key.start), text, canonical(field.key))
-
-
-def _has_own_tag(node: Node) -> bool:
-    return isinstance(node, ScalarNode) and node.tag is not None and node.tag not in CORE_TAGS
-
-
-def _in_minutes(key: str) -> bool:
-    return key.replace("-", "").replace("_", "").lower() == "timeoutmins"
 
 
 def _is_number(value: object) -> bool:
@@ -460,7 +448,13 @@ def take_models(front: FrontMatter, given: dict[str, Any], problems: Problems) -
     field = front.fields.get("model")
     first, *others = split_models(given["model"]) if "model" in given else ("",)
     if field is not None and isinstance(field.node, SequenceNode):
-        others += _after_the_first(field.node, first)
+        names = [
+            name
+            for item in field.node.items
+            if isinstance(item, ScalarNode)
+            for name in split_models(item.text.strip())
+        ]
+        others += [name for name in names if name and name != first]
     if first:
         given["model"] = first
     named = dict.fromkeys([*others, *given.get(KEY, ())])
@@ -471,11 +465,6 @@ def take_models(front: FrontMatter, given: dict[str, Any], problems: Problems) -
         problems.warn(place.place, f"{shown(name)} cannot follow another model; ignored", KEY)
     given[KEY] = tuple(name for name in named if name != first and name.lower() not in NO_MODELS)
     front.fields.setdefault(KEY, place)
-
-
-def _after_the_first(node: SequenceNode, first: str) -> list[str]:
-    names = [name for item in node.items if isinstance(item, ScalarNode) for name in split_models(item.text.strip())]
-    return [name for name in names if name and name != first]
 
 
 DESCRIPTION = "TODO: say in a sentence or two when a parent agent should use this specialist"

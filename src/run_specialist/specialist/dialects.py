@@ -296,7 +296,9 @@ def unserved(model: str) -> str:
     """
     if _has_own_endpoint():
         return ""
-    if not _OF_OTHERS.fullmatch(model.strip().lower()) and not _is_routed(model):
+    # A vendor before a slash; names with this program's prefixes may have slashes, too.
+    is_routed = re.match(r"[a-z][\w-]*/", model, re.IGNORECASE)
+    if not _OF_OTHERS.fullmatch(model.strip().lower()) and not is_routed:
         return ""
     return (
         "the vendor's Messages API does not serve it; name another one, e.g. sonnet, openai:ID or ollama:NAME, or set "
@@ -307,11 +309,6 @@ def unserved(model: str) -> str:
 def _has_own_endpoint() -> bool:
     """Return whether requests go to a server that the user has set, which may serve any model under any name."""
     return bool(os.environ.get("ANTHROPIC_BASE_URL", "").strip())
-
-
-def _is_routed(model: str) -> bool:
-    """Return whether a name has a vendor before a slash; names with this program's prefixes may have slashes, too."""
-    return re.match(r"[a-z][\w-]*/", model, re.IGNORECASE) is not None
 
 
 def _claude_id(name: str) -> str | None:

@@ -1,11 +1,17 @@
-"""The fields of a specialist: keys, aliases, types, descriptions, and the schema for editors."""
+"""The fields of a specialist: the one declaration of each front matter key.
+
+A field of `Specialist` has the type, the default and the description of its key, and in its metadata the other
+spellings, what a value may do by its origin, and whether config files may set it. Loading, errors, presets, `show`, the
+table of origins, the keys of config files and the schema for editors derive from it. Only the types of calls, at the
+end, repeat the names, because type checkers cannot derive them.
+"""
 
 import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, TypedDict, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -13,6 +19,39 @@ from run_specialist.budget import Preset, Style
 from run_specialist.record.messages import CallFormat
 from run_specialist.record.outcome import EvidencePolicy, OfflinePolicy
 from run_specialist.specialist.tool_names import BUILT_IN
+
+Rule = Literal["free", "lower", "allowed", "trust", "never"]
+"""What a value may do: everything, only lower what the user has set, name only what is allowed already, use a power
+after the user has trusted the file by its content, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the values of a key may do, by origin; the caller may do everything."""
+
+    project: Rule
+    data: Rule
+
+
+PLAIN = Rules("free", "never")
+LIMIT = Rules("lower", "lower")
+STYLE = Rules("free", "free")
+POWER = Rules("trust", "never")
+"""`trust` concerns only what is a power: a project's file may name `read` in `tools`, folders in `paths`, and models of
+the usual server, and call specialists without powers."""
+IN_CONFIG_FILES = "in config files"
+"""Marks a key that config files may set, too."""
+
+
+class Aliases(tuple[str, ...]):
+    """Other spellings of a key, in snake_case."""
+
+    __slots__ = ()
+
+    def __new__(cls, *names: str) -> Self:
+        """Make the metadata from the spellings."""
+        return super().__new__(cls, names)
+
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([smh])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
@@ -98,13 +137,18 @@ _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 _OrNone = BeforeValidator(none_word)
 Limit = Annotated[
-    _Whole | None, _OrNone, _schema("integer", none=True), Expected("an integer of at least 0, or none", number=True)
+    _Whole | None,
+    _OrNone,
+    _schema("integer", none=True),
+    Expected("an integer of at least 0, or none", number=True),
+    LIMIT,
 ]
 Money = Annotated[
     _Amount | None,
     _OrNone,
     _schema("number", none=True),
     Expected("an amount in USD of at least 0, or none", number=True),
+    LIMIT,
 ]
 Time = Annotated[
     _Amount | None,
@@ -112,14 +156,16 @@ Time = Annotated[
     _OrNone,
     _schema("number", text=True),
     Expected("a number of seconds, a duration like 90s, 10m or 1h, or none", number=True),
+    LIMIT,
 ]
 Seconds = Annotated[
     Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)],
     BeforeValidator(_duration),
     _schema("number", text=True),
     Expected("a number of seconds above 0, or a duration like 90s or 10m", number=True),
+    LIMIT,
 ]
-Count = Annotated[_Positive, _schema("integer", least=1), Expected("an integer of at least 1", number=True)]
+Count = Annotated[_Positive, _schema("integer", least=1), Expected("an integer of at least 1", number=True), LIMIT]
 OptionalCount = Annotated[
     _Positive | None,
     _OrNone,
@@ -173,110 +219,127 @@ class Specialist(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    name: str
+    name: Annotated[str, PLAIN]
     """Name of the specialist; defaults to the file name."""
-    description: str
+    description: Annotated[str, PLAIN]
     """When a parent should use it."""
-    prompt: str
+    prompt: Annotated[str, PLAIN]
     """System prompt of the child: the body of the file."""
-    path: Path | None = None
+    path: Annotated[Path | None, PLAIN] = None
     """File that it was read from."""
-    tools: OptionalNames = None
+    tools: Annotated[OptionalNames, POWER] = None
     """Allow-list of tools; omitted = all read-only built-ins, [] = none. Globs like `mcp__server__*` are allowed."""
-    paths: Annotated[
-        tuple[InnerPath, ...] | None,
-        AsList,
-        Expected("folders or globs under the root"),
-    ] = None
+    paths: Annotated[tuple[InnerPath, ...] | None, AsList, Expected("folders or globs under the root"), POWER] = None
     """Folders or globs under the root that the file tools may read; omitted = all."""
-    disallowed_tools: Names = ()
+    disallowed_tools: Annotated[Names, PLAIN] = ()
     """Tools to remove; takes precedence over `tools`."""
-    model: str | None = None
+    model: Annotated[str | None, Rules("trust", "allowed")] = None
     """Alias (sonnet, opus, haiku), full model id, local model such as ollama:NAME, or inherit."""
-    fallback_models: Names = ()
+    fallback_models: Annotated[Names, Rules("trust", "allowed"), Aliases("fallback_model")] = ()
     """Models to use instead, in this order, if the model cannot answer."""
-    effort: Annotated[Effort | None, BeforeValidator(lower), Expected("low, medium, high, xhigh or max")] = None
+    effort: Annotated[
+        Effort | None,
+        BeforeValidator(lower),
+        Expected("low, medium, high, xhigh or max"),
+        STYLE,
+        Aliases("reasoning_effort", "model_reasoning_effort", "thinking_level"),
+    ] = None
     """Effort level sent to the model."""
-    tool_calls_limit: Limit = 30
+    tool_calls_limit: Annotated[Limit, Aliases("max_tool_calls", "tool_call_limit"), IN_CONFIG_FILES] = 30
     """Maximum tool calls per run; 0 = answer without any, none = no limit."""
-    turns_limit: Limit = None
+    turns_limit: Annotated[Limit, Aliases("max_turns", "max_steps", "steps"), IN_CONFIG_FILES] = None
     """Maximum model replies per run."""
-    total_tokens_limit: Limit = None
+    total_tokens_limit: Annotated[Limit, IN_CONFIG_FILES] = None
     """Maximum input and output tokens per run."""
-    cost_limit: Money = None
+    cost_limit: Annotated[Money, Aliases("max_cost_usd"), IN_CONFIG_FILES] = None
     """Maximum cost per run in USD; needs a model with a known price."""
-    time_limit: Time = None
+    time_limit: Annotated[Time, Aliases("timeout", "timeout_mins"), IN_CONFIG_FILES] = None
     """Maximum wall time per run: seconds, or a duration like 90s, 10m, 1h."""
-    patience: Time = 120.0
+    patience: Annotated[Time, IN_CONFIG_FILES] = 120.0
     """Maximum time for which one request is retried while the model's API is busy or unreachable; 0 = never."""
-    tool_chars_limit: Limit = None
+    tool_chars_limit: Annotated[Limit, Aliases("max_total_chars"), IN_CONFIG_FILES] = None
     """Maximum characters of all tool results per run."""
-    parallel_tools_limit: Count = 4
+    parallel_tools_limit: Annotated[Count, Aliases("max_parallel_tools")] = 4
     """Maximum tool calls running at once in one turn."""
     tool_timeout: Seconds = 60.0
     """Timeout of one tool call, in seconds."""
     tool_result_limit: Count = 20_000
     """Maximum characters of one tool result; longer results are truncated with a hint on how to read the rest."""
     tool_calls: Annotated[
-        CallFormat, BeforeValidator(lower), Expected("native or json", if_number="tool_calls_limit")
+        CallFormat,
+        BeforeValidator(lower),
+        Expected("native or json", if_number="tool_calls_limit"),
+        STYLE,
+        IN_CONFIG_FILES,
     ] = "native"
     """How the model calls tools: native, or as constrained JSON, for models that are bad at native calls."""
     landing: Annotated[
-        Style, BeforeValidator(lower), Expected("auto, force, order, schema, none, finalize or stop")
+        Style,
+        BeforeValidator(lower),
+        Expected("auto, force, order, schema, none, finalize or stop"),
+        STYLE,
+        IN_CONFIG_FILES,
     ] = "auto"
     """How the final answer is obtained at the limit; `none` asks for text without tools."""
-    landing_prompt: str | None = None
+    landing_prompt: Annotated[str | None, PLAIN] = None
     """Text of the final instruction, in place of the default."""
-    evidence: Annotated[EvidencePolicy, BeforeValidator(lower), Expected("off, check or require")] = "check"
+    evidence: Annotated[
+        EvidencePolicy, BeforeValidator(lower), Expected("off, check or require"), STYLE, IN_CONFIG_FILES
+    ] = "check"
     """Whether quotes are checked against what the run has read, and whether an answer needs a verified one."""
-    offline: Annotated[OfflinePolicy, BeforeValidator(lower), Expected("answer or refuse")] = "answer"
+    offline: Annotated[OfflinePolicy, BeforeValidator(lower), Expected("answer or refuse"), PLAIN] = "answer"
     """Whether it may be answered offline if there is no model; refuse if its answer is a judgement."""
-    budget_notice: Switch = True
+    budget_notice: Annotated[Switch, PLAIN] = True
     """Whether the system prompt states the budget."""
     countdown: Annotated[
-        Countdown, BeforeValidator(_countdown_word), Expected("a map with from, style and warn_at, or none")
+        Countdown, BeforeValidator(_countdown_word), Expected("a map with from, style and warn_at, or none"), PLAIN
     ] = Countdown()
     """Countdown line in tool results: start, wording, warning; or none."""
-    summarize_at: OptionalCount = None
+    summarize_at: Annotated[OptionalCount, PLAIN, Aliases("max_token")] = None
     """Estimated tokens of context that trigger summarizing; none = never."""
-    context_target: OptionalCount = None
+    context_target: Annotated[OptionalCount, PLAIN, Aliases("context_token_limit")] = None
     """Target size of the context after summarizing, in tokens."""
-    summary_limit: OptionalCount = None
+    summary_limit: Annotated[OptionalCount, PLAIN, Aliases("summary_token_limit")] = None
     """Maximum tokens of one summary."""
     output_schema: Annotated[
-        dict[str, Any] | str | None, AfterValidator(path_not_markup), Expected("a JSON Schema, or the path of one")
+        dict[str, Any] | str | None,
+        AfterValidator(path_not_markup),
+        Expected("a JSON Schema, or the path of one"),
+        PLAIN,
     ] = None
     """Schema of the answer: a JSON Schema, or the path of one."""
-    agents: Names = ()
+    agents: Annotated[Names, POWER] = ()
     """Specialists that this one may call; `*` = all that are found."""
-    share_budget: Switch = True
+    share_budget: Annotated[Switch, Rules("lower", "never")] = True
     """Whether child runs spend from their parent's remaining budget."""
-    disable_model_invocation: Switch = False
+    disable_model_invocation: Annotated[Switch, PLAIN] = False
     """Whether to hide it from models that do not name it: it is not served over MCP, and `*` does not include it."""
     mcp_servers: Annotated[
-        dict[str, Any] | list[Any] | None, Expected("a list or a map of servers"), Field(repr=False)
+        dict[str, Any] | list[Any] | None, Expected("a list or a map of servers"), Field(repr=False), POWER
     ] = None
     """MCP servers that provide tools."""
-    required_mcp_servers: Names = ()
+    required_mcp_servers: Annotated[Names, PLAIN] = ()
     """MCP servers without which it must not run, by name or part of a name."""
-    skills: Names = ()
+    skills: Annotated[Names, POWER] = ()
     """Skills whose SKILL.md is added to the prompt."""
-    project_instructions: Switch = False
+    project_instructions: Annotated[Switch, PLAIN, Aliases("inherit_project_context")] = False
     """Whether AGENTS.md or CLAUDE.md of the project is added to the prompt."""
-    memory: Annotated[MemoryScope | None, BeforeValidator(_scope), Expected("user, project or local")] = None
+    memory: Annotated[MemoryScope | None, BeforeValidator(_scope), Expected("user, project or local"), POWER] = None
     """Where to keep notes from run to run, which are added to the prompt; omitted = no notes."""
-    python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function")] = ()
+    python_tools: Annotated[tuple[FunctionName, ...], AsList, Expected("a list of module:function"), POWER] = ()
     """Python functions of the project to use as tools."""
-    allowed_domains: Names = ()
+    allowed_domains: Annotated[Names, POWER] = ()
     """Domains, with their subdomains, that `fetch` and `web_search` may read; empty = all public ones."""
-    server_tools: Switch = False
+    server_tools: Annotated[Switch, POWER] = False
     """Whether the API may run `web_search`, which it bills, and `fetch` itself, if `tools` names them."""
-    writable: Annotated[tuple[InnerPath, ...], AsList, Expected("folders or globs under the root")] = ()
+    writable: Annotated[tuple[InnerPath, ...], AsList, Expected("folders or globs under the root"), POWER] = ()
     """Folders or globs under the root that tools may change; empty = nothing."""
     preset: Annotated[
         Preset | None,
         BeforeValidator(lower),
         Expected("soft-landing, soft-warning, finalize, budget-notice or openai-loop"),
+        STYLE,
+        IN_CONFIG_FILES,
     ] = None
     """Named set of the settings above; keys in the file override it."""
 
@@ -334,72 +397,24 @@ def _suggested(names: Sequence[str]) -> dict[str, Any]:
     return {"anyOf": [{"enum": list(names)}, {"type": "string"}]}
 
 
-CANONICAL = (
-    "name",
-    "description",
-    "tools",
-    "paths",
-    "disallowed_tools",
-    "model",
-    "fallback_models",
-    "effort",
-    "tool_calls_limit",
-    "turns_limit",
-    "total_tokens_limit",
-    "cost_limit",
-    "time_limit",
-    "patience",
-    "tool_chars_limit",
-    "parallel_tools_limit",
-    "tool_timeout",
-    "tool_result_limit",
-    "tool_calls",
-    "landing",
-    "landing_prompt",
-    "evidence",
-    "offline",
-    "budget_notice",
-    "countdown",
-    "summarize_at",
-    "context_target",
-    "summary_limit",
-    "output_schema",
-    "agents",
-    "share_budget",
-    "disable_model_invocation",
-    "mcp_servers",
-    "required_mcp_servers",
-    "skills",
-    "project_instructions",
-    "memory",
-    "python_tools",
-    "allowed_domains",
-    "server_tools",
-    "writable",
-    "preset",
-)
+_T = TypeVar("_T")
 
-# In snake_case; camelCase and kebab-case are converted before the lookup.
-ALIASES = {
-    "fallback_model": "fallback_models",
-    "max_tool_calls": "tool_calls_limit",
-    "tool_call_limit": "tool_calls_limit",
-    "max_turns": "turns_limit",
-    "max_steps": "turns_limit",
-    "steps": "turns_limit",
-    "max_cost_usd": "cost_limit",
-    "timeout": "time_limit",
-    "timeout_mins": "time_limit",
-    "max_total_chars": "tool_chars_limit",
-    "max_parallel_tools": "parallel_tools_limit",
-    "max_token": "summarize_at",
-    "context_token_limit": "context_target",
-    "summary_token_limit": "summary_limit",
-    "reasoning_effort": "effort",
-    "model_reasoning_effort": "effort",
-    "thinking_level": "effort",
-    "inherit_project_context": "project_instructions",
-}
+
+def declared(key: str, kind: type[_T], model: type[BaseModel] = Specialist) -> _T | None:
+    """Return the metadata of a kind that a field has, such as `Expected`; None if it has none."""
+    return next((item for item in model.model_fields[key].metadata if isinstance(item, kind)), None)
+
+
+CANONICAL = tuple(key for key in Specialist.model_fields if key not in ("prompt", "path"))
+"""All keys of a file."""
+ALIASES = {alias: key for key in CANONICAL for alias in declared(key, Aliases) or ()}
+"""Other spellings, in snake_case; camelCase and kebab-case are converted before the lookup."""
+CONFIG_KEYS = tuple(key for key in CANONICAL if IN_CONFIG_FILES in Specialist.model_fields[key].metadata)
+"""Keys that config files may set, too."""
+TEXTS = frozenset(key for key in CANONICAL if Specialist.model_fields[key].annotation in (str, str | None))
+"""Keys whose value is a text."""
+NAMES = frozenset(key for key in CANONICAL if AsList in Specialist.model_fields[key].metadata)
+"""Keys whose value is a list of names."""
 
 # Restrictions of other programs that hold here too, as long as all tools only read; None = by any value.
 KEPT_BY_READING = {
@@ -476,3 +491,80 @@ def nearest(key: str) -> str | None:
 
 _CANONICAL = frozenset(CANONICAL)
 _CANDIDATES = (*CANONICAL, *ALIASES)
+
+
+# The types of the settings of a call: what a file may give, in Python.
+
+_NamesOfCall = list[str] | tuple[str, ...]
+_ShareOfCall = float | Literal["none"] | None
+CountdownSetting = TypedDict(
+    "CountdownSetting",
+    {"from": _ShareOfCall, "style": Literal["remaining", "budget", "json"], "warn_at": _ShareOfCall},
+    total=False,
+)
+
+
+class OtherLimits(TypedDict, total=False):
+    """The limits of a run except its cost; None means no limit."""
+
+    tool_calls_limit: int | None
+    turns_limit: int | None
+    total_tokens_limit: int | None
+    """Input and output tokens."""
+    time_limit: float | str | None
+    """Seconds, or a duration such as `90s`, `10m` or `1h`."""
+    tool_chars_limit: int | None
+    """Characters of all tool results."""
+
+
+class Limits(OtherLimits, total=False):
+    """The limits of a run; None means no limit."""
+
+    cost_limit: float | None
+    """[USD]"""
+
+
+class OtherSettings(TypedDict, total=False):
+    """The keys of a specialist's file that a call can override, except `model` and the limits."""
+
+    tools: _NamesOfCall | None
+    paths: _NamesOfCall | None
+    disallowed_tools: _NamesOfCall
+    fallback_models: _NamesOfCall
+    """Models with which a run continues if the model of the file cannot answer; a model of the call replaces them."""
+    effort: Effort | None
+    patience: float | str | None
+    """Maximum time for which one request is retried: seconds, or a duration such as `2m`."""
+    offline: OfflinePolicy
+    parallel_tools_limit: int
+    tool_timeout: float | str
+    tool_result_limit: int
+    tool_calls: CallFormat
+    landing: Style
+    landing_prompt: str | None
+    evidence: EvidencePolicy
+    budget_notice: bool
+    countdown: CountdownSetting | Literal["none"] | None
+    summarize_at: int | None
+    context_target: int | None
+    summary_limit: int | None
+    output_schema: dict[str, Any] | str | None
+    """A JSON Schema, or the path of one."""
+    agents: _NamesOfCall
+    share_budget: bool
+    disable_model_invocation: bool
+    mcp_servers: dict[str, Any] | list[Any] | None
+    required_mcp_servers: _NamesOfCall
+    skills: _NamesOfCall
+    project_instructions: bool
+    memory: MemoryScope | Literal["none"] | None
+    """Where notes are kept from run to run."""
+    python_tools: _NamesOfCall
+    allowed_domains: _NamesOfCall
+    server_tools: bool
+    writable: _NamesOfCall
+    preset: Preset | None
+
+
+class Settings(Limits, OtherSettings, total=False):
+    """The keys of a specialist's file that a call can override, except `model`; docs/reference.md has them."""

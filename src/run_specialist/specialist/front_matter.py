@@ -225,7 +225,11 @@ class LenientHandler(YAMLHandler):
             if root is None:
                 return front, body
             if isinstance(root, MappingNode) and not _holds_prose(root, front):
-                self._take_pairs(root, chunk)
+                for key, node in root.pairs:
+                    if isinstance(key, ScalarNode):
+                        self._add(Field(key.text.strip(), node, chunk, chunk.place(key.start)))
+                    else:
+                        self._problems.warn(chunk.place(key.start), "a key that is a list or a map is ignored")
                 return front, body
             self._problems.warn(
                 chunk.place(root.start), "the front matter contains more than keys; parsed line by line"
@@ -242,13 +246,6 @@ class LenientHandler(YAMLHandler):
     def load(self, fm: str, **_: object) -> dict[str, object]:  # noqa: ARG002, already parsed by `split`
         """Return the fields as plain values."""
         return {key: value_of(field.node)[0] for key, field in self.fields.items()}
-
-    def _take_pairs(self, root: MappingNode, chunk: Chunk) -> None:
-        for key, node in root.pairs:
-            if isinstance(key, ScalarNode):
-                self._add(Field(key.text.strip(), node, chunk, chunk.place(key.start)))
-            else:
-                self._problems.warn(chunk.place(key.start), "a key that is a list or a map is ignored")
 
     def _take_spans(self, front: str, parts: FencedParts) -> int:
         spans, used = field_spans(front, parts.line)
@@ -441,7 +438,9 @@ def field_spans(front: str, line: int) -> tuple[list[FieldSpan], int]:
     The rest belongs to the body: if the closing fence is missing, a `---` rule far below may end `front`.
     """
     lines = front.split("\n", MOST_LINES)
-    margin = _margin(lines)
+    # The indentation of the first line, which all keys share.
+    first = next((line for line in lines if line.strip()), "")
+    margin = first[: len(first) - len(first.lstrip())]
     last_close = max((i for i, text in enumerate(lines) if _CLOSE.search(text)), default=-1)
     last_key = _last_key(lines, margin)
     last_text = max((i for i, text in enumerate(lines) if text.strip() and not _COMMENT.match(text)), default=-1)
@@ -457,7 +456,7 @@ def field_spans(front: str, line: int) -> tuple[list[FieldSpan], int]:
         if key:
             starts.append((index, key))
             in_prose, open_examples = canonical(key) in _PROSE_KEYS, 0
-        elif starts and blank_before and not in_prose and _is_body(text):
+        elif starts and blank_before and not in_prose and text[0] not in " \t-#]})\"'":
             lines = lines[: _back_over_headings(lines, index)]
             break
         elif in_prose and last_key < index < last_text and not open_examples and _TITLE.match(text):
@@ -492,12 +491,6 @@ def read_span(span: FieldSpan, problems: Problems) -> tuple[Node, Chunk]:
     return _raw(span, start, chunk, problems), chunk
 
 
-def _margin(lines: list[str]) -> str:
-    """Return the indentation of the first line, which all keys share."""
-    first = next((line for line in lines if line.strip()), "")
-    return first[: len(first) - len(first.lstrip())]
-
-
 def _last_key(lines: list[str], margin: str) -> int:
     """Return the index of the last line with a key that can end a description, or -1; code blocks are skipped."""
     last, in_code = -1, False
@@ -507,18 +500,6 @@ def _last_key(lines: list[str], margin: str) -> int:
         elif not in_code and (key := is_key_line(text.removeprefix(margin))) and starts_field_in_prose(key):
             last = index
     return last
-
-
-def _without_comments(text: str) -> str:
-    """Remove trailing comment lines, which belong to the next key."""
-    lines = text.split("\n")
-    while len(lines) > 1 and (not lines[-1].strip() or _COMMENT.match(lines[-1])):
-        lines.pop()
-    return "\n".join(lines)
-
-
-def _is_body(text: str) -> bool:
-    return text[0] not in " \t-#]})\"'"
 
 
 def _back_over_headings(lines: list[str], index: int) -> int:
@@ -536,7 +517,11 @@ def _with_line_breaks(node: Node) -> Node:
 
 def _raw(span: FieldSpan, start: int, chunk: Chunk, problems: Problems) -> ScalarNode:
     """Return the text after the colon as one scalar, with later lines dedented."""
-    raw = _without_comments(span.text[start:]).rstrip()
+    lines = span.text[start:].split("\n")
+    # Comment lines at the end belong to the next key.
+    while len(lines) > 1 and (not lines[-1].strip() or _COMMENT.match(lines[-1])):
+        lines.pop()
+    raw = "\n".join(lines).rstrip()
     end = start + len(raw)
     block = _BLOCK.match(raw)
     last = chunk.place(end).line

@@ -195,6 +195,7 @@ def _load(data: bytes | str, problems: Problems, project: Path | None = None) ->
     specialist = validate(given | {"name": name, "description": description}, front, problems)
     check_output_schema(given, front, problems, project)
     check_placeholders(data, given, front, problems)
+    is_derived = "agents" in front.fields and front.fields["agents"] is front.fields.get("tools")
     file = SpecialistFile(
         path=problems.path,
         name=name,
@@ -203,15 +204,10 @@ def _load(data: bytes | str, problems: Problems, project: Path | None = None) ->
         model=given.get("model"),
         tool_calls_limit=_limit_as_given(given.get("tool_calls_limit"), problems),
         specialist=specialist,
-        may_circle="*" in given.get("agents", ()) or _is_derived("agents", "tools", front),
+        may_circle="*" in given.get("agents", ()) or is_derived,
         lines={key: field.key_place.line for key, field in front.fields.items()},
     )
     return file.with_problems(problems.sorted())
-
-
-def _is_derived(key: str, source: str, front: FrontMatter) -> bool:
-    """Return whether the value of a key is derived from another key."""
-    return key in front.fields and front.fields[key] is front.fields.get(source)
 
 
 def _name(given: dict[str, Any], front: FrontMatter, problems: Problems) -> str:

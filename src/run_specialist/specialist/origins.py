@@ -1,4 +1,4 @@
-"""The origin of a value decides what it may do: one table over all settings, and the functions that ask it.
+"""The origin of a value decides what it may do: the functions that apply the rules of each setting.
 
 There are three origins. The caller: the command line, a call in Python, the user's config file and files, and the files
 of this package. The project: its specialists, config file, skills and instructions, which may come from somebody else.
@@ -13,78 +13,19 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-OriginKind = Literal["caller", "project", "data"]
-Rule = Literal["free", "lower", "allowed", "trust", "never"]
-"""What a value may do: everything, only lower what the user has set, name only what is allowed already, use a power
-after the user has trusted the file by its content, or nothing."""
+from run_specialist.specialist.fields import PLAIN, STYLE, Rule, Rules, Specialist, declared
 
+OriginKind = Literal["caller", "project", "data"]
 _ORDER: tuple[OriginKind, ...] = ("caller", "project", "data")
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The rules of one setting; the caller may do everything."""
-
-    project: Rule
-    data: Rule
-
-
-_TEXT = Rules("free", "never")
-_LIMIT = Rules("lower", "lower")
-_STYLE = Rules("free", "free")
-_POWER = Rules("trust", "never")
 _PERSONAL = Rules("never", "never")
-
 RULES: Mapping[str, Rules] = {
-    # Keys of specialist files
-    "name": _TEXT,
-    "description": _TEXT,
-    "prompt": _TEXT,
-    "path": _TEXT,
-    "tools": _POWER,
-    "paths": _POWER,
-    "disallowed_tools": _TEXT,
-    "model": Rules("trust", "allowed"),
-    "fallback_models": Rules("trust", "allowed"),
-    "effort": _STYLE,
-    "tool_calls_limit": _LIMIT,
-    "turns_limit": _LIMIT,
-    "total_tokens_limit": _LIMIT,
-    "cost_limit": _LIMIT,
-    "time_limit": _LIMIT,
-    "patience": _LIMIT,
-    "tool_chars_limit": _LIMIT,
-    "parallel_tools_limit": _LIMIT,
-    "tool_timeout": _LIMIT,
-    "tool_result_limit": _LIMIT,
-    "tool_calls": _STYLE,
-    "landing": _STYLE,
-    "landing_prompt": _TEXT,
-    "evidence": _STYLE,
-    "offline": _TEXT,
-    "budget_notice": _TEXT,
-    "countdown": _TEXT,
-    "summarize_at": _TEXT,
-    "context_target": _TEXT,
-    "summary_limit": _TEXT,
-    "output_schema": _TEXT,
-    "agents": _POWER,
-    "share_budget": Rules("lower", "never"),
-    "disable_model_invocation": _TEXT,
-    "mcp_servers": _POWER,
-    "required_mcp_servers": _TEXT,
-    "skills": _POWER,
-    "project_instructions": _TEXT,
-    "memory": _POWER,
-    "python_tools": _POWER,
-    "allowed_domains": _POWER,
-    "server_tools": _POWER,
-    "writable": _POWER,
-    "preset": _STYLE,
-    # Other settings
-    "question": _STYLE,
-    "root": Rules("never", "never"),
-    "dir": Rules("free", "never"),
+    **{key: rules for key in Specialist.model_fields if (rules := declared(key, Rules))},
+    # Settings that are no keys of specialist files
+    "question": STYLE,
+    "root": _PERSONAL,
+    "dir": PLAIN,
     "strict": Rules("lower", "never"),
     "quiet": _PERSONAL,
     "require_model": _PERSONAL,
@@ -93,11 +34,7 @@ RULES: Mapping[str, Rules] = {
     "requests_at_once": _PERSONAL,
     "trust": _PERSONAL,
 }
-"""The rules of each setting; a key of specialist files or of config files without a row fails a test.
-
-`trust` concerns only what is a power: a project's file may name `read` in `tools`, folders in `paths`, and models of
-the usual server, and call specialists without powers.
-"""
+"""The rules of each setting; a key of specialist files or of config files without rules fails a test."""
 
 NEVER = "data, such as a stored run, an eval case or a queue, cannot decide this; put it into the specialist's file"
 

@@ -57,7 +57,10 @@ def read(path: Path) -> PlacedValue:
         raise UsageError(f"{_file(path)}: is larger than {LARGEST // 1024**2} MiB")
     try:
         text = data.decode("utf-8-sig")
-        return parse_placed(_json_as_yaml(text) if path.suffix == ".json" else text)
+        if path.suffix == ".json":
+            # A YAML parser accepts neither tabs as indentation nor surrogate escapes.
+            text = _ESCAPE.sub(_whole, text.replace("\t", " "))
+        return parse_placed(text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{_file(path)}:{line}:1: is not UTF-8") from None
@@ -134,11 +137,6 @@ class _NodeReader:
                 raise NotReadable(f"the key {shown(str(key.value))} occurs twice", key.place)
             seen.add(key.value)
             yield str(key.value), key, self.placed(value_node, depth + 1)
-
-
-def _json_as_yaml(text: str) -> str:
-    """Return JSON that a YAML parser accepts: without tabs as indentation, and without surrogate escapes."""
-    return _ESCAPE.sub(_whole, text.replace("\t", " "))
 
 
 def _whole(match: re.Match[str]) -> str:

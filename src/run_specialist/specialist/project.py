@@ -141,7 +141,9 @@ def packaged() -> Path:
 def _inside(top: Path, project: Path, *, meant: bool) -> Iterator[SearchFolder]:
     for path in (top / folder for dialect in DIALECTS for folder in dialect.project):
         owner = None if meant or not os.path.lexists(path) else ownership_problem(top, path.parent, path)
-        yield SearchFolder(path, project, "" if owner is None else f"{owner}; {_advice(top)}")
+        name = shown(str(top), None)
+        advice = f"its files are not loaded; if you trust it, use `root={name}`, or set {VARIABLE}={name}"
+        yield SearchFolder(path, project, "" if owner is None else f"{owner}; {advice}")
 
 
 def _not_taken(project: Path, *, meant: bool) -> Iterator[SearchFolder]:
@@ -149,11 +151,6 @@ def _not_taken(project: Path, *, meant: bool) -> Iterator[SearchFolder]:
     top = git_folder(project)
     if top is not None and top != project and not meant:
         yield from (place for place in _inside(top, top, meant=False) if place.refused)
-
-
-def _advice(top: Path) -> str:
-    name = shown(str(top), None)
-    return f"its files are not loaded; if you trust it, use `root={name}`, or set {VARIABLE}={name}"
 
 
 def user_folder() -> Path:
@@ -206,9 +203,14 @@ def ownership_problem(top: Path, *inside: Path) -> str | None:
     Checks the folder, its `.git` and the paths inside, both symlinks and their targets. On Windows nothing is checked.
     Source: https://git-scm.com/docs/git-config#Documentation/git-config.txt-safedirectory
     """
-    if not hasattr(os, "geteuid") or _is_listed(top):
+    listed = [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
+    if not hasattr(os, "geteuid") or "*" in listed or os.path.realpath(top) in map(os.path.realpath, listed):
         return None
-    users = _users()
+    # Trusted are root, the current user and, under sudo, the user who called it.
+    users = {_ROOT, os.geteuid()}
+    caller = os.environ.get("SUDO_UID", "")
+    if os.geteuid() == _ROOT and caller.isdecimal():
+        users.add(int(caller))
     for path in (top, top / ".git", *inside):
         for follow in (False, True):
             with suppress(OSError):
@@ -216,17 +218,3 @@ def ownership_problem(top: Path, *inside: Path) -> str | None:
                 if owner not in users:
                     return f"{path} belongs to another user (uid {owner})"
     return None
-
-
-def _users() -> set[int]:
-    """Return the trusted user ids: root, the current user and, under sudo, the user who called it."""
-    users = {_ROOT, os.geteuid()}
-    caller = os.environ.get("SUDO_UID", "")
-    if os.geteuid() == _ROOT and caller.isdecimal():
-        users.add(int(caller))
-    return users
-
-
-def _is_listed(folder: Path) -> bool:
-    listed = [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
-    return "*" in listed or os.path.realpath(folder) in map(os.path.realpath, listed)

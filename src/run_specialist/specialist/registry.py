@@ -239,17 +239,22 @@ class _Graph:
             self._by_path.setdefault(file.path, file)
         # A run leaves out the specialists above it, so that others may call each other.
         callers = [file for file in self._by_path.values() if _listed(file) and not file.may_circle]
-        edges = {file.path: self._callees(file) for file in callers}
+        edges = {
+            file.path: [one.path for name in _listed(file) if (one := self._find(name, file)) is not None]
+            for file in callers
+        }
         self._cycles = _cycles(edges)
         runnable = {path: [one for one in callees if self._can_run(one)] for path, callees in edges.items()}
         self._chains = _chains({path: callees for path, callees in runnable.items() if path not in self._cycles})
 
     def checked(self) -> list[SpecialistFile]:
-        return [self._checked(file) for file in self._files]
-
-    def _checked(self, file: SpecialistFile) -> SpecialistFile:
-        found = [_problem(file, text, level) for text, level in self._complaints(file)] if _listed(file) else []
-        return file.with_problems((*file.problems, *found)) if found else file
+        files = []
+        for file in self._files:
+            line = file.lines.get("agents", 1)
+            complaints = self._complaints(file) if _listed(file) else ()
+            found = [Problem(file.path, line, 1, "agents", text, level) for text, level in complaints]
+            files.append(file.with_problems((*file.problems, *found)) if found else file)
+        return files
 
     def _complaints(self, file: SpecialistFile) -> Iterable[tuple[str, Level]]:
         cycle = self._cycles.get(file.path)
@@ -280,10 +285,6 @@ class _Graph:
         first = next((str(problem) for problem in file.problems if problem.level == "error"), None)
         return f"{shown(name)} cannot be run: {first or 'it is part of a cycle'}"
 
-    def _callees(self, file: SpecialistFile) -> list[Path]:
-        found = (self._find(name, file) for name in _listed(file))
-        return [one.path for one in found if one is not None]
-
     def _find(self, name: str, caller: SpecialistFile) -> SpecialistFile | None:
         if is_file_name(name) and os.path.lexists(name.replace("\0", "")):
             path = Path(name)
@@ -297,10 +298,6 @@ class _Graph:
 
     def _path(self, paths: Sequence[Path]) -> str:
         return shown(" -> ".join(self._by_path[path].name for path in paths), _LONGEST)
-
-
-def _problem(file: SpecialistFile, text: str, level: Level) -> Problem:
-    return Problem(file.path, file.lines.get("agents", 1), 1, "agents", text, level)
 
 
 def _cycles(edges: _Edges) -> dict[Path, list[Path]]:

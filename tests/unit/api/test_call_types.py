@@ -15,8 +15,8 @@ import run_specialist
 from run_specialist.api.runner import MapOptions, ResumeOptions, RunOptions
 from run_specialist.budget import PRESETS
 from run_specialist.errors import UsageError
-from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.settings import CountdownSetting, Limits, Settings, checked
+from run_specialist.specialist.fields import CountdownSetting, Limits, Settings, Specialist
+from run_specialist.specialist.settings import checked
 
 SOURCES = Path(run_specialist.__file__).parents[1]
 IDENTITY = {"name", "description", "prompt", "path"}
