@@ -66,7 +66,8 @@ def leaked_calls(reply: Reply, tools: Collection[str], *, bare_answer: bool = Tr
     except (ValueError, RecursionError):
         return []
     calls = [_call(value, tools) for value in found]
-    if len(found) == 1 and bare_answer and _is_answer_json(found[0]) and RESPOND in tools:
+    is_answer = len(found) == 1 and "answer" in found[0] and found[0].keys() <= _ANSWER
+    if is_answer and bare_answer and RESPOND in tools:
         calls = [LeakedCall(RESPOND, found[0], is_named=False)]
     named = [call for call in calls if call]
     return named if len(named) == len(calls) and not any(map(_is_too_deep, found)) else []
@@ -130,10 +131,6 @@ def _call(value: Mapping[str, Any], tools: Collection[str]) -> LeakedCall | None
         return None
     (arguments,) = (item for key, item in value.items() if key != "name")
     return LeakedCall(name, arguments) if isinstance(arguments, dict) else None
-
-
-def _is_answer_json(value: Mapping[str, Any]) -> bool:
-    return "answer" in value and value.keys() <= _ANSWER
 
 
 def _is_too_deep(value: object) -> bool:

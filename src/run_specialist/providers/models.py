@@ -116,7 +116,7 @@ def _meant(model: str) -> Sequence[str]:
 def _meant_by_claude(model: str) -> Sequence[str]:
     """Return the probable ids for a name whose family is misspelt, or whose part before the family is."""
     words = _WORD.findall(model)
-    if not any(_is_or_near(word, [CLAUDE]) for word in words):
+    if CLAUDE not in words and not any(_near(word, [CLAUDE]) for word in words):
         return []
     family = next((word for word in words if word in FAMILIES), None)
     if family and CLAUDE in words:
@@ -135,10 +135,6 @@ def _meant_by_chat(name: str) -> Sequence[str]:
         return []
     fixed = _WORD.sub(lambda found: _near(found[0], CHAT_WORDS) or found[0], name)
     return [f"openai:{fixed}"] if fixed != name else []
-
-
-def _is_or_near(word: str, known: Iterable[str]) -> bool:
-    return word in known or _near(word, known) is not None
 
 
 def _near(word: str, known: Iterable[str]) -> str | None:
