@@ -1,4 +1,7 @@
-"""Admit requests to an endpoint and key: limited in number, paced after refusals, shared by all runs.
+"""Admit requests: the one wait before a request is sent, shared by all runs of the process.
+
+Few requests start per iteration of the event loop, and an endpoint and key accept a limited number, fewer after
+refusals.
 
 A request counts as running only while it is sent and answered, not while its run executes tools or waits for others.
 """
@@ -9,11 +12,12 @@ import math
 import os
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 from run_specialist.errors import Unavailable, UsageError
 from run_specialist.providers.base import Queueing, Request
@@ -136,31 +140,27 @@ class GateState(NamedTuple):
             request.
         """
         reason = self.refusal.reason if self.refusal else ""
-        is_free = self._passes(model, has_changed_model=has_changed_model)
+        # It may pass a closed gate if only other models were refused.
+        is_free = has_changed_model and model not in self.closed_for
         if now < self.closed_until and not is_free:
             return Obstacle(Cause.CLOSED, reason, self.closed_until)
         if not is_free and self.needs_probe and self.probed_at is not None and now < self.probed_at + PROBE_SPACING:
             return Obstacle(Cause.PROBE, reason, self.probed_at + PROBE_SPACING)
-        if (most := self.limit(now)) is not None or ceiling is not None:
-            at_once = int(min(math.inf if most is None else most, math.inf if ceiling is None else ceiling))
-            if self.under_way >= at_once:
-                return self._full(now, at_once, is_adaptive=most == at_once)
-        return None
-
-    def _passes(self, model: str, *, has_changed_model: bool) -> bool:
-        """Return whether a request may pass a closed gate, because only other models were refused."""
-        return has_changed_model and model not in self.closed_for
-
-    def _full(self, now: float, at_once: int, *, is_adaptive: bool) -> Obstacle:
+        if self.most is None and ceiling is None:
+            return None
+        most = self.limit(now)
+        at_once = int(min(math.inf if most is None else most, math.inf if ceiling is None else ceiling))
+        if self.under_way < at_once:
+            return None
         requests = f"at most {at_once} request{'s' * (at_once > 1)} at once"
-        if not is_adaptive:
+        if most != at_once:
             return Obstacle(Cause.AT_ONCE, f"{requests} (requests_at_once)")
         grows_at = now + MINUTE - (now - self.quiet_since) % MINUTE
         return Obstacle(Cause.AT_ONCE, f"{requests}, because the API refused more", grows_at)
 
     def begin(self, now: float, model: str, *, has_changed_model: bool = False) -> tuple["GateState", InFlightRequest]:
         """Return the state after a request has begun, and the request; the arguments are those of `obstacle`."""
-        is_probe = self.needs_probe and not self._passes(model, has_changed_model=has_changed_model)
+        is_probe = self.needs_probe and not (has_changed_model and model not in self.closed_for)
         state = self._replace(under_way=self.under_way + 1, probed_at=now if is_probe else self.probed_at)
         return state, InFlightRequest(now, model, is_probe)
 
@@ -170,7 +170,13 @@ class GateState(NamedTuple):
 
     def refused(self, now: float, begun: InFlightRequest, refusal: RateLimitRefusal) -> "GateState":
         """Return the state after the API refused a running request."""
-        state = self._halved(now, begun)
+        most = self.limit(now)
+        if most is not None and begun.at <= self.cut_at:
+            # It began before the limit was last halved.
+            state = self._replace(most=most, quiet_since=now)
+        else:
+            most = max(self.under_way, GENEROUS) if most is None else most
+            state = self._replace(most=max(most // 2, 1), cut_at=now, quiet_since=now)
         wait = min(refusal.wait or 0, LONGEST_CLOSING)
         if wait <= 0 or (wait <= MINUTE and refusal.status != TOO_MANY):
             return state
@@ -181,15 +187,6 @@ class GateState(NamedTuple):
             refusal=refusal,
             closed_for=before | {begun.model},
         )
-
-    def _halved(self, now: float, begun: InFlightRequest) -> "GateState":
-        """Return the state with half the limit, unless the request began before the limit was last halved."""
-        before = self.limit(now)
-        if before is None:
-            before = max(self.under_way, GENEROUS)
-        elif begun.at <= self.cut_at:
-            return self._replace(most=before, quiet_since=now)
-        return self._replace(most=max(before // 2, 1), cut_at=now, quiet_since=now)
 
     def ended(self, begun: InFlightRequest, *, was_refused: bool = False) -> "GateState":
         """Return the state after a request has ended, in any way."""
@@ -233,6 +230,65 @@ async def sleep_unless_woken(future: asyncio.Future[None], seconds: float) -> No
     await asyncio.wait([future], timeout=seconds)
 
 
+# Limit how many requests start per iteration of the event loop, so that responses are processed in between.
+#
+# Otherwise a thousand concurrent children would all have a request in progress: a thousand open connections, and ten
+# times as much memory for the garbage collector to scan. An idle event loop delays no request.
+
+PER_TURN = 2
+"""Number of requests that may start per loop iteration."""
+
+
+class Pace:
+    """The FIFO queue of requests that wait to start in one event loop."""
+
+    # Only waiting futures refer to the loop, so that the WeakKeyDictionary can drop the entries of dead loops.
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._left = PER_TURN
+        self._counts = False
+
+    def turn(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None] | None:
+        """Return a future that is done once one more request may start; None if it may start immediately."""
+        if not self._counts:
+            self._counts = True
+            loop.call_soon(self._next_turn, loop)
+        if self._left:
+            self._left -= 1
+            return None
+        future = loop.create_future()
+        self._waiting.append(future)
+        return future
+
+    def _next_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the next requests; stop counting after an iteration in which none started."""
+        self._counts, self._left = self._left < PER_TURN, PER_TURN
+        if self._counts:
+            loop.call_soon(self._next_turn, loop)
+        while self._left and self._waiting:
+            future = self._waiting.popleft()
+            # Skip cancelled requests.
+            if not future.done():
+                future.set_result(None)
+                self._left -= 1
+
+
+_paces: WeakKeyDictionary[asyncio.AbstractEventLoop, Pace] = WeakKeyDictionary()
+
+
+def pace_of(loop: asyncio.AbstractEventLoop) -> Pace:
+    """Return the Pace of an event loop, shared by all its requests."""
+    found = _paces.get(loop)
+    if found is None:
+        # Waiting futures keep a closed loop alive. `keyrefs` returns a copy, since other threads may add entries.
+        for reference in _paces.keyrefs():
+            other = reference()
+            if other is not None and other.is_closed():
+                _paces.pop(other, None)
+        found = _paces[loop] = Pace()
+    return found
+
+
 class Gate:
     """The state of a gate, and the requests that wait there; safe to use from several event loops."""
 
@@ -271,12 +327,13 @@ class Gate:
             now, changed = self.clock(), request.has_changed_model
             most = min(self._ceilings) if self._ceilings else None
             obstacle = self.state.obstacle(now, request.model, most, has_changed_model=changed)
-            if obstacle is None and not self._is_next(request, now):
+            if obstacle is None and self._waiting and not self._is_next(request, now):
                 obstacle = _IN_ORDER
             if obstacle is None:
                 self.state, request.begun = self.state.begin(now, request.model, has_changed_model=changed)
                 self._under_way.add(request)
-                self._unqueue(request)
+                if request in self._waiting:
+                    self._unqueue(request)
             else:
                 self._queue(request)
             return obstacle
@@ -287,16 +344,16 @@ class Gate:
             self._models[request.model] += 1
 
     def _unqueue(self, request: "GatedRequest") -> None:
-        if request in self._waiting:
-            del self._waiting[request]
-            self._models[request.model] -= 1
-            if not self._models[request.model]:
-                del self._models[request.model]
+        del self._waiting[request]
+        self._models[request.model] -= 1
+        if not self._models[request.model]:
+            del self._models[request.model]
 
     def leave_queue(self, request: "GatedRequest") -> None:
         """Remove a request that has begun or was abandoned from the queue, and make the next one check."""
         with self._lock:
-            self._unqueue(request)
+            if request in self._waiting:
+                self._unqueue(request)
             if request.begun is None:
                 self._forget_ceiling(request)
             self._wake()
@@ -324,8 +381,9 @@ class Gate:
             if refusal is not None:
                 self.state = before.refused(self.clock(), request.begun, refusal)
             self.state = self.state.ended(request.begun, was_refused=refusal is not None)
-            # A longer closing may exceed the patience of each request.
-            self._wake(every=self.state.closed_until > before.closed_until)
+            if self._waiting:
+                # A longer closing may exceed the patience of each request.
+                self._wake(every=self.state.closed_until > before.closed_until)
 
     def sweep(self) -> None:
         """End the requests of event loops that were closed without ending them."""
@@ -421,7 +479,7 @@ class GatedRequest:
     )
 
     def __init__(self, gate: Gate, provider: InformedProvider, endpoint: Endpoint, request: Request) -> None:
-        """Describe the request; nothing happens yet."""
+        """Describe the request, whose body should be built only once it has begun; nothing happens yet."""
         self._provider, self._endpoint = provider, endpoint
         self._gate = gate
         self._queueing = request.queueing or Queueing()
@@ -441,6 +499,9 @@ class GatedRequest:
         Raises Unavailable if the gate is closed for longer than the request may wait, or its run is to stop.
         """
         try:
+            turn = pace_of(self._loop).turn(self._loop)
+            if turn is not None:
+                await turn
             obstacle = self._gate.enter(self)
             if obstacle is not None:
                 stopping = self._queueing.stopping
@@ -472,7 +533,8 @@ class GatedRequest:
 
     def accepted(self) -> None:
         """Register a reply that is not an error."""
-        self._gate.accepted(self)
+        if self.begun is not None and self.begun.is_probe:
+            self._gate.accepted(self)
 
     @property
     def is_lost(self) -> bool:

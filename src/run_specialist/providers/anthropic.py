@@ -7,10 +7,10 @@ blocks, and instead of the tail in a request that orders the model to end.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import is_
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
 from run_specialist import prompts
@@ -26,7 +26,6 @@ from run_specialist.providers.transport import (
     WhiteSpace,
     connection,
     count,
-    pace,
     read_arguments,
     send,
     stream,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
 PATH = "/v1/messages"
 CACHED: Block = {"type": "ephemeral"}
+_ENCODED, _CONTENT = attrgetter("encoded"), attrgetter("content")
 LOOKBACK_BLOCKS = 18
 """Maximum size of a turn after which the API still finds the last cache write: it looks back 20 blocks."""
 
@@ -91,6 +91,7 @@ class AnthropicConversation:
         self._provider = provider
         self._lessons = Lessons(provider, opening)
         self._watch = watch
+        self._streaming: Block = {} if watch is None else {"stream": True}
         self._sent = EncodedMessages()
         self._gate = GATES.of(provider.client)
         self._url = url_of(provider.client, PATH)
@@ -113,14 +114,18 @@ class AnthropicConversation:
 
     async def ask(self, request: Request) -> Reply:
         """Send the transcript and return the reply, as `Conversation.ask` describes."""
-        # Before the body is built, so that waiting requests use no memory.
-        await pace().begin()
         messages = self._unanswered.removed(request.messages, may_run=request.choice is Choice.AUTO)
         if messages is not request.messages:
             request = replace(request, messages=messages)
         try:
             async with GatedRequest(self._gate, self._provider, MESSAGES, request) as gated:
-                block = await self._exchange(request, gated)
+                block = None
+                while block is None:
+                    try:
+                        block = await self._send(request, gated)
+                    except Exception as error:
+                        if not self._has_adapted(error, request):
+                            raise
             reply = read_reply(block, self._sent.ids)
         except ProviderError as error:
             raise final(error, self._provider.client) from None
@@ -149,10 +154,12 @@ class AnthropicConversation:
     def _body(self, request: Request) -> bytes:
         messages = request.messages
         varying: dict[str, Any] = {"max_tokens": request.max_tokens}
-        config = {**self._effort, **({"format": _format(request.schema)} if request.schema else {})}
+        config = dict(self._effort)
+        if request.schema:
+            config["format"] = {"type": "json_schema", "schema": request.schema}
         if config:
             varying["output_config"] = config
-        self._sent.take(messages, lambda message: message.encoded)
+        self._sent.take(messages, _ENCODED)
         encoded = [*self._sent.pieces]
         match request.choice:
             case Choice.AUTO:
@@ -160,9 +167,13 @@ class AnthropicConversation:
                 is_last = request.landing_instruction is not None
                 if not is_last:
                     varying |= self._marker
-                place = _previous_tail(messages)
-                if place is not None and (is_last or _blocks(messages[place + 1 :]) > LOOKBACK_BLOCKS):
-                    encoded[place] = _marked(messages[place])
+                # The last message of the previous request was written to the cache; the newest one is new.
+                (place,) = [place for place, one in enumerate(messages) if one.role == "user"][-2:-1] or (-1,)
+                new_blocks = sum(map(len, map(_CONTENT, messages[place + 1 :])))
+                if place >= 0 and (is_last or new_blocks > LOOKBACK_BLOCKS):
+                    *blocks, last = messages[place].content
+                    content = [*blocks, {**last, "cache_control": CACHED}]
+                    encoded[place] = encode({"role": "user", "content": content})
             # A changed tool choice invalidates the cache of the messages.
             case Choice.RESPOND:
                 varying["tool_choice"] = {"type": "tool", "name": RESPOND}
@@ -172,38 +183,31 @@ class AnthropicConversation:
                 varying["tool_choice"] = {"type": "none"}
             case _:
                 pass
-        if self._watch is not None:
-            varying["stream"] = True
+        varying |= self._streaming
         # A single join, so that the transcript is copied only once.
         encoded[0] = b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', encoded[0]))
         encoded[-1] += b"]}"
         return b",".join(encoded)
 
-    async def _exchange(self, request: Request, gated: GatedRequest) -> Block:
-        try:
-            return await self._send(request, gated)
-        except Exception as error:
-            is_first, refusal = not self._answered, str(error)
-            if is_first and _is_refusal(error) and self._tools.were_refused(refusal):
-                self._front, self._has_tools = self._encoded_front(), bool(self._tools.definitions)
-                return await self._exchange(request, gated)
-            # A schema does without the tool choice beside it.
-            about_choice = _is_refusal(error) and is_about_choice(str(error))
-            if request.choice is not Choice.SCHEMA or not about_choice or not self._provider.capabilities.none_choice:
-                raise
+    def _has_adapted(self, error: Exception, request: Request) -> bool:
+        """Return whether the request is now sent without what the endpoint has just refused."""
+        if not _is_refusal(error):
+            return False
+        if not self._answered and self._tools.were_refused(str(error)):
+            self._front, self._has_tools = self._encoded_front(), bool(self._tools.definitions)
+            return True
+        # A schema does without the tool choice beside it.
+        if request.choice is Choice.SCHEMA and is_about_choice(str(error)) and self._provider.capabilities.none_choice:
             self._provider.knowledge.refused(Choice.NONE, str(error))
-            return await self._send(request, gated)
+            return True
+        return False
 
-    async def _send(self, request: Request, gated: GatedRequest) -> Block:
+    def _send(self, request: Request, gated: GatedRequest) -> Awaitable[Block]:
         client, body = self._provider.client, self._body(request)
         if self._watch is None:
-            return await send(client, self._url, body, MESSAGES, gated.accepted, request.retries)
+            return send(client, self._url, body, MESSAGES, gated.accepted, request.retries)
         begin = partial(StreamedMessage, self._watch)
-        return await stream(client, self._url, body, MESSAGES, gated.accepted, begin, request.retries)
-
-
-def _format(schema: Mapping[str, Any]) -> Block:
-    return {"type": "json_schema", "schema": schema}
+        return stream(client, self._url, body, MESSAGES, gated.accepted, begin, request.retries)
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -211,24 +215,6 @@ def _is_refusal(error: Exception) -> bool:
     from anthropic import BadRequestError, UnprocessableEntityError  # noqa: PLC0415 - see make_client
 
     return isinstance(error, BadRequestError | UnprocessableEntityError)
-
-
-def _previous_tail(messages: Sequence[Message]) -> int | None:
-    """Return the index of the last message of the previous request, which was written to the cache."""
-    from_user = (place for place in range(len(messages) - 1, -1, -1) if messages[place].role == "user")
-    # The newest user message is sent for the first time.
-    next(from_user, None)
-    return next(from_user, None)
-
-
-def _blocks(messages: Sequence[Message]) -> int:
-    return sum(len(message.content) for message in messages)
-
-
-def _marked(message: Message) -> bytes:
-    """Return the encoded message with a cache breakpoint on its last block."""
-    *blocks, last = message.content
-    return encode({"role": message.role, "content": [*blocks, {**last, "cache_control": CACHED}]})
 
 
 TOO_LONG = ("prompt is too long", "exceed context limit")
@@ -265,6 +251,7 @@ STOPS = {
     transport.CUT: Stop.TRUNCATED,
 }
 """Documented stop reasons, and those of `transport`; for unknown ones, the content decides."""
+_TOKENS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 
 
 def read_reply(message: Block, taken: Collection[str]) -> Reply:
@@ -279,22 +266,40 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
     content = message.get("content")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
-    if not isinstance(content, list) or not all(_is_block(block) for block in content):
+    if not isinstance(content, list) or not all(map(_is_block, content)):
         raise ProviderError(f"the server's answer has no content blocks; {MESSAGES.wrong_server}")
+    blocks: list[Block] = []
+    known: set[str] | None = None
+    for block in content:
+        if block["type"] == "tool_use":
+            # A call without a unique id gets a new one.
+            known = set(taken) if known is None else known
+            call_id = unique_id(block.get("id"), known, "toolu_")
+            known.add(call_id)
+            blocks.append(block if block.get("id") == call_id else {**block, "id": call_id})
+        else:
+            blocks.append(block)
     reason = str(message.get("stop_reason") or "")
-    wants_tools = any(block.get("type") == "tool_use" for block in content)
+    wants_tools = known is not None
     stop = STOPS.get(reason)
     detail = transport.warning(reason) if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
     if not reason or stop in {Stop.ANSWERED, Stop.WANTS_TOOLS} or (stop is Stop.PAUSED and wants_tools):
         # The content is more reliable than the stop reason.
         stop = Stop.WANTS_TOOLS if wants_tools else Stop.ANSWERED
     if stop is Stop.REFUSED:
-        reason = _category(message) or reason
+        details = message.get("stop_details")
+        category = details.get("category") if isinstance(details, Mapping) else None
+        reason = str(category or reason)
+    usage = _object(message.get("usage"))
+    input_tokens, read, written, output_tokens = map(partial(count, usage), _TOKENS)
+    searches = usage.get("server_tool_use")
     return Reply(
         # With an unknown stop reason, only the text of the reply is used.
         stop=stop or Stop.ANSWERED,
-        content=tuple(_with_unique_ids(content, taken)),
-        usage=_usage(message.get("usage")),
+        content=tuple(blocks),
+        usage=Usage(
+            input_tokens, read, written, output_tokens, count(searches, "web_search_requests") if searches else 0
+        ),
         reason=reason,
         detail=detail,
         is_stop_known=stop is not None,
@@ -314,33 +319,6 @@ def _is_block(value: object) -> bool:
             return bool(kind)
         case _:
             return False
-
-
-def _with_unique_ids(content: Iterable[Block], taken: Collection[str]) -> Iterator[Block]:
-    """Yield the blocks unchanged, except that a call without a unique id gets a new id."""
-    known = set(taken)
-    for block in content:
-        if block.get("type") != "tool_use":
-            yield block
-            continue
-        call_id = unique_id(block.get("id"), known, "toolu_")
-        known.add(call_id)
-        yield block if block.get("id") == call_id else {**block, "id": call_id}
-
-
-def _category(message: Block) -> str:
-    details = message.get("stop_details")
-    return str(details.get("category") or "") if isinstance(details, Mapping) else ""
-
-
-def _usage(usage: object) -> Usage:
-    return Usage(
-        input_tokens=count(usage, "input_tokens"),
-        cache_read_input_tokens=count(usage, "cache_read_input_tokens"),
-        cache_creation_input_tokens=count(usage, "cache_creation_input_tokens"),
-        output_tokens=count(usage, "output_tokens"),
-        web_search_requests=count(_object(usage).get("server_tool_use"), "web_search_requests"),
-    )
 
 
 GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
@@ -403,7 +381,10 @@ class StreamedMessage:
         Raises ProviderError if the stream ended early.
         """
         if self.is_endless:
-            self._message["stop_reason"] = transport.stop_reason(self._written())
+            # The texts and call arguments received so far.
+            texts = ["".join(pieces) for (_, key), pieces in self._grown.items() if key == "text"]
+            arguments = map("".join, self._arguments.values())
+            self._message["stop_reason"] = transport.stop_reason([*texts, *arguments])
         elif not self._complete:
             raise Unavailable("the server's stream was closed in the middle of a reply", "try again", may_have_run=True)
         cut = STOPS.get(str(self._message.get("stop_reason"))) is Stop.TRUNCATED
@@ -413,11 +394,6 @@ class StreamedMessage:
             if text := "".join(fragments):
                 self._blocks[index]["input"] = read_arguments(text, cut=cut)
         return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
-
-    def _written(self) -> Iterator[str]:
-        """Yield the texts and call arguments received so far."""
-        yield from ("".join(pieces) for (_, key), pieces in self._grown.items() if key == "text")
-        yield from map("".join, self._arguments.values())
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -442,14 +418,12 @@ class EndpointTools:
     @property
     def definitions(self) -> list[Mapping[str, Any]]:
         """The definitions of the tools; tools that the endpoint lacks are replaced by those of this program."""
-        return list(self._definitions())
-
-    def _definitions(self) -> Iterator[Mapping[str, Any]]:
+        definitions = []
         for tool in self._opening.tools:
-            if not tool.on_server or tool in self._on_server:
-                yield tool.definition
-            elif tool.instead:
-                yield tool.instead.definition
+            offered = tool if not tool.on_server or tool in self._on_server else tool.instead
+            if offered:
+                definitions.append(offered.definition)
+        return definitions
 
     def were_refused(self, refusal: str) -> bool:
         """Return whether the endpoint refused its own tools; they are then no longer offered."""
@@ -484,13 +458,27 @@ class UnansweredToolUses:
         known = len(self._without_uses)
         if known > len(messages) or not all(map(is_, self._without_uses, messages)):
             known = 0
-        uses = [place for place, message in enumerate(messages[known:], known) if _ids(message)]
+        uses = [
+            place
+            for place, message in enumerate(messages[known:], known)
+            if message.role == "assistant" and any(block["type"] == USE for block in message.blocks)
+        ]
         if not uses:
             self._without_uses = messages
             return messages
         answered = {str(block.get("tool_use_id")) for one in messages for block in one.blocks if is_result(block)}
-        open_place = _open_place(messages) if may_run else None
-        lost = [place for place in uses if place != open_place and not _ids(messages[place]) <= answered]
+        open_place = None
+        if may_run:
+            # The next request answers the uses of the last reply, if only results follow it.
+            only_results = all(block["type"] == "tool_result" for block in messages[-1].content)
+            is_reply = messages[-1].role == "assistant"
+            open_place = len(messages) - 1 if is_reply else len(messages) - 2 if only_results else None
+        lost = [
+            place
+            for place in uses
+            if place != open_place
+            and any(block["type"] == USE and str(block.get("id")) not in answered for block in messages[place].blocks)
+        ]
         if not lost:
             return messages
         kept = [*messages]
@@ -508,19 +496,3 @@ class UnansweredToolUses:
         made = replace(message, blocks=left)
         self._made[id(message)] = (message, made)
         return made
-
-
-def _ids(message: Message) -> set[str]:
-    """Return the ids of the uses in a message."""
-    if message.role != "assistant":
-        return set()
-    return {str(block.get("id")) for block in message.blocks if block["type"] == USE}
-
-
-def _open_place(messages: Sequence[Message]) -> int | None:
-    """Return the index of the reply whose uses the next request answers; None if there is none."""
-    last = len(messages) - 1
-    if messages[last].role == "assistant":
-        return last
-    only_results = all(block["type"] == "tool_result" for block in messages[last].content)
-    return last - 1 if only_results else None

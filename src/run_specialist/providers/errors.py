@@ -187,7 +187,11 @@ def _describe(  # noqa: PLR0911 - one for each kind of error
         case sdk.APIConnectionError() | httpx2.ConnectError():
             return _connection_fault(causes, endpoint, base_url)
         case sdk.APIError():
-            return _stream_fault(error)
+            # An error in the middle of a stream that the SDK raises without a status.
+            status = passing_status(error.body)
+            reason = f"the server ended its reply with an error: {message_in(error.body) or error}"
+            kind = kind_of(None, error.body)
+            return Fault(reason, "try again later", kind, may_pass=status is not None, status=status)
         case httpx2.HTTPError():
             return _closed_fault(base_url)
         case _:
@@ -260,14 +264,6 @@ def _status_fault(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) 
         advice = f"try again in {wait:.0f} seconds, as the API requests" if math.isfinite(wait) else "try again later"
     advice = advice.format(key=endpoint.key, url=endpoint.url)
     return Fault(f"the API answered {what}: {message}", advice, kind, may_pass, status=status, wait=wait)
-
-
-def _stream_fault(error: Any) -> Fault:  # noqa: ANN401 - APIError of either SDK
-    """Describe an error in the middle of a stream that the SDK raises without a status."""
-    status = passing_status(error.body)
-    reason = f"the server ended its reply with an error: {message_in(error.body) or error}"
-    kind = kind_of(None, error.body)
-    return Fault(reason, "try again later", kind, may_pass=status is not None, status=status)
 
 
 STATUSES = {
@@ -418,7 +414,9 @@ def requested_wait(headers: Mapping[str, str]) -> float | None:
         text = headers.get("retry-after")
         wait = _number(text, 1)
         if wait is None and text is not None:
-            wait = _until(text, headers.get("date"))
+            # An HTTP date, by the clock of the server if the headers contain its time.
+            then, now = _date(text), _date(headers.get("date") or "")
+            wait = (then - (now or datetime.now(UTC))).total_seconds() if then else None
     return wait if wait is not None and wait > 0 else None
 
 
@@ -428,14 +426,6 @@ def _number(text: str | None, per_second: int) -> float | None:
     except ValueError:
         return None
     return None if math.isnan(number) else number
-
-
-def _until(text: str, now: str | None) -> float | None:
-    """Return the time until an HTTP date, by the clock of the server if the headers contain its time [s]."""
-    then = _date(text)
-    if then is None:
-        return None
-    return (then - (_date(now or "") or datetime.now(UTC))).total_seconds()
 
 
 def _date(text: str) -> datetime | None:

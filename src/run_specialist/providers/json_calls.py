@@ -46,7 +46,11 @@ class WrittenCall:
 
 def call_schema(tools: Iterable[Tool]) -> dict[str, Any]:
     """Return the schema of a reply that calls one of some tools, adapted for constrained decoding."""
-    return _closed({"call": {"anyOf": [_call_of(tool) for tool in tools]}})
+    calls = []
+    for tool in tools:
+        arguments = _undescribed(written_arguments(tool))
+        calls.append(_closed({"tool": {"type": "string", "enum": [tool.name]}, "arguments": arguments}))
+    return _closed({"call": {"anyOf": calls}})
 
 
 def written_arguments(tool: Tool) -> dict[str, Any]:
@@ -80,12 +84,6 @@ def _as_meant(tool: Tool, given: object) -> Mapping[str, Any] | None:
         return others
     more = others.get("evidence") or []
     return {**others, "evidence": [first, *(more if isinstance(more, list) else [more])]}
-
-
-def _call_of(tool: Tool) -> dict[str, Any]:
-    return _closed(
-        {"tool": {"type": "string", "enum": [tool.name]}, "arguments": _undescribed(written_arguments(tool))}
-    )
 
 
 def _closed(properties: dict[str, Any]) -> dict[str, Any]:
@@ -230,7 +228,9 @@ class JsonCalls:
             return replace(reply, content=_without_text(reply.content))
         if call is None:
             return self._text(reply, constrained=constrained)
-        block = self._block(call, is_cut=is_cut)
+        # Of a cut call only an answer is of any use; the rest would fill the transcript.
+        arguments = call.arguments if call.tool == RESPOND or not is_cut else {}
+        block = self._with_own_id({"type": "tool_use", "name": call.tool, "input": arguments})
         stop = Stop.TRUNCATED if is_cut else Stop.WANTS_TOOLS
         return replace(reply, stop=stop, content=(*_without_text(reply.content), block))
 
@@ -240,11 +240,6 @@ class JsonCalls:
             return reply
         self._was_ignored = True
         return reply.with_warning(IGNORED)
-
-    def _block(self, call: WrittenCall, *, is_cut: bool) -> Block:
-        # Of a cut call only an answer is of any use; the rest would fill the transcript.
-        arguments = call.arguments if call.tool == RESPOND or not is_cut else {}
-        return self._with_own_id({"type": "tool_use", "name": call.tool, "input": arguments})
 
     def _with_own_id(self, block: Block) -> Block:
         """Return a call with an id that is unique in the run; any other block unchanged."""
@@ -284,22 +279,25 @@ class CallStream:
         elif self._tool is not None:
             self._add_arguments(delta.text)
         else:
-            self._add_head(delta.text)
-
-    def _add_head(self, text: str) -> None:
-        self._head += text
-        if found := _HEAD.match(self._head):
-            self._tool = found[1]
-            self._add_arguments(self._head[found.end() :])
-        elif self._head.strip() and (not self._head.lstrip().startswith("{") or len(self._head) > _LONGEST_HEAD):
-            self._is_text = True
-            self._watch(Delta(self._head))
+            self._head += delta.text
+            if found := _HEAD.match(self._head):
+                self._tool = found[1]
+                self._add_arguments(self._head[found.end() :])
+            elif self._head.strip() and (not self._head.lstrip().startswith("{") or len(self._head) > _LONGEST_HEAD):
+                self._is_text = True
+                self._watch(Delta(self._head))
 
     def _add_arguments(self, text: str) -> None:
         """Pass on the part of a text that belongs to the arguments object."""
         end = 0
         for end, character in enumerate(text, 1):  # noqa: B007 - the number of characters that belong to it
-            self._scan(character)
+            if self._in_string:
+                self._in_string = self._escaped or character != '"'
+                self._escaped = character == "\\" and not self._escaped
+            elif character == '"':
+                self._in_string = True
+            else:
+                self._depth += (character in "{[") - (character in "}]")
             if self._depth == 0:
                 break
         if end:
@@ -307,15 +305,6 @@ class CallStream:
         if end and self._depth == 0:
             # The rest closes the call.
             self._watch = _ignore
-
-    def _scan(self, character: str) -> None:
-        if self._in_string:
-            self._in_string = self._escaped or character != '"'
-            self._escaped = character == "\\" and not self._escaped
-        elif character == '"':
-            self._in_string = True
-        else:
-            self._depth += (character in "{[") - (character in "}]")
 
 
 def _ignore(delta: Delta) -> None:

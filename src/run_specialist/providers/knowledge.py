@@ -66,7 +66,8 @@ def leaked_calls(reply: Reply, tools: Collection[str], *, bare_answer: bool = Tr
     except (ValueError, RecursionError):
         return []
     calls = [_call(value, tools) for value in found]
-    if len(found) == 1 and bare_answer and _is_answer_json(found[0]) and RESPOND in tools:
+    is_answer = len(found) == 1 and "answer" in found[0] and found[0].keys() <= _ANSWER
+    if is_answer and bare_answer and RESPOND in tools:
         calls = [LeakedCall(RESPOND, found[0], is_named=False)]
     named = [call for call in calls if call]
     return named if len(named) == len(calls) and not any(map(_is_too_deep, found)) else []
@@ -132,10 +133,6 @@ def _call(value: Mapping[str, Any], tools: Collection[str]) -> LeakedCall | None
     return LeakedCall(name, arguments) if isinstance(arguments, dict) else None
 
 
-def _is_answer_json(value: Mapping[str, Any]) -> bool:
-    return "answer" in value and value.keys() <= _ANSWER
-
-
 def _is_too_deep(value: object) -> bool:
     level = [value]
     for _ in range(MOST_NESTED):
@@ -163,26 +160,20 @@ class UnreadAnswers:
 
     def noted(self, reply: Reply, request: Request, opening: Opening) -> Reply:
         """Count a reply that answers without reading; return it, with a warning when the limit is reached."""
-        if not (_is_answer(reply, opening) and _may_read(request, opening)):
+        if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.calls or reply.text):
+            return reply
+        for call in reply.calls or leaked_calls(reply, opening.tools.names):
+            if call.name != RESPOND:
+                return reply
+        # It is an answer; does its request offer tools to a model that has not called any yet?
+        offers_tools = any(name != RESPOND for name in opening.tools.names)
+        is_free = request.choice is Choice.AUTO and request.landing_instruction is None
+        if not offers_tools or not is_free or has_calls(request.messages):
             return reply
         self._answers += 1
         if self._answers != MOST_UNREAD:
             return reply
         return reply.with_warning(UNREAD)
-
-
-def _may_read(request: Request, opening: Opening) -> bool:
-    """Return whether a request offers tools to a model that has not called any yet."""
-    offers_tools = any(name != RESPOND for name in opening.tools.names)
-    is_free = request.choice is Choice.AUTO and request.landing_instruction is None
-    return offers_tools and is_free and not has_calls(request.messages)
-
-
-def _is_answer(reply: Reply, opening: Opening) -> bool:
-    if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.calls or reply.text):
-        return False
-    calls = reply.calls or leaked_calls(reply, opening.tools.names)
-    return all(call.name == RESPOND for call in calls)
 
 
 FORCE_IGNORED = "the endpoint ignored that `respond` was forced; tool_calls: json may suit this model better"

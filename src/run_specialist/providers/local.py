@@ -207,7 +207,7 @@ class ModelFiles:
                 if found:
                     found.server.stop()
                 if report:
-                    report(f"loading {path.name} ({_gigabytes(_size(path))})")
+                    report(f"loading {path.name} ({_size(path)})")
                 found = self._servers[str(path)] = _Shared(model, config)
         return found
 
@@ -289,17 +289,13 @@ def _given_context() -> int | None:
     return int(text)
 
 
-def _size(path: Path) -> int:
-    """Return the size of the weights, including all parts of a split file [bytes]."""
-    found = _PART.search(path.name)
-    if not found:
-        return path.stat().st_size
-    stem = path.name[: found.start()]
-    parts = (path.with_name(f"{stem}-{number:05}-of-{found[1]}.gguf") for number in range(1, int(found[1]) + 1))
-    return sum(part.stat().st_size for part in parts if part.is_file())
-
-
-def _gigabytes(size: int) -> str:
+def _size(path: Path) -> str:
+    """Return the size of the weights, including all parts of a split file, with its unit."""
+    size = path.stat().st_size
+    if found := _PART.search(path.name):
+        stem = path.name[: found.start()]
+        parts = (path.with_name(f"{stem}-{number:05}-of-{found[1]}.gguf") for number in range(1, int(found[1]) + 1))
+        size = sum(part.stat().st_size for part in parts if part.is_file())
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"  # noqa: PLR2004 - the unit
 
 

@@ -116,7 +116,7 @@ def _meant(model: str) -> Sequence[str]:
 def _meant_by_claude(model: str) -> Sequence[str]:
     """Return the probable ids for a name whose family is misspelt, or whose part before the family is."""
     words = _WORD.findall(model)
-    if not any(_is_or_near(word, [CLAUDE]) for word in words):
+    if CLAUDE not in words and not any(_near(word, [CLAUDE]) for word in words):
         return []
     family = next((word for word in words if word in FAMILIES), None)
     if family and CLAUDE in words:
@@ -135,10 +135,6 @@ def _meant_by_chat(name: str) -> Sequence[str]:
         return []
     fixed = _WORD.sub(lambda found: _near(found[0], CHAT_WORDS) or found[0], name)
     return [f"openai:{fixed}"] if fixed != name else []
-
-
-def _is_or_near(word: str, known: Iterable[str]) -> bool:
-    return word in known or _near(word, known) is not None
 
 
 def _near(word: str, known: Iterable[str]) -> str | None:
@@ -184,12 +180,12 @@ def price(model: str, vendor: str) -> Price | None:
 
     model, vendor: as for `cost`.
     """
-    prices = _prices(model, vendor)
-    if prices is None:
+    rates = _rates(model, vendor)
+    if rates is None:
         return None
-    kinds = (prices.input_mtok, prices.output_mtok)
-    starts = [tier.start for kind in kinds for tier in getattr(kind, "tiers", ())]
-    return Price(_rate(kinds[0], 0, 0), _rate(kinds[1], 0, 0), min(starts, default=None))
+    given, _, _, returned = rates
+    starts = [start for start, _ in (*given[1:], *returned[1:])]
+    return Price(given[0][1], returned[0][1], int(min(starts)) if starts else None)
 
 
 def cost(usage: Usage, model: str, vendor: str) -> float | None:
@@ -199,38 +195,39 @@ def cost(usage: Usage, model: str, vendor: str) -> float | None:
     model: full id.
     vendor: `anthropic` or `openai`.
     """
-    prices = _prices(model, vendor)
-    if prices is None:
+    rates = _rates(model, vendor)
+    if rates is None:
         return None
     read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
     input_size = usage.input_tokens + read + written
-    plain = _rate(prices.input_mtok, input_size, 0)
-    return (
-        usage.input_tokens * plain
-        + read * _rate(prices.cache_read_mtok, input_size, plain)
-        + written * _rate(prices.cache_write_mtok, input_size, plain)
-        + usage.output_tokens * _rate(prices.output_mtok, input_size, 0)
-    ) / MILLION + usage.web_search_requests * SEARCH
-
-
-def _rate(price: Any, input_size: int, default: float) -> float:  # noqa: ANN401 - as below
-    """Return the price of a kind of tokens [USD per million].
-
-    input_size: size of the request's input, which selects the price tier [tokens].
-    default: price if the list has none.
-    """
-    if price is None:
-        return default
-    over = [tier.price for tier in getattr(price, "tiers", ()) if input_size > tier.start]
-    return float(over[-1] if over else getattr(price, "base", price))
+    total = 0.0
+    for tokens, tiers in zip((usage.input_tokens, read, written, usage.output_tokens), rates, strict=True):
+        rate = tiers[0][1]
+        for start, higher in tiers[1:]:
+            rate = higher if input_size > start else rate
+        total += tokens * rate
+    return total / MILLION + usage.web_search_requests * SEARCH
 
 
 @cache
-def _prices(model: str, vendor: str) -> Any:  # noqa: ANN401 - a type of genai-prices
+def _rates(model: str, vendor: str) -> Sequence[Sequence[tuple[float, float]]] | None:
+    """Return the prices of input, cache reads, cache writes and output; None if the model is not on the list.
+
+    Each has one pair for each tier: the input size above which it applies [tokens], and the price [USD per million].
+    """
     # Cached: a full price calculation would take a tenth of the time between two requests.
     import genai_prices  # noqa: PLC0415 - the import takes 0.15 s
 
     try:
-        return genai_prices.calc_price(genai_prices.Usage(input_tokens=1), model, provider_id=vendor).model_price
+        prices = genai_prices.calc_price(genai_prices.Usage(input_tokens=1), model, provider_id=vendor).model_price
     except LookupError:
         return None
+    found: list[list[tuple[float, float]]] = []
+    for kind in (prices.input_mtok, prices.cache_read_mtok, prices.cache_write_mtok, prices.output_mtok):
+        base: Any = getattr(kind, "base", kind)
+        tiers = [(tier.start, float(tier.price)) for tier in getattr(kind, "tiers", ())]
+        found.append([] if base is None else [(0, float(base)), *tiers])
+    # Without prices of their own, cache reads and writes cost as much as other input.
+    given, read, written, returned = found
+    given = given or [(0, 0.0)]
+    return given, read or given, written or given, returned or [(0, 0.0)]

@@ -67,7 +67,9 @@ class OfflineConversation:
         response = answer(question, gathered)
         if choice is Choice.NONE or (choice is Choice.AUTO and RESPOND not in self._tools):
             was_returned = text_of(messages[-1].blocks).startswith(NOT_DELIVERED)
-            return self._text(response.model_dump_json() if was_returned else response.answer)
+            text = response.model_dump_json() if was_returned else response.answer
+            self._show(text)
+            return Reply(Stop.ANSWERED, ({"type": "text", "text": text},), reason="end_turn")
         return self._calls([(RESPOND, response.model_dump())], messages)
 
     def _calls(self, calls: Sequence[tuple[str, dict[str, Any]]], messages: Sequence[Message]) -> Reply:
@@ -78,10 +80,6 @@ class OfflineConversation:
             self._show(json.dumps(arguments, ensure_ascii=False), name)
             blocks.append({"type": "tool_use", "id": f"toolu_offline_{number:04}", "name": name, "input": arguments})
         return Reply(Stop.WANTS_TOOLS, tuple(blocks), reason="tool_use")
-
-    def _text(self, text: str) -> Reply:
-        self._show(text)
-        return Reply(Stop.ANSWERED, ({"type": "text", "text": text},), reason="end_turn")
 
     def _show(self, text: str, tool: str | None = None) -> None:
         if self._watch is not None:
@@ -157,10 +155,6 @@ def held(unit: Quotable, term: Term) -> float:
     return 0.0 if term.kin.isdisjoint(unit.near_roots) else _KIN_NEAR
 
 
-def _confidence(unit: Quotable, term: Term) -> float:
-    return held_in_code(unit, term) if isinstance(unit, CodeBlock) else held(unit, term)
-
-
 class RankingTarget:
     """A question, or a part of one, with the relative weights of its terms."""
 
@@ -176,21 +170,21 @@ class RankingTarget:
         """Return the share of the question's weight that a unit covers, from 0 to 1."""
         known = self._known.get(unit)
         if known is None:
-            short = self._short(unit)
-            known = sum(
-                share * (1.0 if short and term in short else _confidence(unit, term)) for term, share in self._shares
-            )
+            # The terms that the unit contains as an acronym.
+            found = [terms for acronym, terms in self.question.acronyms if acronym in unit.capitals]
+            short = frozenset[Term]().union(*found)
+            known = 0.0
+            for term, share in self._shares:
+                if term in short:
+                    known += share
+                else:
+                    known += share * (held_in_code(unit, term) if isinstance(unit, CodeBlock) else held(unit, term))
             self._known[unit] = known
         return known
 
     def named(self, unit: Quotable) -> float:
         """Return the share of the question's weight that a unit's headings and path cover, from 0 to 1."""
         return sum(share for term, share in self._shares if is_in(term, unit.heading_roots))
-
-    def _short(self, unit: Quotable) -> frozenset[Term]:
-        """Return the terms that a unit contains as an acronym."""
-        short = [terms for acronym, terms in self.question.acronyms if acronym in unit.capitals]
-        return frozenset[Term]().union(*short)
 
 
 def score(unit: Quotable, part: RankingTarget, full: RankingTarget) -> float:
@@ -226,16 +220,12 @@ def _form(unit: Quotable, *, answers: bool) -> float:
         return 0.8 if answers or ": " in text else 0.6
     if unit.is_label or text.endswith(":"):
         return 0.5
-    if unit.is_code or _CODE.search(unit.text) or _POINTER.search(text) or _is_front(unit):
+    is_front_matter = unit.line <= _FRONT and _KEY.match(unit.text)
+    if unit.is_code or is_front_matter or _CODE.search(unit.text) or _POINTER.search(text):
         return 0.6
     if text.startswith("- [ ]") or text.endswith("?"):
         return 0.8
     return 0.8 if len(text) < _SHORT else 1.0
-
-
-def _is_front(unit: Quotable) -> bool:
-    """Return whether a unit is the front matter of a note."""
-    return unit.line <= _FRONT and _KEY.match(unit.text) is not None
 
 
 def scores(units: Sequence[Quotable], question: Question, weights: Weights) -> list[dict[Quotable, float]]:
@@ -615,7 +605,10 @@ def _candidates(question: Question, gathered: Findings, tools: Toolset) -> Itera
         yield from (NextCall(*call) for call in named_definitions(specific, gathered))
     for part in question.parts:
         if part is not question:
-            yield NextCall("search", {"query": _about(part, specific), "limit": 8})
+            # With the most specific terms of the full question added.
+            subject = [term for term in specific[:3] if term not in part.terms]
+            query = " ".join(term.text for term in (*part.terms, *subject))
+            yield NextCall("search", {"query": query[:_LONGEST_QUERY], "limit": 8})
     if len(specific) > _FEW_HITS:
         yield NextCall("search", {"query": " ".join(term.text for term in specific[:_TERMS]), "limit": 8})
     if others := [word for term in specific[:_TERMS] for word in term.synonyms[:_SYNONYMS]]:
@@ -623,7 +616,9 @@ def _candidates(question: Question, gathered: Findings, tools: Toolset) -> Itera
         yield NextCall("search", {"query": " ".join([*fixed, *others]), "limit": 8})
     yield from (_grep(phrase) for phrase in question.phrases[:2])
     absent = [term for term in specific if gathered.counts.get(term.text.casefold()) == 0]
-    yield from (_grep(_beginning(term.text)) for term in absent[:_ABSENT])
+    for word in (term.text for term in absent[:_ABSENT]):
+        # The stem of a word that was not found matches its derivations.
+        yield _grep(word[: max(5, len(word) - 3)] if word.isalpha() else word)
     rare = [term for term in specific if term.name and 0 < gathered.counts.get(term.text.casefold(), 0) <= _RARE]
     yield from (_grep(term.text) for term in rare[:1])
     if not gathered.lines:
@@ -632,19 +627,8 @@ def _candidates(question: Question, gathered: Findings, tools: Toolset) -> Itera
     yield from _reads(question, gathered, weights)
 
 
-def _about(part: Question, specific: list[Term]) -> str:
-    """Return a query for a part of a question, with the most specific terms of the full question added."""
-    subject = [term.text for term in specific[:3] if term not in part.terms]
-    return " ".join([*(term.text for term in part.terms), *subject])[:_LONGEST_QUERY]
-
-
 def _grep(text: str) -> NextCall:
     return NextCall("grep", {"pattern": literal(text), "ignore_case": True, "limit": 30})
-
-
-def _beginning(word: str) -> str:
-    """Return the stem of a word that was not found, to match its derivations."""
-    return word[: max(5, len(word) - 3)] if word.isalpha() else word
 
 
 def _by_look(term: Term) -> tuple[bool, int]:

@@ -64,66 +64,7 @@ _REASON = QuestionKind(
     ),
     above=_any(r"\bwhy\b", r"\bcauses?\b", r"\breason", r"\brationale", r"\bjustif", r"\bbecause\b", r"\bmotivation"),
 )
-_TIME = QuestionKind(
-    asked=_any(
-        r"(?:^|[,;?.] |\band )when (?:was|were|did|is|are|will|do|does|should|can)\b",
-        r"\bwhat (?:date|day|time|year|month)\b",
-        r"\b(?:how long ago|since when|deadline)\b",
-    ),
-    shown=_any(
-        r"\b20\d\d\b",
-        r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b",
-        r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b",
-        r"\b\d{1,2}:\d\d\b",
-        r"\b(?:days?|weeks?|months?|quarter)\b",
-    ),
-    without=0.8,
-)
-_DECISION = QuestionKind(
-    asked=_any(
-        *(
-            r"\bdecid",
-            r"\bdecision",
-            r"\bchoose",
-            r"\bchose",
-            r"\bsettle",
-            r"\bagree",
-            r"\bpick(?:ed)?\b",
-            r"\bpolicy\b",
-        ),
-        *(r"\bwhich\b.*\b(?:use|version|choice)\b", r"\binstead\b", r"\bprefer"),
-    ),
-    shown=_any(
-        *(
-            r"\bdecided",
-            r"\bdecision",
-            r"\bchose",
-            r"\bsettled",
-            r"\bagreed",
-            r"\bpicked",
-            r"\bselected",
-            r"\bapproved",
-        ),
-        *(r"\binstead of\b", r"\brather than\b", r"\brejected", r"\bwe (?:will|use|went)\b", r"\(not ", r"\brecommend"),
-    ),
-    above=_any(r"\bdeci", r"\bcho(?:ice|sen)", r"\brecommend"),
-)
-_STATE = QuestionKind(
-    asked=_any(
-        r"\bhow (?:did|does|is|are|was|were|well|after|before|now)\b",
-        *(r"\bstatus\b", r"\bresults?\b", r"\bstand\b", r"\bcompare"),
-    ),
-    shown=_any(r"\d\s?[%x×]", r"\d/\d", r"\b\d+ \w*\s?(?:pass|fail|test)", r"\b(?:pass|fail|complete|done|match)"),
-)
-_NAMED = QuestionKind(
-    asked=_any(r"\b(?:which|what) (?:name|word|term|label|alias|title)\b", r"\bcalled\b"),
-    shown=re.compile(r"[\"“][^\"”]{1,40}[\"”]"),
-)
-_WAY = QuestionKind(
-    asked=_any(r"\bhow (?:do|can|to|should)\b", r"\bwhat can (?:i|we) do\b", r"\bworkaround"),
-    shown=_any(r"`[^`]+`", r"\b(?:run|use|set|needed|should|must)\b", r"\bworkaround", r"\bfix", r"\$ \w"),
-)
-QUESTION_KINDS = (_AMOUNT, _REASON, _TIME, _DECISION, _STATE, _NAMED, _WAY)
+QUESTION_KINDS = (_AMOUNT, _REASON)
 
 
 _PART_BREAK = re.compile(

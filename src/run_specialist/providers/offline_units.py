@@ -261,9 +261,7 @@ class CodeBlock(Quotable):
 def shape(text: str) -> float:
     """Rate a piece of code by the number of lines that do something, and by whether it starts inside a statement."""
     lines = text.strip().split("\n")
-    inside = (len(lines) > 1 and lines[0].rstrip().endswith(",")) or lines[0].startswith(
-        (")", "]", "}", "else", "except")
-    )
+    inside = (len(lines) > 1 and lines[0].rstrip().endswith(",")) or lines[0].startswith(_MIDDLE)
     return _DOES * min(sum(map(bool, map(_ACTION.search, lines))), _MOST_DOES) - (_INSIDE if inside else 0.0)
 
 
@@ -370,30 +368,24 @@ class _ScopeTracker:
         is_docstring = not was_quoted and bool(_DOCSTRING.match(text))
         is_comment = was_quoted or is_docstring or bool(_COMMENT.match(text))
         if text.strip() and (is_docstring or not is_comment):
-            self._leave(text)
+            # It ends the definitions above that are indented as much or more.
+            indent = _indent(text)
+            least = indent + 1 if _CLOSING.match(text) else indent
+            while self._scopes[-1].indent >= least:
+                self._scopes.pop()
         if is_docstring or (was_quoted and not self._comments):
             self._scopes[-1].doc.append(text)
         elif is_comment:
             self._comments.append(text)
         elif text.strip():
-            self._enter(number, text)
+            # The comments above belong to the definition that the line begins, if any.
+            if name := defined(text, self._suffix):
+                outer = tuple(scope.name for scope in self._scopes[1:])
+                self._scopes.append(_Scope(_indent(text), number, name, outer, self._comments))
+            else:
+                self._scopes[-1].doc += self._comments
+            self._comments = []
         return _Placed(number, text, origin, self._scopes[-1], is_comment)
-
-    def _leave(self, text: str) -> None:
-        """Leave the definitions that end before a line."""
-        indent = _indent(text)
-        least = indent + 1 if _CLOSING.match(text) else indent
-        while self._scopes[-1].indent >= least:
-            self._scopes.pop()
-
-    def _enter(self, number: int, text: str) -> None:
-        """Enter the definition that a line begins, if any; the comments above belong to it."""
-        if name := defined(text, self._suffix):
-            outer = tuple(scope.name for scope in self._scopes[1:])
-            self._scopes.append(_Scope(_indent(text), number, name, outer, self._comments))
-        else:
-            self._scopes[-1].doc += self._comments
-        self._comments = []
 
 
 def _indent(text: str) -> int:
@@ -545,13 +537,10 @@ def cut(unit: Quotable, longest: int, rate: Callable[[str], float]) -> Quote:
     rate: scores a piece of text.
     """
     is_code = isinstance(unit, CodeBlock)
-    spans = _spans(unit.text, longest, _LINE_ENDS if is_code else _ENDS, 0 if is_code else _spaces(unit.text))
+    begin = 0 if is_code else len(unit.text) - len(unit.text.lstrip())
+    spans = _spans(unit.text, longest, _LINE_ENDS if is_code else _ENDS, begin)
     start, end = max(spans, key=lambda span: (rate(unit.text[slice(*span)]), -span[0]))
     return Quote(unit.path, unit.line + unit.text.count("\n", 0, start), unit.text[start:end], is_code)
-
-
-def _spaces(text: str) -> int:
-    return len(text) - len(text.lstrip())
 
 
 def _spans(text: str, longest: int, boundaries: Sequence[re.Pattern[str]], begin: int) -> Iterator[tuple[int, int]]:

@@ -4,9 +4,8 @@ As with the Messages API, model and tools are serialized once per run, each mess
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from run_specialist.errors import ContextExceeded, ProviderError
@@ -17,7 +16,7 @@ from run_specialist.providers.errors import CHAT, OPENAI_URL, Endpoint, failure,
 from run_specialist.providers.knowledge import InformedProvider, Lessons
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import StreamedCompletion, encoded, read_reply
-from run_specialist.providers.transport import EncodedMessages, connection, pace, send, stream, url_of
+from run_specialist.providers.transport import EncodedMessages, connection, send, stream, url_of
 from run_specialist.record.messages import Block, Reply, Usage, encode
 from run_specialist.tools.respond import NAME as RESPOND
 
@@ -151,17 +150,15 @@ class ChatConversation:
 
         limit = min(request.max_tokens, self._provider.capabilities.max_output_tokens)
         self._streamed = None
-        # Before the body is built, so that waiting requests use no memory.
-        await pace().begin()
         try:
             async with GatedRequest(self._gate, self._provider, self._provider.endpoint, request) as gated:
                 try:
-                    completion = await self._exchange(request, limit, gated)
+                    completion = await self._send(request, limit, gated)
                 except APIStatusError as error:
                     new_limit = self._provider.learn(text_of_error(error), limit)
                     if new_limit is None:
                         raise
-                    completion = await self._exchange(request, new_limit, gated)
+                    completion = await self._send(request, new_limit, gated)
             reply = read_reply(completion, self._sent.ids, self._provider.endpoint)
         except ProviderError as error:
             raise final(error, self._provider.client) from None
@@ -181,30 +178,29 @@ class ChatConversation:
         line = str(failed)
         if isinstance(error, APIError):
             text = text_of_error(error)
+            # Whether the choice restricts which tools the model may call.
+            is_constrained = self._has_tools and request.choice in {Choice.RESPOND, Choice.NONE}
             refused = isinstance(error, APIStatusError) and error.status_code < 500  # noqa: PLR2004
             if is_too_long(text):
                 failed = ContextExceeded(line)
             # Some servers report a schema that their grammar cannot express as a server error.
             elif isinstance(error, APIStatusError) and request.schema and is_about_schema(text):
                 failed = self._provider.knowledge.refused(Choice.SCHEMA, line)
-            elif refused and self._is_constrained(request.choice) and is_about_choice(text):
+            elif refused and is_constrained and is_about_choice(text):
                 failed = self._provider.knowledge.refused(request.choice, line)
         return failed
 
-    def _is_constrained(self, choice: Choice) -> bool:
-        """Return whether this choice restricts which tools the model may call."""
-        return self._has_tools and choice in {Choice.RESPOND, Choice.NONE}
-
-    async def _exchange(self, request: Request, max_tokens: int, gated: GatedRequest) -> Block:
-        client, body = self._provider.client, self._body(request, max_tokens)
+    def _send(self, request: Request, max_tokens: int, gated: GatedRequest) -> Awaitable[Block]:
+        client, endpoint, body = self._provider.client, self._provider.endpoint, self._body(request, max_tokens)
         if self._watch is None:
-            return await send(client, self._url, body, self._provider.endpoint, gated.accepted, request.retries)
-        begin = partial(self._begin, self._watch)
-        return await stream(client, self._url, body, self._provider.endpoint, gated.accepted, begin, request.retries)
+            return send(client, self._url, body, endpoint, gated.accepted, request.retries)
+        watch = self._watch
 
-    def _begin(self, watch: Watch) -> StreamedCompletion:
-        self._streamed = StreamedCompletion(watch)
-        return self._streamed
+        def begin() -> StreamedCompletion:
+            self._streamed = StreamedCompletion(watch)
+            return self._streamed
+
+        return stream(client, self._url, body, endpoint, gated.accepted, begin, request.retries)
 
     def _body(self, request: Request, max_tokens: int) -> bytes:
         unknown = self._provider.knowledge.unknown
@@ -214,16 +210,13 @@ class ChatConversation:
             if STREAMING not in unknown:
                 varying[STREAMING] = {"include_usage": True}
         if request.schema is not None:
-            varying["response_format"] = _format(request.schema_name, request.schema)
+            json_schema = {"name": request.schema_name, "strict": True, "schema": request.schema}
+            varying["response_format"] = {"type": "json_schema", "json_schema": json_schema}
         elif self._has_tools:
             varying["tool_choice"] = CHOICES[request.choice]
         self._sent.take(request.messages, encoded)
         joined = b",".join(piece for piece in (self._system, *self._sent.pieces) if piece)
         return b"".join((self._front, b",", encode(varying)[1:-1], b',"messages":[', joined, b"]}"))
-
-
-def _format(name: str, schema: Mapping[str, Any]) -> Block:
-    return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": schema}}
 
 
 TOO_LONG = (

@@ -287,7 +287,10 @@ class StreamedCompletion:
         Raises ProviderError if the stream ended early.
         """
         if self.is_endless:
-            self._finish = transport.stop_reason(self._written())
+            # The text and call arguments received so far.
+            texts = [part for part in self._parts if isinstance(part, str)]
+            arguments = [str(call["function"].get("arguments") or "{}") for call in self._calls]
+            self._finish = transport.stop_reason([*texts, *arguments])
         elif not self._complete:
             raise Unavailable("the server's stream was closed in the middle of a reply", "try again", may_have_run=True)
         message = {**self._fields, "content": self._parts}
@@ -295,11 +298,6 @@ class StreamedCompletion:
             message["tool_calls"] = self._calls
         choice = {"message": message, "finish_reason": self._finish}
         return {"choices": [choice], "usage": self._usage, "model": self._model}
-
-    def _written(self) -> Iterator[str]:
-        """Yield the text and call arguments received so far."""
-        yield from (part for part in self._parts if isinstance(part, str))
-        yield from (str(call["function"].get("arguments") or "{}") for call in self._calls)
 
 
 def _fragments(delta: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

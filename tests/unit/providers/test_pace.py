@@ -9,14 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from run_specialist.providers.admission import PER_TURN, Pace, pace_of
 from run_specialist.providers.anthropic import AnthropicProvider
 from run_specialist.providers.base import Choice, Opening, Request
 from run_specialist.providers.openai_chat import ChatProvider
-from run_specialist.providers.transport import AT_ONCE, Pace, pace
 from run_specialist.record.messages import Message
 from run_specialist.tools.base import Toolset
 
 pytestmark = pytest.mark.anyio
+
+
+async def begin(paced=None):
+    """Wait until one more request may start, as a request does."""
+    loop = asyncio.get_running_loop()
+    turn = (paced or pace_of(loop)).turn(loop)
+    if turn is not None:
+        await turn
 
 
 class Turns:
@@ -38,9 +46,9 @@ class Turns:
 async def test_a_few_requests_start_without_waiting():
     """A few requests start immediately without waiting."""
     paced = Pace()
-    for _ in range(AT_ONCE):
+    for _ in range(PER_TURN):
         with pytest.raises(StopIteration):
-            paced.begin().send(None)
+            begin(paced).send(None)
 
 
 async def test_many_requests_start_in_order_a_few_per_turn():
@@ -48,15 +56,15 @@ async def test_many_requests_start_in_order_a_few_per_turn():
     paced, begun = Pace(), []
 
     async def ask(name: int) -> None:
-        await paced.begin()
+        await begin(paced)
         begun.append((name, turns.count))
 
     turns = Turns()
-    await asyncio.gather(*map(ask, range(10 * AT_ONCE)))
+    await asyncio.gather(*map(ask, range(10 * PER_TURN)))
     turns.stop()
-    assert [name for name, _ in begun] == [*range(10 * AT_ONCE)]
+    assert [name for name, _ in begun] == [*range(10 * PER_TURN)]
     by_turn = [at for _, at in begun]
-    assert [by_turn.count(at) for at in dict.fromkeys(by_turn)] == [AT_ONCE] * 10
+    assert [by_turn.count(at) for at in dict.fromkeys(by_turn)] == [PER_TURN] * 10
 
 
 @given(st.sets(st.integers(0, 39)), st.integers(0, 6))
@@ -69,7 +77,7 @@ def test_a_cancelled_request_does_not_delay_the_others(cancelled, later):
         paced, begun = Pace(), set()
 
         async def ask(name: int) -> None:
-            await paced.begin()
+            await begin(paced)
             begun.add(name)
 
         tasks = [asyncio.create_task(ask(name)) for name in range(40)]
@@ -89,13 +97,13 @@ def test_an_ended_loop_with_waiting_requests_is_forgotten():
     """A loop that ended with waiting requests delays no later loop and is not kept alive."""
 
     async def leave() -> weakref.ref[asyncio.AbstractEventLoop]:
-        waiting = [asyncio.create_task(pace().begin()) for _ in range(3 * AT_ONCE)]
+        waiting = [asyncio.create_task(begin()) for _ in range(3 * PER_TURN)]
         await asyncio.sleep(0)
         assert not all(task.done() for task in waiting)
         return weakref.ref(asyncio.get_running_loop())
 
     async def go_on() -> None:
-        await asyncio.gather(*(pace().begin() for _ in range(3 * AT_ONCE)))
+        await asyncio.gather(*(begin() for _ in range(3 * PER_TURN)))
 
     left = asyncio.run(leave())
     asyncio.run(go_on())
@@ -106,12 +114,9 @@ def test_an_ended_loop_with_waiting_requests_is_forgotten():
 def test_a_closed_loop_with_waiting_requests_is_forgotten():
     """A loop closed by hand with waiting requests is forgotten when the next loop starts, and its waiters are freed."""
 
-    async def begin() -> None:
-        await pace().begin()
-
     def leave() -> weakref.ref[asyncio.AbstractEventLoop]:
         loop = asyncio.new_event_loop()
-        waiting = [loop.create_task(begin()) for _ in range(10 * AT_ONCE)]
+        waiting = [loop.create_task(begin()) for _ in range(10 * PER_TURN)]
         loop.run_until_complete(asyncio.sleep(0))
         assert not all(task.done() for task in waiting)
         for task in waiting:
@@ -142,7 +147,7 @@ class Unanswered:
 @pytest.mark.parametrize("kind", [AnthropicProvider, ChatProvider])
 async def test_many_simultaneous_requests_start_a_few_per_turn(kind):
     """Many simultaneous requests start a few per turn: waiting ones have no body yet, and finally all of them run."""
-    children, client = 5 * AT_ONCE, Unanswered()
+    children, client = 5 * PER_TURN, Unanswered()
     provider = kind("haiku", client)
     question = [Message.user("What?")]
     conversations = [provider.open(Opening("Look.", Toolset([]))) for _ in range(children)]
@@ -152,7 +157,7 @@ async def test_many_simultaneous_requests_start_a_few_per_turn(kind):
         await asyncio.sleep(0)
         sent.append(len(client.bodies))
     new = [now - before for before, now in pairwise([0, *sent])]
-    assert max(new) == AT_ONCE
+    assert max(new) == PER_TURN
     for task in asking:
         task.cancel()
     await asyncio.gather(*asking, return_exceptions=True)
