@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli.console import (
+    DIFF_COLOURS,
     fail,
     guarded,
     has_colours,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from run_specialist.replay.replay import ReplayResult
 
 
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _HEAD = 2
 """Number of lines at the beginning of a diff that name its two sides."""
 
@@ -42,7 +42,11 @@ def print_replay(done: "ReplayResult", saved: Path | None) -> None:
     saved: the file that a replay without a difference was written to.
     """
     if done.difference is None:
-        _print_text(_same(done) + (f"; saved to {saved}" if saved else ""))
+        cassette = done.cassette
+        sizes = f"{_counted(len(cassette.requests), 'request')}, {_counted(len(cassette.calls), 'tool call')}"
+        missing = f"; definitions not compared: {', '.join(done.not_compared)}" if done.not_compared else ""
+        where = f"; saved to {saved}" if saved else ""
+        _print_text(f"{cassette.source} replays the same: {sizes}, {cassette.outcome.status}{missing}{where}")
         return
     if saved:
         say(f"nothing was saved to {saved}, because the run does not replay the same")
@@ -65,7 +69,7 @@ def _styled(lines: Sequence[str]) -> Iterator[str]:
     pairs = _pairs(lines)
     for place, line in enumerate(lines):
         begin, end = _changed(line, lines[pairs[place]]) if place in pairs else (0, 0)
-        colour = _COLOURS.get(line[:1])
+        colour = DIFF_COLOURS.get(line[:1])
         parts = ((line[:begin], False), (line[begin:end], True), (line[end:], False))
         yield "".join(typer.style(part, fg=colour, bold=bold or None) for part, bold in parts if part)
 
@@ -91,16 +95,6 @@ def _common(one: str, other: str) -> int:
     """Return the length of the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
-
-
-def _same(done: "ReplayResult") -> str:
-    """Return the line for a replay without a difference."""
-    cassette = done.cassette
-    sizes = f"{_counted(len(cassette.requests), 'request')}, {_counted(len(cassette.calls), 'tool call')}"
-    line = f"{cassette.source} replays the same: {sizes}, {cassette.outcome.status}"
-    if done.not_compared:
-        line += f"; definitions not compared: {', '.join(done.not_compared)}"
-    return line
 
 
 def _counted(number: int, what: str) -> str:
@@ -156,7 +150,10 @@ def replay(
     with guarded():
         from run_specialist.replay.rebuilt_job import SpecialistLocation  # noqa: PLC0415 - fast `--help`
 
-        _check(root, save, overwrite=force)
+        if root is not None and not root.is_dir():
+            fail(f"--root: {root} is not a folder")
+        if save is not None and save.exists() and not force:
+            fail(f"--save: {save} already exists; use --force to overwrite it")
         cassette, place = _recorded(run, SpecialistLocation(root, dir_, None, trust), store, all_projects=all_projects)
         done = _replayed(cassette, place, save)
     if json_:
@@ -164,14 +161,6 @@ def replay(
     else:
         print_replay(done, save)
     raise typer.Exit(DIFFERS if done.difference else 0)
-
-
-def _check(root: Path | None, save: Path | None, *, overwrite: bool) -> None:
-    """Exit if the folder of the file tools does not exist, or the cassette file does."""
-    if root is not None and not root.is_dir():
-        fail(f"--root: {root} is not a folder")
-    if save is not None and save.exists() and not overwrite:
-        fail(f"--save: {save} already exists; use --force to overwrite it")
 
 
 def _recorded(
