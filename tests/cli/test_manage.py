@@ -191,6 +191,18 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_command_imports_no_other_command() -> None:
+    """The modules of commands that were not called are not imported."""
+    code = (
+        "import sys; import run_specialist.cli.manage as m\n"
+        "try: m.app(['config', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print([n for n in ('map', 'eval', 'mcp', 'fleet', 'runs', 'ask') if f'run_specialist.cli.{n}' in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_shells_complete_names(project: Path) -> None:
     """Shell completion offers the names of specialists after `show`."""
     words = {"_SPECIALISTS_COMPLETE": "complete_bash", "COMP_WORDS": "specialists show fi", "COMP_CWORD": "2"}

@@ -31,7 +31,7 @@ async def retried(script, **settings):
     return outcome, [event for event in events if isinstance(event, Retrying)], provider
 
 
-async def test_w1_p2_each_wait_is_an_event_and_no_turn():
+async def test_w1_w2_each_wait_is_an_event_and_no_turn():
     """Two failures cost two waits, reported before they begin; turns, tokens and cost are those of the replies."""
     outcome, waits, provider = await retried([LOOK, BUSY, DOWN, says("mice")])
     undisturbed, _, _ = await retried([LOOK, says("mice")])

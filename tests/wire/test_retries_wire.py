@@ -141,7 +141,7 @@ async def test_w1_a_server_that_is_not_up_yet_is_waited_for(api, monkeypatch):
     assert all(reason.startswith("cannot reach http://127.0.0.1") for reason in reasons)
 
 
-async def test_w1_p6_an_error_event_in_mid_stream_is_retried(api):
+async def test_w1_w6_an_error_event_in_mid_stream_is_retried(api):
     """An overload in the middle of a reply is retried like one before it, and its text is not part of the answer."""
     events, shown = [], []
     server = api.serve(api.error_event, api.look, api.error_event, api.answer)
@@ -153,7 +153,7 @@ async def test_w1_p6_an_error_event_in_mid_stream_is_retried(api):
     assert server.requests[0].raw == server.requests[1].raw
 
 
-async def test_w4_p6_a_reply_that_always_breaks_off_is_tried_three_times(api):
+async def test_w4_w6_a_reply_that_always_breaks_off_is_tried_three_times(api):
     """Each attempt may be billed, so there are three; the text that streamed is the salvage."""
     events, server = [], api.serve(api.broken, api.broken, api.broken)
     outcome = await api.run(server.base_url, events)

@@ -132,18 +132,15 @@ def _call(row: "Row", number: int, screen: Screen) -> RenderableType:
     arguments = row["arguments"]
     label = Prefixed(Text(printable(row["name"]), "bold"), f"call {number}  ", style="dim")
     if row["name"] == RESPOND and isinstance(arguments, Mapping) and isinstance(arguments.get("answer"), str):
-        return Group(label, Prefixed(_respond_arguments(arguments, screen), _INDENT))
+        response = Response.parse(arguments)
+        # Without marks: only the outcome knows which quotes were found.
+        quotes = [Evidence(one.source, one.quote, verified=None) for one in response.evidence]
+        answer = markdown(without_quotes(response.answer, ((one.source, one.quote) for one in quotes)), screen)
+        blocks = [answer, *evidence_block(quotes, screen, marked=False), *gaps_block(response.gaps, screen)]
+        return Group(label, Prefixed(apart(blocks), _INDENT))
     text = Text(overflow="fold").append(printable(row["name"]), "bold")
     text.append(f" {printable(json.dumps(arguments, ensure_ascii=False))}")
     return Prefixed(text, f"call {number}  ", style="dim")
-
-
-def _respond_arguments(arguments: Mapping[str, object], screen: Screen) -> RenderableType:
-    """Return the arguments of `respond` as an answer, without marks: only the outcome knows which quotes were found."""
-    response = Response.parse(arguments)
-    quotes = [Evidence(one.source, one.quote, verified=None) for one in response.evidence]
-    answer = markdown(without_quotes(response.answer, ((one.source, one.quote) for one in quotes)), screen)
-    return apart([answer, *evidence_block(quotes, screen, marked=False), *gaps_block(response.gaps, screen)])
 
 
 def _message(row: "Row", numbers: Mapping[object, int], screen: Screen) -> RenderableType:
@@ -204,13 +201,12 @@ def _piece(one: Evidence, screen: Screen, *, marked: bool) -> RenderableType:
     }[one.verified]
     source = Text(printable(" ".join(one.source.split())) or "no source given", "cyan", overflow="fold")
     line = Text.assemble(source, "  " if words else "", (words, color))
-    quote = _text(_unwrapped(one.quote) if _PROSE.search(one.source) else _dedented(one.quote))
-    return Group(Prefixed(line, f"{mark} ", style=color), Prefixed(quote, "    "))
-
-
-def _unwrapped(quote: str) -> str:
-    """Return prose without the line breaks of its file, so that it can be wrapped again."""
-    return _NEW_LINE.sub("\0", quote).replace("\n", " ").replace("\0", "\n")
+    if _PROSE.search(one.source):
+        # Without the line breaks of its file, prose can be wrapped again.
+        quote = _NEW_LINE.sub("\0", one.quote).replace("\n", " ").replace("\0", "\n")
+    else:
+        quote = _dedented(one.quote)
+    return Group(Prefixed(line, f"{mark} ", style=color), Prefixed(_text(quote), "    "))
 
 
 def _dedented(code: str) -> str:
@@ -245,7 +241,8 @@ def markdown(text: str, screen: Screen) -> RenderableType:
     tokens = parse(text, printable)
     if tokens is None:
         return written(text)
-    return apart(_limited(node, screen) for node in SyntaxTreeNode(tokens).children)
+    blocks = ((node.type, _block(node, screen)) for node in SyntaxTreeNode(tokens).children)
+    return apart(block if kind in _WIDE else Constrain(block, MOST_WIDTH) for kind, block in blocks)
 
 
 def written(text: str) -> Text:
@@ -261,11 +258,6 @@ def apart(blocks: Iterable[RenderableType]) -> Group:
     return Group(*parts)
 
 
-def _limited(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
-    block = _block(node, screen)
-    return block if node.type in _WIDE else Constrain(block, MOST_WIDTH)
-
-
 def _inside(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
     """Return the blocks of a list item or a quotation."""
     blocks = [_block(child, screen) for child in node.children]
@@ -278,7 +270,10 @@ def _block(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
         case "paragraph":
             block: RenderableType = inline(node.children[0], screen)
         case "heading":
-            block = _markdown_heading(node, screen)
+            level = int(node.tag[1:])
+            text = inline(node.children[0], screen, "bold underline" if level == 1 else "bold")
+            # Without a style, the marks show that it is a heading.
+            block = text if screen.styled else Prefixed(text, "#" * level + " ")
         case "fence" | "code_block":
             block = Prefixed(_code(node, screen), "    ")
         case "blockquote":
@@ -293,13 +288,6 @@ def _block(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
         case _:
             block = Text(node.content, overflow="fold")
     return block
-
-
-def _markdown_heading(node: SyntaxTreeNode, screen: Screen) -> RenderableType:
-    level = int(node.tag[1:])
-    text = inline(node.children[0], screen, "bold underline" if level == 1 else "bold")
-    # Without a style, the marks show that it is a heading.
-    return text if screen.styled else Prefixed(text, "#" * level + " ")
 
 
 def _code(node: SyntaxTreeNode, screen: Screen) -> Text:
@@ -334,36 +322,29 @@ class _MarkdownTable:
 
     def __init__(self, node: SyntaxTreeNode, screen: Screen) -> None:
         rows = [row for part in node.children for row in part.children]
-        self._sides = [_side(cell) for cell in rows[0].children]
+        styles = [str(cell.attrs.get("style", "")) for cell in rows[0].children]
+        self._sides: list[JustifyMethod] = [
+            "right" if style.endswith("right") else "center" if style.endswith("center") else "left" for style in styles
+        ]
         self._head, *self._rows = [[inline(cell.children[0], screen) for cell in row.children] for row in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = zip(self._head, *self._rows, strict=True)
-        least = sum(max(_longest_word(cell) for cell in cells) + _GAP for cells in columns) - _GAP
-        yield self._columns() if least <= options.max_width else apart(map(self._record, self._rows or [self._head]))
-
-    def _columns(self) -> Table:
+        words = ([word for cell in cells for word in cell.plain.split()] for cells in columns)
+        widths = [max((min(cell_len(word), _LONGEST_WORD) for word in column), default=1) for column in words]
+        if sum(widths) + _GAP * (len(widths) - 1) > options.max_width:
+            records: list[RenderableType] = [] if self._rows else [Text(", ").join(self._head)]
+            for row in self._rows:
+                named = [(head, cell) for head, cell in zip(self._head, row, strict=True) if cell]
+                records.append(Group(*(Text.assemble(head, ": " if head else "", cell) for head, cell in named)))
+            yield apart(records)
+            return
         table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), border_style="dim")
         for head, side in zip(self._head, self._sides, strict=True):
             table.add_column(head, header_style="bold", justify=side, overflow="fold")
         for row in self._rows:
             table.add_row(*row)
-        return table
-
-    def _record(self, row: Sequence[Text]) -> RenderableType:
-        if row is self._head:
-            return Text(", ").join(row)
-        named = [(head, cell) for head, cell in zip(self._head, row, strict=True) if cell]
-        return Group(*(Text.assemble(head, ": " if head else "", cell) for head, cell in named))
-
-
-def _side(cell: SyntaxTreeNode) -> JustifyMethod:
-    style = str(cell.attrs.get("style", ""))
-    return "right" if style.endswith("right") else "center" if style.endswith("center") else "left"
-
-
-def _longest_word(cell: Text) -> int:
-    return max((min(cell_len(word), _LONGEST_WORD) for word in cell.plain.split()), default=1)
+        yield table
 
 
 CODE = "cyan"
@@ -469,29 +450,21 @@ def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
     alone: omit evidence and gaps.
     """
     screen = Screen.of_stdout()
-    blocks = [*(_answer(outcome, screen) if alone else _answer_and_evidence(outcome, screen))]
-    if blocks:
-        print_rendered(apart(blocks))
-
-
-def _answer_and_evidence(outcome: Outcome, screen: Screen) -> Iterator[RenderableType]:
-    evidence = outcome.evidence
+    evidence = () if alone else outcome.evidence
+    blocks: list[RenderableType] = []
+    # Structured and salvaged answers are not Markdown.
+    if outcome.output is not None:
+        blocks.append(written(as_json_text(outcome.output)))
     if is_salvaged(outcome.answer):
         # It contains the results that its evidence quotes.
         evidence = tuple(one for one in evidence if one.quote not in outcome.answer)
-    yield from _answer(outcome, screen, [(one.source, one.quote) for one in evidence])
-    for block in (*evidence_block(evidence, screen), *gaps_block(outcome.gaps, screen)):
-        yield Constrain(block, MOST_WIDTH)
-
-
-def _answer(outcome: Outcome, screen: Screen, quotes: list[tuple[str, str]] | None = None) -> Iterator[RenderableType]:
-    """Yield the answer; structured and salvaged answers unrendered, because they are not Markdown.
-
-    quotes: source and quote of the evidence that is shown below the answer.
-    """
-    if outcome.output is not None:
-        yield written(as_json_text(outcome.output))
-    elif is_salvaged(outcome.answer):
-        yield written(outcome.answer)
-    elif text := without_quotes(outcome.answer, quotes or ()).strip("\n"):
-        yield markdown(text, screen)
+        if not blocks:
+            blocks.append(written(outcome.answer))
+    elif not blocks:
+        text = without_quotes(outcome.answer, ((one.source, one.quote) for one in evidence)).strip("\n")
+        blocks += [markdown(text, screen)] if text else []
+    if not alone:
+        below = (*evidence_block(evidence, screen), *gaps_block(outcome.gaps, screen))
+        blocks += [Constrain(block, MOST_WIDTH) for block in below]
+    if blocks:
+        print_rendered(apart(blocks))

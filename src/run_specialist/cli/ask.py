@@ -10,10 +10,9 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Annotated, Protocol, TextIO
 
 import typer
-from typer.core import TyperCommand
 
 from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.cli.console import (
@@ -47,7 +46,7 @@ from run_specialist.cli.flags import (
     config_for_run,
     configured_runner,
 )
-from run_specialist.cli.help import HelpContext, VersionFlag, flattened
+from run_specialist.cli.help import VersionFlag, WordsCommand, flattened
 from run_specialist.errors import with_flags
 from run_specialist.store.location import shown
 
@@ -68,7 +67,6 @@ LARGEST = 10 * 1024 * 1024
 
 _PATIENCE = 1.0
 """Time without any input after which a message explains what the command is waiting for [s]."""
-_NAME_AND_QUESTION = 2
 
 QueryWords = Annotated[
     list[str] | None,
@@ -87,34 +85,6 @@ MoreWords = Annotated[
         help="An additional question, in quotes or as several words; `-` means the text on standard input.",
     ),
 ]
-
-
-class WordsCommand(TyperCommand):
-    """A command whose last argument is a question in words, some of which may look like options."""
-
-    context_class = HelpContext
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's context
-        """Parse the arguments; the error for an unknown option says how to ask a question that contains it."""
-        given = [*args]
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:
-            # The class of this error is part of click, or of a copy of click inside typer.
-            option = getattr(error, "option_name", None)
-            if option and _follows_a_question(option, given):
-                error.message = f"{error.format_message()}\n{_HINT}"  # type: ignore[attr-defined]
-                error.possibilities = None  # type: ignore[attr-defined]
-            raise
-
-
-_HINT = "If it belongs to the question, quote the question, or put `--` before it."
-
-
-def _follows_a_question(option: str, args: Sequence[str]) -> bool:
-    """Return whether an unknown option follows a name and at least one word of a question."""
-    at = next((index for index, word in enumerate(args) if word.startswith(option)), 0)
-    return sum(not word.startswith("-") for word in args[:at]) >= _NAME_AND_QUESTION
 
 
 def question_from(words: Sequence[str] | None) -> str:
@@ -164,19 +134,16 @@ def unread_input() -> bool:
         info = os.fstat(descriptor)
         if stat.S_ISREG(info.st_mode):
             return os.lseek(descriptor, 0, os.SEEK_CUR) < info.st_size
-        is_pipe = stat.S_ISFIFO(info.st_mode) or stat.S_ISSOCK(info.st_mode)
-        return is_pipe and _waiting_bytes(descriptor) > 0
+        if not (stat.S_ISFIFO(info.st_mode) or stat.S_ISSOCK(info.st_mode)):
+            return False
+        import fcntl  # noqa: PLC0415 - does not exist on Windows
+        import termios  # noqa: PLC0415 - as above
+
+        waiting = array("i", [0])
+        fcntl.ioctl(descriptor, termios.FIONREAD, waiting)
+        return waiting[0] > 0
     except (OSError, ValueError, AttributeError, ImportError):
         return False  # closed, replaced by the calling program, or a system without these calls
-
-
-def _waiting_bytes(descriptor: int) -> int:
-    import fcntl  # noqa: PLC0415 - does not exist on Windows
-    import termios  # noqa: PLC0415 - as above
-
-    number = array("i", [0])
-    fcntl.ioctl(descriptor, termios.FIONREAD, number)
-    return number[0]
 
 
 def _say_if_waiting() -> None:
@@ -274,7 +241,11 @@ def answer(runner: "Runner", prepare: PrepareRun, output: OutputSettings) -> "Ou
     Raises OSError if the events can no longer be written; BrokenPipeError if the reader closed the pipe.
     """
     unread = _warn_about_unread_input(output)
-    view = _view(output)
+    view = None
+    if not (output.json or output.events or output.quiet) and sys.stderr is not None and sys.stderr.isatty():
+        from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
+
+        view = LiveView()
     printer = _EventPrinter(sys.stdout)
     runner.loading = view.prepare if view else None
     runner.allowed = None if output.quiet else say_allowed
@@ -371,14 +342,6 @@ def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
     hang_ups = [] if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN else [hang_up]
     for number in (signal.SIGINT, *hang_ups):
         loop.add_signal_handler(number, abort)
-
-
-def _view(output: OutputSettings) -> "LiveView | None":
-    if output.json or output.events or output.quiet or sys.stderr is None or not sys.stderr.isatty():
-        return None
-    from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
-
-    return LiveView()
 
 
 def _show(

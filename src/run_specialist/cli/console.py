@@ -89,12 +89,12 @@ def as_json_text(value: object, indent: int | None = 2, *, plain: bool = False) 
 
 def printable(text: str) -> str:
     """Return the text with U+FFFD for each character that could control the terminal."""
-    return "".join(character if _is_harmless(character) else "\ufffd" for character in text)
-
-
-def _is_harmless(character: str) -> bool:
+    if text.isprintable():
+        return text
     # `isprintable` is false for all space characters except U+0020.
-    return character.isprintable() or character in _HARMLESS or unicodedata.category(character) == "Zs"
+    return "".join(
+        one if one.isprintable() or one in _HARMLESS or unicodedata.category(one) == "Zs" else "\ufffd" for one in text
+    )
 
 
 def say(text: str, *, dim: bool = False, command: str | None = None) -> None:
@@ -292,10 +292,12 @@ class OutputFile:
         stream.flush()
         try:
             if content := buffer.getvalue():
-                _write(self.path, content)
+                write_file(self.path, content)
                 self.is_written = True
         except OSError as error:
-            _print(buffer.getvalue())
+            if sys.stdout is not None:
+                sys.stdout.write(buffer.getvalue().decode("utf-8"))
+                sys.stdout.flush()
             self._fail(error, "; the answer was printed instead")
 
     def _fail(self, error: OSError, note: str = "") -> NoReturn:
@@ -323,8 +325,11 @@ def try_writing(path: Path) -> None:
             raise OSError(f"cannot write to {target.parent}: {error.strerror or error}") from None
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write the file; the target of a symlink is replaced, special files such as `/dev/stderr` are written directly."""
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file atomically, with the permissions of the one that it replaces; raises OSError.
+
+    The target of a symlink is replaced; special files such as `/dev/stderr` are written directly.
+    """
     from run_specialist.specialist.project import result_path  # noqa: PLC0415 - fast `--help`
 
     target = result_path(path)
@@ -332,7 +337,13 @@ def _write(path: Path, content: bytes) -> None:
         with path.open("wb") as file:
             file.write(content)
         return
-    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
+    if target.exists():
+        mode = stat.S_IMODE(target.stat().st_mode)
+    else:
+        # The only way to read the umask is to set it.
+        mask = os.umask(0o077)
+        os.umask(mask)
+        mode = 0o666 & ~mask
     temporary = temporary_file(target.parent, content, mode)
     try:
         temporary.replace(target)
@@ -343,19 +354,6 @@ def _write(path: Path, content: bytes) -> None:
 
 def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file()
-
-
-def _umask() -> int:
-    # The only way to read it is to set it.
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
-def _print(content: bytes) -> None:
-    if sys.stdout is not None:
-        sys.stdout.write(content.decode("utf-8"))
-        sys.stdout.flush()
 
 
 def temporary_file(folder: Path, content: bytes, mode: int) -> Path:
@@ -375,7 +373,8 @@ def temporary_file(folder: Path, content: bytes, mode: int) -> Path:
     return path
 
 
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+"""Colors of the lines of a diff, by their first character."""
 
 
 def print_diff(diff: str, to: TextIO | None = None) -> None:
@@ -385,16 +384,15 @@ def print_diff(diff: str, to: TextIO | None = None) -> None:
     """
     text = diff.removesuffix("\n")
     if is_terminal(to):
-        colours = has_colours(to)
-        text = "\n".join(_styled(line) if colours else printable(line) for line in text.split("\n"))
+        lines = [printable(line) for line in text.split("\n")]
+        for place, line in enumerate(lines if has_colours(to) else ()):
+            if line.startswith(("+++", "---", "diff ")):
+                lines[place] = typer.style(line, bold=True)
+            elif colour := DIFF_COLOURS.get(line[:1]):
+                lines[place] = typer.style(line, fg=colour)
+        text = "\n".join(lines)
     if text:
         print_styled(text, to)
-
-
-def _styled(line: str) -> str:
-    is_header = line.startswith(("+++", "---", "diff "))
-    colour = None if is_header else _COLOURS.get(line[:1])
-    return typer.style(printable(line), fg=colour, bold=is_header or None) if colour or is_header else printable(line)
 
 
 _COLORS = {"error": "red", "warning": "yellow"}

@@ -107,7 +107,8 @@ class LiveView:
         match event:
             case Started():
                 self._title = one_line(f"{event.specialist} · {event.model}")
-                self._budget = _unspent(event)
+                kind, limit = next(((k, v) for k, v in event.limits.items() if v is not None), ("tool_calls", None))
+                self._budget = BudgetSpent(kind, limit, 0, limit, Phase.SILENT)
                 self._print(Text(self._title, "bold"))
             case Resumed() | Forked():
                 self._show_resumed(event)
@@ -204,12 +205,6 @@ class LiveView:
         if self._budget is None:
             return Text(f"{seconds:.0f} s", "dim")
         return gauge(self._budget, self._call_lines.calls, self._turn, self._total, seconds, self._console.width)
-
-
-def _unspent(started: Started) -> BudgetSpent:
-    """Return the initial budget of a run, for the first kind that has a limit."""
-    kind, limit = next(((k, v) for k, v in started.limits.items() if v is not None), ("tool_calls", None))
-    return BudgetSpent(kind, limit, 0, limit, Phase.SILENT)
 
 
 COLORS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}

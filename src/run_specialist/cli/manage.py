@@ -1,21 +1,20 @@
 """The command `specialists`: manage specialist files and stored runs."""
 
+import json
 import os
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.core import TyperCommand
+from typer.main import get_group
 
-from run_specialist.cli import batches, fleet, mcp, replay, report, resume, runs, show, tune
-from run_specialist.cli import eval as eval_command
-from run_specialist.cli import map as map_command
-from run_specialist.cli.ask import WordsCommand
 from run_specialist.cli.console import (
     as_program,
     fail,
@@ -27,6 +26,7 @@ from run_specialist.cli.console import (
     project_folder,
     relative,
     say,
+    write_file,
 )
 from run_specialist.cli.flags import (
     Dir,
@@ -40,48 +40,75 @@ from run_specialist.cli.flags import (
     setting,
     takes,
 )
-from run_specialist.cli.help import CommandList, GroupedCommand, VersionFlag
-from run_specialist.cli.show import BLOCKED, print_reasons, unavailable
+from run_specialist.cli.help import CommandList, GroupedCommand, VersionFlag, WordsCommand
 from run_specialist.cli.tables import print_table
 
 if TYPE_CHECKING:
+    from typer._click import Command, Context
+
     from run_specialist.specialist.loader import SpecialistFile
     from run_specialist.specialist.project import SearchFolder
 
 
-def schema(
-    install: Annotated[
-        bool, typer.Option("--install", help="Write the schema and the settings of VS Code into the project.")
-    ] = False,
-    root: ProjectRoot = None,
-) -> None:
-    """Print the JSON Schema of the front matter, or install it."""
-    with guarded():
-        from run_specialist.providers.models import ALIASES  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.fields import json_schema  # noqa: PLC0415 - fast `--help`
+FILES = "Specialist files"
+"""Heading of the commands for files in `--help`."""
+_RUNS, _MANY, _SEVERAL, _OTHERS = "Stored runs", "Many questions", "Several machines", "Other programs"
+_ELSEWHERE: Mapping[str, tuple[str, str, type[TyperCommand] | None]] = {
+    "show": (FILES, "show", None),
+    "schema": (FILES, "manage", None),
+    "config": (FILES, "show", None),
+    "runs": (_RUNS, "runs", None),
+    "transcript": (_RUNS, "runs", None),
+    "resume": (_RUNS, "resume", WordsCommand),
+    "undo": (_RUNS, "resume", None),
+    "replay": (_RUNS, "replay", None),
+    "report": (_RUNS, "report", None),
+    "tune": (_RUNS, "tune", None),
+    "map": (_MANY, "map", GroupedCommand),
+    "batches": (_MANY, "batches", None),
+    "eval": (_MANY, "eval", GroupedCommand),
+    "worker": (_SEVERAL, "fleet", None),
+    "mcp": (_OTHERS, "mcp", None),
+    "fleet": (_SEVERAL, "fleet", None),
+}
+"""Heading, module and class of the commands that are imported when they are called or listed: the others start fast.
 
-        whole = json_schema(models=(*ALIASES, *ALIASES.values(), "inherit", "offline"))
-        if not install:
-            print_json(whole)
-            return
-        from run_specialist.cli.editor_settings import install_schema  # noqa: PLC0415 - fast `--help`
-        from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
+The function has the name of the command, with an underscore if Python has a word of that name; `fleet` is a group.
+"""
 
-        if root is not None and not root.is_dir():
-            fail(f"--root: {root} is not a folder")
-        install_schema(whole, root or project_root(Path.cwd()))
+
+class _Commands(CommandList):
+    """All commands; those in other modules are imported when they are called or listed."""
+
+    def list_commands(self, ctx: "Context") -> list[str]:
+        """Return the names of all commands, in the order of `--help`."""
+        return [*(name for name in super().list_commands(ctx) if name not in _ELSEWHERE), *_ELSEWHERE]
+
+    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
+        """Return the command with this name; for an unknown one, all are imported, so that a similar name is found."""
+        known = cmd_name in {*self.commands, *_ELSEWHERE}
+        for name in [cmd_name] if known else _ELSEWHERE:
+            if name in self.commands:
+                continue
+            heading, where, class_ = _ELSEWHERE[name]
+            module = import_module(f"run_specialist.cli.{where}")
+            found = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+            if name == "fleet":
+                found.add_typer(module.app, name=name, rich_help_panel=heading)
+            else:
+                function = getattr(module, name, None) or getattr(module, f"{name}_")
+                found.command(name, cls=class_, rich_help_panel=heading)(function)
+            self.commands.update(get_group(found).commands)
+        return super().get_command(ctx, cmd_name)
 
 
 app = typer.Typer(
-    cls=CommandList,
+    cls=_Commands,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     help="Manage specialists, which are Markdown files with a prompt and limits, and their stored runs.",
 )
-
-FILES = "Specialist files"
-"""Heading of the commands for files in `--help`."""
 _STATUSES = {"ok": "ok", "warning": "with warnings", "error": "with errors"}
 
 
@@ -97,6 +124,8 @@ def list_(dir_: Dir = None, root: ProjectRoot = None, json_: Json = False) -> No
     A specialist is blocked if it cannot work here; a line below the table says why.
     """
     with guarded():
+        from run_specialist.cli.show import unavailable  # noqa: PLC0415 - fast `--help`
+
         project, meant = project_folder(root), root is not None
         configured = configured_project(project, dir_, meant=meant)
         registry = configured.registry
@@ -147,7 +176,9 @@ def check(
         else:
             for file in files:
                 print_problems(file.problems)
-            print_line(_summary(files))
+            counts = {text: sum(file.status == status for file in files) for status, text in _STATUSES.items()}
+            by_status = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
+            print_line(f"{len(files)} file{'' if len(files) == 1 else 's'}{': ' if by_status else ''}{by_status}")
     raise typer.Exit(2 if any(file.status == "error" for file in files) else 0)
 
 
@@ -209,34 +240,48 @@ def edit(
     check([path], dir_, root)
 
 
-_SECTIONS = {
-    FILES: (show.show, schema, show.config),
-    "Stored runs": (
-        runs.runs,
-        runs.transcript,
-        resume.resume,
-        resume.undo,
-        replay.replay,
-        report.report,
-        tune.tune,
-    ),
-    "Many questions": (map_command.map_, batches.batches, eval_command.eval_),
-    "Several machines": (fleet.worker,),
-    "Other programs": (mcp.mcp,),
-}
-_CLASSES: Mapping[Callable[..., None], type[TyperCommand]] = {
-    resume.resume: WordsCommand,
-    map_command.map_: GroupedCommand,
-    eval_command.eval_: GroupedCommand,
-}
-for heading, commands in _SECTIONS.items():
-    for command in commands:
-        name = command.__name__.removesuffix("_")
-        app.command(name, cls=_CLASSES.get(command), rich_help_panel=heading)(command)
-app.add_typer(fleet.app, name="fleet", rich_help_panel="Several machines")
+SCHEMA = ".vscode/specialist.schema.json"
+SCHEMA_SETTING = {"yaml.schemas": {f"./{SCHEMA}": ["specialists/*.md", ".claude/agents/*.md"]}}
+"""The setting of VS Code that names the schema, and the files that it describes."""
+_DRAFT = "http://json-schema.org/draft-07/schema#"
+"""The draft that all editors know; the schema uses nothing that later drafts added, except the name `$defs`."""
+
+
+def schema(
+    install: Annotated[
+        bool, typer.Option("--install", help="Write the schema into the project, and print the settings of VS Code.")
+    ] = False,
+    root: ProjectRoot = None,
+) -> None:
+    """Print the JSON Schema of the front matter, or install it."""
+    with guarded():
+        from run_specialist.providers.models import ALIASES  # noqa: PLC0415 - fast `--help`
+        from run_specialist.safety import safe_files  # noqa: PLC0415 - fast `--help`
+        from run_specialist.specialist.fields import json_schema  # noqa: PLC0415 - fast `--help`
+
+        whole = json_schema(models=(*ALIASES, *ALIASES.values(), "inherit", "offline"))
+        if not install:
+            print_json(whole)
+            return
+        content = json.dumps({**whole, "$schema": _DRAFT}, ensure_ascii=False, indent=2) + "\n"
+        try:
+            top, relative_path = safe_files.locate(project_folder(root) / SCHEMA, project_folder(root))
+            path = top / relative_path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, content.encode())
+        except OSError as error:
+            fail(f"{SCHEMA} cannot be written: {error.strerror or error}")
+        print_line(f"{SCHEMA}  written\n\nAdd these lines to .vscode/settings.json:\n")
+        print_line(json.dumps(SCHEMA_SETTING, indent=2)[2:-2])
+        say(
+            "the YAML extension of VS Code does not check Markdown by itself: docs/specialist-files.md names tools "
+            "that do",
+            dim=True,
+        )
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
+    from run_specialist.cli.show import BLOCKED, print_reasons  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.dialects import OWN  # noqa: PLC0415 - fast `--help`
 
     # The column is not needed if all files have the format of this program.
@@ -258,12 +303,6 @@ def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str
     if problems:
         print_line("")
         print_problems(problems)
-
-
-def _summary(files: Sequence["SpecialistFile"]) -> str:
-    counts = {text: sum(file.status == status for file in files) for status, text in _STATUSES.items()}
-    by_status = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
-    return f"{len(files)} file{'' if len(files) == 1 else 's'}{': ' if by_status else ''}{by_status}"
 
 
 def main() -> None:

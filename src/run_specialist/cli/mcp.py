@@ -100,7 +100,9 @@ def mcp(
     then stopped and stored with their findings.
     """
     if find_spec("mcp_types") is None or find_spec("mcp") is None:
-        fail(f"specialists mcp needs the extra `mcp`; {_adding()}")
+        from run_specialist.installation import adding  # noqa: PLC0415 - fast `--help`
+
+        fail(f"specialists mcp needs the extra `mcp`; {adding('mcp')}")
     token = _checked(token, no_token=no_token)
     if http is None and (token is not None or no_token):
         say(f"warning: {'--no-token' if no_token else 'the token'} has no effect without --http")
@@ -130,12 +132,6 @@ def mcp(
         runner.allowed = say_allowed
         code = _serve(runner, settings)
     raise typer.Exit(code)
-
-
-def _adding() -> str:
-    from run_specialist.installation import adding  # noqa: PLC0415 - fast `--help`
-
-    return adding("mcp")
 
 
 def _serve(runner: "Runner", http: _HttpSettings | None) -> "Exit":

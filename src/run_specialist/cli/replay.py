@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from run_specialist.cli.console import (
+    DIFF_COLOURS,
     fail,
     guarded,
     has_colours,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from run_specialist.replay.replay import ReplayResult
 
 
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _HEAD = 2
 """Number of lines at the beginning of a diff that name its two sides."""
 
@@ -44,10 +44,9 @@ def print_replay(done: "ReplayResult", saved: Path | None) -> None:
     if done.difference is None:
         cassette = done.cassette
         sizes = f"{_counted(len(cassette.requests), 'request')}, {_counted(len(cassette.calls), 'tool call')}"
-        line = f"{cassette.source} replays the same: {sizes}, {cassette.outcome.status}"
-        if done.not_compared:
-            line += f"; definitions not compared: {', '.join(done.not_compared)}"
-        _print_text(line + (f"; saved to {saved}" if saved else ""))
+        missing = f"; definitions not compared: {', '.join(done.not_compared)}" if done.not_compared else ""
+        where = f"; saved to {saved}" if saved else ""
+        _print_text(f"{cassette.source} replays the same: {sizes}, {cassette.outcome.status}{missing}{where}")
         return
     if saved:
         say(f"nothing was saved to {saved}, because the run does not replay the same")
@@ -70,7 +69,7 @@ def _styled(lines: Sequence[str]) -> Iterator[str]:
     pairs = _pairs(lines)
     for place, line in enumerate(lines):
         begin, end = _changed(line, lines[pairs[place]]) if place in pairs else (0, 0)
-        colour = _COLOURS.get(line[:1])
+        colour = DIFF_COLOURS.get(line[:1])
         parts = ((line[:begin], False), (line[begin:end], True), (line[end:], False))
         yield "".join(typer.style(part, fg=colour, bold=bold or None) for part, bold in parts if part)
 

@@ -1,8 +1,9 @@
 """The commands `specialists resume` and `undo`, and forks of stored runs."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -49,16 +50,11 @@ ForkPreset = Annotated[
 ]
 
 
-class PrepareFork(Protocol):
-    """A function that prepares a fork, e.g. `partial(runner.fork, run_id, at=12)`."""
+def forked(prepare: Callable[..., Awaitable["Run"]], output: OutputSettings) -> PrepareRun:
+    """Return a function that prepares a fork and prints the cost of the copied turns if the model is another one.
 
-    async def __call__(self, *, listener: "Listener | None", watch: "Watch | None") -> "Run":
-        """Return the new run, given its listener and the watcher of its replies."""
-        ...
-
-
-def forked(prepare: PrepareFork, output: OutputSettings) -> PrepareRun:
-    """Return a function that prepares a fork and prints the cost of the copied turns if the model is another one."""
+    prepare: e.g. `partial(runner.fork, run_id, at=12)`.
+    """
 
     async def prepare_and_say(*, listener: "Listener | None", watch: "Watch | None") -> "Run":
         run = await prepare(listener=listener, watch=watch)
@@ -125,8 +121,11 @@ def resume(
     with guarded():
         question = more_from(query)
         from run_specialist.api.runner import Runner  # noqa: PLC0415 - fast `--help`
+        from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
 
-        run = _without_last(run, store, root, all_projects=all_projects)
+        if run == LAST:
+            with open_store(store) as opened:
+                run = find_run(opened, run, project_filter(root, all_projects=all_projects))
         runner = Runner(
             root=root,
             model=model,
@@ -144,16 +143,6 @@ def resume(
             say(f"files are read in {runner.root}")
         outcome = answer(runner, prepare, shown)
     raise typer.Exit(outcome.exit_code)
-
-
-def _without_last(run: str, store: str | None, root: Path | None, *, all_projects: bool) -> str:
-    """Return the id of the newest run of the project for `last`, and any other text as it is."""
-    from run_specialist.store.reader import LAST  # noqa: PLC0415 - fast `--help`
-
-    if run != LAST:
-        return run
-    with open_store(store) as opened:
-        return find_run(opened, run, project_filter(root, all_projects=all_projects))
 
 
 LEFT = 4
@@ -198,7 +187,10 @@ def undo(
         ]
         left = [one for _, one in done if one.result in {"left", "partly"}]
         if killed and not dry_run and not left:
-            _forget(killed)
+            from run_specialist.tools.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`
+
+            for killed_run in killed:
+                forget(killed_run)
         if json_:
             files = [{"root": str(where), **_as_json(one)} for where, one in done]
             print_json({"run_id": run_id, "dry_run": dry_run, "files": files})
@@ -218,13 +210,6 @@ def _left_by_killed_command(run_id: str, dry_run: bool) -> "list[StoredChange] |
     if found.files:
         say(f"{run_id} was killed during a command; later changes in its writable folders cannot be told from its own")
     return [StoredChange(run_id, found.root, one.record) for one in found.files]
-
-
-def _forget(killed: list[str]) -> None:
-    from run_specialist.tools.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`
-
-    for run_id in killed:
-        forget(run_id)
 
 
 def _by_root(changes: "list[StoredChange]") -> "dict[Path, list[StoredChange]]":

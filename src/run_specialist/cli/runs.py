@@ -276,7 +276,11 @@ def runs(
 ) -> None:
     """List the stored runs of this project, or delete them."""
     is_filtered = bool(ids or specialist or status or search or batch or older_than is not None)
-    _check_flags(selected=all_ or is_filtered, delete=delete, follow=follow, batch=batch)
+    selected = all_ or is_filtered
+    if delete and not selected:
+        fail("--delete needs a selection: RUN..., --specialist, --status, --older-than, --search, --batch or --all")
+    if follow and (delete or batch):
+        fail(f"--follow and {'--delete' if delete else '--batch'} exclude each other")
     shows_all = delete or (json_ and not follow)
     # A batch may have more runs than anybody wants to read; a named run or an unusual status selects all.
     hides = not (ids or batch or search or shows_all or status in _UNENDED)
@@ -292,7 +296,11 @@ def runs(
         try:
             opened = open_store(store)
         except StoreMissing as missing:
-            _print_missing(missing, store, project, delete=delete, json_=json_)
+            if json_:
+                print_json(
+                    {"runs": [], **({"deleted": []} if delete else {}), **missing_store(store), "project": project}
+                )
+            say(str(missing))
             return
         with opened:
             of_batch = {"batch": find_batch(opened.url, batch, project)} if batch else {}
@@ -338,26 +346,11 @@ def transcript(
         print_rows(rows, {copied: END_OF_COPY} if stored.forked_from else {})
 
 
-def _check_flags(*, selected: bool, delete: bool, follow: bool, batch: str | None) -> None:
-    """Exit if options exclude each other, or if `--delete` has no selection."""
-    if delete and not selected:
-        fail("--delete needs a selection: RUN..., --specialist, --status, --older-than, --search, --batch or --all")
-    if follow and (delete or batch):
-        fail(f"--follow and {'--delete' if delete else '--batch'} exclude each other")
-
-
 def _selection(ids: Sequence[str], project: str | None, **filters: Any) -> "Selection":  # noqa: ANN401 - its fields
     """Return the filters of a listing; runs given by id, and those of a batch, may be of any project."""
     from run_specialist.store.selection import Selection  # noqa: PLC0415 - fast `--help`
 
     return Selection(ids=ids, project=None if ids or filters.get("batch") else project, **filters)
-
-
-def _print_missing(missing: StoreMissing, store: str | None, project: str | None, *, delete: bool, json_: bool) -> None:
-    """Print that there are no runs because the store does not exist."""
-    if json_:
-        print_json({"runs": [], **({"deleted": []} if delete else {}), **missing_store(store), "project": project})
-    say(str(missing))
 
 
 def _print_found(

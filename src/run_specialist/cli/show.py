@@ -36,7 +36,7 @@ from run_specialist.cli.tables import print_table
 from run_specialist.errors import RunSpecialistError, StoreMissing, with_flags
 
 if TYPE_CHECKING:
-    from run_specialist.api.config_files import Config, ConfigFile
+    from run_specialist.api.config_files import Config
     from run_specialist.spawning.preview import EffectiveModel, EffectiveSettings
     from run_specialist.spawning.prompt_texts import AddedText
     from run_specialist.specialist.fields import Specialist
@@ -188,7 +188,12 @@ class EffectiveBlock:
         yield from (("then", _model(one)) for one in found.following)
         if found.offered is not None:
             yield "tools", ", ".join(found.offered)
-        yield from (("not offered", text) for text in self._dropped())
+        by_reason: dict[str, list[str]] = {}
+        for one in found.dropped:
+            line = self.file.lines.get(one.key or "")
+            where = f" ({one.key}{f', line {line}' if line else ''})" if one.key else ""
+            by_reason.setdefault(one.reason + where, []).append(one.name)
+        yield from (("not offered", f"{', '.join(names)}: {reason}") for reason, names in by_reason.items())
         limited = [(key, limit) for key, limit in found.limits.items() if limit.value is not None]
         yield "limits", ", ".join(f"{key} {_amount(key, limit.value)} ({limit.origin})" for key, limit in limited)
         if unset := [key for key, limit in found.limits.items() if limit.value is None]:
@@ -198,15 +203,6 @@ class EffectiveBlock:
         yield from (("past runs", _medians(one)) for one in self.medians)
         if self.note:
             yield "past runs", self.note
-
-    def _dropped(self) -> Iterator[str]:
-        by_reason: dict[str, list[str]] = {}
-        for one in self.effective.dropped:
-            line = self.file.lines.get(one.key or "")
-            where = f" ({one.key}{f', line {line}' if line else ''})" if one.key else ""
-            by_reason.setdefault(one.reason + where, []).append(one.name)
-        for reason, names in by_reason.items():
-            yield f"{', '.join(names)}: {reason}"
 
 
 def _past(file: "SpecialistFile", store: str | None) -> tuple[Sequence["Medians"], str]:
@@ -280,7 +276,7 @@ def config(root: ProjectRoot = None, json_: Json = False) -> None:
     if root is not None and not root.is_dir():
         fail(f"--root: {root} is not a folder")
     with guarded():
-        from run_specialist.api.config_files import holdings, read_config  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.config_files import holdings, near, read_config  # noqa: PLC0415 - fast `--help`
         from run_specialist.specialist.project import project_root  # noqa: PLC0415 - fast `--help`
 
         project = project_root(Path.cwd()) if root is None else root.absolute()
@@ -288,7 +284,15 @@ def config(root: ProjectRoot = None, json_: Json = False) -> None:
         held = list(holdings(read))
         trusted, line = _trust(read)
         if json_:
-            files = [_file(one) for one in read.files]
+            files = [
+                {
+                    "path": str(file.path),
+                    "scope": file.scope,
+                    "state": file.state.replace(" ", "_"),
+                    "reason": file.reason or None,
+                }
+                for file in read.files
+            ]
             print_json({"settings": {one.key: one.as_json() for one in held}, "files": files, "trusted": trusted})
             return
         print_table(("KEY", "VALUE", "FROM"), [(one.key, one.shown_value, one.origin) for one in held])
@@ -296,7 +300,8 @@ def config(root: ProjectRoot = None, json_: Json = False) -> None:
         if not read.files:
             print_line("No config file is read: SPECIALIST_CONFIG is none.")
         for file in read.files:
-            print_line(f"{_near(file.path)}: {_state(file)}")
+            state = f"ignored, {file.reason}" if file.reason else _STATES[file.state]
+            print_line(f"{near(file.path)}: {state}")
         if line:
             print_line("\n" + (textwrap.fill(line, shutil.get_terminal_size().columns) if is_terminal() else line))
         say("for one specialist, with its own file: specialists show NAME", dim=True)
@@ -314,22 +319,3 @@ def _trust(read: "Config") -> tuple[bool | None, str]:
     if Trust().is_known(claim):
         return True, f"trusted: the model of the project may {actions}"
     return False, f"not trusted: the model of the project would {actions}; to allow this, run once with --trust"
-
-
-def _file(file: "ConfigFile") -> dict[str, Any]:
-    return {
-        "path": str(file.path),
-        "scope": file.scope,
-        "state": file.state.replace(" ", "_"),
-        "reason": file.reason or None,
-    }
-
-
-def _state(file: "ConfigFile") -> str:
-    return f"ignored, {file.reason}" if file.reason else _STATES[file.state]
-
-
-def _near(path: Path) -> str:
-    from run_specialist.api.config_files import near  # noqa: PLC0415 - fast `--help`
-
-    return near(path)

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from run_specialist.budget import dollars
-from run_specialist.cli.console import complete_names, fail, guarded, is_terminal, print_json, print_line, printable
+from run_specialist.cli.console import (
+    complete_names,
+    fail,
+    guarded,
+    is_terminal,
+    print_json,
+    print_line,
+    printable,
+    relative,
+)
 from run_specialist.cli.flags import Dir, Json, ProjectRoot, StoreUrl, registry_in
 from run_specialist.cli.runs import AllProjects, project_filter
 from run_specialist.cli.tables import counted, local, print_table, short_path
@@ -178,7 +187,7 @@ def _hit(hit: "LimitHits") -> tuple[str, ...]:
 
 def _print_bills(tuning: "Tuning") -> None:
     rows: list[tuple[str, Callable[[float], str], Bill, Bill]]
-    rows = [("tokens", _tokens, tuning.tokens, tuning.landing_tokens)]
+    rows = [("tokens", "{:,.0f}".format, tuning.tokens, tuning.landing_tokens)]
     if tuning.cost_usd.median is not None:
         rows.append(("cost", dollars, tuning.cost_usd, tuning.landing_cost_usd))
     head = ("", "MEDIAN RUN", "ALL RUNS", *(["MEDIAN LANDING", "ALL LANDINGS"] if tuning.landings else []))
@@ -201,10 +210,6 @@ def _bill(form: Callable[[float], str], bill: "Bill") -> tuple[str, str]:
     return (form(bill.median), form(bill.total) + share)
 
 
-def _tokens(number: float) -> str:
-    return f"{number:,.0f}"
-
-
 def _print_suggestion(suggestion: "Suggestion", now: int | None, file: "SpecialistFile | None") -> None:
     limit = suggestion.tool_calls_limit
     verdict = _VERDICTS[suggestion.verdict].format(now=now, limit=limit)
@@ -212,13 +217,8 @@ def _print_suggestion(suggestion: "Suggestion", now: int | None, file: "Speciali
     print_line(textwrap.fill(text, shutil.get_terminal_size().columns) if is_terminal() else text)
     if limit is not None and limit != now:
         line = file.lines.get("tool_calls_limit") if file else None
-        where = f"{_near(file.path)}{f', line {line}' if line else ''}" if file else "the front matter of its file"
+        where = f"{relative(file.path)}{f', line {line}' if line else ''}" if file else "the front matter of its file"
         print_line(f"\nIn {where}:\n\n    tool_calls_limit: {limit}")
-
-
-def _near(path: Path) -> Path:
-    """Return the path relative to the current folder if it is inside, otherwise unchanged."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _percent(share: float) -> str:
