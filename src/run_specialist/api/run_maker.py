@@ -477,20 +477,16 @@ async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
         if known.is_running:
             await _refuse_if_at_work(maker, known)
         try:
-            return await _resumed(maker, asked, run_id, force=force)
+            stored = await maker.store.load(run_id, "")
+            if stored.run_id != run_id:
+                raise NotResumable(f"{run_id} was deleted")
+            return await maker.resume(stored, ResumeRequest(force=force), asked.watchers, asked)
         except AtWork:
             if attempt == ATTEMPTS - 1:
                 raise
         # Another process was faster; it may even have ended the run.
         known = await maker.store.look(run_id)
     raise AtWork(f"{run_id} is repeatedly created and deleted by other processes")
-
-
-async def _resumed(maker: RunMaker, asked: RunRequest, run_id: str, *, force: bool) -> Run:
-    stored = await maker.store.load(run_id, "")
-    if stored.run_id != run_id:
-        raise NotResumable(f"{run_id} was deleted")
-    return await maker.resume(stored, ResumeRequest(force=force), asked.watchers, asked)
 
 
 async def _refuse_if_at_work(maker: RunMaker, known: KnownRun) -> None:

@@ -137,7 +137,10 @@ class Checkpoint:
                     problem = await self._committed()
             except TimeoutError:
                 deadline = timeout if self._is_slow or self._outage() is None else outage_timeout
-                self._warn_if_unreachable(loop.time() - started)
+                waited, outage = loop.time() - started, self._outage()
+                if outage and waited >= COMMIT_TIMEOUT and not self._was_unreachable:
+                    self._was_unreachable = True
+                    self._warn(STORE_UNREACHABLE.format(outage))
             else:
                 self._is_slow = False
                 return problem
@@ -156,15 +159,6 @@ class Checkpoint:
 
     def _outage(self) -> str | None:
         return None if self._run.observers.journal is None else self._run.observers.journal.outage
-
-    def _warn_if_unreachable(self, seconds: float) -> None:
-        """Warn once that the run waits for its store.
-
-        seconds: waited so far [s].
-        """
-        if seconds >= COMMIT_TIMEOUT and not self._was_unreachable and (outage := self._outage()):
-            self._was_unreachable = True
-            self._warn(STORE_UNREACHABLE.format(outage))
 
     def _warn(self, problem: str | None) -> None:
         if problem and problem not in self._run.observers.warnings:
